@@ -1,0 +1,271 @@
+//! Errors that a user, an operator or a peer can cause.
+//!
+//! Each has a stable code, a message that says what happened and why, and a hint that says what to do next.
+//! Faces choose the HTTP status or JSON-RPC code from the [`Class`]; nobody matches on the message.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The result of an operation that can fail in a way a caller should be told.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, for people and for programs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Inner {
+    code: Code,
+    message: Cow<'static, str>,
+    hint: Option<Cow<'static, str>>,
+    pending: Option<crate::InterruptId>,
+}
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The request is wrong and will stay wrong.
+    Invalid,
+    /// Who asks is not known.
+    Unauthenticated,
+    /// Who asks may not do this.
+    Forbidden,
+    /// There is no such thing in the caller's scope.
+    NotFound,
+    /// The thing is in another state.
+    Conflict,
+    /// The request is well formed, but its content breaks a rule.
+    Unprocessable,
+    /// The request is larger than a limit.
+    TooLarge,
+    /// The caller is faster than a limit.
+    TooMany,
+    /// The store has no room.
+    NoSpace,
+    /// The server cannot serve this now; the same request may succeed later.
+    Unavailable,
+    /// A fault of ours.
+    Internal,
+}
+
+macro_rules! codes {
+    ($($(#[$meta:meta])* $variant:ident = $text:literal, $class:ident;)*) => {
+        /// The stable code of an error.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Code {
+            $($(#[$meta])* $variant,)*
+        }
+
+        impl Code {
+            /// Every code, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The code as it stands on the wire and in the log.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The code that has this text.
+            #[must_use]
+            pub fn from_text(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)* _ => None }
+            }
+
+            /// What a caller can do about it.
+            #[must_use]
+            pub fn class(self) -> Class {
+                match self { $(Self::$variant => Class::$class,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request cannot be understood.
+    InvalidRequest = "invalid_request", Invalid;
+    /// The body is not JSON.
+    InvalidJson = "invalid_json", Invalid;
+    /// An id is malformed.
+    InvalidId = "invalid_id", Invalid;
+    /// The input does not fit the agent.
+    InvalidInput = "invalid_input", Unprocessable;
+    /// A cursor or `Last-Event-ID` is malformed.
+    InvalidCursor = "invalid_cursor", Invalid;
+    /// A search filter leaves too many candidates.
+    FilterTooBroad = "filter_too_broad", Unprocessable;
+    /// No or unknown credentials.
+    Unauthenticated = "unauthenticated", Unauthenticated;
+    /// The credentials lack a right.
+    Forbidden = "forbidden", Forbidden;
+    /// The `Host` header names a host that this server does not answer for.
+    HostNotAllowed = "host_not_allowed", Forbidden;
+    /// The `Origin` header names a page that may not call this server.
+    OriginNotAllowed = "origin_not_allowed", Forbidden;
+    /// There is no such route or resource.
+    NotFound = "not_found", NotFound;
+    /// The route exists, the method does not.
+    MethodNotAllowed = "method_not_allowed", Invalid;
+    /// There is no such agent.
+    AgentNotFound = "agent_not_found", NotFound;
+    /// There is no such thread.
+    ThreadNotFound = "thread_not_found", NotFound;
+    /// There is no such run.
+    RunNotFound = "run_not_found", NotFound;
+    /// There is no such interrupt.
+    InterruptNotFound = "interrupt_not_found", NotFound;
+    /// The id is taken by something else.
+    AlreadyExists = "already_exists", Conflict;
+    /// A run waits on this thread and the request cannot start another.
+    ThreadWaiting = "thread_waiting", Conflict;
+    /// The thread has a run and the request asked not to queue.
+    ThreadBusy = "thread_busy", Conflict;
+    /// The run has ended, so it cannot be cancelled or answered.
+    RunEnded = "run_ended", Conflict;
+    /// The run has not ended, so it cannot be removed.
+    RunNotEnded = "run_not_ended", Conflict;
+    /// The interrupt was resolved before this answer came.
+    InterruptResolved = "interrupt_resolved", Conflict;
+    /// The answer names no interrupt, or one that is gone, while another is pending.
+    InterruptMismatch = "interrupt_mismatch", Conflict;
+    /// The answer does not fit the interrupt's schema or options.
+    AnswerInvalid = "answer_invalid", Unprocessable;
+    /// The idempotency key was used with another request.
+    IdempotencyMismatch = "idempotency_mismatch", Unprocessable;
+    /// The head would move behind an agent whose memory is its own.
+    AgentMemoryNotRewindable = "agent_memory_not_rewindable", Unprocessable;
+    /// The body is larger than `max_body`.
+    BodyTooLarge = "body_too_large", TooLarge;
+    /// An event is larger than `max_event`.
+    EventTooLarge = "event_too_large", TooLarge;
+    /// Content is larger than `max_blob`.
+    BlobTooLarge = "blob_too_large", TooLarge;
+    /// A message has too many parts, or the input too many messages.
+    TooManyParts = "too_many_parts", TooLarge;
+    /// JSON is nested too deep.
+    JsonTooDeep = "json_too_deep", Invalid;
+    /// A queue is full.
+    Overloaded = "overloaded", TooMany;
+    /// The disk is full.
+    DiskFull = "disk_full", NoSpace;
+    /// The store saw an I/O error and takes no more writes until the next start.
+    StoreReadOnly = "store_read_only", Unavailable;
+    /// The store's own structures are damaged.
+    StoreCorrupt = "store_corrupt", Unavailable;
+    /// Another process holds the store.
+    StoreLocked = "store_locked", Conflict;
+    /// The store was written by a newer version.
+    StoreTooNew = "store_too_new", Conflict;
+    /// The thread's stored data is damaged; only this thread is affected.
+    ThreadQuarantined = "thread_quarantined", Unavailable;
+    /// Another owner has taken the thread over.
+    OwnershipLost = "ownership_lost", Unavailable;
+    /// The server is shutting down.
+    ShuttingDown = "shutting_down", Unavailable;
+    /// The agent reported an error.
+    AgentFailed = "agent_failed", Internal;
+    /// The agent stopped in a way it did not choose: a panic.
+    AgentPanicked = "agent_panicked", Internal;
+    /// The agent was lost with its process; what it did last is not known.
+    AgentLost = "agent_lost", Unavailable;
+    /// Nobody answered in time.
+    AwaitTimeout = "await_timeout", Unavailable;
+    /// A newer run took this run's place.
+    RunSuperseded = "run_superseded", Conflict;
+    /// An outbound address is not allowed.
+    EgressRefused = "egress_refused", Unprocessable;
+    /// The peer could not be reached or broke its protocol.
+    PeerUnavailable = "peer_unavailable", Unavailable;
+    /// A fault of ours; details are in the server's log.
+    Internal = "internal", Internal;
+}
+
+// === impl Code ===
+
+impl Code {
+    /// Whether the same request may succeed later without a change.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        matches!(self.class(), Class::Unavailable | Class::TooMany | Class::NoSpace)
+            && !matches!(self, Self::StoreCorrupt | Self::ThreadQuarantined)
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    /// An error with its message: a sentence fragment that names the subject.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner { code, message: message.into(), hint: None, pending: None }))
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// The same error naming the interrupt that is pending instead.
+    #[must_use]
+    pub fn pending(mut self, interrupt: crate::InterruptId) -> Self {
+        self.0.pending = Some(interrupt);
+        self
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do next, where there is something.
+    #[must_use]
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The interrupt that is pending, where an answer missed it.
+    #[must_use]
+    pub fn pending_interrupt(&self) -> Option<&crate::InterruptId> {
+        self.0.pending.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code.as_str(), self.0.message)?;
+        match &self.0.hint {
+            Some(hint) => write!(f, " (hint: {hint})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_read_back() {
+        for code in Code::ALL {
+            assert_eq!(Code::from_text(code.as_str()), Some(*code));
+        }
+        assert_eq!(Code::from_text("nonsense"), None);
+    }
+}

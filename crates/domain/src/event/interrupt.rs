@@ -1,0 +1,33 @@
+use crate::id::InterruptId;
+use crate::interrupt::{Interrupt, Resolution};
+
+/// Something about an interrupt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum InterruptEvent {
+    /// The run waits.
+    Raised(Box<Interrupt>),
+    /// The wait is over.
+    Resolved {
+        /// The interrupt.
+        interrupt: InterruptId,
+        /// How it ended.
+        resolution: Resolution,
+    },
+    /// A permission rule decided before anybody was asked.
+    RuleApplied {
+        /// The rule's name.
+        rule: String,
+        /// Whether it allowed.
+        allowed: bool,
+    },
+}
+
+impl InterruptEvent {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Raised(_) => "interrupt.raised",
+            Self::Resolved { .. } => "interrupt.resolved",
+            Self::RuleApplied { .. } => "interrupt.rule_applied",
+        }
+    }
+}

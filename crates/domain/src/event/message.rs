@@ -1,0 +1,52 @@
+use std::sync::Arc;
+
+use crate::content::{Part, Role};
+use crate::id::MessageId;
+
+/// Something said or thought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MessageEvent {
+    /// A message begins.
+    Started {
+        /// Its id.
+        message: MessageId,
+        /// Who sends it.
+        role: Role,
+    },
+    /// Text that continues the message's open text part, or opens one.
+    Delta {
+        /// The message.
+        message: MessageId,
+        /// The text.
+        text: Arc<str>,
+    },
+    /// A whole part.
+    Part {
+        /// The message.
+        message: MessageId,
+        /// The part.
+        part: Part,
+    },
+    /// The message is complete.
+    Completed {
+        /// The message.
+        message: MessageId,
+    },
+    /// Reasoning that is shown but is no part of any message.
+    Thought {
+        /// The text.
+        text: Arc<str>,
+    },
+}
+
+impl MessageEvent {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Started { .. } => "message.started",
+            Self::Delta { .. } => "message.delta",
+            Self::Part { .. } => "message.part",
+            Self::Completed { .. } => "message.completed",
+            Self::Thought { .. } => "message.thought",
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Identifiers: opaque strings on the wire, integers inside.
+//!
+//! A string id is 1 to [`limits::MAX_ID_BYTES`] bytes of text without control characters.
+//! Ids that we make are UUIDv7; ids that a peer chose are kept as they came and are unique per tenant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Code, Error};
+use crate::limits;
+
+macro_rules! string_id {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks and takes an id as it came.
+            ///
+            /// # Errors
+            /// [`Code::InvalidId`] when it is empty, longer than [`limits::MAX_ID_BYTES`] or holds a control character.
+            pub fn parse(text: &str) -> Result<Self, Error> {
+                check(text, stringify!($name))?;
+                Ok(Self(Arc::from(text)))
+            }
+
+            /// A new time-ordered id of ours (UUIDv7).
+            #[must_use]
+            pub fn generate() -> Self {
+                Self::from_uuid(uuid::Uuid::now_v7())
+            }
+
+            /// The id that is this UUID in its lower-case hyphenated form.
+            #[must_use]
+            pub fn from_uuid(uuid: uuid::Uuid) -> Self {
+                let mut buffer = uuid::Uuid::encode_buffer();
+                Self(Arc::from(&*uuid.hyphenated().encode_lower(&mut buffer)))
+            }
+
+            /// The id as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+    };
+}
+
+macro_rules! integer_key {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+string_id! {
+    /// Names a tenant: the boundary of visibility.
+    TenantId
+}
+string_id! {
+    /// Names who holds a token.
+    PrincipalId
+}
+string_id! {
+    /// Names a thread: a conversation with one log.
+    ThreadId
+}
+string_id! {
+    /// Names a run: one execution of an agent.
+    RunId
+}
+string_id! {
+    /// Names a message.
+    MessageId
+}
+string_id! {
+    /// Names an interrupt: a decision or data that a run waits for.
+    InterruptId
+}
+string_id! {
+    /// Names a checkpoint: a state of a thread.
+    CheckpointId
+}
+string_id! {
+    /// Names a callback delivery.
+    DeliveryId
+}
+string_id! {
+    /// Names a token's row; never the secret itself.
+    TokenId
+}
+
+integer_key! {
+    /// The store's integer for a thread.
+    ThreadKey
+}
+integer_key! {
+    /// The store's integer for a run.
+    RunKey
+}
+integer_key! {
+    /// The store's integer for a checkpoint.
+    CheckpointKey
+}
+
+/// The name under which an agent is configured: letters, digits, `_`, `-` and `.`, at most 63 bytes.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentName(Arc<str>);
+
+impl AgentName {
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// [`Code::InvalidId`] when it is empty, too long or holds another character.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let fits = !text.is_empty() && text.len() <= limits::MAX_AGENT_NAME_BYTES;
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if fits && text.bytes().all(allowed) {
+            return Ok(Self(Arc::from(text)));
+        }
+        Err(Error::new(Code::InvalidId, format!("'{}' is not an agent name", text.escape_debug()))
+            .hint("an agent name is 1 to 63 letters, digits, '_', '-' or '.'"))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AgentName({})", self.0)
+    }
+}
+
+fn check(text: &str, what: &str) -> Result<(), Error> {
+    let problem = if text.is_empty() {
+        "is empty".to_owned()
+    } else if text.len() > limits::MAX_ID_BYTES {
+        format!("has {} bytes", text.len())
+    } else if text.chars().any(char::is_control) {
+        "holds a control character".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(Code::InvalidId, format!("the {what} {problem}"))
+        .hint("an id is 1 to 256 bytes of text without control characters"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_bounded_text() {
+        assert!(RunId::parse("a").is_ok());
+        assert!(RunId::parse(&"a".repeat(limits::MAX_ID_BYTES)).is_ok());
+        for bad in ["", "a\nb", "\u{7f}", &"a".repeat(limits::MAX_ID_BYTES + 1)] {
+            assert_eq!(RunId::parse(bad).map_err(|error| error.code()), Err(Code::InvalidId));
+        }
+    }
+
+    #[test]
+    fn agent_names_fit_a_path_segment() {
+        assert!(AgentName::parse("org.agntcy.mail-composer_2").is_ok());
+        for bad in ["", "a/b", "ä", "a b", &"a".repeat(64)] {
+            assert!(AgentName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

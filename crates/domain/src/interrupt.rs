@@ -1,0 +1,194 @@
+//! Interrupts: a run waits for a decision or data.
+
+use std::time::Duration;
+
+use crate::content::Part;
+use crate::error::{Code, Error};
+use crate::id::{InterruptId, PrincipalId};
+use crate::json::Json;
+
+/// What a run waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interrupt {
+    /// Its id; every face shows it and accepts it back.
+    pub id: InterruptId,
+    /// What kind of answer it wants.
+    pub kind: InterruptKind,
+    /// The question in words and media; may be empty.
+    pub prompt: Vec<Part>,
+    /// The question as data; `null` where there is none.
+    pub payload: Json,
+    /// The choices of a permission, in the order in which they are shown.
+    pub options: Vec<PermissionOption>,
+    /// The JSON Schema of the answer.
+    pub schema: Option<Json>,
+    /// What it outlives.
+    pub survives: Survives,
+    /// How long it waits while nobody who may answer is connected; `None` waits without end.
+    pub patience: Option<Duration>,
+}
+
+/// What kind of answer an interrupt wants.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum InterruptKind {
+    /// One of the offered options.
+    Permission,
+    /// A message.
+    Message,
+    /// JSON that fits the schema.
+    Form,
+    /// That the user has visited an address.
+    Url,
+    /// The agent's own kind, by its name.
+    Custom(String),
+}
+
+/// One choice of a permission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PermissionOption {
+    /// The id that an answer names.
+    pub id: String,
+    /// What the user reads.
+    pub name: String,
+    /// Whether choosing it allows or rejects.
+    pub effect: Effect,
+    /// Whether the choice holds for later calls too.
+    pub always: bool,
+}
+
+/// Whether an option allows or rejects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The agent may go on.
+    Allow,
+    /// The agent may not.
+    Reject,
+}
+
+/// What an interrupt outlives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Survives {
+    /// Only as long as the agent's process or task waits.
+    Process,
+    /// A restart of the server.
+    Restart,
+}
+
+/// What somebody answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The option with this id.
+    Option(String),
+    /// JSON.
+    Json(Json),
+    /// A message's parts.
+    Message(Vec<Part>),
+}
+
+/// How an interrupt ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// Somebody answered.
+    Answered {
+        /// Who.
+        by: PrincipalId,
+        /// What.
+        answer: Answer,
+        /// SHA-256 of the payload that was shown, in hexadecimal.
+        digest: String,
+    },
+    /// Nobody answered in time; for a permission the reject option was taken.
+    TimedOut {
+        /// The option that was taken, where there is one.
+        option: Option<String>,
+    },
+    /// The run was cancelled.
+    Cancelled,
+    /// It went with what raised it.
+    Withdrawn {
+        /// Why, as a stable code.
+        reason: Code,
+    },
+}
+
+// === impl InterruptKind ===
+
+impl InterruptKind {
+    /// The kind's name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Permission => "permission",
+            Self::Message => "message",
+            Self::Form => "form",
+            Self::Url => "url",
+            Self::Custom(name) => name,
+        }
+    }
+
+    /// The kind with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        match text {
+            "permission" => Self::Permission,
+            "message" => Self::Message,
+            "form" => Self::Form,
+            "url" => Self::Url,
+            other => Self::Custom(other.to_owned()),
+        }
+    }
+}
+
+// === impl Interrupt ===
+
+impl Interrupt {
+    /// The option that rejects, and for this call only where there is a choice.
+    #[must_use]
+    pub fn reject_option(&self) -> Option<&PermissionOption> {
+        let rejecting = || self.options.iter().filter(|option| option.effect == Effect::Reject);
+        rejecting().find(|option| !option.always).or_else(|| rejecting().next())
+    }
+
+    /// Checks the form of an answer: a permission takes one of its options, a message takes parts or text, the others take JSON.
+    ///
+    /// # Errors
+    /// [`Code::AnswerInvalid`], naming what would fit.
+    pub fn check(&self, answer: &Answer) -> Result<(), Error> {
+        let fits = match (&self.kind, answer) {
+            (InterruptKind::Permission, Answer::Option(id)) => {
+                return if self.options.iter().any(|option| option.id == *id) {
+                    Ok(())
+                } else {
+                    Err(self.no_such_option(id))
+                };
+            }
+            (InterruptKind::Permission, _) => false,
+            (InterruptKind::Message, Answer::Message(_) | Answer::Json(_)) => true,
+            (InterruptKind::Message, Answer::Option(_)) => false,
+            (_, Answer::Json(_)) => true,
+            (_, Answer::Option(_) | Answer::Message(_)) => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        let wanted = match self.kind {
+            InterruptKind::Permission => "'option' with the id of one of its options",
+            InterruptKind::Message => "'message' with parts",
+            _ => "'value' with JSON",
+        };
+        Err(Error::new(
+            Code::AnswerInvalid,
+            format!("the interrupt '{}' takes another form of answer", self.id),
+        )
+        .hint(format!("a {} interrupt takes {wanted}", self.kind.as_str())))
+    }
+
+    fn no_such_option(&self, id: &str) -> Error {
+        let names: Vec<_> = self.options.iter().map(|option| option.id.as_str()).collect();
+        Error::new(
+            Code::AnswerInvalid,
+            format!("the interrupt '{}' has no option '{}'", self.id, id.escape_debug()),
+        )
+        .hint(format!("its options are: {}", names.join(", ")))
+    }
+}

@@ -1,0 +1,35 @@
+//! The vocabulary of Trilogue: agents, threads, runs, messages, events, interrupts, limits, errors.
+//!
+//! This crate knows no protocol and no IO.
+//! None of its types is serialisable: wire types live in `trilogue-wire`, the persisted form in `trilogue-store`, and conversions between them are written by hand at the edge.
+
+pub mod agent;
+pub mod content;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod interrupt;
+pub mod json;
+pub mod limits;
+pub mod port;
+pub mod run;
+pub mod scope;
+pub mod thread;
+pub mod time;
+pub mod transcript;
+
+pub use agent::{AgentCard, InputKind};
+pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Trajectory};
+pub use error::{Code, Error, Result};
+pub use event::{Body, Event, Original};
+pub use id::{
+    AgentName, CheckpointId, CheckpointKey, DeliveryId, InterruptId, MessageId, PrincipalId, RunId,
+    RunKey, TenantId, ThreadId, ThreadKey, TokenId,
+};
+pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
+pub use json::Json;
+pub use run::{Failure, Outcome, RunStatus, Strategy};
+pub use scope::{Principal, Right, Rights, Scope};
+pub use thread::HeadMove;
+pub use time::Timestamp;
+pub use transcript::Transcript;

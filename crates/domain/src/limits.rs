@@ -1,0 +1,48 @@
+//! The limits of the vocabulary, each with its unit.
+//!
+//! Those that an operator may change are defaults of an `Options` elsewhere; those that persisted data depends on are constants here.
+
+use std::time::Duration;
+
+/// The longest id, in bytes.
+pub const MAX_ID_BYTES: usize = 256;
+/// The longest agent name, in bytes.
+pub const MAX_AGENT_NAME_BYTES: usize = 63;
+/// The most parts of one message.
+pub const MAX_PARTS_PER_MESSAGE: usize = 1_024;
+/// The most messages in one run's input.
+pub const MAX_MESSAGES_PER_INPUT: usize = 256;
+/// The deepest nesting of JSON that we accept, in levels.
+pub const MAX_JSON_DEPTH: usize = 64;
+/// The most events of one frame.
+pub const MAX_FRAME_EVENTS: usize = 256;
+/// The most bytes of one frame's records.
+pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
+/// The largest event, in bytes of its persisted record.
+pub const MAX_EVENT_BYTES: usize = 1024 * 1024;
+/// Content above this many bytes is stored as a blob.
+pub const INLINE_CONTENT_BYTES: usize = 64 * 1024;
+/// The largest blob, in bytes.
+pub const MAX_BLOB_BYTES: usize = 32 * 1024 * 1024;
+/// The default largest request body, in bytes.
+pub const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+/// The most top-level scalars of one metadata object that become search rows.
+pub const MAX_SEARCH_KEYS: usize = 64;
+/// The most candidates a residual search condition looks at.
+pub const MAX_SEARCH_CANDIDATES: usize = 10_000;
+/// The largest metadata object of a thread or a run, in bytes.
+pub const MAX_METADATA_BYTES: usize = 64 * 1024;
+/// The longest message of an error or reason that an agent gives, in bytes; the rest is cut off.
+pub const MAX_REASON_BYTES: usize = 4 * 1024;
+/// The most interrupts of one run that are pending at once.
+pub const MAX_PENDING_INTERRUPTS: usize = 64;
+/// The most runs that wait on one thread for its turn.
+pub const MAX_QUEUED_RUNS_PER_THREAD: usize = 256;
+/// The longest page of a listing, in rows.
+pub const MAX_PAGE_ROWS: usize = 1_000;
+/// The default page of a listing, in rows.
+pub const DEFAULT_PAGE_ROWS: usize = 100;
+/// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
+pub const DEFAULT_INTERRUPT_DEADLINE: Duration = Duration::from_secs(600);
+/// How long an idempotency key is remembered.
+pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);

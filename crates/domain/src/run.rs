@@ -1,0 +1,299 @@
+//! Runs: one execution of an agent, from input to outcome.
+
+use crate::error::Code;
+use crate::limits;
+
+/// Where a run is.
+///
+/// ```text
+///            ┌────────── cancel ──────────┐
+///            │                            ▼
+/// queued ─start─▶ running ─cancel─▶ cancelling ─ended─▶ cancelled
+///   │              │  ▲  │                  ▲
+///   │           raise │  └─ended─▶ completed | failed | cancelled | timed out
+///   │              ▼  │ resume              │
+///   │          interrupted ──── cancel ─────┘
+///   │              └──ended─▶ failed | cancelled | timed out
+///   └──ended─▶ failed | cancelled
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RunStatus {
+    /// It waits for its turn or its time.
+    Queued,
+    /// The agent works.
+    Running,
+    /// It waits for the answer to an interrupt.
+    Interrupted,
+    /// It was asked to stop and has not yet.
+    Cancelling,
+    /// The agent finished.
+    Completed,
+    /// The agent or the server failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+    /// Nobody answered in time.
+    TimedOut,
+}
+
+/// What moves a run from one status to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transition {
+    /// The run takes its turn for the first time.
+    Start,
+    /// An interrupt was raised.
+    Raise,
+    /// Its last pending interrupt was answered.
+    Resume,
+    /// Somebody asked it to stop.
+    Cancel,
+    /// It ended with the outcome of this status.
+    End(RunStatus),
+}
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The agent finished.
+    Completed,
+    /// The agent or the server failed.
+    Failed(Failure),
+    /// It was cancelled.
+    Cancelled {
+        /// Why, where there is more to say than that somebody asked.
+        reason: Option<Code>,
+    },
+    /// Nobody answered in time.
+    TimedOut {
+        /// Why, as a stable code.
+        reason: Code,
+    },
+}
+
+/// Why a run failed, as its caller is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// A stable code: one of ours, or the agent's own.
+    pub code: String,
+    /// What happened, at most [`limits::MAX_REASON_BYTES`] bytes.
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub transient: bool,
+    /// The agent's own details.
+    pub data: Option<crate::Json>,
+}
+
+/// What a new run does when its thread is busy. (Agent Connect Protocol, `multitask_strategy`.)
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Strategy {
+    /// Refuse the new run.
+    Reject,
+    /// Cancel the run that has the turn and keep what it did.
+    Interrupt,
+    /// Cancel the run that has the turn and remove what it did.
+    Rollback,
+    /// Wait for the turn.
+    #[default]
+    Enqueue,
+}
+
+/// A transition that the state machine does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a run that is {} cannot {transition:?}", status.as_str())]
+pub struct IllegalTransition {
+    /// Where the run is.
+    pub status: RunStatus,
+    /// What was tried.
+    pub transition: Transition,
+}
+
+// === impl RunStatus ===
+
+impl RunStatus {
+    /// Every status.
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Running,
+        Self::Interrupted,
+        Self::Cancelling,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::TimedOut,
+    ];
+
+    /// The status's name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::Cancelling => "cancelling",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::TimedOut => "timed_out",
+        }
+    }
+
+    /// The status with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether nothing more happens to the run.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut)
+    }
+
+    /// The status after a transition.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] where the diagram has no such arrow.
+    pub fn after(self, transition: Transition) -> Result<Self, IllegalTransition> {
+        use RunStatus::{
+            Cancelled, Cancelling, Completed, Failed, Interrupted, Queued, Running, TimedOut,
+        };
+        let next = match (self, transition) {
+            (Queued, Transition::Start) | (Interrupted, Transition::Resume) => Running,
+            (Running | Interrupted, Transition::Raise) => Interrupted,
+            (Queued | Running | Interrupted, Transition::Cancel) => Cancelling,
+            (Running, Transition::End(end)) if end.is_terminal() => end,
+            (Interrupted, Transition::End(end @ (Failed | Cancelled | TimedOut))) => end,
+            (Queued, Transition::End(end @ (Failed | Cancelled))) => end,
+            (Cancelling, Transition::End(end @ (Cancelled | Failed | Completed))) => {
+                if end == Completed { Cancelled } else { end }
+            }
+            _ => return Err(IllegalTransition { status: self, transition }),
+        };
+        Ok(next)
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// The status of a run that ended so.
+    #[must_use]
+    pub fn status(&self) -> RunStatus {
+        match self {
+            Self::Completed => RunStatus::Completed,
+            Self::Failed(_) => RunStatus::Failed,
+            Self::Cancelled { .. } => RunStatus::Cancelled,
+            Self::TimedOut { .. } => RunStatus::TimedOut,
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// A failure with a code of ours; whether it is transient follows from the code.
+    #[must_use]
+    pub fn of(code: Code, message: &str) -> Self {
+        Self {
+            code: code.as_str().to_owned(),
+            message: cut(message),
+            transient: code.is_transient(),
+            data: None,
+        }
+    }
+
+    /// The same failure with its message cut to [`limits::MAX_REASON_BYTES`].
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.message = cut(&self.message);
+        self
+    }
+}
+
+// === impl Strategy ===
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Self; 4] = [Self::Reject, Self::Interrupt, Self::Rollback, Self::Enqueue];
+
+    /// The strategy's name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "reject",
+            Self::Interrupt => "interrupt",
+            Self::Rollback => "rollback",
+            Self::Enqueue => "enqueue",
+        }
+    }
+
+    /// The strategy with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|strategy| strategy.as_str() == text)
+    }
+}
+
+fn cut(text: &str) -> String {
+    let mut end = text.len().min(limits::MAX_REASON_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_statuses_have_no_way_out() {
+        let transitions =
+            [Transition::Start, Transition::Raise, Transition::Resume, Transition::Cancel]
+                .into_iter()
+                .chain(RunStatus::ALL.map(Transition::End));
+        for transition in transitions {
+            for status in RunStatus::ALL.into_iter().filter(|status| status.is_terminal()) {
+                assert!(status.after(transition).is_err(), "{status:?} {transition:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_status_is_reached_and_every_open_one_can_end() {
+        let mut reached = vec![RunStatus::Queued];
+        let transitions: Vec<_> =
+            [Transition::Start, Transition::Raise, Transition::Resume, Transition::Cancel]
+                .into_iter()
+                .chain(RunStatus::ALL.map(Transition::End))
+                .collect();
+        let mut at = 0;
+        while let Some(status) = reached.get(at).copied() {
+            for transition in &transitions {
+                if let Ok(next) = status.after(*transition)
+                    && !reached.contains(&next)
+                {
+                    reached.push(next);
+                }
+            }
+            at += 1;
+        }
+        assert_eq!(reached.len(), RunStatus::ALL.len());
+        for status in RunStatus::ALL.into_iter().filter(|status| !status.is_terminal()) {
+            assert!(status.after(Transition::End(RunStatus::Failed)).is_ok(), "{status:?}");
+        }
+    }
+
+    #[test]
+    fn a_completion_that_meets_a_cancel_counts_as_cancelled() {
+        let status = RunStatus::Cancelling.after(Transition::End(RunStatus::Completed));
+        assert_eq!(status, Ok(RunStatus::Cancelled));
+    }
+
+    #[test]
+    fn reasons_are_cut_at_a_character() {
+        let long = "ä".repeat(limits::MAX_REASON_BYTES);
+        let failure = Failure::of(Code::AgentFailed, &long);
+        assert_eq!(failure.message.len(), limits::MAX_REASON_BYTES);
+    }
+}

@@ -1,0 +1,149 @@
+//! Who asks, and what they may see.
+
+use crate::error::{Code, Error};
+use crate::id::{PrincipalId, TenantId};
+
+/// What a look-up may see: one tenant, and within it optionally one principal's own things.
+///
+/// Every look-up takes a scope; what lies outside is *not found*.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Scope {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// When set, only what this principal created is visible.
+    pub owner: Option<PrincipalId>,
+}
+
+/// Who makes a request, after authentication.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Principal {
+    /// The tenant it belongs to.
+    pub tenant: TenantId,
+    /// Its name.
+    pub id: PrincipalId,
+    /// What it may do.
+    pub rights: Rights,
+    /// Whether it sees and answers only what it created.
+    pub own: bool,
+}
+
+/// One right.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Right {
+    /// See agents, threads, runs, events and interrupts.
+    Read,
+    /// Create and change threads and runs.
+    Run,
+    /// Answer interrupts.
+    Answer,
+    /// Make tokens, back up, erase, redeliver.
+    Admin,
+}
+
+/// A set of rights.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Rights(u8);
+
+// === impl Scope ===
+
+impl Scope {
+    /// Whether something of this tenant and creator is visible.
+    #[must_use]
+    pub fn sees(&self, tenant: &TenantId, creator: &PrincipalId) -> bool {
+        self.tenant == *tenant && self.owner.as_ref().is_none_or(|owner| owner == creator)
+    }
+}
+
+// === impl Principal ===
+
+impl Principal {
+    /// What this principal's look-ups may see.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        Scope { tenant: self.tenant.clone(), owner: self.own.then(|| self.id.clone()) }
+    }
+
+    /// Passes when the principal has the right.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`], naming the right.
+    pub fn require(&self, right: Right) -> Result<(), Error> {
+        if self.rights.has(right) {
+            return Ok(());
+        }
+        Err(Error::new(Code::Forbidden, format!("this token lacks the right '{}'", right.as_str()))
+            .hint("make one that has it: trilogue token create --right RIGHT"))
+    }
+}
+
+// === impl Right ===
+
+impl Right {
+    /// Every right.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Answer, Self::Admin];
+
+    /// The right's name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Run => "run",
+            Self::Answer => "answer",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The right with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|right| right.as_str() == text)
+    }
+
+    fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Run => 2,
+            Self::Answer => 4,
+            Self::Admin => 8,
+        }
+    }
+}
+
+// === impl Rights ===
+
+impl Rights {
+    /// Every right.
+    #[must_use]
+    pub fn all() -> Self {
+        Right::ALL.into_iter().collect()
+    }
+
+    /// Whether the set holds this right.
+    #[must_use]
+    pub fn has(self, right: Right) -> bool {
+        self.0 & right.bit() != 0
+    }
+
+    /// The rights of the set, in the order of [`Right::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Right> {
+        Right::ALL.into_iter().filter(move |right| self.has(*right))
+    }
+
+    /// The set as bits, for the persisted form.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set from its persisted bits; unknown bits are dropped.
+    #[must_use]
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::all().0)
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        Self(rights.into_iter().fold(0, |bits, right| bits | right.bit()))
+    }
+}

@@ -1,0 +1,1 @@
+//! The one outbound HTTP client, which connects to the address it checked.

@@ -1,0 +1,1 @@
+//! The faces: routes, views, authentication, limits, metrics, graceful shutdown.

@@ -1,0 +1,191 @@
+//! What callers ask of the runtime, and what they get.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentName, CheckpointId, InterruptId, Json, RunId, Strategy, ThreadId, Timestamp,
+};
+use trilogue_store::rows::{RetentionPolicy, RunRow};
+
+use crate::backend::Input;
+
+/// The runtime's settings.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
+    pub interrupt_deadline: Duration,
+    /// How long a cancelled agent has to stop by itself before its task is dropped.
+    pub cancel_grace: Duration,
+    /// The most runs that wait on one thread.
+    pub max_queued_runs_per_thread: usize,
+    /// The most runs whose agents are at work at once; further ones wait in order.
+    pub max_running: usize,
+    /// The most commands that wait for one thread's owner.
+    pub max_commands_per_thread: usize,
+    /// How long a thread's owner without work stays in memory.
+    pub owner_idle: Duration,
+    /// Which terminal runs are removed.
+    pub retention: RetentionPolicy,
+    /// How often retention looks.
+    pub retention_interval: Duration,
+}
+
+/// A thread to create.
+#[derive(Clone, Debug, Default)]
+pub struct NewThread {
+    /// The id that the client chose; made by us when `None`.
+    pub id: Option<ThreadId>,
+    /// Metadata; an object.
+    pub metadata: Option<Json>,
+}
+
+/// A change of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadPatch {
+    /// Members to merge into the metadata; `null` removes one.
+    pub metadata: Option<Json>,
+    /// The new state, as a new checkpoint.
+    pub values: Option<Json>,
+    /// The checkpoint that the new one follows; the head when `None`.
+    pub from: Option<CheckpointId>,
+}
+
+/// A run to create.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// The agent.
+    pub agent: AgentName,
+    /// The thread.
+    pub thread: ThreadChoice,
+    /// The id that the client chose; made by us when `None`.
+    pub id: Option<RunId>,
+    /// What the agent is given.
+    pub input: Input,
+    /// The configuration of this run.
+    pub config: Option<Json>,
+    /// Metadata; an object.
+    pub metadata: Option<Json>,
+    /// What to do when another run has the turn.
+    pub strategy: Strategy,
+    /// What to do when a run waits without the turn.
+    pub when_waiting: WhenWaiting,
+    /// The client's idempotency key and SHA-256 of its request.
+    pub idempotency: Option<(String, [u8; 32])>,
+    /// Not before this time.
+    pub not_before: Option<Timestamp>,
+    /// Whether the caller waits for the end in this same call and was told nothing yet: a native run then costs one commit.
+    pub synchronous: bool,
+}
+
+/// Where a run runs.
+#[derive(Clone, Debug)]
+pub enum ThreadChoice {
+    /// On a thread that exists.
+    Existing(ThreadId),
+    /// On a thread that exists, or is created with this id.
+    Ensure(NewThread),
+    /// On a thread of its own that is not listed.
+    Ephemeral,
+}
+
+/// What a new run does when another waits for an answer and has given up the turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhenWaiting {
+    /// It starts; the waiting run stays and can be answered.
+    Start,
+    /// It starts; the waiting run is cancelled as `run_superseded`.
+    Supersede,
+    /// It is refused with `thread_waiting`.
+    Refuse,
+}
+
+/// A run that was accepted.
+#[derive(Debug)]
+pub struct Submitted {
+    /// The run as it stood when it was accepted.
+    pub run: RunRow,
+    /// Whether this call created it; `false` when the idempotency key was used before.
+    pub created: bool,
+    /// Fires once when the run has ended or waits, after that is durable.
+    pub settled: Settled,
+}
+
+/// The end of a run, or that it waits. Await the receiver; it fails only when the server stops.
+#[derive(Debug)]
+pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
+
+/// What an answer is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AnswerTo {
+    /// This interrupt.
+    Interrupt(InterruptId),
+    /// Whatever interrupt of this run the principal was last shown.
+    Run(RunId),
+}
+
+/// Keeps a thread's interrupts from timing out while somebody who may answer is connected.
+#[derive(Debug)]
+pub struct Presence {
+    pub(crate) _guard: Option<tokio::sync::mpsc::Sender<()>>,
+}
+
+/// What the runtime is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RuntimeStatus {
+    /// Runs whose agents are at work.
+    pub running: usize,
+    /// Thread owners in memory.
+    pub owners: usize,
+    /// Whether it is draining.
+    pub draining: bool,
+}
+
+/// What a drain left behind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DrainReport {
+    /// Runs that were still at work at the deadline and ended as `agent_lost`.
+    pub abandoned: Vec<RunId>,
+    /// Runs that keep waiting for an answer.
+    pub waiting: Vec<RunId>,
+}
+
+// === impl Settled ===
+
+impl Settled {
+    /// Waits.
+    ///
+    /// # Errors
+    /// What kept the run from being stored; `shutting_down` when the server stops first.
+    pub async fn wait(self) -> Result<RunRow> {
+        self.0.await.unwrap_or_else(|_| {
+            Err(trilogue_domain::Error::new(
+                trilogue_domain::Code::ShuttingDown,
+                "the server stopped before the run ended",
+            )
+            .hint("ask for the run again when the server is back"))
+        })
+    }
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            interrupt_deadline: trilogue_domain::limits::DEFAULT_INTERRUPT_DEADLINE,
+            cancel_grace: Duration::from_secs(10),
+            max_queued_runs_per_thread: trilogue_domain::limits::MAX_QUEUED_RUNS_PER_THREAD,
+            max_running: 10_000,
+            max_commands_per_thread: 256,
+            owner_idle: Duration::from_secs(5),
+            retention: RetentionPolicy {
+                max_age: None,
+                max_runs_per_thread: None,
+                max_runs_per_tenant: None,
+            },
+            retention_interval: Duration::from_secs(60),
+        }
+    }
+}

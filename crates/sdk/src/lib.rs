@@ -1,0 +1,1 @@
+//! What agent authors and callers use: the Agent trait with its context, and clients of the protocols.

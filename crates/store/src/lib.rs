@@ -1,0 +1,16 @@
+//! The durable log, its rows and its queue: ports, and the stores that implement them.
+//!
+//! # Invariants
+//! - Numbers of a thread's log are assigned without gaps and never reused.
+//! - What [`port::Append::append`] acknowledged is durable and visible; what it refused is neither.
+//! - Only this crate contains SQL, and only [`record`] knows the persisted form.
+
+pub mod port;
+pub mod record;
+pub mod rows;
+
+pub use port::{
+    Acquired, Admin, Append, Batch, Change, Housekeeping, Queue, Range, Read, Stats, Store, Tail,
+    TailGuard, Tokens,
+};
+pub use record::{Draft, Frame};

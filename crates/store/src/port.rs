@@ -1,0 +1,337 @@
+//! The ports of the store. Callers see these traits and never an engine.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    CheckpointId, CheckpointKey, InterruptId, MessageId, PrincipalId, RunId, RunKey, Scope,
+    TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+};
+
+use crate::record::Frame;
+use crate::rows::{
+    Abandon, BindingRow, CheckpointRow, Claim, DeadItem, IdempotencyKey, IdempotencyRow,
+    InterruptFilter, InterruptRow, Listing, MessageRow, Page, QueueItem, QueueKind,
+    RetentionPolicy, RunFilter, RunRow, ThreadFilter, ThreadRow, TokenRow,
+};
+
+/// Everything that the runtime needs of a store.
+pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Admin {}
+
+impl<T: Append + Read + Housekeeping + Queue + Tokens + Admin> Store for T {}
+
+/// One atomic change of one thread: frames, and the rows that change with them.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The writer's epoch.
+    pub epoch: u64,
+    /// The last thread number before this; the frames continue it.
+    pub expected_last: u64,
+    /// The frames, in order. May be empty.
+    pub frames: Vec<Arc<Frame>>,
+    /// The row changes, in order.
+    pub changes: Vec<Change>,
+    /// Blobs that the frames name; stored before with [`Append::put_blob`].
+    pub blobs: Vec<BlobRef>,
+    /// Whether this makes room or ends something: admitted while the disk is full.
+    pub vital: bool,
+}
+
+/// A row change in an append's transaction.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Writes a thread row; search rows follow its metadata.
+    Thread(ThreadRow),
+    /// Writes a run row; search rows follow its metadata.
+    Run(Box<RunRow>),
+    /// Writes a message row. An id that another run of the tenant holds is left there and this row is dropped.
+    Message(MessageRow),
+    /// Writes a checkpoint row.
+    Checkpoint(CheckpointRow),
+    /// Writes an interrupt row.
+    Interrupt(Box<InterruptRow>),
+    /// Writes a binding row.
+    Binding(BindingRow),
+    /// Writes an idempotency row.
+    Idempotency(IdempotencyRow),
+    /// Puts work into the queue.
+    Offer(QueueItem),
+    /// Takes work out of the queue, whoever holds it.
+    Withdraw(QueueKind, String),
+    /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and blobs that nothing else names.
+    /// Checkpoints that it made stay as links of the path, without value.
+    RemoveRun(RunKey),
+    /// Removes the thread and everything of it.
+    RemoveThread,
+}
+
+/// Writing to the log.
+#[async_trait]
+pub trait Append: Send + Sync + fmt::Debug {
+    /// A new thread key. Never given twice.
+    fn next_thread_key(&self) -> ThreadKey;
+    /// A new run key. Never given twice.
+    fn next_run_key(&self) -> RunKey;
+    /// A new checkpoint key. Never given twice.
+    fn next_checkpoint_key(&self) -> CheckpointKey;
+
+    /// Appends atomically: the only compare-and-swap. When it returns, the batch is as durable as the store promises, and readers can see it.
+    ///
+    /// # Errors
+    /// `ownership_lost` when epoch or expected number do not fit; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` when an id is taken. Nothing of the batch is stored then.
+    async fn append(&self, batch: Batch) -> Result<()>;
+
+    /// Stores large content before the frame that names it. Storing the same bytes again is free.
+    ///
+    /// # Errors
+    /// `blob_too_large`, and as [`Append::append`].
+    async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef>;
+
+    /// Takes a thread over for `node`: the epoch grows when another node held it.
+    ///
+    /// # Errors
+    /// `thread_not_found`, and as [`Append::append`].
+    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired>;
+}
+
+/// What the owner of a thread begins with.
+#[derive(Clone, Debug)]
+pub struct Acquired {
+    /// The thread, with the epoch to write under.
+    pub thread: ThreadRow,
+    /// The last number of its log; zero when it is empty.
+    pub last: u64,
+    /// Its runs that have not ended, oldest first.
+    pub open_runs: Vec<RunRow>,
+    /// Its interrupts that are pending, oldest first.
+    pub pending: Vec<InterruptRow>,
+}
+
+/// Which stretch of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Only events of this run; its run numbers count then.
+    pub run: Option<RunKey>,
+    /// Events after this number; thread numbers, or run numbers when `run` is set.
+    pub after: u64,
+    /// Stop after the frame with which the sum of frame sizes passes this many bytes; at least one frame is given.
+    pub max_bytes: usize,
+}
+
+/// Reading, always through a scope. Faces have only this.
+#[async_trait]
+pub trait Read: Send + Sync + fmt::Debug {
+    /// A thread by id.
+    async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>>;
+    /// Threads, newest first; ephemeral ones are left out.
+    ///
+    /// # Errors
+    /// `filter_too_broad`.
+    async fn threads(
+        &self,
+        scope: &Scope,
+        filter: &ThreadFilter,
+        page: &Page,
+    ) -> Result<Listing<ThreadRow>>;
+    /// A run by id.
+    async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
+    /// Runs, newest first.
+    ///
+    /// # Errors
+    /// `filter_too_broad`.
+    async fn runs(&self, scope: &Scope, filter: &RunFilter, page: &Page)
+    -> Result<Listing<RunRow>>;
+    /// An interrupt by id.
+    async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>>;
+    /// Interrupts, newest first.
+    async fn interrupts(
+        &self,
+        scope: &Scope,
+        filter: &InterruptFilter,
+        page: &Page,
+    ) -> Result<Listing<InterruptRow>>;
+    /// Where a message stands.
+    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
+    /// A checkpoint of a visible thread by id.
+    async fn checkpoint(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &CheckpointId,
+    ) -> Result<Option<CheckpointRow>>;
+    /// The path of a visible thread from `from` (or the head) back to its beginning, newest first, at most `limit` checkpoints.
+    async fn path(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        from: Option<CheckpointKey>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRow>>;
+    /// How an agent knows a thread.
+    async fn binding(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        agent: &trilogue_domain::AgentName,
+    ) -> Result<Option<BindingRow>>;
+
+    /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
+    /// The first frame may begin before the range: the caller skips what it has.
+    ///
+    /// # Errors
+    /// `thread_quarantined` when a frame does not match its checksum.
+    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>>;
+
+    /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.
+    fn tail(&self, thread: ThreadKey) -> Tail;
+
+    /// A blob that a frame of this visible thread names.
+    ///
+    /// # Errors
+    /// `thread_quarantined` when its bytes do not match its hash.
+    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>>;
+    /// A blob by its hash alone, when a frame of this visible thread names it.
+    async fn blob_by_hash(
+        &self,
+        thread: &ThreadRow,
+        hash: &[u8; 32],
+    ) -> Result<Option<(BlobRef, Bytes)>>;
+
+    /// Callback deliveries that were given up, newest first.
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>>;
+}
+
+/// A reader attached to one thread.
+#[derive(Debug)]
+pub struct Tail {
+    /// The last committed thread number; changes after every commit.
+    pub committed: watch::Receiver<u64>,
+    /// Detaches on drop.
+    pub guard: Box<dyn TailGuard>,
+}
+
+/// Detaches a reader when dropped.
+pub trait TailGuard: Send + Sync + fmt::Debug {}
+
+/// What recovery, queue workers and retention need: not bound to a scope, and handed to the runtime only.
+#[async_trait]
+pub trait Housekeeping: Send + Sync + fmt::Debug {
+    /// Threads that have a run which has not ended.
+    async fn open_threads(&self) -> Result<Vec<ThreadKey>>;
+    /// A thread by key.
+    async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>>;
+    /// A run by key.
+    async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>>;
+    /// A checkpoint by key.
+    async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>>;
+    /// The use of an idempotency key that is not older than [`trilogue_domain::limits::IDEMPOTENCY_KEPT`].
+    async fn idempotency(
+        &self,
+        key: &IdempotencyKey,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRow>>;
+    /// Terminal runs that the policy removes, oldest first, at most `limit`; and forgets idempotency rows that are too old.
+    async fn expired_runs(
+        &self,
+        policy: &RetentionPolicy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RunRow>>;
+    /// Names a thread as damaged: it is not read or written until the next start.
+    fn quarantine(&self, thread: ThreadKey, why: &str);
+}
+
+/// The durable queue. Items are offered with [`Change::Offer`].
+#[async_trait]
+pub trait Queue: Send + Sync + fmt::Debug {
+    /// Claims items that are due, oldest first, until `lease_until`.
+    async fn claim(
+        &self,
+        kind: QueueKind,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Claim>>;
+    /// Lengthens a lease. `false` when somebody else holds the item by now.
+    async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool>;
+    /// Removes a finished item. `false` when somebody else holds it by now.
+    async fn finish(&self, claim: &Claim) -> Result<bool>;
+    /// Gives an item back, or up. `false` when somebody else holds it by now.
+    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool>;
+    /// When the next item of this kind falls due or its lease ends.
+    async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>>;
+    /// Puts a dead item of this scope's tenant back, due now. `false` when there is none.
+    async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool>;
+    /// Woken when an item is offered.
+    fn offered(&self) -> Arc<tokio::sync::Notify>;
+}
+
+/// Tokens.
+#[async_trait]
+pub trait Tokens: Send + Sync + fmt::Debug {
+    /// Stores a token.
+    async fn put_token(&self, token: TokenRow) -> Result<()>;
+    /// The token with this hash, expired ones included.
+    async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
+    /// The tokens of a tenant, newest first.
+    async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>>;
+    /// Removes a token. `None` when there is none of this id in the tenant.
+    async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>>;
+    /// Whether a principal still has a token with any right; scheduled work is checked with it.
+    async fn rights_of(
+        &self,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<trilogue_domain::Rights>;
+}
+
+/// What an operator needs.
+#[async_trait]
+pub trait Admin: Send + Sync + fmt::Debug {
+    /// How durable a returned append is: `fsync`, `buffered` or `memory`.
+    fn durability(&self) -> &'static str;
+    /// Fails when the store takes no writes, with the reason.
+    ///
+    /// # Errors
+    /// `store_read_only`, `store_corrupt`, `disk_full`.
+    fn health(&self) -> Result<()>;
+    /// Counts and sizes.
+    async fn stats(&self) -> Result<Stats>;
+    /// Writes a consistent copy to a new file while the store goes on.
+    ///
+    /// # Errors
+    /// `invalid_request` where the engine has no file; `already_exists` when `to` exists.
+    async fn backup(&self, to: &Path) -> Result<()>;
+    /// Makes everything durable and closes. Later calls fail.
+    async fn close(&self) -> Result<()>;
+}
+
+/// Counts and sizes of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Threads.
+    pub threads: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Bytes on disk, or held in memory.
+    pub bytes: u64,
+    /// Bytes of the tail cache.
+    pub cache_bytes: u64,
+    /// Quarantined threads.
+    pub quarantined: u64,
+    /// Commits since the start.
+    pub commits: u64,
+    /// Frames appended since the start.
+    pub frames: u64,
+    /// Schema version.
+    pub schema_version: u32,
+}

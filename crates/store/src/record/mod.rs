@@ -1,0 +1,5 @@
+//! The persisted form of events and rows, with its version.
+
+mod frame;
+
+pub use frame::{Draft, Frame};

@@ -1,0 +1,373 @@
+//! Rows: the primary data beside the log, changed only in an append's transaction and only at boundaries.
+
+use std::time::Duration;
+
+use trilogue_domain::interrupt::Resolution;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, Interrupt, InterruptId, Json, MessageId, Outcome,
+    PrincipalId, Rights, Role, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp,
+    TokenId,
+};
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadRow {
+    /// Its integer; unique in the store.
+    pub key: ThreadKey,
+    /// Its id; unique in the tenant.
+    pub id: ThreadId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who created it.
+    pub owner: PrincipalId,
+    /// Its metadata: a JSON object.
+    pub metadata: Json,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a row of it changed last.
+    pub updated_at: Timestamp,
+    /// The checkpoint that history leads to.
+    pub head: Option<CheckpointKey>,
+    /// The node that owns it.
+    pub owner_node: String,
+    /// Grows by one with every change of owner; a writer with an older epoch is refused.
+    pub epoch: u64,
+    /// Whether it exists for one run only and is not listed.
+    pub ephemeral: bool,
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunRow {
+    /// Its integer; unique in the store.
+    pub key: RunKey,
+    /// Its id; unique in the tenant.
+    pub id: RunId,
+    /// The thread it runs on.
+    pub thread: ThreadKey,
+    /// That thread's id.
+    pub thread_id: ThreadId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who created it.
+    pub principal: PrincipalId,
+    /// The agent.
+    pub agent: AgentName,
+    /// Where it is.
+    pub status: RunStatus,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When its agent was first started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The checkpoint it was based on when it last took its turn.
+    pub base: Option<CheckpointKey>,
+    /// Its metadata: a JSON object.
+    pub metadata: Json,
+    /// The configuration it was given.
+    pub config: Option<Json>,
+    /// What a suspended agent left to go on with.
+    pub saved: Option<Json>,
+    /// Whether it holds its thread's turn.
+    pub has_turn: bool,
+    /// Whether it still has to be started (after a first start, a resume by an answer that is not yet delivered counts too).
+    pub pending_answer: Option<InterruptId>,
+    /// Whether any of its interrupts was ever resolved.
+    pub ever_resolved: bool,
+    /// Not before this time.
+    pub not_before: Option<Timestamp>,
+    /// The last of its run numbers when this row was written.
+    pub last_run_number: u64,
+}
+
+/// A message: where it stands in the log. Its content is there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessageRow {
+    /// Its id; unique in the tenant.
+    pub id: MessageId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The run.
+    pub run: RunKey,
+    /// Who sent it.
+    pub role: Role,
+    /// The thread number of the frame in which it was completed, at the earliest.
+    pub position: u64,
+}
+
+/// A checkpoint: a state of a thread.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckpointRow {
+    /// Its integer; unique in the store.
+    pub key: CheckpointKey,
+    /// Its id; unique in the tenant.
+    pub id: CheckpointId,
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The checkpoint before it on the path.
+    pub parent: Option<CheckpointKey>,
+    /// The run that made it; a patch when `None`.
+    pub run: Option<RunKey>,
+    /// The thread number up to which the log was folded in.
+    pub position: u64,
+    /// The state; `None` when it is derived from the messages on the path.
+    pub value: Option<Json>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// An interrupt and how it ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InterruptRow {
+    /// What is asked.
+    pub interrupt: Interrupt,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who created the run.
+    pub principal: PrincipalId,
+    /// The thread.
+    pub thread: ThreadKey,
+    /// That thread's id.
+    pub thread_id: ThreadId,
+    /// The run that waits.
+    pub run: RunKey,
+    /// That run's id.
+    pub run_id: RunId,
+    /// The agent of that run.
+    pub agent: AgentName,
+    /// When it was raised.
+    pub raised_at: Timestamp,
+    /// How it ended; `None` while it is pending.
+    pub resolution: Option<Resolution>,
+    /// When it ended.
+    pub resolved_at: Option<Timestamp>,
+}
+
+/// How an agent knows a thread at the other side.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BindingRow {
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The agent.
+    pub agent: AgentName,
+    /// The session's id at the other side.
+    pub remote: String,
+    /// What both sides agreed on.
+    pub capabilities: Json,
+    /// The checkpoint up to which the agent was told.
+    pub told: Option<CheckpointKey>,
+}
+
+/// An idempotency key that was used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdempotencyRow {
+    /// What makes it unique.
+    pub key: IdempotencyKey,
+    /// SHA-256 of the request under it.
+    pub request: [u8; 32],
+    /// The run that the request created.
+    pub run: RunId,
+    /// The thread, for erasure.
+    pub thread: ThreadKey,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// What makes an idempotency key unique.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct IdempotencyKey {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The principal.
+    pub principal: PrincipalId,
+    /// The agent.
+    pub agent: AgentName,
+    /// The key that the client chose, at most [`trilogue_domain::limits::MAX_ID_BYTES`] bytes.
+    pub text: String,
+}
+
+/// A token. The secret is not stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenRow {
+    /// Its id.
+    pub id: TokenId,
+    /// What people call it.
+    pub label: String,
+    /// SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The principal.
+    pub principal: PrincipalId,
+    /// What it may do.
+    pub rights: Rights,
+    /// Whether it sees only what its principal created.
+    pub own: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it stops to work.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Something to do later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueItem {
+    /// What kind of work.
+    pub kind: QueueKind,
+    /// Unique within the kind: offering the key again replaces the item.
+    pub key: String,
+    /// When it falls due.
+    pub due: Timestamp,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The principal in whose name it is done; its rights are checked again when it falls due.
+    pub principal: PrincipalId,
+    /// The thread it belongs to, for erasure.
+    pub thread: Option<ThreadKey>,
+    /// What the worker needs to know.
+    pub reference: Json,
+}
+
+/// The kinds of queued work.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum QueueKind {
+    /// A run whose time comes.
+    ScheduledRun,
+    /// An interrupt whose deadline comes.
+    Deadline,
+    /// A callback to deliver.
+    Callback,
+    /// Runs to remove by age or count.
+    Retention,
+}
+
+/// A queue item that a worker holds until its lease ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The store's integer for the item.
+    pub id: i64,
+    /// Grows with every claim: an older holder cannot finish it.
+    pub fence: u64,
+    /// How often it was claimed, this time included.
+    pub attempts: u32,
+    /// The item.
+    pub item: QueueItem,
+}
+
+/// A queue item that was given up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeadItem {
+    /// The store's integer for the item.
+    pub id: i64,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last error.
+    pub error: String,
+    /// The item.
+    pub item: QueueItem,
+}
+
+/// What to do with a claimed item that did not succeed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Abandon {
+    /// Try again at this time.
+    RetryAt(Timestamp),
+    /// Keep it on the dead-letter list.
+    Dead,
+}
+
+/// What a listing of threads shows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ThreadFilter {
+    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// What a listing of runs shows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunFilter {
+    /// Only of this thread.
+    pub thread: Option<ThreadId>,
+    /// Only of this agent.
+    pub agent: Option<AgentName>,
+    /// Only in this status.
+    pub status: Option<RunStatus>,
+    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// What a listing of interrupts shows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InterruptFilter {
+    /// Only of this thread.
+    pub thread: Option<ThreadId>,
+    /// Only of this run.
+    pub run: Option<RunId>,
+    /// Only those that are pending.
+    pub pending: bool,
+}
+
+/// Which part of a listing. Listings are newest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// At most this many rows, up to [`trilogue_domain::limits::MAX_PAGE_ROWS`].
+    pub limit: usize,
+    /// Begin after the row with this key: the `next` of the page before.
+    pub after: Option<i64>,
+}
+
+/// One page of a listing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listing<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// Give this as [`Page::after`] for the next page; `None` on the last.
+    pub next: Option<i64>,
+}
+
+/// Which terminal runs to remove.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetentionPolicy {
+    /// Remove runs that ended longer ago than this.
+    pub max_age: Option<Duration>,
+    /// Keep at most this many terminal runs a thread, the newest.
+    pub max_runs_per_thread: Option<u64>,
+    /// Keep at most this many terminal runs a tenant, the newest.
+    pub max_runs_per_tenant: Option<u64>,
+}
+
+// === impl QueueKind ===
+
+impl QueueKind {
+    /// The kind's name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ScheduledRun => "scheduled_run",
+            Self::Deadline => "deadline",
+            Self::Callback => "callback",
+            Self::Retention => "retention",
+        }
+    }
+
+    /// The kind with this name.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        [Self::ScheduledRun, Self::Deadline, Self::Callback, Self::Retention]
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+    }
+}
+
+// === impl Page ===
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { limit: trilogue_domain::limits::DEFAULT_PAGE_ROWS, after: None }
+    }
+}

@@ -1,0 +1,1 @@
+//! Test-only peers and starters of real services.

@@ -1,0 +1,1 @@
+//! One agent, every ACP: the server, the library and the command line.

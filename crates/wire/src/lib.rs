@@ -1,0 +1,1 @@
+//! The protocols as data: wire types and codecs, no IO.
