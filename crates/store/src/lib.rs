@@ -5,10 +5,15 @@
 //! - What [`port::Append::append`] acknowledged is durable and visible; what it refused is neither.
 //! - Only this crate contains SQL, and only [`record`] knows the persisted form.
 
+mod cache;
+pub mod memory;
+mod open;
 pub mod port;
 pub mod record;
 pub mod rows;
+pub mod sqlite;
 
+pub use open::{Durability, Options, open};
 pub use port::{
     Acquired, Admin, Append, Batch, Change, Housekeeping, Queue, Range, Read, Stats, Store, Tail,
     TailGuard, Tokens,

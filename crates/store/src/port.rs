@@ -64,7 +64,7 @@ pub enum Change {
     Idempotency(IdempotencyRow),
     /// Puts work into the queue.
     Offer(QueueItem),
-    /// Takes work out of the queue, whoever holds it.
+    /// Takes work of the thread's tenant out of the queue, whoever holds it.
     Withdraw(QueueKind, String),
     /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and blobs that nothing else names.
     /// Checkpoints that it made stay as links of the path, without value.
@@ -116,7 +116,7 @@ pub struct Acquired {
 }
 
 /// Which stretch of a log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Range {
     /// Only events of this run; its run numbers count then.
     pub run: Option<RunKey>,

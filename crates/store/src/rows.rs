@@ -219,7 +219,8 @@ pub struct TokenRow {
 pub struct QueueItem {
     /// What kind of work.
     pub kind: QueueKind,
-    /// Unique within the kind: offering the key again replaces the item.
+    /// Unique within the tenant and kind: offering the key again replaces the item.
+    /// An item of a run goes with it: its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
     pub key: String,
     /// When it falls due.
     pub due: Timestamp,

@@ -1,121 +1,218 @@
 //! Frames: consecutive events of one run, or of no run, in one row.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use trilogue_domain::content::BlobRef;
-use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, Event, Original};
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::event::Event;
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey, Timestamp};
 
-/// Events that are not yet numbered, in their persisted form. A run's task fills it.
-#[derive(Debug, Default)]
-pub struct Draft {
-    _todo: (),
-}
+use super::FORMAT_VERSION;
+use super::body::take_body;
+use super::codec::{
+    CHECKSUM_BYTES, Damage, Decoded, Reader, check_checksum, put_checksum, put_signed, put_varint,
+};
+use super::field::Field;
+
+/// Bytes of the length before each record, little-endian: fixed, so that a growing record is patched in place.
+pub(super) const LENGTH_BYTES: usize = 4;
+/// The longest header with version byte: two keys, three numbers, a flag.
+const MAX_HEADER_BYTES: usize = 1 + 5 * 10 + 1;
 
 /// Consecutive events of exactly one run or of no run, as they are stored.
-#[derive(Debug)]
 pub struct Frame {
-    _todo: (),
+    header: Header,
+    bytes: Bytes,
+    reader: Arc<dyn ReadOriginal>,
+    events: OnceLock<Result<Box<[Event]>>>,
 }
 
-impl Draft {
-    /// Adds an event. Text deltas of one message without an original are merged into one record.
-    ///
-    /// # Errors
-    /// `event_too_large` when the record is larger than [`trilogue_domain::limits::MAX_EVENT_BYTES`]; the draft is unchanged then.
-    pub fn push(
-        &mut self,
-        _at: Timestamp,
-        _body: &Body,
-        _original: Option<&Original>,
-    ) -> Result<()> {
-        unimplemented!()
-    }
-    /// How many records it holds.
-    pub fn len(&self) -> usize {
-        unimplemented!()
-    }
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Whether another event must wait: 256 events or 1 MiB.
-    pub fn is_full(&self) -> bool {
-        unimplemented!()
-    }
-    /// The blobs that its events name.
-    pub fn blobs(&self) -> &[BlobRef] {
-        unimplemented!()
-    }
-    /// Numbers the events and closes the frame. Oversize drafts (two drafts joined) are cut into several frames.
-    pub fn seal(
-        self,
-        _thread: ThreadKey,
-        _run: Option<RunKey>,
-        _first: u64,
-        _first_run: u64,
-        _reader: &Arc<dyn ReadOriginal>,
-    ) -> Vec<Arc<Frame>> {
-        unimplemented!()
-    }
-    /// Appends the records of another draft behind its own.
-    pub fn join(&mut self, _other: Draft) {
-        unimplemented!()
-    }
+/// Where a frame belongs. It stands in the row's columns and in the blob, so that a swapped row is noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) thread: ThreadKey,
+    pub(super) run: Option<RunKey>,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// Zero when it is of no run.
+    pub(super) first_run: u64,
 }
+
+// === impl Frame ===
 
 impl Frame {
+    /// Closes a frame around records that carry their lengths.
+    pub(super) fn seal(header: Header, records: &[u8], reader: Arc<dyn ReadOriginal>) -> Self {
+        let mut out = Vec::with_capacity(MAX_HEADER_BYTES + records.len() + CHECKSUM_BYTES);
+        out.push(FORMAT_VERSION);
+        header.put(&mut out);
+        out.extend_from_slice(records);
+        put_checksum(&mut out);
+        Self { header, bytes: Bytes::from(out), reader, events: OnceLock::new() }
+    }
+
     /// The thread.
+    #[must_use]
     pub fn thread(&self) -> ThreadKey {
-        unimplemented!()
+        self.header.thread
     }
+
     /// The run, when it is of one.
+    #[must_use]
     pub fn run(&self) -> Option<RunKey> {
-        unimplemented!()
+        self.header.run
     }
+
     /// The first thread number.
+    #[must_use]
     pub fn first(&self) -> u64 {
-        unimplemented!()
+        self.header.first
     }
+
     /// The last thread number.
+    #[must_use]
     pub fn last(&self) -> u64 {
-        unimplemented!()
+        self.header.last
     }
+
     /// The first run number; zero when it is of no run.
+    #[must_use]
     pub fn first_run(&self) -> u64 {
-        unimplemented!()
+        self.header.first_run
     }
+
     /// The last run number; zero when it is of no run.
+    #[must_use]
     pub fn last_run(&self) -> u64 {
-        unimplemented!()
+        match self.header.run {
+            Some(_) => self.header.first_run + (self.header.last - self.header.first),
+            None => 0,
+        }
     }
-    /// The stored blob: version, length-prefixed records, CRC-32C.
+
+    /// The stored blob: version, header, length-prefixed records, CRC-32C.
+    #[must_use]
     pub fn bytes(&self) -> &Bytes {
-        unimplemented!()
+        &self.bytes
     }
+
     /// The events, decoded once and shared.
     ///
     /// # Errors
     /// `thread_quarantined` when the bytes are damaged or from a newer version.
     pub fn events(&self) -> Result<&[Event]> {
-        unimplemented!()
+        let events = self
+            .events
+            .get_or_init(|| self.decode().map_err(|damage| damaged(&self.header, damage)));
+        match events {
+            Ok(events) => Ok(events),
+            Err(error) => Err(error.clone()),
+        }
     }
-    /// Reads a stored frame and checks its checksum.
+
+    /// Reads a stored frame and checks its version, its checksum and that it belongs where it was found.
     ///
     /// # Errors
     /// As [`Frame::events`].
     pub fn from_stored(
-        _thread: ThreadKey,
-        _run: Option<RunKey>,
-        _first: u64,
-        _last: u64,
-        _first_run: u64,
-        _bytes: Bytes,
-        _reader: &Arc<dyn ReadOriginal>,
+        thread: ThreadKey,
+        run: Option<RunKey>,
+        first: u64,
+        last: u64,
+        first_run: u64,
+        bytes: Bytes,
+        reader: &Arc<dyn ReadOriginal>,
     ) -> Result<Self> {
-        unimplemented!()
+        let header = Header { thread, run, first, last, first_run };
+        header.check(&bytes).map_err(|damage| damaged(&header, damage))?;
+        Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
+    }
+
+    fn decode(&self) -> Decoded<Box<[Event]>> {
+        // The checksum was checked when the frame was read, or has just been written.
+        let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
+        let mut input = Reader::new(&self.bytes, 0, end);
+        input.byte()?;
+        Header::take(&mut input)?;
+        let mut events = Vec::new();
+        for number in self.header.first..=self.header.last {
+            let length = u32::from_le_bytes(input.array()?) as usize;
+            let mut record = input.part(length)?;
+            let at = Timestamp::take(&mut record)?;
+            let (body, original) = take_body(&mut record, &*self.reader)?;
+            record.finish()?;
+            let run_number = match self.header.run {
+                Some(_) => self.header.first_run + (number - self.header.first),
+                None => 0,
+            };
+            events.push(Event { number, run: self.header.run, run_number, at, body, original });
+        }
+        input.finish()?;
+        Ok(events.into_boxed_slice())
     }
 }
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame")
+            .field("header", &self.header)
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Header ===
+
+impl Header {
+    /// Passes when the bytes are a frame of this version with this header.
+    fn check(&self, bytes: &Bytes) -> Decoded<()> {
+        let end = check_checksum(bytes)?;
+        let mut input = Reader::new(bytes, 0, end);
+        if input.byte()? != FORMAT_VERSION {
+            return Err(Damage("its format version is not known"));
+        }
+        if Self::take(&mut input)? != *self {
+            return Err(Damage("it belongs elsewhere"));
+        }
+        if self.first == 0 || self.last < self.first || self.run.is_some() != (self.first_run > 0) {
+            return Err(Damage("its numbers make no sense"));
+        }
+        let count = self.last - self.first;
+        if self.last == u64::MAX || self.first_run.checked_add(count).is_none() {
+            return Err(Damage("its numbers make no sense"));
+        }
+        Ok(())
+    }
+}
+
+impl Field for Header {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_signed(out, self.thread.0);
+        self.run.put(out);
+        put_varint(out, self.first);
+        put_varint(out, self.last - self.first);
+        put_varint(out, self.first_run);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        let (thread, run, first) = (Field::take(input)?, Field::take(input)?, u64::take(input)?);
+        let last = first.checked_add(input.varint()?).ok_or(Damage("its numbers make no sense"))?;
+        Ok(Self { thread, run, first, last, first_run: Field::take(input)? })
+    }
+}
+
+fn damaged(header: &Header, damage: Damage) -> Error {
+    Error::new(
+        Code::ThreadQuarantined,
+        format!(
+            "the stored frame of thread {} at {} cannot be read: {}",
+            header.thread, header.first, damage.0
+        ),
+    )
+    .hint("restore the store from a backup, or erase this thread; other threads are not affected")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,51 @@
-//! The persisted form of events and rows, with its version.
+//! The persisted form of events and rows, with its version. Nothing else knows it.
+//!
+//! A frame is a version byte, a header (thread, run, numbers), length-prefixed records and a CRC-32C.
+//! A row is a version byte, a kind byte, its fields in order and a CRC-32C.
+//! Integers are LEB128 varints, signed ones zigzag-encoded; text and bytes carry their length before them.
+//!
+//! # Changing the format
+//! Every change of what is written makes a new version, and the golden tests fail until it is named:
+//!
+//! | data \ reader | this version | older version |
+//! |---|---|---|
+//! | written by this version | read | refused as damaged by frame or row; the schema version refuses the store as a whole first |
+//! | written by an older version | read by the decoder of that version, which stays | read |
+//!
+//! A new value in a closed set (an error code, a status, a tag) is a change too: an older reader cannot name it.
+//! A record is never rewritten in place by a newer version; it is read in its old form until it is removed.
 
+mod body;
+mod codec;
+mod content;
+mod draft;
+mod field;
 mod frame;
+mod interrupt;
+mod row;
+#[cfg(test)]
+mod samples;
 
-pub use frame::{Draft, Frame};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, Original};
+use trilogue_domain::port::ReadOriginal;
+
+pub(crate) use body::blobs_in;
+pub use draft::Draft;
+pub use frame::Frame;
+pub(crate) use row::Record;
+
+/// The version of frames and rows that this program writes.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// For stores without dialects: every original reads as [`Body::Opaque`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoOriginals;
+
+// === impl NoOriginals ===
+
+impl ReadOriginal for NoOriginals {
+    fn read(&self, _original: &Original) -> Result<Body> {
+        Ok(Body::Opaque)
+    }
+}

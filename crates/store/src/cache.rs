@@ -1,0 +1,289 @@
+//! The newest frames of threads that somebody reads, and the wake-up of their readers.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OnceCell, watch};
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::Result;
+
+use crate::port::{Range, Tail, TailGuard};
+use crate::record::Frame;
+
+/// The most bytes of frames that are kept for one thread, as long as it is more than [`THREAD_FRAMES`].
+const THREAD_BYTES: usize = 1024 * 1024;
+/// The fewest frames that are kept for one thread, whatever their size.
+const THREAD_FRAMES: usize = 4;
+
+/// Tails of threads with readers. A thread without readers costs nothing here.
+#[derive(Debug)]
+pub(crate) struct Tails {
+    /// Readers of all threads: lets a commit without any reader pass without a lock.
+    attached: AtomicUsize,
+    bytes: AtomicUsize,
+    max_bytes: usize,
+    threads: Mutex<HashMap<ThreadKey, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    readers: usize,
+    log: Arc<Log>,
+}
+
+/// The tail of one thread.
+#[derive(Debug)]
+struct Log {
+    committed: watch::Sender<u64>,
+    /// Whether `committed` is the end of the log and not only its first guess.
+    is_known: AtomicBool,
+    kept: Mutex<Kept>,
+}
+
+/// Frames without a hole between them, up to the newest.
+#[derive(Debug, Default)]
+struct Kept {
+    frames: VecDeque<Arc<Frame>>,
+    bytes: usize,
+}
+
+/// Detaches one reader.
+struct Guard {
+    tails: Arc<Tails>,
+    thread: ThreadKey,
+}
+
+/// Reads that are under way: the same read asked for again waits for the first.
+#[derive(Debug)]
+pub(crate) struct Flights<K, T> {
+    under_way: Mutex<HashMap<K, Arc<OnceCell<Result<T>>>>>,
+}
+
+// === impl Tails ===
+
+impl Tails {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self {
+            attached: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            max_bytes,
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Bytes of all frames that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Attaches a reader. `last` looks the end of the log up; it is asked for the first reader of a thread only.
+    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey, last: impl FnOnce() -> u64) -> Tail {
+        // Commits must see the reader before the look-up, or one between the two would be missed.
+        self.attached.fetch_add(1, Ordering::SeqCst);
+        let log = {
+            let mut threads = guard(&self.threads);
+            let entry = threads.entry(thread).or_insert_with(Entry::new);
+            entry.readers += 1;
+            Arc::clone(&entry.log)
+        };
+        if !log.is_known.load(Ordering::Acquire) {
+            let last = last();
+            log.committed.send_if_modified(|committed| {
+                let is_newer = *committed < last;
+                *committed = last.max(*committed);
+                is_newer
+            });
+            log.is_known.store(true, Ordering::Release);
+        }
+        let committed = log.committed.subscribe();
+        Tail { committed, guard: Box::new(Guard { tails: Arc::clone(self), thread }) }
+    }
+
+    /// Notes frames that are durable now and wakes the thread's readers.
+    pub(crate) fn committed(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
+        let Some(log) = self.log(thread) else { return };
+        self.keep(&log, frames);
+        log.committed.send_modify(|committed| *committed = last.max(*committed));
+        log.is_known.store(true, Ordering::Release);
+        if self.bytes() > self.max_bytes {
+            self.shrink(&log);
+        }
+    }
+
+    /// Forgets the frames of a thread of which some were removed, and wakes its readers.
+    pub(crate) fn removed(&self, thread: ThreadKey) {
+        let Some(log) = self.log(thread) else { return };
+        self.trim(&log, 0, 0);
+        log.committed.send_modify(|_| {});
+    }
+
+    /// Serves a read without the store, when the kept frames reach back far enough.
+    pub(crate) fn frames(&self, thread: ThreadKey, range: Range) -> Option<Vec<Arc<Frame>>> {
+        let log = self.log(thread)?;
+        let is_known = log.is_known.load(Ordering::Acquire);
+        let committed = *log.committed.borrow();
+        let kept = guard(&log.kept);
+        let from = match range.run {
+            None if is_known && range.after >= committed => return Some(Vec::new()),
+            None => kept.position(range.after)?,
+            Some(run) => {
+                // Newest first: what lies behind the cursor is as long as what is read.
+                let covers = |frame: &Arc<Frame>| {
+                    frame.run() == Some(run) && frame.first_run() <= range.after.saturating_add(1)
+                };
+                kept.frames.iter().rposition(covers)?
+            }
+        };
+        let wanted = kept.frames.iter().skip(from).filter(|frame| match range.run {
+            None => frame.last() > range.after,
+            Some(run) => frame.run() == Some(run) && frame.last_run() > range.after,
+        });
+        Some(bounded(wanted.cloned(), range.max_bytes))
+    }
+
+    fn log(&self, thread: ThreadKey) -> Option<Arc<Log>> {
+        if self.attached.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        guard(&self.threads).get(&thread).map(|entry| Arc::clone(&entry.log))
+    }
+
+    fn keep(&self, log: &Log, frames: &[Arc<Frame>]) {
+        let added: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
+        {
+            let mut kept = guard(&log.kept);
+            kept.frames.extend(frames.iter().cloned());
+            kept.bytes += added;
+            self.bytes.fetch_add(added, Ordering::Relaxed);
+        }
+        self.trim(log, THREAD_BYTES, THREAD_FRAMES);
+    }
+
+    /// Drops the oldest frames beyond this many bytes, except this many frames.
+    fn trim(&self, log: &Log, max_bytes: usize, min_frames: usize) {
+        let mut kept = guard(&log.kept);
+        while kept.frames.len() > min_frames && (kept.bytes > max_bytes || max_bytes == 0) {
+            let Some(frame) = kept.frames.pop_front() else { break };
+            kept.bytes -= frame.bytes().len();
+            self.bytes.fetch_sub(frame.bytes().len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes room: first in the thread that grew, then in any other.
+    fn shrink(&self, grown: &Log) {
+        self.trim(grown, 0, THREAD_FRAMES);
+        let logs: Vec<_> = {
+            let threads = guard(&self.threads);
+            threads.values().map(|entry| Arc::clone(&entry.log)).collect()
+        };
+        for log in logs {
+            if self.bytes() <= self.max_bytes {
+                return;
+            }
+            self.trim(&log, 0, 0);
+        }
+    }
+
+    fn detach(&self, thread: ThreadKey) {
+        let dropped = {
+            let mut threads = guard(&self.threads);
+            let Some(entry) = threads.get_mut(&thread) else { return };
+            entry.readers -= 1;
+            if entry.readers == 0 { threads.remove(&thread) } else { None }
+        };
+        if let Some(entry) = dropped {
+            self.trim(&entry.log, 0, 0);
+        }
+        self.attached.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Frames up to the one with which the sum of their sizes passes the bound; at least one.
+pub(crate) fn bounded(
+    frames: impl Iterator<Item = Arc<Frame>>,
+    max_bytes: usize,
+) -> Vec<Arc<Frame>> {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    for frame in frames {
+        bytes += frame.bytes().len();
+        taken.push(frame);
+        if bytes > max_bytes {
+            break;
+        }
+    }
+    taken
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds these locks can leave them half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new() -> Self {
+        let log = Log {
+            committed: watch::Sender::new(0),
+            is_known: AtomicBool::new(false),
+            kept: Mutex::default(),
+        };
+        Self { readers: 0, log: Arc::new(log) }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Where the frames behind this thread number begin; `None` when they reach further back than what is kept.
+    fn position(&self, after: u64) -> Option<usize> {
+        let oldest = self.frames.front()?;
+        if oldest.first() > after.saturating_add(1) {
+            return None;
+        }
+        Some(self.frames.partition_point(|frame| frame.last() <= after))
+    }
+}
+
+// === impl Guard ===
+
+impl TailGuard for Guard {}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.tails.detach(self.thread);
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("thread", &self.thread).finish_non_exhaustive()
+    }
+}
+
+// === impl Flights ===
+
+impl<K: Copy + Eq + Hash, T: Clone> Flights<K, T> {
+    pub(crate) fn new() -> Self {
+        Self { under_way: Mutex::default() }
+    }
+
+    /// Gives the result of the read under this key that is under way, or starts it.
+    pub(crate) async fn join(
+        &self,
+        key: K,
+        read: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let cell = Arc::clone(guard(&self.under_way).entry(key).or_default());
+        // When the one that reads is cancelled, the next in line takes over.
+        let found = cell.get_or_init(|| read).await.clone();
+        let mut under_way = guard(&self.under_way);
+        if under_way.get(&key).is_some_and(|other| Arc::ptr_eq(other, &cell)) {
+            under_way.remove(&key);
+        }
+        found
+    }
+}

@@ -1,0 +1,49 @@
+//! What an operator needs.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use trilogue_domain::error::{Code, Error, Result};
+
+use super::MemoryStore;
+use super::state::State;
+use crate::port::{Admin, Stats};
+
+// === impl MemoryStore ===
+
+#[async_trait]
+impl Admin for MemoryStore {
+    fn durability(&self) -> &'static str {
+        "memory"
+    }
+
+    fn health(&self) -> Result<()> {
+        self.open().map(|_| ())
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let state = self.open()?;
+        Ok(Stats {
+            threads: state.threads.len() as u64,
+            runs: state.runs.len() as u64,
+            bytes: state.held() as u64,
+            cache_bytes: 0,
+            quarantined: state.quarantined.len() as u64,
+            commits: state.commits,
+            frames: state.frames,
+            schema_version: 0,
+        })
+    }
+
+    async fn backup(&self, _to: &Path) -> Result<()> {
+        Err(Error::new(Code::InvalidRequest, "the memory store has no file to back up")
+            .hint("use a store on disk: [store] url = \"sqlite:PATH\""))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let mut state = self.open()?;
+        let tails = std::mem::take(&mut state.tails);
+        *state = State { is_closed: true, tails, ..State::default() };
+        Ok(())
+    }
+}

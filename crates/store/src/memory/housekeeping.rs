@@ -1,0 +1,150 @@
+//! What recovery, queue workers and retention need.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointKey, RunKey, ThreadKey, Timestamp, limits};
+
+use super::state::State;
+use super::{MemoryStore, weight};
+use crate::port::Housekeeping;
+use crate::rows::{
+    CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
+};
+
+// === impl MemoryStore ===
+
+#[async_trait]
+impl Housekeeping for MemoryStore {
+    async fn open_threads(&self) -> Result<Vec<ThreadKey>> {
+        let state = self.open()?;
+        let open = state.runs.values().filter(|run| !run.row.status.is_terminal());
+        let threads: BTreeSet<_> = open.map(|run| run.row.thread).collect();
+        Ok(threads.into_iter().filter(|key| !state.quarantined.contains(key)).collect())
+    }
+
+    async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        let state = self.open()?;
+        state.check_quarantine(key)?;
+        Ok(state.threads.get(&key).map(|thread| ThreadRow::clone(&thread.row)))
+    }
+
+    async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
+        let state = self.open()?;
+        let Some(run) = state.runs.get(&key) else { return Ok(None) };
+        state.check_quarantine(run.row.thread)?;
+        Ok(Some(RunRow::clone(&run.row)))
+    }
+
+    async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
+        let state = self.open()?;
+        let Some(row) = state.checkpoints.get(&key) else { return Ok(None) };
+        state.check_quarantine(row.thread)?;
+        Ok(Some(CheckpointRow::clone(row)))
+    }
+
+    async fn idempotency(
+        &self,
+        key: &IdempotencyKey,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRow>> {
+        let kept_since = now.before(limits::IDEMPOTENCY_KEPT);
+        let state = self.open()?;
+        let row = state.idempotency.get(key).filter(|row| row.created_at >= kept_since);
+        Ok(row.map(|row| IdempotencyRow::clone(row)))
+    }
+
+    async fn expired_runs(
+        &self,
+        policy: &RetentionPolicy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RunRow>> {
+        let mut ended: Vec<Arc<RunRow>> = {
+            let mut state = self.open()?;
+            state.forget_old_idempotency(now);
+            state.ended_runs()
+        };
+        ended.sort_by_key(|row| Reverse((ended_at(row), row.key)));
+        let mut of_thread = Counts::new(policy.max_runs_per_thread);
+        let mut of_tenant = Counts::new(policy.max_runs_per_tenant);
+        let oldest = policy.max_age.map(|age| now.before(age));
+        ended.retain(|row| {
+            // Every count is kept, whichever condition holds.
+            let is_over = [of_thread.is_over(row.thread), of_tenant.is_over(row.tenant.clone())];
+            oldest.is_some_and(|oldest| ended_at(row) < oldest) || is_over.contains(&true)
+        });
+        Ok(ended.iter().rev().take(limit).map(|row| RunRow::clone(row)).collect())
+    }
+
+    fn quarantine(&self, thread: ThreadKey, why: &str) {
+        tracing::error!(thread = thread.0, why, "a thread is quarantined");
+        self.inner.lock().quarantined.insert(thread);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Runs that have ended, of threads that are not quarantined.
+    fn ended_runs(&self) -> Vec<Arc<RunRow>> {
+        let runs = self.ended.values().filter_map(|key| self.runs.get(key));
+        runs.filter(|run| !self.quarantined.contains(&run.row.thread))
+            .map(|run| Arc::clone(&run.row))
+            .collect()
+    }
+
+    fn forget_old_idempotency(&mut self, now: Timestamp) {
+        let kept_since = now.before(limits::IDEMPOTENCY_KEPT);
+        let old = self.idempotency.values().filter(|row| row.created_at < kept_since);
+        let old: Vec<_> = old.map(|row| row.key.clone()).collect();
+        for key in old {
+            self.forget_idempotency(&key);
+        }
+    }
+
+    /// Forgets the use of an idempotency key.
+    pub(super) fn forget_idempotency(&mut self, key: &IdempotencyKey) {
+        let Some(row) = self.idempotency.remove(key) else { return };
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        if let Some(keys) = thread.idempotency.get_mut(&row.run) {
+            keys.retain(|one| one != key);
+            if keys.is_empty() {
+                thread.idempotency.remove(&row.run);
+            }
+        }
+        thread.bytes = thread.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+        self.bytes = self.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+    }
+}
+
+/// How many terminal runs of each holder were seen, newest first.
+#[derive(Debug)]
+struct Counts<K> {
+    most: Option<u64>,
+    seen: HashMap<K, u64>,
+}
+
+// === impl Counts ===
+
+impl<K: Hash + Eq> Counts<K> {
+    fn new(most: Option<u64>) -> Self {
+        Self { most, seen: HashMap::new() }
+    }
+
+    /// Counts one; whether it is more than the holder may keep.
+    fn is_over(&mut self, holder: K) -> bool {
+        let Some(most) = self.most else { return false };
+        let seen = self.seen.entry(holder).or_default();
+        *seen += 1;
+        *seen > most
+    }
+}
+
+fn ended_at(row: &RunRow) -> Timestamp {
+    row.ended_at.unwrap_or(row.created_at)
+}

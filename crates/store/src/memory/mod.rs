@@ -1,0 +1,115 @@
+//! The store of `memory:`: everything in this process, nothing after it.
+//!
+//! One short lock around maps; frames are shared, never copied, and no work is done per event.
+//! It keeps the newest [`Options::max_runs`] runs and [`Options::max_bytes`] bytes, and then forgets the oldest finished ones with everything of them.
+
+mod admin;
+mod append;
+mod blob;
+mod check;
+mod evict;
+mod housekeeping;
+mod listing;
+mod queue;
+mod read;
+mod state;
+mod tail;
+mod tenant;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod token;
+mod weight;
+
+use std::fmt;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use trilogue_domain::error::{Code, Error, Result};
+
+use self::state::State;
+
+/// The limits of the memory store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The most runs that it keeps, open ones included; the oldest finished ones go first and open ones never.
+    pub max_runs: usize,
+    /// The most bytes that it keeps, by its own estimate; what is oldest goes first.
+    /// When open runs alone hold [`REFUSING_FACTOR`] times as much, only what ends runs is admitted.
+    pub max_bytes: usize,
+}
+
+/// At this many times [`Options::max_bytes`] the store refuses new work with `disk_full`.
+pub const REFUSING_FACTOR: usize = 4;
+
+/// A store in memory. Cheap to clone; clones are the same store.
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    state: Mutex<State>,
+    next_thread: AtomicI64,
+    next_run: AtomicI64,
+    next_checkpoint: AtomicI64,
+    offered: Arc<Notify>,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_runs: 10_000, max_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+// === impl MemoryStore ===
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let inner = Inner {
+            options,
+            state: Mutex::default(),
+            next_thread: AtomicI64::new(1),
+            next_run: AtomicI64::new(1),
+            next_checkpoint: AtomicI64::new(1),
+            offered: Arc::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The state, locked, while the store is open.
+    fn open(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.inner.lock();
+        if state.is_closed {
+            return Err(Error::new(Code::ShuttingDown, "the store is closed"));
+        }
+        Ok(state)
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("options", &self.inner.options).finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// The state, locked. Nothing in this module panics while it changes it, so a poisoned lock guards whole data.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,278 @@
+//! Reading through a scope.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
+    ThreadKey,
+};
+
+use super::MemoryStore;
+use super::listing::{Metadata, first_page, next_of};
+use super::state::State;
+use crate::port::{Range, Read, Tail};
+use crate::record::Frame;
+use crate::rows::{
+    BindingRow, CheckpointRow, DeadItem, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
+    RunFilter, RunRow, ThreadFilter, ThreadRow,
+};
+
+// === impl MemoryStore ===
+
+#[async_trait]
+impl Read for MemoryStore {
+    async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
+        let state = self.open()?;
+        let Some(thread) = state.visible_thread(scope, id) else { return Ok(None) };
+        state.check_quarantine(thread.row.key)?;
+        let row = Arc::clone(&thread.row);
+        drop(state);
+        Ok(Some(Arc::unwrap_or_clone(row)))
+    }
+
+    async fn threads(
+        &self,
+        scope: &Scope,
+        filter: &ThreadFilter,
+        page: &Page,
+    ) -> Result<Listing<ThreadRow>> {
+        let candidates: Vec<_> = {
+            let state = self.open()?;
+            let Some(tenant) = state.tenants.get(&scope.tenant) else {
+                return Ok(Listing::empty());
+            };
+            let rows = tenant.listed.range(..ThreadKey(before(page))).rev();
+            let rows = rows.filter_map(|key| state.threads.get(key)).map(|thread| &thread.row);
+            let rows = rows.filter(|row| scope.sees(&row.tenant, &row.owner)).cloned();
+            first_page(rows, &filter.metadata, page)
+        };
+        Metadata::new(&filter.metadata).select(candidates, page, |row| (row.key.0, &row.metadata))
+    }
+
+    async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
+        let state = self.open()?;
+        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.runs.get(id));
+        let Some(run) = key.and_then(|key| state.runs.get(key)) else { return Ok(None) };
+        if !scope.sees(&run.row.tenant, &run.row.principal) {
+            return Ok(None);
+        }
+        state.check_quarantine(run.row.thread)?;
+        let row = Arc::clone(&run.row);
+        drop(state);
+        Ok(Some(Arc::unwrap_or_clone(row)))
+    }
+
+    async fn runs(
+        &self,
+        scope: &Scope,
+        filter: &RunFilter,
+        page: &Page,
+    ) -> Result<Listing<RunRow>> {
+        let candidates: Vec<_> = {
+            let state = self.open()?;
+            let Some(tenant) = state.tenants.get(&scope.tenant) else {
+                return Ok(Listing::empty());
+            };
+            let before = trilogue_domain::RunKey(before(page));
+            // A thread's runs are looked up through the thread.
+            let keys = match &filter.thread {
+                None => Some(&tenant.run_keys),
+                Some(id) => tenant
+                    .threads
+                    .get(id)
+                    .and_then(|key| state.threads.get(key))
+                    .map(|thread| &thread.runs),
+            };
+            let Some(keys) = keys else { return Ok(Listing::empty()) };
+            let rows = keys.range(..before).rev();
+            let rows = rows.filter_map(|key| state.runs.get(key)).map(|run| &run.row);
+            let rows = rows.filter(|row| {
+                scope.sees(&row.tenant, &row.principal)
+                    && filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
+                    && filter.status.is_none_or(|status| status == row.status)
+            });
+            first_page(rows.cloned(), &filter.metadata, page)
+        };
+        Metadata::new(&filter.metadata).select(candidates, page, |row| (row.key.0, &row.metadata))
+    }
+
+    async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
+        let state = self.open()?;
+        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.interrupts.get(id));
+        let Some(row) = key.and_then(|key| state.interrupts.get(key)) else { return Ok(None) };
+        if !scope.sees(&row.tenant, &row.principal) {
+            return Ok(None);
+        }
+        state.check_quarantine(row.thread)?;
+        Ok(Some(InterruptRow::clone(row)))
+    }
+
+    async fn interrupts(
+        &self,
+        scope: &Scope,
+        filter: &InterruptFilter,
+        page: &Page,
+    ) -> Result<Listing<InterruptRow>> {
+        let state = self.open()?;
+        let Some(tenant) = state.tenants.get(&scope.tenant) else { return Ok(Listing::empty()) };
+        let rows = tenant.interrupt_keys.range(..before(page)).rev();
+        let rows = rows.filter_map(|key| Some((*key, state.interrupts.get(key)?)));
+        let rows = rows.filter(|(_, row)| {
+            scope.sees(&row.tenant, &row.principal)
+                && filter.thread.as_ref().is_none_or(|id| *id == row.thread_id)
+                && filter.run.as_ref().is_none_or(|id| *id == row.run_id)
+                && !(filter.pending && row.resolution.is_some())
+        });
+        let mut rows: Vec<_> = rows.take(page.rows() + 1).collect();
+        let next = next_of(&mut rows, page, |row| row.0);
+        Ok(Listing {
+            rows: rows.into_iter().map(|(_, row)| InterruptRow::clone(row)).collect(),
+            next,
+        })
+    }
+
+    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
+        let state = self.open()?;
+        let row = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.messages.get(id));
+        let Some(row) = row else { return Ok(None) };
+        let creator = state.runs.get(&row.run).map(|run| &run.row.principal);
+        if !creator.is_some_and(|creator| scope.sees(&row.tenant, creator)) {
+            return Ok(None);
+        }
+        state.check_quarantine(row.thread)?;
+        Ok(Some(MessageRow::clone(row)))
+    }
+
+    async fn checkpoint(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &CheckpointId,
+    ) -> Result<Option<CheckpointRow>> {
+        let state = self.open()?;
+        let Some(thread) = state.visible_thread(scope, thread) else { return Ok(None) };
+        state.check_quarantine(thread.row.key)?;
+        let row = thread.checkpoints.get(id).and_then(|key| state.checkpoints.get(key));
+        Ok(row.map(|row| CheckpointRow::clone(row)))
+    }
+
+    async fn path(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        from: Option<CheckpointKey>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRow>> {
+        let state = self.open()?;
+        let Some(thread) = state.visible_thread(scope, thread) else { return Ok(Vec::new()) };
+        let key = thread.row.key;
+        state.check_quarantine(key)?;
+        let checkpoint = |at: CheckpointKey| {
+            state
+                .checkpoints
+                .get(&at)
+                .filter(|row| row.thread == key)
+                .map(|row| CheckpointRow::clone(row))
+        };
+        let first = from.or(thread.row.head).and_then(checkpoint);
+        let path = std::iter::successors(first, |row| row.parent.and_then(checkpoint));
+        Ok(path.take(limit).collect())
+    }
+
+    async fn binding(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        agent: &AgentName,
+    ) -> Result<Option<BindingRow>> {
+        let state = self.open()?;
+        let Some(thread) = state.visible_thread(scope, thread) else { return Ok(None) };
+        state.check_quarantine(thread.row.key)?;
+        Ok(thread.bindings.get(agent).cloned())
+    }
+
+    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
+        let state = self.open()?;
+        state.check_quarantine(thread.key)?;
+        let Some(held) = state.threads.get(&thread.key) else { return Ok(Vec::new()) };
+        Ok(match range.run {
+            Some(run) => {
+                let frames = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
+                let begin = frames.partition_point(|frame| frame.last_run() <= range.after);
+                up_to(frames.iter().skip(begin), range.max_bytes)
+            }
+            None => {
+                // The frame that `after` stands in begins at or before it.
+                let before = held.frames.range(..=range.after).next_back();
+                let begin = before.map_or(0, |(first, frame)| {
+                    if frame.last() > range.after { *first } else { range.after.saturating_add(1) }
+                });
+                up_to(held.frames.range(begin..).map(|(_, frame)| frame), range.max_bytes)
+            }
+        })
+    }
+
+    fn tail(&self, thread: ThreadKey) -> Tail {
+        self.inner.attach(thread)
+    }
+
+    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
+        let state = self.open()?;
+        state.check_quarantine(thread.key)?;
+        let named = state.named(thread.key, &blob.hash).into_iter().flatten();
+        let is_named = named.into_iter().any(|one| one.length == blob.length);
+        Ok(if is_named { state.blobs.get(&thread.tenant, blob) } else { None })
+    }
+
+    async fn blob_by_hash(
+        &self,
+        thread: &ThreadRow,
+        hash: &[u8; 32],
+    ) -> Result<Option<(BlobRef, Bytes)>> {
+        let state = self.open()?;
+        state.check_quarantine(thread.key)?;
+        let named = state.named(thread.key, hash).and_then(|named| named.first());
+        let found =
+            named.and_then(|blob| Some((blob.clone(), state.blobs.get(&thread.tenant, blob)?)));
+        Ok(found)
+    }
+
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
+        let state = self.open()?;
+        let mut rows: Vec<_> =
+            state.queue.dead(scope, before(page)).take(page.rows() + 1).collect();
+        let next = next_of(&mut rows, page, |row| row.id);
+        Ok(Listing { rows, next })
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The blobs with this hash that frames of the thread name.
+    fn named(&self, thread: ThreadKey, hash: &[u8; 32]) -> Option<&Vec<BlobRef>> {
+        self.threads.get(&thread)?.blobs.get(hash)
+    }
+}
+
+/// Keys of a page are below this.
+fn before(page: &Page) -> i64 {
+    page.after.unwrap_or(i64::MAX)
+}
+
+/// Frames up to the one with which their sizes pass `max_bytes`; at least one.
+fn up_to<'a>(frames: impl Iterator<Item = &'a Arc<Frame>>, max_bytes: usize) -> Vec<Arc<Frame>> {
+    let (mut taken, mut bytes) = (Vec::new(), 0_usize);
+    for frame in frames {
+        bytes = bytes.saturating_add(frame.bytes().len());
+        taken.push(Arc::clone(frame));
+        if bytes > max_bytes {
+            break;
+        }
+    }
+    taken
+}

@@ -1,0 +1,87 @@
+//! What the memory store holds.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKey};
+
+use super::blob::Blobs;
+use super::queue::Items;
+use super::tail::Tails;
+use super::tenant::Tenant;
+use super::thread::Thread;
+use super::token::TokenRows;
+use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
+
+/// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) threads: HashMap<ThreadKey, Thread>,
+    pub(super) runs: HashMap<RunKey, Run>,
+    pub(super) checkpoints: HashMap<CheckpointKey, Arc<CheckpointRow>>,
+    /// By the order in which they were raised.
+    pub(super) interrupts: BTreeMap<i64, Arc<InterruptRow>>,
+    pub(super) idempotency: HashMap<IdempotencyKey, Arc<IdempotencyRow>>,
+    pub(super) tenants: HashMap<TenantId, Tenant>,
+    pub(super) queue: Items,
+    pub(super) blobs: Blobs,
+    pub(super) tokens: TokenRows,
+    pub(super) tails: Tails,
+    pub(super) quarantined: HashSet<ThreadKey>,
+    /// Runs that have ended, in the order in which they did: what goes first.
+    pub(super) ended: BTreeMap<u64, RunKey>,
+    /// Threads without runs, in the order in which they became so.
+    pub(super) idle: BTreeMap<u64, ThreadKey>,
+    /// The last place that was given in an order of arrival.
+    pub(super) last_place: u64,
+    /// Estimate of what threads and runs hold, without blobs and queue.
+    pub(super) bytes: usize,
+    pub(super) commits: u64,
+    pub(super) frames: u64,
+    pub(super) is_closed: bool,
+}
+
+/// A run's row.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) row: Arc<RunRow>,
+    /// Its place in [`State::ended`].
+    pub(super) ended: Option<u64>,
+}
+
+// === impl State ===
+
+impl State {
+    /// A visible thread by id.
+    pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&Thread> {
+        let key = self.tenants.get(&scope.tenant)?.threads.get(id)?;
+        let thread = self.threads.get(key)?;
+        scope.sees(&thread.row.tenant, &thread.row.owner).then_some(thread)
+    }
+
+    /// Passes when the thread is not quarantined.
+    pub(super) fn check_quarantine(&self, key: ThreadKey) -> Result<()> {
+        if !self.quarantined.contains(&key) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::ThreadQuarantined,
+            format!(
+                "the stored data of thread {key} is damaged, it is not used until the next start"
+            ),
+        )
+        .hint("erase this thread; other threads are not affected"))
+    }
+
+    /// The next place in an order of arrival.
+    pub(super) fn next_place(&mut self) -> u64 {
+        self.last_place += 1;
+        self.last_place
+    }
+
+    /// All bytes held, by estimate.
+    pub(super) fn held(&self) -> usize {
+        self.bytes + self.blobs.bytes() + self.queue.bytes()
+    }
+}

@@ -1,0 +1,195 @@
+//! A thread with everything of it, and how it goes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, MessageId, RunId, RunKey, ThreadKey,
+};
+
+use super::state::State;
+use super::weight;
+use crate::record::Frame;
+use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, ThreadRow};
+
+/// A thread, its log, and the keys of what it holds.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) row: Arc<ThreadRow>,
+    /// The last number of its log; stays when frames go.
+    pub(super) last: u64,
+    /// By first number.
+    pub(super) frames: BTreeMap<u64, Arc<Frame>>,
+    pub(super) runs: BTreeSet<RunKey>,
+    /// What its runs hold. A run is known here from its first frame or row on.
+    pub(super) parts: HashMap<RunKey, Parts>,
+    pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
+    pub(super) interrupts: BTreeSet<i64>,
+    pub(super) bindings: HashMap<AgentName, BindingRow>,
+    pub(super) idempotency: HashMap<RunId, Vec<IdempotencyKey>>,
+    /// Blobs that its frames name, by hash; one entry for each time.
+    pub(super) blobs: HashMap<[u8; 32], Vec<BlobRef>>,
+    /// The blobs that frames of no run name.
+    pub(super) own_blobs: Vec<BlobRef>,
+    /// Its place in [`State::idle`], while it has no runs.
+    pub(super) idle: Option<u64>,
+    /// Estimate of what it holds, its runs' parts apart.
+    pub(super) bytes: usize,
+}
+
+/// What belongs to one run and goes with it.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// Oldest first.
+    pub(super) frames: Vec<Arc<Frame>>,
+    pub(super) messages: Vec<MessageId>,
+    pub(super) interrupts: Vec<i64>,
+    pub(super) checkpoints: Vec<CheckpointKey>,
+    pub(super) blobs: Vec<BlobRef>,
+    /// Estimate of what all this holds.
+    pub(super) bytes: usize,
+}
+
+// === impl Thread ===
+
+impl Thread {
+    pub(super) fn new(row: Arc<ThreadRow>) -> Self {
+        Self {
+            row,
+            last: 0,
+            frames: BTreeMap::new(),
+            runs: BTreeSet::new(),
+            parts: HashMap::new(),
+            checkpoints: HashMap::new(),
+            interrupts: BTreeSet::new(),
+            bindings: HashMap::new(),
+            idempotency: HashMap::new(),
+            blobs: HashMap::new(),
+            own_blobs: Vec::new(),
+            idle: None,
+            bytes: 0,
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Removes a run with everything of it. Checkpoints that it made stay as links, without value.
+    pub(super) fn remove_run(&mut self, thread: ThreadKey, key: RunKey) {
+        let Self { threads, runs, tenants, .. } = self;
+        if runs.get(&key).is_some_and(|run| run.row.thread != thread) {
+            return;
+        }
+        let Some(thread) = threads.get_mut(&thread) else { return };
+        thread.runs.remove(&key);
+        let parts = thread.parts.remove(&key).unwrap_or_default();
+        self.bytes = self.bytes.saturating_sub(parts.bytes);
+        for frame in &parts.frames {
+            thread.frames.remove(&frame.first());
+        }
+        for checkpoint in &parts.checkpoints {
+            if let Some(row) = self.checkpoints.get_mut(checkpoint) {
+                empty(row);
+            }
+        }
+        let mut gone = Vec::new();
+        if let Some(tenant) = tenants.get_mut(&thread.row.tenant) {
+            tenant.run_keys.remove(&key);
+            for message in &parts.messages {
+                tenant.messages.remove(message);
+            }
+            for interrupt in &parts.interrupts {
+                thread.interrupts.remove(interrupt);
+                tenant.interrupt_keys.remove(interrupt);
+                if let Some(row) = self.interrupts.remove(interrupt) {
+                    tenant.interrupts.remove(&row.interrupt.id);
+                    gone.push(row);
+                }
+            }
+        }
+        for blob in &parts.blobs {
+            self.blobs.unname(&thread.row.tenant, blob);
+            forget_name(&mut thread.blobs, blob);
+        }
+        let Some(run) = runs.remove(&key) else { return };
+        let ids = gone.iter().map(|row| row.interrupt.id.as_str());
+        let ids: Vec<_> = ids.chain([run.row.id.as_str()]).collect();
+        self.queue.remove_run(thread.row.key, key, &ids);
+        self.bytes = self.bytes.saturating_sub(weight::run(&run.row));
+        if let Some(place) = run.ended {
+            self.ended.remove(&place);
+        }
+        if let Some(tenant) = tenants.get_mut(&run.row.tenant) {
+            tenant.runs.remove(&run.row.id);
+        }
+        for used in thread.idempotency.remove(&run.row.id).unwrap_or_default() {
+            self.idempotency.remove(&used);
+            thread.bytes = thread.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+            self.bytes = self.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+        }
+    }
+
+    /// Removes a thread and everything of it.
+    pub(super) fn remove_thread(&mut self, key: ThreadKey) {
+        self.quarantined.remove(&key);
+        let Some(thread) = self.threads.get(&key) else { return };
+        let runs: Vec<_> = thread.parts.keys().chain(&thread.runs).copied().collect();
+        for run in runs {
+            self.remove_run(key, run);
+        }
+        let Some(thread) = self.threads.remove(&key) else { return };
+        self.bytes = self.bytes.saturating_sub(thread.bytes + weight::thread(&thread.row));
+        if let Some(place) = thread.idle {
+            self.idle.remove(&place);
+        }
+        for checkpoint in thread.checkpoints.values() {
+            self.checkpoints.remove(checkpoint);
+        }
+        for used in thread.idempotency.values().flatten() {
+            self.idempotency.remove(used);
+        }
+        for blob in &thread.own_blobs {
+            self.blobs.unname(&thread.row.tenant, blob);
+        }
+        self.queue.remove_thread(key);
+        if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
+            tenant.threads.remove(&thread.row.id);
+            tenant.listed.remove(&key);
+        }
+    }
+
+    /// Notes whether a thread can be forgotten: while it has no runs, and from now on.
+    pub(super) fn note_idle(&mut self, key: ThreadKey) {
+        let place = self.next_place();
+        let Some(thread) = self.threads.get_mut(&key) else { return };
+        match (thread.runs.is_empty(), thread.idle) {
+            (true, None) => {
+                thread.idle = Some(place);
+                self.idle.insert(place, key);
+            }
+            (false, Some(old)) => {
+                thread.idle = None;
+                self.idle.remove(&old);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn empty(row: &mut Arc<CheckpointRow>) {
+    if row.value.is_some() {
+        Arc::make_mut(row).value = None;
+    }
+}
+
+fn forget_name(named: &mut HashMap<[u8; 32], Vec<BlobRef>>, blob: &BlobRef) {
+    let Some(list) = named.get_mut(&blob.hash) else { return };
+    if let Some(index) = list.iter().position(|one| one == blob) {
+        list.swap_remove(index);
+    }
+    if list.is_empty() {
+        named.remove(&blob.hash);
+    }
+}

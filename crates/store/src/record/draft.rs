@@ -1,0 +1,194 @@
+//! Drafts: events in their persisted form that have no numbers yet.
+
+use std::sync::Arc;
+
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::event::{Body, MessageEvent, Original};
+use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::{MessageId, RunKey, ThreadKey, Timestamp, limits};
+
+use super::body::{blobs_in, put_body, put_original};
+use super::codec::put_signed;
+use super::frame::{Frame, Header, LENGTH_BYTES};
+
+/// Events that are not yet numbered, in their persisted form. A run's task fills it.
+///
+/// Everything is appended to one growing buffer; a sealed frame is one copy of it.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// Records, each behind its length.
+    records: Vec<u8>,
+    /// How many records.
+    count: usize,
+    /// Text that may still grow: the last record.
+    open: Option<OpenText>,
+    blobs: Vec<BlobRef>,
+}
+
+/// The last record, when it is text that the next delta of its message continues.
+#[derive(Clone, Debug)]
+struct OpenText {
+    /// Where the record's length stands.
+    at: usize,
+    message: MessageId,
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// Adds an event. Text deltas of one message without an original are merged into one record.
+    ///
+    /// # Errors
+    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`]; the draft is unchanged then.
+    pub fn push(&mut self, at: Timestamp, body: &Body, original: Option<&Original>) -> Result<()> {
+        let delta = match (body, original) {
+            (Body::Message(MessageEvent::Delta { message, text }), None) => Some((message, text)),
+            _ => None,
+        };
+        if let Some((message, text)) = delta
+            && self.grow(message, text)
+        {
+            return Ok(());
+        }
+        let start = self.records.len();
+        let blobs = self.blobs.len();
+        self.records.extend_from_slice(&[0; LENGTH_BYTES]);
+        put_signed(&mut self.records, at.as_micros());
+        if let Some(original) = original {
+            put_original(original, body, &mut self.records);
+        } else {
+            put_body(body, &mut self.records);
+            blobs_in(body, &mut self.blobs);
+        }
+        let length = self.records.len() - start - LENGTH_BYTES;
+        if length > limits::MAX_EVENT_BYTES {
+            self.records.truncate(start);
+            self.blobs.truncate(blobs);
+            return Err(too_large(body, length));
+        }
+        self.write_length(start, length);
+        self.count += 1;
+        self.open = delta.map(|(message, _)| OpenText { at: start, message: message.clone() });
+        Ok(())
+    }
+
+    /// How many records it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether another event must wait: [`limits::MAX_FRAME_EVENTS`] events or [`limits::MAX_FRAME_BYTES`].
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.count >= limits::MAX_FRAME_EVENTS || self.records.len() >= limits::MAX_FRAME_BYTES
+    }
+
+    /// The blobs that its events name.
+    #[must_use]
+    pub fn blobs(&self) -> &[BlobRef] {
+        &self.blobs
+    }
+
+    /// Numbers the events and closes the frame. Oversize drafts (two drafts joined) are cut into several frames.
+    ///
+    /// `first_run` is zero for events of no run.
+    #[must_use]
+    pub fn seal(
+        self,
+        thread: ThreadKey,
+        run: Option<RunKey>,
+        first: u64,
+        first_run: u64,
+        reader: &Arc<dyn ReadOriginal>,
+    ) -> Vec<Arc<Frame>> {
+        let mut frames = Vec::with_capacity(1);
+        let mut rest = self.records.as_slice();
+        let (mut first, mut first_run) = (first, if run.is_some() { first_run } else { 0 });
+        while !rest.is_empty() {
+            let (count, length) = frame_of(rest);
+            let (records, behind) = rest.split_at(length);
+            let header = Header { thread, run, first, last: first + count - 1, first_run };
+            frames.push(Arc::new(Frame::seal(header, records, Arc::clone(reader))));
+            first += count;
+            if run.is_some() {
+                first_run += count;
+            }
+            rest = behind;
+        }
+        frames
+    }
+
+    /// Appends the records of another draft behind its own.
+    pub fn join(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        if other.is_empty() {
+            return;
+        }
+        let offset = self.records.len();
+        self.records.extend_from_slice(&other.records);
+        self.count += other.count;
+        self.blobs.extend(other.blobs);
+        self.open = other.open.map(|open| OpenText { at: open.at + offset, ..open });
+    }
+
+    /// Lets the last record grow by this text, when it is of the same message and stays small enough.
+    fn grow(&mut self, message: &MessageId, text: &str) -> bool {
+        let Some(open) = &self.open else { return false };
+        let start = open.at;
+        let length = self.records.len() - start - LENGTH_BYTES + text.len();
+        if open.message != *message || length > limits::INLINE_CONTENT_BYTES {
+            return false;
+        }
+        self.records.extend_from_slice(text.as_bytes());
+        self.write_length(start, length);
+        true
+    }
+
+    fn write_length(&mut self, at: usize, length: usize) {
+        // A record is at most MAX_EVENT_BYTES long, so that its length always fits.
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if let Some(place) = self.records.get_mut(at..at + LENGTH_BYTES) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+    }
+}
+
+/// How many records from the front make one frame, and their bytes with lengths.
+fn frame_of(records: &[u8]) -> (u64, usize) {
+    let (mut count, mut at, mut content) = (0, 0, 0);
+    while let Some(prefix) = records.get(at..).and_then(<[u8]>::first_chunk::<LENGTH_BYTES>) {
+        let length = u32::from_le_bytes(*prefix) as usize;
+        let is_full =
+            count == limits::MAX_FRAME_EVENTS || content + length > limits::MAX_FRAME_BYTES;
+        if count > 0 && is_full {
+            break;
+        }
+        count += 1;
+        content += length;
+        at += LENGTH_BYTES + length;
+    }
+    (count as u64, at.min(records.len()))
+}
+
+fn too_large(body: &Body, length: usize) -> Error {
+    Error::new(
+        Code::EventTooLarge,
+        format!(
+            "the event '{}' has {length} bytes, more than the {} of 'max_event'",
+            body.name(),
+            limits::MAX_EVENT_BYTES
+        ),
+    )
+    .hint("send large content as a part of its own, which is then stored beside the log")
+}

@@ -1,0 +1,285 @@
+//! What can stand in a record or a row: one trait, and the plain values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, Code, InterruptId, Json, MessageId, PrincipalId,
+    Rights, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+};
+
+use super::codec::{Damage, Decoded, Reader, put_bytes, put_signed, put_varint};
+
+/// The most elements for which a list reserves memory before it has seen them.
+const RESERVED_ELEMENTS: usize = 64;
+
+/// A value with one persisted form.
+pub(super) trait Field: Sized {
+    /// Adds the value.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Takes the value.
+    fn take(input: &mut Reader<'_>) -> Decoded<Self>;
+}
+
+/// Implements [`Field`] for a struct: its fields in the order given.
+macro_rules! fields {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                let Self { $($field),+ } = self;
+                $($field.put(out);)+
+            }
+
+            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+                Ok(Self { $($field: Field::take(input)?),+ })
+            }
+        }
+    };
+}
+pub(super) use fields;
+
+/// Implements [`Field`] for an enum without content: one byte.
+macro_rules! plain_enum {
+    ($name:ident: $($tag:literal = $variant:ident),+ $(,)?) => {
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(match self { $(Self::$variant => $tag,)+ });
+            }
+
+            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+                match input.byte()? {
+                    $($tag => Ok(Self::$variant),)+
+                    _ => Err(Damage(concat!("it holds an unknown ", stringify!($name)))),
+                }
+            }
+        }
+    };
+}
+pub(super) use plain_enum;
+
+macro_rules! string_ids {
+    ($($name:ident),+) => {$(
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                put_bytes(out, self.as_str().as_bytes());
+            }
+
+            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+                Self::parse(text(input)?).map_err(|_| Damage(concat!("it holds a malformed ", stringify!($name))))
+            }
+        }
+    )+};
+}
+string_ids!(
+    AgentName,
+    CheckpointId,
+    InterruptId,
+    MessageId,
+    PrincipalId,
+    RunId,
+    TenantId,
+    ThreadId,
+    TokenId
+);
+
+macro_rules! integer_keys {
+    ($($name:ident),+) => {$(
+        impl Field for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                put_signed(out, self.0);
+            }
+
+            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+                input.signed().map(Self)
+            }
+        }
+    )+};
+}
+integer_keys!(CheckpointKey, RunKey, ThreadKey);
+
+plain_enum!(RunStatus:
+    0 = Queued, 1 = Running, 2 = Interrupted, 3 = Cancelling,
+    4 = Completed, 5 = Failed, 6 = Cancelled, 7 = TimedOut,
+);
+
+/// Text, borrowed.
+pub(super) fn text<'a>(input: &mut Reader<'a>) -> Decoded<&'a str> {
+    let length = input.length()?;
+    std::str::from_utf8(input.slice(length)?).map_err(|_| Damage("it holds text that is not UTF-8"))
+}
+
+// === impl Field ===
+
+impl Field for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        match input.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Damage("it holds a truth value that is neither")),
+        }
+    }
+}
+
+impl Field for u32 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, u64::from(*self));
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        Self::try_from(input.varint()?).map_err(|_| Damage("it holds an integer out of range"))
+    }
+}
+
+impl Field for u64 {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, *self);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        input.varint()
+    }
+}
+
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.as_bytes());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        text(input).map(str::to_owned)
+    }
+}
+
+impl Field for Arc<str> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.as_bytes());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        text(input).map(Self::from)
+    }
+}
+
+impl Field for Bytes {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        let length = input.length()?;
+        input.shared(length)
+    }
+}
+
+impl Field for [u8; 32] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        input.array()
+    }
+}
+
+impl Field for Json {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_bytes().put(out);
+    }
+
+    /// What was JSON when it was written is JSON still: the checksum says so, and it is not parsed again.
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        Self::from_stored(Field::take(input)?).ok_or(Damage("it holds JSON that is not UTF-8"))
+    }
+}
+
+impl Field for Timestamp {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_signed(out, self.as_micros());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        input.signed().map(Self::from_micros)
+    }
+}
+
+impl Field for Duration {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_secs().put(out);
+        self.subsec_nanos().put(out);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        let (seconds, nanos) = (Field::take(input)?, u32::take(input)?);
+        if nanos >= 1_000_000_000 {
+            return Err(Damage("it holds a duration with more than a second of nanoseconds"));
+        }
+        Ok(Self::new(seconds, nanos))
+    }
+}
+
+impl Field for Code {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.as_str().as_bytes());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        Self::from_text(text(input)?).ok_or(Damage("it holds an unknown error code"))
+    }
+}
+
+impl Field for Rights {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.bits());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        input.byte().map(Self::from_bits)
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.is_some().put(out);
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        bool::take(input)?.then(|| T::take(input)).transpose()
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.len() as u64);
+        for value in self {
+            value.put(out);
+        }
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        // Every element takes at least one byte, so that a false count cannot cost more than the bytes themselves.
+        let count = input.length()?;
+        let mut values = Self::with_capacity(count.min(RESERVED_ELEMENTS));
+        for _ in 0..count {
+            values.push(T::take(input)?);
+        }
+        Ok(values)
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        T::take(input).map(Self::new)
+    }
+}

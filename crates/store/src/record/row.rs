@@ -1,0 +1,160 @@
+//! Rows: version byte, kind byte, fields in order, CRC-32C.
+
+use bytes::Bytes;
+use trilogue_domain::error::{Code, Error, Result};
+
+use super::FORMAT_VERSION;
+use super::codec::{Damage, Decoded, Reader, check_checksum, put_checksum};
+use super::field::{Field, fields, plain_enum};
+use crate::rows::{
+    BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, QueueItem,
+    QueueKind, RunRow, ThreadRow, TokenRow,
+};
+
+/// A row with a persisted form.
+pub(crate) trait Record: Sized {
+    /// The row's name in errors.
+    const NAME: &'static str;
+
+    /// The stored blob.
+    fn encode(&self) -> Vec<u8>;
+
+    /// Reads a stored blob.
+    ///
+    /// # Errors
+    /// `thread_quarantined` when it is damaged, of another kind of row, or from a newer version.
+    fn decode(bytes: &[u8]) -> Result<Self>;
+}
+
+macro_rules! record {
+    ($kind:literal, $text:literal, $name:ident { $($field:ident),+ $(,)? }) => {
+        fields!($name { $($field),+ });
+
+        impl Record for $name {
+            const NAME: &'static str = $text;
+
+            fn encode(&self) -> Vec<u8> {
+                seal($kind, self)
+            }
+
+            fn decode(bytes: &[u8]) -> Result<Self> {
+                open($kind, bytes).map_err(|damage| damaged(Self::NAME, damage))
+            }
+        }
+    };
+}
+
+record!(
+    1,
+    "thread",
+    ThreadRow {
+        key,
+        id,
+        tenant,
+        owner,
+        metadata,
+        created_at,
+        updated_at,
+        head,
+        owner_node,
+        epoch,
+        ephemeral,
+    }
+);
+record!(
+    2,
+    "run",
+    RunRow {
+        key,
+        id,
+        thread,
+        thread_id,
+        tenant,
+        principal,
+        agent,
+        status,
+        created_at,
+        started_at,
+        ended_at,
+        outcome,
+        base,
+        metadata,
+        config,
+        saved,
+        has_turn,
+        pending_answer,
+        ever_resolved,
+        not_before,
+        last_run_number,
+    }
+);
+record!(3, "message", MessageRow { id, tenant, thread, run, role, position });
+record!(
+    4,
+    "checkpoint",
+    CheckpointRow { key, id, thread, parent, run, position, value, created_at }
+);
+record!(
+    5,
+    "interrupt",
+    InterruptRow {
+        interrupt,
+        tenant,
+        principal,
+        thread,
+        thread_id,
+        run,
+        run_id,
+        agent,
+        raised_at,
+        resolution,
+        resolved_at,
+    }
+);
+record!(6, "binding", BindingRow { thread, agent, remote, capabilities, told });
+record!(7, "idempotency", IdempotencyRow { key, request, run, thread, created_at });
+record!(
+    8,
+    "token",
+    TokenRow { id, label, hash, tenant, principal, rights, own, created_at, expires_at }
+);
+record!(9, "queue", QueueItem { kind, key, due, tenant, principal, thread, reference });
+
+fields!(IdempotencyKey { tenant, principal, agent, text });
+plain_enum!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention);
+
+/// The room that most rows need, in bytes.
+const USUAL_ROW_BYTES: usize = 256;
+
+fn seal(kind: u8, fields: &impl Field) -> Vec<u8> {
+    let mut out = Vec::with_capacity(USUAL_ROW_BYTES);
+    out.extend_from_slice(&[FORMAT_VERSION, kind]);
+    fields.put(&mut out);
+    put_checksum(&mut out);
+    out
+}
+
+fn open<T: Field>(kind: u8, bytes: &[u8]) -> Decoded<T> {
+    let end = check_checksum(bytes)?;
+    let bytes = Bytes::copy_from_slice(bytes);
+    let mut input = Reader::new(&bytes, 0, end);
+    if input.byte()? != FORMAT_VERSION {
+        return Err(Damage("its format version is not known"));
+    }
+    if input.byte()? != kind {
+        return Err(Damage("it is another kind of row"));
+    }
+    let row = T::take(&mut input)?;
+    input.finish()?;
+    Ok(row)
+}
+
+fn damaged(name: &str, damage: Damage) -> Error {
+    Error::new(Code::ThreadQuarantined, format!("a stored {name} row cannot be read: {}", damage.0))
+        .hint(
+            "restore the store from a backup, or erase its thread; other threads are not affected",
+        )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+use std::fmt::Debug;
+
+use proptest::prelude::*;
+use trilogue_domain::{
+    CheckpointKey, InterruptKind, Rights, Role, RunKey, RunStatus, ThreadKey, Timestamp,
+};
+
+use super::*;
+use crate::record::samples;
+
+fn at(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn thread() -> ThreadRow {
+    ThreadRow {
+        key: ThreadKey(1),
+        id: samples::thread_id("t"),
+        tenant: samples::tenant("default"),
+        owner: samples::principal("p"),
+        metadata: samples::json("{\"a\": \"ä\"}"),
+        created_at: at(1),
+        updated_at: at(2),
+        head: Some(CheckpointKey(3)),
+        owner_node: "node".to_owned(),
+        epoch: 4,
+        ephemeral: true,
+    }
+}
+
+fn run(status: RunStatus) -> RunRow {
+    RunRow {
+        key: RunKey(2),
+        id: samples::run_id("r"),
+        thread: ThreadKey(1),
+        thread_id: samples::thread_id("t"),
+        tenant: samples::tenant("default"),
+        principal: samples::principal("p"),
+        agent: samples::agent("echo"),
+        status,
+        created_at: at(1),
+        started_at: Some(at(2)),
+        ended_at: None,
+        outcome: samples::outcomes().into_iter().find(|outcome| outcome.status() == status),
+        base: Some(CheckpointKey(i64::MAX)),
+        metadata: samples::json("{}"),
+        config: Some(samples::json("{\"style\":\"short\"}")),
+        saved: Some(samples::json("[1,2]")),
+        has_turn: true,
+        pending_answer: Some(samples::interrupt_id("i")),
+        ever_resolved: false,
+        not_before: Some(at(i64::MIN)),
+        last_run_number: u64::MAX,
+    }
+}
+
+fn token() -> TokenRow {
+    TokenRow {
+        id: samples::token_id("k"),
+        label: "laptop".to_owned(),
+        hash: [7; 32],
+        tenant: samples::tenant("default"),
+        principal: samples::principal("p"),
+        rights: Rights::all(),
+        own: true,
+        created_at: at(1),
+        expires_at: Some(at(2)),
+    }
+}
+
+fn message(role: Role) -> MessageRow {
+    MessageRow {
+        id: samples::message_id("m"),
+        tenant: samples::tenant("default"),
+        thread: ThreadKey(1),
+        run: RunKey(2),
+        role,
+        position: 300,
+    }
+}
+
+fn queue(kind: QueueKind) -> QueueItem {
+    QueueItem {
+        kind,
+        key: "r/1".to_owned(),
+        due: at(5),
+        tenant: samples::tenant("default"),
+        principal: samples::principal("p"),
+        thread: Some(ThreadKey(1)),
+        reference: samples::json("{\"n\":1}"),
+    }
+}
+
+fn interrupt() -> InterruptRow {
+    InterruptRow {
+        interrupt: samples::interrupt(InterruptKind::Permission),
+        tenant: samples::tenant("default"),
+        principal: samples::principal("p"),
+        thread: ThreadKey(1),
+        thread_id: samples::thread_id("t"),
+        run: RunKey(2),
+        run_id: samples::run_id("r"),
+        agent: samples::agent("echo"),
+        raised_at: at(1),
+        resolution: None,
+        resolved_at: None,
+    }
+}
+
+fn idempotency() -> IdempotencyRow {
+    IdempotencyRow {
+        key: IdempotencyKey {
+            tenant: samples::tenant("default"),
+            principal: samples::principal("p"),
+            agent: samples::agent("echo"),
+            text: "key".to_owned(),
+        },
+        request: [9; 32],
+        run: samples::run_id("r"),
+        thread: ThreadKey(1),
+        created_at: at(1),
+    }
+}
+
+fn checkpoint() -> CheckpointRow {
+    CheckpointRow {
+        key: CheckpointKey(5),
+        id: samples::checkpoint_id("c"),
+        thread: ThreadKey(1),
+        parent: Some(CheckpointKey(4)),
+        run: Some(RunKey(2)),
+        position: 12,
+        value: Some(samples::json("{\"messages\":[]}")),
+        created_at: at(1),
+    }
+}
+
+fn binding() -> BindingRow {
+    BindingRow {
+        thread: ThreadKey(1),
+        agent: samples::agent("echo"),
+        remote: "s".to_owned(),
+        capabilities: samples::json("{}"),
+        told: Some(CheckpointKey(5)),
+    }
+}
+
+/// The row reads back, and every damage to its bytes is noticed.
+fn check<R: Record + PartialEq + Debug>(row: &R) {
+    let bytes = row.encode();
+    assert_eq!(R::decode(&bytes).as_ref(), Ok(row));
+    for length in 0..bytes.len() {
+        assert!(R::decode(&bytes[..length]).is_err(), "cut at {length}");
+    }
+    for index in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut flipped = bytes.clone();
+            flipped[index] ^= 1 << bit;
+            let error = R::decode(&flipped).unwrap_err();
+            assert_eq!(error.code(), Code::ThreadQuarantined, "bit {bit} of byte {index}");
+        }
+    }
+}
+
+#[test]
+fn every_row_reads_back_and_shows_damage() {
+    check(&thread());
+    for status in RunStatus::ALL {
+        check(&run(status));
+    }
+    for role in [Role::User, Role::Agent, Role::NamedAgent("x".into())] {
+        check(&message(role));
+    }
+    check(&checkpoint());
+    check(&CheckpointRow { parent: None, run: None, value: None, ..checkpoint() });
+    check(&interrupt());
+    for resolution in samples::resolutions() {
+        let resolved_at = Some(at(9));
+        check(&InterruptRow { resolution: Some(resolution), resolved_at, ..interrupt() });
+    }
+    check(&binding());
+    check(&idempotency());
+    check(&token());
+    for kind in
+        [QueueKind::ScheduledRun, QueueKind::Deadline, QueueKind::Callback, QueueKind::Retention]
+    {
+        check(&queue(kind));
+    }
+}
+
+#[test]
+fn a_row_of_another_kind_or_version_is_refused() {
+    assert!(TokenRow::decode(&thread().encode()).is_err());
+    let mut bytes = thread().encode();
+    bytes.truncate(bytes.len() - super::super::codec::CHECKSUM_BYTES);
+    bytes[0] = FORMAT_VERSION + 1;
+    put_checksum(&mut bytes);
+    assert_eq!(ThreadRow::decode(&bytes).unwrap_err().code(), Code::ThreadQuarantined);
+}
+
+/// A failure here means that the format changed: give it a new version and keep the decoder of this one.
+#[test]
+fn the_bytes_of_a_row_are_these() {
+    let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(
+        hex(thread().encode()),
+        "01010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040171f17c41"
+    );
+    assert_eq!(
+        hex(run(RunStatus::Failed).encode()),
+        "01020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff01a7fd1e62"
+    );
+}
+
+proptest! {
+    #[test]
+    fn text_and_numbers_read_back(
+        node in ".{0,20}", epoch in any::<u64>(), created in any::<i64>(), head in any::<Option<i64>>(),
+    ) {
+        let row = ThreadRow {
+            owner_node: node,
+            epoch,
+            created_at: at(created),
+            head: head.map(CheckpointKey),
+            ..thread()
+        };
+        prop_assert_eq!(ThreadRow::decode(&row.encode()), Ok(row));
+    }
+
+    #[test]
+    fn the_decoder_never_panics(kind in 1_u8..10, fields in proptest::collection::vec(any::<u8>(), 0..256)) {
+        let mut bytes = vec![FORMAT_VERSION, kind];
+        bytes.extend(fields);
+        put_checksum(&mut bytes);
+        let _ = ThreadRow::decode(&bytes);
+        let _ = RunRow::decode(&bytes);
+        let _ = MessageRow::decode(&bytes);
+        let _ = CheckpointRow::decode(&bytes);
+        let _ = InterruptRow::decode(&bytes);
+        let _ = BindingRow::decode(&bytes);
+        let _ = IdempotencyRow::decode(&bytes);
+        let _ = TokenRow::decode(&bytes);
+        let _ = QueueItem::decode(&bytes);
+    }
+}

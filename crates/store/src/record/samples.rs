@@ -1,0 +1,236 @@
+//! One value of every kind, for the tests of the persisted form.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::{
+    Body, InterruptEvent, MessageEvent, PlanEntry, RunEvent, StateEvent, ThreadEvent, ToolEvent,
+    ToolStatus,
+};
+use trilogue_domain::interrupt::{Effect, PermissionOption};
+use trilogue_domain::{
+    AgentName, Answer, CheckpointId, Citation, Code, Content, Failure, HeadMove, Interrupt,
+    InterruptId, InterruptKind, Json, MessageId, Outcome, Part, PartMetadata, PrincipalId,
+    Resolution, Role, RunId, Survives, ThreadId, Trajectory,
+};
+
+pub(super) fn json(text: &'static str) -> Json {
+    Json::parse(text).unwrap_or_else(|error| unreachable!("{error:?}"))
+}
+
+macro_rules! ids {
+    ($($function:ident -> $name:ident),+ $(,)?) => {$(
+        pub(super) fn $function(text: &str) -> $name {
+            $name::parse(text).unwrap_or_else(|error| unreachable!("{error:?}"))
+        }
+    )+};
+}
+ids!(
+    agent -> AgentName,
+    checkpoint_id -> CheckpointId,
+    interrupt_id -> InterruptId,
+    message_id -> MessageId,
+    principal -> PrincipalId,
+    run_id -> RunId,
+    tenant -> TenantId,
+    thread_id -> ThreadId,
+    token_id -> TokenId,
+);
+use trilogue_domain::{TenantId, TokenId};
+
+pub(super) fn blob() -> BlobRef {
+    BlobRef { hash: [0xab; 32], length: 1 << 20, is_text: true }
+}
+
+/// A part with each kind of content and metadata.
+pub(super) fn parts() -> Vec<Part> {
+    vec![
+        Part::text("héllo"),
+        Part::bytes("image/png", &b"\x89PNG"[..]).named("a.png"),
+        Part::url("text/html", "https://example.com/ä"),
+        Part::new("text/plain", Content::Blob(blob())),
+        Part::annotation(PartMetadata::Citation(Citation {
+            start_index: Some(1),
+            end_index: Some(u64::MAX),
+            url: Some("https://example.com".to_owned()),
+            title: None,
+            description: Some(String::new()),
+        })),
+        Part::annotation(PartMetadata::Trajectory(Trajectory {
+            message: Some("thinking".to_owned()),
+            tool_name: Some("search".to_owned()),
+            tool_input: Some(json("{\"q\":1}")),
+            tool_output: None,
+        })),
+        Part { extra: Some(json("{\"x\":[]}")), ..Part::json(&json("[1]")) }
+            .with_metadata(PartMetadata::Other(json("7"))),
+    ]
+}
+
+pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
+    Interrupt {
+        id: interrupt_id("i-1"),
+        kind,
+        prompt: parts(),
+        payload: json("{\"a\":null}"),
+        options: vec![
+            PermissionOption {
+                id: "y".to_owned(),
+                name: "Yes".to_owned(),
+                effect: Effect::Allow,
+                always: true,
+            },
+            PermissionOption {
+                id: "n".to_owned(),
+                name: "No".to_owned(),
+                effect: Effect::Reject,
+                always: false,
+            },
+        ],
+        schema: Some(json("true")),
+        survives: Survives::Restart,
+        patience: Some(Duration::new(600, 1)),
+    }
+}
+
+pub(super) fn outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Completed,
+        Outcome::Failed(Failure {
+            data: Some(json("{}")),
+            ..Failure::of(Code::AgentFailed, "it broke")
+        }),
+        Outcome::Cancelled { reason: None },
+        Outcome::Cancelled { reason: Some(Code::RunSuperseded) },
+        Outcome::TimedOut { reason: Code::AwaitTimeout },
+    ]
+}
+
+pub(super) fn resolutions() -> Vec<Resolution> {
+    let answered =
+        |answer| Resolution::Answered { by: principal("p"), answer, digest: "00ff".to_owned() };
+    vec![
+        answered(Answer::Option("y".to_owned())),
+        answered(Answer::Json(json("[true]"))),
+        answered(Answer::Message(parts())),
+        Resolution::TimedOut { option: Some("n".to_owned()) },
+        Resolution::TimedOut { option: None },
+        Resolution::Cancelled,
+        Resolution::Withdrawn { reason: Code::AgentLost },
+    ]
+}
+
+/// A body of every variant, with every variant of what is inside.
+pub(super) fn bodies() -> Vec<Body> {
+    let mut bodies = vec![Body::Opaque];
+    bodies.extend(run_events().into_iter().map(Body::Run));
+    bodies.extend(message_events().into_iter().map(Body::Message));
+    bodies.extend(tool_events().into_iter().map(Body::Tool));
+    bodies.extend(interrupt_events().into_iter().map(Body::Interrupt));
+    bodies.extend([
+        Body::State(StateEvent::Values(json("{}"))),
+        Body::State(StateEvent::Plan(vec![
+            PlanEntry { content: "look".to_owned(), status: "completed".to_owned() },
+            PlanEntry { content: String::new(), status: "pending".to_owned() },
+        ])),
+        Body::State(StateEvent::Custom { kind: "k".to_owned(), data: json("null") }),
+    ]);
+    bodies.extend(thread_events().into_iter().map(Body::Thread));
+    bodies
+}
+
+fn run_events() -> Vec<RunEvent> {
+    let mut events = vec![
+        RunEvent::Created { run: run_id("r"), agent: agent("echo"), input: Some(json("1")) },
+        RunEvent::Created { run: run_id("r"), agent: agent("echo"), input: None },
+        RunEvent::Started,
+        RunEvent::Resumed,
+        RunEvent::Cancelling { reason: Some(Code::RunSuperseded) },
+        RunEvent::Cancelling { reason: None },
+        RunEvent::Result(json("\"x\"")),
+    ];
+    events.extend(outcomes().into_iter().map(RunEvent::Ended));
+    events
+}
+
+fn message_events() -> Vec<MessageEvent> {
+    let message = message_id("m");
+    let mut events: Vec<_> = [Role::User, Role::Agent, Role::NamedAgent(Arc::from("a-b"))]
+        .into_iter()
+        .map(|role| MessageEvent::Started { message: message.clone(), role })
+        .collect();
+    events.push(MessageEvent::Delta { message: message.clone(), text: Arc::from("grüß") });
+    events.extend(
+        parts().into_iter().map(|part| MessageEvent::Part { message: message.clone(), part }),
+    );
+    events.push(MessageEvent::Completed { message });
+    events.push(MessageEvent::Thought { text: Arc::from("hm") });
+    events
+}
+
+fn tool_events() -> Vec<ToolEvent> {
+    let call = "c-1".to_owned();
+    let ended = |status, output| ToolEvent::Ended { call: "c-1".to_owned(), status, output };
+    vec![
+        ToolEvent::Started {
+            call: call.clone(),
+            tool: "search".to_owned(),
+            title: "Search".to_owned(),
+            input: Some(json("{}")),
+        },
+        ToolEvent::Updated { call, content: parts() },
+        ended(ToolStatus::Completed, Some(json("0"))),
+        ended(ToolStatus::Failed, None),
+    ]
+}
+
+fn interrupt_events() -> Vec<InterruptEvent> {
+    let kinds = [
+        InterruptKind::Permission,
+        InterruptKind::Message,
+        InterruptKind::Form,
+        InterruptKind::Url,
+        InterruptKind::Custom("approval".to_owned()),
+    ];
+    let mut events: Vec<_> =
+        kinds.map(|kind| InterruptEvent::Raised(Box::new(interrupt(kind)))).into();
+    events.push(InterruptEvent::Raised(Box::new(Interrupt {
+        schema: None,
+        survives: Survives::Process,
+        patience: None,
+        ..interrupt(InterruptKind::Form)
+    })));
+    events.extend(
+        resolutions().into_iter().map(|resolution| InterruptEvent::Resolved {
+            interrupt: interrupt_id("i-1"),
+            resolution,
+        }),
+    );
+    events.push(InterruptEvent::RuleApplied { rule: "reads".to_owned(), allowed: true });
+    events
+}
+
+fn thread_events() -> Vec<ThreadEvent> {
+    let moves = [
+        HeadMove::Completion,
+        HeadMove::Patch,
+        HeadMove::Rollback,
+        HeadMove::Copy,
+        HeadMove::Replacement,
+    ];
+    let mut events: Vec<_> = moves
+        .map(|by| ThreadEvent::HeadMoved { checkpoint: checkpoint_id("k"), by })
+        .into_iter()
+        .collect();
+    events.extend([
+        ThreadEvent::Created {
+            thread: thread_id("t"),
+            metadata: json("{}"),
+            copied_from: Some(thread_id("s")),
+        },
+        ThreadEvent::Metadata(json("{\"a\": 1}")),
+        ThreadEvent::RunRemoved { run: run_id("r"), reason: "erased".to_owned() },
+    ]);
+    events
+}

@@ -1,0 +1,83 @@
+//! The port for operators.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use trilogue_domain::error::Result;
+
+use super::fault::{State, lock};
+use super::job::Job;
+use super::schema::SCHEMA_VERSION;
+use super::{SqliteStore, connection, copy, file};
+use crate::port::{Admin, Stats};
+
+#[async_trait]
+impl Admin for SqliteStore {
+    fn durability(&self) -> &'static str {
+        self.context.durability.as_str()
+    }
+
+    fn health(&self) -> Result<()> {
+        let health = &self.context.health;
+        if health.state() == State::Full
+            && health.probe_is_due()
+            && let Some(jobs) = lock(&self.jobs).as_ref()
+        {
+            // When the queue is full, an append will look for room.
+            drop(jobs.try_send(Job::Probe));
+        }
+        health.check_write(false)
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let context = &self.context;
+        let (threads, runs, pages) = self
+            .read(|conn, _| {
+                let count = |sql: &str| -> rusqlite::Result<i64> {
+                    conn.prepare_cached(sql)?.query_row([], |row| row.get(0))
+                };
+                Ok((
+                    count("SELECT count(*) FROM threads")?,
+                    count("SELECT count(*) FROM runs")?,
+                    conn.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))?,
+                ))
+            })
+            .await?;
+        let log = std::fs::metadata(file::beside(&context.path, "-wal"));
+        let database = pages.cast_unsigned().saturating_mul(u64::from(connection::PAGE_BYTES));
+        Ok(Stats {
+            threads: threads.cast_unsigned(),
+            runs: runs.cast_unsigned(),
+            bytes: database.saturating_add(log.map_or(0, |log| log.len())),
+            cache_bytes: context.tails.bytes() as u64,
+            quarantined: context.health.quarantined(),
+            commits: context.commits.load(Ordering::Relaxed),
+            frames: context.frames.load(Ordering::Relaxed),
+            schema_version: SCHEMA_VERSION,
+        })
+    }
+
+    async fn backup(&self, to: &Path) -> Result<()> {
+        self.context.health.check_read()?;
+        let (context, to) = (std::sync::Arc::clone(&self.context), to.to_owned());
+        let task = tokio::task::spawn_blocking(move || {
+            copy::backup(&context.path, &to, &context.health)
+        });
+        task.await.unwrap_or_else(|_| Err(connection::closed()))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let Some(jobs) = lock(&self.jobs).take() else { return Ok(()) };
+        drop(lock(&self.ends).take());
+        // The writer may have ended already; then there is nobody to tell.
+        drop(jobs.send(Job::Close).await);
+        drop(jobs);
+        let writer = lock(&self.writer).take();
+        let ended = tokio::task::spawn_blocking(move || writer.map(std::thread::JoinHandle::join));
+        if !matches!(ended.await, Ok(None | Some(Ok(())))) {
+            tracing::error!("the writer panicked");
+        }
+        Ok(())
+    }
+}

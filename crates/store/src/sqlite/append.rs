@@ -1,0 +1,98 @@
+//! The port for writing to the log.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey};
+
+use super::apply::{self, check_form};
+use super::fault::Fail;
+use super::heads::{self, Head};
+use super::job::{self, Desk, Job, WorkKind};
+use super::{Keys, SqliteStore, blob, done, row};
+use crate::port::{Acquired, Append, Batch};
+use crate::rows::{InterruptRow, RunRow, ThreadRow};
+
+#[async_trait]
+impl Append for SqliteStore {
+    fn next_thread_key(&self) -> ThreadKey {
+        ThreadKey(Keys::next(&self.context.keys.thread))
+    }
+
+    fn next_run_key(&self) -> RunKey {
+        RunKey(Keys::next(&self.context.keys.run))
+    }
+
+    fn next_checkpoint_key(&self) -> CheckpointKey {
+        CheckpointKey(Keys::next(&self.context.keys.checkpoint))
+    }
+
+    async fn append(&self, batch: Batch) -> Result<()> {
+        let bytes = check_form(&batch)?;
+        let (reply, outcome) = oneshot::channel();
+        self.send(Job::Append(job::Append { batch, bytes, reply })).await?;
+        done(outcome).await
+    }
+
+    async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
+        self.context.health.check_write(false)?;
+        let hashed = bytes.clone();
+        let naming = tokio::task::spawn_blocking(move || blob::name(&hashed, is_text));
+        let blob = naming.await.unwrap_or_else(|_| Err(super::connection::closed()))?;
+        let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
+        let (tenant, stored) = (tenant.clone(), blob.clone());
+        self.write(kind, move |desk: &mut Desk<'_>| {
+            blob::put(desk.conn, desk.blobs, &tenant, &stored, &bytes)
+        })
+        .await?;
+        Ok(blob)
+    }
+
+    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired> {
+        self.context.health.check_thread(thread)?;
+        let found = self.read(move |conn, context| acquired(conn, context, thread)).await?;
+        if found.thread.owner_node == node {
+            return Ok(found);
+        }
+        // Only a change of owner waits for the disk.
+        let node = node.to_owned();
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            let mut taken = acquired(desk.conn, desk.context, thread)?;
+            if taken.thread.owner_node != node {
+                taken.thread.owner_node.clone_from(&node);
+                taken.thread.epoch += 1;
+                apply::write_thread(desk.conn, &taken.thread)?;
+                let head = Head { epoch: taken.thread.epoch, last: taken.last };
+                desk.heads.set(thread, Some(head));
+            }
+            Ok(taken)
+        })
+        .await
+    }
+}
+
+fn acquired(
+    conn: &rusqlite::Connection,
+    context: &super::Context,
+    thread: ThreadKey,
+) -> Result<Acquired, Fail> {
+    let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?.ok_or_else(|| {
+        Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
+    })?;
+    Ok(Acquired {
+        thread: row,
+        last: heads::last(conn, context, thread)?,
+        open_runs: row::many::<RunRow>(
+            conn,
+            "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key",
+            [thread.0],
+        )?,
+        pending: row::many::<InterruptRow>(
+            conn,
+            "WHERE thread = ?1 AND pending = 1 ORDER BY key",
+            [thread.0],
+        )?,
+    })
+}

@@ -1,0 +1,311 @@
+//! Applying one batch inside a transaction.
+
+use rusqlite::{Connection, ErrorCode, params};
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::limits::IDEMPOTENCY_KEPT;
+
+use super::Context;
+use super::fault::Fail;
+use super::heads::{Head, Heads};
+use super::row::ended_at;
+use super::{blob, queue, remove, search};
+use crate::port::{Batch, Change};
+use crate::record::{Frame, Record};
+use crate::rows::{
+    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
+};
+
+/// The most bytes of frames of one batch.
+pub(super) const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Passes when the batch makes sense by itself; what it meets in the store is checked later. Gives the bytes of its frames.
+pub(super) fn check_form(batch: &Batch) -> Result<usize> {
+    let mut last = batch.expected_last;
+    let mut bytes = 0;
+    for frame in &batch.frames {
+        if frame.thread() != batch.thread || frame.first() != last.saturating_add(1) {
+            let message = format!("frames for thread {} do not continue its log", batch.thread);
+            return Err(Error::new(Code::OwnershipLost, message));
+        }
+        last = frame.last();
+        bytes += frame.bytes().len();
+    }
+    let foreign = |change: &Change| match change {
+        Change::Thread(row) => row.key != batch.thread,
+        Change::Run(row) => row.thread != batch.thread,
+        Change::Message(row) => row.thread != batch.thread,
+        Change::Checkpoint(row) => row.thread != batch.thread,
+        Change::Interrupt(row) => row.thread != batch.thread,
+        Change::Binding(row) => row.thread != batch.thread,
+        Change::Idempotency(row) => row.thread != batch.thread,
+        Change::Offer(item) => item.thread.is_some_and(|thread| thread != batch.thread),
+        Change::Withdraw(..) | Change::RemoveRun(_) | Change::RemoveThread => false,
+    };
+    if batch.changes.iter().any(foreign) {
+        return Err(misuse("a row of another thread"));
+    }
+    if bytes > MAX_BATCH_BYTES {
+        return Err(misuse("frames of more than 4 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Passes when epoch and expected number fit: before any statement of the batch.
+pub(super) fn check_head(
+    conn: &Connection,
+    context: &Context,
+    heads: &mut Heads,
+    batch: &Batch,
+) -> Result<(), Fail> {
+    let erases = || batch.changes.iter().any(|change| matches!(change, Change::RemoveThread));
+    if let Err(error) = context.health.check_thread(batch.thread)
+        && !erases()
+    {
+        return Err(error.into());
+    }
+    match heads.get(conn, context, batch.thread)? {
+        Some(head) if head.epoch == batch.epoch && head.last == batch.expected_last => Ok(()),
+        Some(head) => Err(lost(batch, Some(head)).into()),
+        None if batch.expected_last == 0 && creates(batch) => Ok(()),
+        None => Err(lost(batch, None).into()),
+    }
+}
+
+/// Whether the batch brings its thread's row, under its own epoch.
+fn creates(batch: &Batch) -> bool {
+    let is_row =
+        |change: &Change| matches!(change, Change::Thread(row) if row.epoch == batch.epoch);
+    batch.changes.iter().any(is_row)
+}
+
+/// Writes the batch.
+pub(super) fn batch(
+    conn: &Connection,
+    heads: &mut Heads,
+    blobs: &mut blob::Pending,
+    batch: &Batch,
+) -> Result<(), Fail> {
+    for frame in &batch.frames {
+        write_frame(conn, frame)?;
+    }
+    let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
+    heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
+    for change in &batch.changes {
+        if let Change::Thread(row) = change {
+            heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
+        }
+        write_change(conn, heads, blobs, batch.thread, change)?;
+    }
+    if !batch.blobs.is_empty() {
+        blob::refer(conn, blobs, batch)?;
+    }
+    Ok(())
+}
+
+fn write_frame(conn: &Connection, frame: &Frame) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO frames (thread, run, first, last, first_run, body)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+    ))?
+    .execute(params![
+        frame.thread().0,
+        frame.run().map(|run| run.0),
+        frame.first().cast_signed(),
+        frame.last().cast_signed(),
+        frame.first_run().cast_signed(),
+        frame.bytes().as_ref(),
+    ])?;
+    Ok(())
+}
+
+fn write_change(
+    conn: &Connection,
+    heads: &mut Heads,
+    blobs: &mut blob::Pending,
+    thread: ThreadKey,
+    change: &Change,
+) -> Result<(), Fail> {
+    match change {
+        Change::Thread(row) => write_thread(conn, row),
+        Change::Run(row) => write_run(conn, row),
+        Change::Message(row) => write_message(conn, row),
+        Change::Checkpoint(row) => write_checkpoint(conn, row),
+        Change::Interrupt(row) => write_interrupt(conn, row),
+        Change::Binding(row) => write_binding(conn, row),
+        Change::Idempotency(row) => write_idempotency(conn, row),
+        Change::Offer(item) => queue::offer(conn, item),
+        Change::Withdraw(kind, key) => queue::withdraw(conn, thread, *kind, key),
+        Change::RemoveRun(run) => remove::run(conn, blobs, thread, *run),
+        Change::RemoveThread => {
+            heads.set(thread, None);
+            remove::thread(conn, blobs, thread)
+        }
+    }
+}
+
+/// Writes a thread row and its search rows.
+pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO threads (key, tenant, id, owner, owner_node, epoch, ephemeral, body)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        " ON CONFLICT (key) DO UPDATE SET tenant = ?2, id = ?3, owner = ?4, owner_node = ?5,",
+        " epoch = ?6, ephemeral = ?7, body = ?8"
+    ))?
+    .execute(params![
+        row.key.0,
+        row.tenant.as_str(),
+        row.id.as_str(),
+        row.owner.as_str(),
+        row.owner_node,
+        row.epoch.cast_signed(),
+        row.ephemeral,
+        row.encode(),
+    ])
+    .map_err(|error| taken(error, "thread", row.id.as_str()))?;
+    search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)
+}
+
+fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO runs (key, tenant, id, thread, principal, agent, status, ended_at, body)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        " ON CONFLICT (key) DO UPDATE SET tenant = ?2, id = ?3, thread = ?4, principal = ?5,",
+        " agent = ?6, status = ?7, ended_at = ?8, body = ?9"
+    ))?
+    .execute(params![
+        row.key.0,
+        row.tenant.as_str(),
+        row.id.as_str(),
+        row.thread.0,
+        row.principal.as_str(),
+        row.agent.as_str(),
+        row.status.as_str(),
+        ended_at(row),
+        row.encode(),
+    ])
+    .map_err(|error| taken(error, "run", row.id.as_str()))?;
+    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)
+}
+
+fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO messages (tenant, id, thread, run, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        " ON CONFLICT (tenant, id) DO UPDATE SET body = ?5 WHERE run = ?4 AND thread = ?3"
+    ))?
+    .execute(params![
+        row.tenant.as_str(),
+        row.id.as_str(),
+        row.thread.0,
+        row.run.0,
+        row.encode(),
+    ])?;
+    Ok(())
+}
+
+/// Writes a checkpoint row.
+pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO checkpoints (key, thread, id, parent, run, body)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        " ON CONFLICT (key) DO UPDATE SET thread = ?2, id = ?3, parent = ?4, run = ?5, body = ?6"
+    ))?
+    .execute(params![
+        row.key.0,
+        row.thread.0,
+        row.id.as_str(),
+        row.parent.map(|key| key.0),
+        row.run.map(|key| key.0),
+        row.encode(),
+    ])
+    .map_err(|error| taken(error, "checkpoint", row.id.as_str()))?;
+    Ok(())
+}
+
+fn write_interrupt(conn: &Connection, row: &InterruptRow) -> Result<(), Fail> {
+    let written = conn
+        .prepare_cached(concat!(
+            "INSERT INTO interrupts (tenant, id, principal, thread, run, pending, body)",
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            " ON CONFLICT (tenant, id) DO UPDATE SET principal = ?3, pending = ?6, body = ?7",
+            " WHERE thread = ?4 AND run = ?5"
+        ))?
+        .execute(params![
+            row.tenant.as_str(),
+            row.interrupt.id.as_str(),
+            row.principal.as_str(),
+            row.thread.0,
+            row.run.0,
+            row.resolution.is_none(),
+            row.encode(),
+        ])?;
+    if written == 0 {
+        return Err(exists("interrupt", row.interrupt.id.as_str()).into());
+    }
+    Ok(())
+}
+
+fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT INTO bindings (thread, agent, body) VALUES (?1, ?2, ?3)",
+        " ON CONFLICT (thread, agent) DO UPDATE SET body = ?3"
+    ))?
+    .execute(params![row.thread.0, row.agent.as_str(), row.encode()])?;
+    Ok(())
+}
+
+fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), Fail> {
+    let forgotten = row.created_at.before(IDEMPOTENCY_KEPT).as_micros();
+    let written = conn
+        .prepare_cached(concat!(
+            "INSERT INTO idempotency",
+            " (tenant, principal, agent, text, thread, run, created_at, body)",
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            " ON CONFLICT (tenant, principal, agent, text)",
+            " DO UPDATE SET thread = ?5, run = ?6, created_at = ?7, body = ?8",
+            " WHERE created_at < ?9 OR (thread = ?5 AND run = ?6)"
+        ))?
+        .execute(params![
+            row.key.tenant.as_str(),
+            row.key.principal.as_str(),
+            row.key.agent.as_str(),
+            row.key.text,
+            row.thread.0,
+            row.run.as_str(),
+            row.created_at.as_micros(),
+            row.encode(),
+            forgotten,
+        ])?;
+    if written == 0 {
+        return Err(exists("idempotency key", &row.key.text).into());
+    }
+    Ok(())
+}
+
+fn lost(batch: &Batch, head: Option<Head>) -> Error {
+    let found = match head {
+        None => "it does not exist".to_owned(),
+        Some(head) => format!("it is at epoch {}, number {}", head.epoch, head.last),
+    };
+    let message = format!(
+        "an append to thread {} at epoch {}, number {} came too late: {found}",
+        batch.thread, batch.epoch, batch.expected_last
+    );
+    Error::new(Code::OwnershipLost, message)
+}
+
+fn taken(error: rusqlite::Error, what: &str, id: &str) -> Fail {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::ConstraintViolation) => exists(what, id).into(),
+        _ => error.into(),
+    }
+}
+
+fn exists(what: &str, id: &str) -> Error {
+    Error::new(Code::AlreadyExists, format!("the {what} '{}' exists already", id.escape_debug()))
+        .hint("use another id, or let the server choose one")
+}
+
+fn misuse(what: &str) -> Error {
+    Error::new(Code::Internal, format!("a batch holds {what}"))
+}

@@ -1,0 +1,228 @@
+//! Large content: stored once per tenant, named by frames, removed with the last name.
+
+use std::collections::{BTreeSet, HashSet};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use sha2::{Digest, Sha256};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{TenantId, ThreadKey, limits};
+
+use super::fault::Fail;
+use crate::port::Batch;
+use crate::record::blobs_in;
+
+/// The most blobs that are remembered as stored but not yet named.
+const MAX_PENDING: usize = 65_536;
+
+/// Blobs that were stored for a frame that is still to come: removing another frame must not take them away.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    waiting: HashSet<i64>,
+    /// Named in the transaction under way.
+    named: Vec<i64>,
+}
+
+/// Names and checks content before it is stored.
+pub(super) fn name(bytes: &Bytes, is_text: bool) -> Result<BlobRef> {
+    if bytes.len() > limits::MAX_BLOB_BYTES {
+        return Err(Error::new(
+            Code::BlobTooLarge,
+            format!(
+                "the content has {} bytes, more than the {} of 'max_blob'",
+                bytes.len(),
+                limits::MAX_BLOB_BYTES
+            ),
+        )
+        .hint("send a link to the content instead"));
+    }
+    Ok(BlobRef { hash: Sha256::digest(bytes).into(), length: bytes.len() as u64, is_text })
+}
+
+/// Stores content, unless the tenant has it.
+pub(super) fn put(
+    conn: &Connection,
+    pending: &mut Pending,
+    tenant: &TenantId,
+    blob: &BlobRef,
+    bytes: &Bytes,
+) -> Result<(), Fail> {
+    let key = match find(conn, tenant, blob)? {
+        Some(key) => key,
+        None => {
+            conn.prepare_cached(
+                "INSERT INTO blobs (tenant, hash, length, crc, data) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                tenant.as_str(),
+                blob.hash,
+                blob.length.cast_signed(),
+                crc32c::crc32c(bytes),
+                bytes.as_ref(),
+            ])?;
+            conn.last_insert_rowid()
+        }
+    };
+    // Even one that a frame names already: that frame may be removed before the next names it.
+    pending.wait_for(key);
+    Ok(())
+}
+
+/// Notes which runs of the batch name which blobs.
+pub(super) fn refer(
+    conn: &Connection,
+    pending: &mut Pending,
+    batch: &Batch,
+) -> Result<(), Fail> {
+    let runs: BTreeSet<i64> =
+        batch.frames.iter().map(|frame| frame.run().map_or(0, |run| run.0)).collect();
+    for blob in &batch.blobs {
+        let key = find_of_thread(conn, batch.thread, blob)?.ok_or_else(|| not_stored(blob))?;
+        let mut naming = runs.clone();
+        if runs.len() > 1 {
+            // Frames of several runs: only those that name it, so that it goes with the right run.
+            naming.clear();
+            for frame in &batch.frames {
+                let mut named = Vec::new();
+                frame.events()?.iter().for_each(|event| blobs_in(&event.body, &mut named));
+                if named.contains(blob) {
+                    naming.insert(frame.run().map_or(0, |run| run.0));
+                }
+            }
+        }
+        if naming.is_empty() {
+            naming.insert(0);
+        }
+        for run in naming {
+            conn.prepare_cached(concat!(
+                "INSERT OR IGNORE INTO blob_refs (thread, run, blob, is_text)",
+                " VALUES (?1, ?2, ?3, ?4)"
+            ))?
+            .execute(params![batch.thread.0, run, key, blob.is_text])?;
+        }
+        pending.named.push(key);
+    }
+    Ok(())
+}
+
+/// Keys of blobs.
+pub(super) fn named(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<i64>, Fail> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let keys = statement.query_map(params, |row| row.get(0))?;
+    Ok(keys.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Removes those of these blobs that nothing names any more.
+pub(super) fn remove_unnamed(
+    conn: &Connection,
+    pending: &Pending,
+    keys: &[i64],
+) -> Result<(), Fail> {
+    let mut statement = conn.prepare_cached(concat!(
+        "DELETE FROM blobs WHERE key = ?1",
+        " AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)"
+    ))?;
+    for key in keys.iter().filter(|key| !pending.waiting.contains(key)) {
+        statement.execute([key])?;
+    }
+    Ok(())
+}
+
+/// Removes what a previous life stored and never named.
+pub(super) fn sweep(conn: &Connection) -> Result<usize, Fail> {
+    Ok(conn.execute(
+        concat!(
+            "DELETE FROM blobs WHERE NOT EXISTS",
+            " (SELECT 1 FROM blob_refs WHERE blob_refs.blob = blobs.key)"
+        ),
+        [],
+    )?)
+}
+
+/// Reads a blob that a frame of the thread names.
+pub(super) fn read(
+    conn: &Connection,
+    thread: ThreadKey,
+    hash: &[u8; 32],
+    length: Option<u64>,
+) -> Result<Option<(BlobRef, Bytes)>, Fail> {
+    let found = conn
+        .prepare_cached(concat!(
+            "SELECT b.length, r.is_text, b.crc, b.data FROM blobs b",
+            " JOIN blob_refs r ON r.blob = b.key AND r.thread = ?1",
+            " JOIN threads t ON t.key = ?1 AND t.tenant = b.tenant",
+            " WHERE b.hash = ?2 AND (?3 IS NULL OR b.length = ?3) LIMIT 1"
+        ))?
+        .query_row(params![thread.0, hash, length.map(u64::cast_signed)], |row| {
+            let data = row.get_ref(3)?.as_blob().map(Bytes::copy_from_slice).unwrap_or_default();
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, u32>(2)?, data))
+        })
+        .optional()?;
+    let Some((length, is_text, crc, bytes)) = found else { return Ok(None) };
+    let blob = BlobRef { hash: *hash, length: length.cast_unsigned(), is_text };
+    let is_whole = bytes.len() as u64 == blob.length && crc32c::crc32c(&bytes) == crc;
+    if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
+        let message = "a stored blob does not match its hash";
+        let error = Error::new(Code::ThreadQuarantined, message)
+            .hint("restore the store from a backup, or erase this thread; other threads are not affected");
+        return Err(Fail::Damaged(Some(thread), error));
+    }
+    Ok(Some((blob, bytes)))
+}
+
+fn find(conn: &Connection, tenant: &TenantId, blob: &BlobRef) -> Result<Option<i64>, Fail> {
+    Ok(conn
+        .prepare_cached("SELECT key FROM blobs WHERE tenant = ?1 AND hash = ?2 AND length = ?3")?
+        .query_row(params![tenant.as_str(), blob.hash, blob.length.cast_signed()], |row| row.get(0))
+        .optional()?)
+}
+
+fn find_of_thread(
+    conn: &Connection,
+    thread: ThreadKey,
+    blob: &BlobRef,
+) -> Result<Option<i64>, Fail> {
+    Ok(conn
+        .prepare_cached(concat!(
+            "SELECT b.key FROM threads t JOIN blobs b ON b.tenant = t.tenant",
+            " WHERE t.key = ?1 AND b.hash = ?2 AND b.length = ?3"
+        ))?
+        .query_row(params![thread.0, blob.hash, blob.length.cast_signed()], |row| row.get(0))
+        .optional()?)
+}
+
+fn not_stored(blob: &BlobRef) -> Error {
+    Error::new(
+        Code::Internal,
+        format!("a frame names content of {} bytes that is not stored", blob.length),
+    )
+}
+
+// === impl Pending ===
+
+impl Pending {
+    fn wait_for(&mut self, key: i64) {
+        if self.waiting.len() >= MAX_PENDING {
+            // Those that are forgotten are refused when a frame names them after all, never half there.
+            self.waiting.clear();
+        }
+        self.waiting.insert(key);
+    }
+
+    /// The transaction is durable.
+    pub(super) fn commit(&mut self) {
+        for key in self.named.drain(..) {
+            self.waiting.remove(&key);
+        }
+    }
+
+    /// The transaction was rolled back.
+    pub(super) fn rollback(&mut self) {
+        self.named.clear();
+    }
+}

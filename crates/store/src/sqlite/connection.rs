@@ -1,0 +1,155 @@
+//! Connections: how the writer and the readers see the database file.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+use trilogue_domain::error::{Code, Error, Result};
+
+use super::fault::{Fail, lock};
+use crate::open::{Durability, Options};
+
+/// Bytes of a page: what disks and the page cache of the system move at once.
+pub(super) const PAGE_BYTES: u32 = 4_096;
+/// How long the writer waits for a checkpoint or a recovery.
+const WRITER_BUSY: Duration = Duration::from_secs(30);
+/// How long a checkpoint holds the writer up while it waits for readers.
+const CHECKPOINT_BUSY: Duration = Duration::from_millis(100);
+/// The log file is cut to this many bytes when it starts over.
+const LOG_BYTES: u32 = 64 * 1024 * 1024;
+/// How many statements a connection keeps prepared.
+const STATEMENTS: usize = 96;
+
+/// Read-only connections, opened as they are needed.
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: std::path::PathBuf,
+    cache_kib: u32,
+    permits: std::sync::Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// The connection that writes.
+pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Fail> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    conn.busy_timeout(WRITER_BUSY)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    let mode: String = conn.pragma_update_and_check(None, "journal_mode", "wal", |r| r.get(0))?;
+    if mode != "wal" {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("the file system of '{}' does not carry a write-ahead log", path.display()),
+        )
+        .hint("put the store on a local disk")
+        .into());
+    }
+    let synchronous = match options.durability {
+        Durability::Fsync => "full",
+        Durability::Buffered => "normal",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    // Checkpoints are asked for by number of pages, and run beside the writer.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    conn.pragma_update(None, "secure_delete", true)?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    conn.pragma_update(None, "cache_size", kib(options.page_cache_bytes / 2))?;
+    harden(&conn)?;
+    Ok(conn)
+}
+
+/// The connection that moves the write-ahead log into the database beside the writer.
+pub(super) fn checkpointer(path: &Path) -> Result<Connection, Fail> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    conn.busy_timeout(CHECKPOINT_BUSY)?;
+    conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+    conn.pragma_update(None, "synchronous", "normal")?;
+    conn.pragma_update(None, "cache_size", -64)?;
+    Ok(conn)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, Fail> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    conn.busy_timeout(WRITER_BUSY)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
+    harden(&conn)?;
+    Ok(conn)
+}
+
+/// What makes a damaged or foreign file less dangerous.
+fn harden(conn: &Connection) -> Result<(), Fail> {
+    conn.pragma_update(None, "cell_size_check", true)?;
+    conn.pragma_update(None, "trusted_schema", false)?;
+    conn.pragma_update(None, "temp_store", "memory")?;
+    Ok(())
+}
+
+/// A size as SQLite takes it for a page cache: negative kibibytes.
+fn kib(bytes: usize) -> i64 {
+    -i64::try_from(bytes / 1024).unwrap_or(i64::MAX).max(64)
+}
+
+// === impl Readers ===
+
+impl Readers {
+    pub(super) fn new(path: &Path, options: &Options) -> Self {
+        let count = options.readers.clamp(1, 64);
+        let cache_kib = options.page_cache_bytes / 2 / count / 1024;
+        let cache_kib = u32::try_from(cache_kib).unwrap_or(u32::MAX).max(64);
+        Self {
+            path: path.to_owned(),
+            cache_kib,
+            permits: std::sync::Arc::new(Semaphore::new(count)),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Waits until one of the connections may be used.
+    pub(super) async fn permit(&self) -> Result<tokio::sync::OwnedSemaphorePermit> {
+        let permits = std::sync::Arc::clone(&self.permits);
+        permits.acquire_owned().await.map_err(|_| closed())
+    }
+
+    /// Runs a look-up on the calling thread. It ends before anything else is waited for, so no snapshot is held longer.
+    pub(super) fn run<T>(
+        &self,
+        look_up: impl FnOnce(&Connection) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
+        let idle = lock(&self.idle).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => reader(&self.path, self.cache_kib)?,
+        };
+        let found = look_up(&conn);
+        // A look-up that failed half-way may have left a transaction; such a connection is not used again.
+        if conn.is_autocommit() && !self.permits.is_closed() {
+            lock(&self.idle).push(conn);
+        }
+        found
+    }
+
+    /// Closes the connections; those in use when their look-up ends.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        lock(&self.idle).clear();
+    }
+}
+
+/// The error of a store that was closed.
+pub(super) fn closed() -> Error {
+    Error::new(Code::ShuttingDown, "the store is closed")
+}

@@ -1,0 +1,133 @@
+//! Backup, verification and restore of the file.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode};
+use trilogue_domain::error::{Code, Error, Result};
+
+use super::fault::{Fail, Health};
+use super::file::{self, Lock, beside, cannot, create_new, sync_directory};
+use super::connection;
+use super::verify::{VerifyReport, verify};
+
+/// The page cache of a connection that goes through the whole file once, in KiB.
+pub(super) const COPY_CACHE_KIB: u32 = 1_024;
+
+/// Writes a consistent copy of the store to a new file. Readers and the writer go on meanwhile.
+pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
+    let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
+    let copy = create_new(&to)?;
+    let written = vacuum_into(path, &to).map_err(|fail| backup_error(fail, &to, health));
+    let durable = written.and_then(|()| {
+        copy.sync_all()
+            .and_then(|()| sync_directory(&to))
+            .map_err(|error| cannot("synchronise", &to, &error))
+    });
+    if durable.is_err() {
+        // Half a backup must not be taken for one.
+        drop(fs::remove_file(&to));
+    }
+    durable
+}
+
+/// Puts a verified backup in the place of a store that nobody uses.
+///
+/// # Errors
+/// `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
+pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport> {
+    let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
+    let _lock = Lock::take(&to)?;
+    if !overwrite && to.exists() {
+        return Err(Error::new(
+            Code::AlreadyExists,
+            format!("there is a store at '{}'", to.display()),
+        )
+        .hint("name another file, or say that the store may be overwritten"));
+    }
+    let report = verify(backup)?;
+    if !report.is_sound() {
+        let first = report.damage.first().map_or("", String::as_str);
+        return Err(Error::new(
+            Code::StoreCorrupt,
+            format!("the backup '{}' is damaged: {first}", backup.display()),
+        )
+        .hint("use another backup: trilogue restore OTHER"));
+    }
+    let copy = beside(&to, ".restoring");
+    remove(&copy)?;
+    // Through SQLite and not by bytes, so that what stands in a write-ahead log beside the backup comes along.
+    create_new(&copy)?;
+    vacuum_into(backup, &copy).map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
+    fs::File::open(&copy)
+        .and_then(|file| file.sync_all())
+        .map_err(|error| cannot("synchronise", &copy, &error))?;
+    replace(&copy, &to)?;
+    Ok(report)
+}
+
+/// Puts the new file in place. At no moment is it beside the write-ahead log of the old one.
+fn replace(new: &Path, to: &Path) -> Result<()> {
+    let rename = |from: &Path, to: &Path| match fs::rename(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(cannot("move", from, &error))
+        }
+        _ => Ok(()),
+    };
+    let (log, memory) = (beside(to, "-wal"), beside(to, "-shm"));
+    let old = beside(to, ".replaced");
+    rename(to, &old)?;
+    rename(&log, &beside(&old, "-wal"))?;
+    remove(&memory)?;
+    sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
+    fs::rename(new, to).map_err(|error| cannot("move", new, &error))?;
+    sync_directory(to).map_err(|error| cannot("synchronise", to, &error))?;
+    remove(&old)?;
+    remove(&beside(&old, "-wal"))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(cannot("remove", path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn vacuum_into(path: &Path, to: &Path) -> Result<(), Fail> {
+    let conn = connection::reader(path, COPY_CACHE_KIB)?;
+    vacuum(&conn, to)
+}
+
+fn vacuum(conn: &Connection, to: &Path) -> Result<(), Fail> {
+    let Some(target) = to.to_str() else {
+        let message = format!("the path '{}' is not text", to.display());
+        return Err(Error::new(Code::InvalidRequest, message).into());
+    };
+    conn.execute("VACUUM INTO ?1", [target])?;
+    Ok(())
+}
+
+/// What a failed copy means. A disk that is full or broken where the copy goes is not the store's disk.
+fn backup_error(fail: Fail, to: &Path, health: &Health) -> Error {
+    let Fail::Sql(error) = &fail else { return health.settle(fail) };
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => health.settle(fail),
+        Some(ErrorCode::DiskFull) => Error::new(
+            Code::DiskFull,
+            format!("there is no room for the copy '{}'", to.display()),
+        )
+        .hint("write it to another disk"),
+        _ => Error::new(
+            Code::Internal,
+            format!("the copy '{}' could not be written: {error}", to.display()),
+        )
+        .hint("check the disk it goes to"),
+    }
+}
+
+/// Reads a stored file's name for messages.
+pub(super) fn missing(path: &Path) -> Error {
+    file::cannot("open", path, &std::io::ErrorKind::NotFound.into())
+}

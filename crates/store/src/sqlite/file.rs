@@ -1,0 +1,201 @@
+//! The files around the database: its lock, its reserve, their modes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use trilogue_domain::error::{Code, Error, Result};
+
+/// Only the user that runs the server reads and writes the store.
+const MODE: u32 = 0o600;
+/// How much is written to see whether the disk takes anything, in bytes.
+const PROBE_BYTES: usize = 64 * 1024;
+
+/// The lock of a store: held by one process until it is dropped or the process ends.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// A file that holds room free on the disk, to be given up when there is none left.
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// `PATH` with something behind its last character.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Makes sure that the file exists and that nobody else may read it.
+pub(super) fn create(path: &Path) -> Result<()> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(MODE)
+        .open(path)
+        .map_err(|error| cannot("open", path, &error))?;
+    restrict(&file).map_err(|error| cannot("restrict", path, &error))
+}
+
+/// Makes a new file that nobody else may read.
+pub(super) fn create_new(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::new(
+                Code::AlreadyExists,
+                format!("the file '{}' exists already", path.display()),
+            )
+            .hint("name a file that does not exist yet"),
+            _ => cannot("create", path, &error),
+        },
+    )
+}
+
+/// Makes the names in the directory of this file durable.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory)?.sync_all()
+}
+
+/// The error of a file operation that did not work.
+pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::DiskFull,
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
+            Code::InvalidRequest
+        }
+        _ => Code::StoreReadOnly,
+    };
+    Error::new(code, format!("cannot {what} the file '{}': {error}", path.display()))
+        .hint("check that the folder exists, that this user may write there, and that the disk has room")
+}
+
+// === impl Lock ===
+
+impl Lock {
+    /// Takes the lock of the store at `path`, in `PATH.lock`.
+    ///
+    /// # Errors
+    /// `store_locked`, naming the process that holds it.
+    pub(super) fn take(path: &Path) -> Result<Self> {
+        let name = beside(path, ".lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(MODE)
+            .open(&name)
+            .map_err(|error| cannot("open", &name, &error))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(held(path, &mut file)),
+            Err(errno) => return Err(cannot("lock", &name, &errno.into())),
+        }
+        write_pid(&mut file).map_err(|error| cannot("write", &name, &error))?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    restrict(file)?;
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    // A full disk must not keep a store from being opened: the process id is only for people.
+    match writeln!(file, "{}", std::process::id()) {
+        Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn held(path: &Path, file: &mut File) -> Error {
+    let mut text = String::new();
+    let read = Read::take(&mut *file, 32).read_to_string(&mut text);
+    let by = match (read, text.trim().parse::<u32>()) {
+        (Ok(_), Ok(pid)) => format!("the process {pid}"),
+        _ => "another process".to_owned(),
+    };
+    Error::new(Code::StoreLocked, format!("the store '{}' is held by {by}", path.display()))
+        .hint("stop that process first, or use another store; commands on a running server need no store")
+}
+
+fn restrict(file: &File) -> io::Result<()> {
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode == MODE { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(MODE)) }
+}
+
+// === impl Reserve ===
+
+impl Reserve {
+    pub(super) fn new(store: &Path, bytes: u64) -> Self {
+        Self { path: beside(store, ".reserve"), bytes }
+    }
+
+    /// Makes sure that the room is really taken. Fails when there is none.
+    pub(super) fn fill(&self) -> io::Result<()> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        let filled = self.try_fill();
+        if filled.is_err() {
+            // Half a reserve would only take away what is left.
+            let _ = self.release();
+        }
+        filled
+    }
+
+    fn try_fill(&self) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(MODE)
+            .open(&self.path)?;
+        let found = file.metadata()?;
+        if found.len() == self.bytes && found.blocks().saturating_mul(512) >= self.bytes {
+            return Ok(());
+        }
+        restrict(&file)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
+            // Writing a little tells whether the room can be used, too.
+            Ok(()) => write_zeros(&mut file, self.bytes.min(PROBE_BYTES as u64))?,
+            Err(rustix::io::Errno::NOTSUP) => write_zeros(&mut file, self.bytes)?,
+            Err(errno) => return Err(errno.into()),
+        }
+        file.set_len(self.bytes)?;
+        file.sync_all()
+    }
+
+    /// Gives the room up.
+    pub(super) fn release(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn write_zeros(file: &mut File, bytes: u64) -> io::Result<()> {
+    let zeros = [0_u8; PROBE_BYTES];
+    file.seek(SeekFrom::Start(0))?;
+    let mut left = bytes;
+    while left > 0 {
+        let length = usize::try_from(left).unwrap_or(PROBE_BYTES).min(PROBE_BYTES);
+        file.write_all(zeros.get(..length).unwrap_or_default())?;
+        left -= length as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Reading frames, and checking that none is missing.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error};
+
+use super::Context;
+use super::fault::Fail;
+use super::heads::stored_frame;
+use crate::port::Range;
+use crate::record::Frame;
+
+/// Reads a stretch of a thread's log.
+pub(super) fn read(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+    range: Range,
+) -> Result<Vec<Arc<Frame>>, Fail> {
+    // One snapshot: a run that is removed meanwhile must not look like a hole.
+    let snapshot = conn.unchecked_transaction()?;
+    match range.run {
+        None => of_thread(&snapshot, context, thread, range),
+        Some(run) => {
+            let mut check = RunCheck { thread, next: None, after: range.after };
+            let from = first_of_run(&snapshot, run.0, range.after)?;
+            let sql = concat!(
+                "SELECT thread, run, first, last, first_run, body FROM frames",
+                " WHERE run = ?1 AND first_run >= ?2 ORDER BY first_run"
+            );
+            collect(&snapshot, context, thread, sql, [run.0, from], range.max_bytes, |frame| {
+                check.pass(frame)
+            })
+        }
+    }
+}
+
+fn of_thread(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+    range: Range,
+) -> Result<Vec<Arc<Frame>>, Fail> {
+    let after = range.after.cast_signed();
+    let start: Option<(i64, i64)> = conn
+        .prepare_cached(concat!(
+            "SELECT first, last FROM frames WHERE thread = ?1 AND first <= ?2",
+            " ORDER BY first DESC LIMIT 1"
+        ))?
+        .query_row([thread.0, after.saturating_add(1)], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let from = match start {
+        Some((first, last)) if last > after => first,
+        _ => after.saturating_add(1),
+    };
+    let sql = concat!(
+        "SELECT thread, run, first, last, first_run, body FROM frames",
+        " WHERE thread = ?1 AND first >= ?2 ORDER BY first"
+    );
+    let mut next = range.after.saturating_add(1);
+    collect(conn, context, thread, sql, [thread.0, from], range.max_bytes, |frame| {
+        if frame.first() > next && !is_removed(conn, thread, next, frame.first() - 1)? {
+            return Err(hole(thread, next));
+        }
+        next = frame.last().saturating_add(1);
+        Ok(())
+    })
+}
+
+/// Where in the run's numbers the frame begins that holds the first number after this.
+fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, Fail> {
+    let after = after.cast_signed();
+    let start: Option<(i64, i64, i64)> = conn
+        .prepare_cached(concat!(
+            "SELECT first_run, first, last FROM frames WHERE run = ?1 AND first_run <= ?2",
+            " ORDER BY first_run DESC LIMIT 1"
+        ))?
+        .query_row([run, after.saturating_add(1)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .optional()?;
+    Ok(match start {
+        Some((first_run, first, last)) if first_run.saturating_add(last - first) > after => first_run,
+        _ => after.saturating_add(1),
+    })
+}
+
+fn collect(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+    sql: &str,
+    bound: [i64; 2],
+    max_bytes: usize,
+    mut check: impl FnMut(&Frame) -> Result<(), Fail>,
+) -> Result<Vec<Arc<Frame>>, Fail> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(bound)?;
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let frame = stored_frame(row, thread, context)?;
+        if frame.thread() != thread {
+            // The caller named a run of another thread.
+            return Ok(Vec::new());
+        }
+        check(&frame)?;
+        bytes += frame.bytes().len();
+        frames.push(Arc::new(frame));
+        if bytes > max_bytes {
+            break;
+        }
+    }
+    Ok(frames)
+}
+
+/// Whether these numbers belonged to runs that were removed.
+fn is_removed(conn: &Connection, thread: ThreadKey, first: u64, last: u64) -> Result<bool, Fail> {
+    let gap: Option<i64> = conn
+        .prepare_cached(concat!(
+            "SELECT last FROM gaps WHERE thread = ?1 AND first <= ?2",
+            " ORDER BY first DESC LIMIT 1"
+        ))?
+        .query_row([thread.0, first.cast_signed()], |row| row.get(0))
+        .optional()?;
+    Ok(gap.is_some_and(|gap| gap.cast_unsigned() >= last))
+}
+
+fn hole(thread: ThreadKey, number: u64) -> Fail {
+    let message = format!("the log of thread {thread} has a hole at number {number}");
+    let error = Error::new(Code::ThreadQuarantined, message)
+        .hint("restore the store from a backup, or erase this thread; other threads are not affected");
+    Fail::Damaged(Some(thread), error)
+}
+
+/// Run numbers have no holes: a run is removed whole.
+#[derive(Debug)]
+struct RunCheck {
+    thread: ThreadKey,
+    after: u64,
+    next: Option<u64>,
+}
+
+impl RunCheck {
+    fn pass(&mut self, frame: &Frame) -> Result<(), Fail> {
+        let fits = match self.next {
+            None => frame.first_run() <= self.after.saturating_add(1),
+            Some(next) => frame.first_run() == next,
+        };
+        self.next = Some(frame.last_run().saturating_add(1));
+        if fits { Ok(()) } else { Err(hole(self.thread, frame.first())) }
+    }
+}

@@ -1,0 +1,117 @@
+//! Where the logs end: what an append is compared with.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row};
+use trilogue_domain::{RunKey, ThreadKey};
+
+use super::fault::Fail;
+use super::row;
+use super::Context;
+use crate::record::Frame;
+use crate::rows::ThreadRow;
+
+/// The most threads whose heads are remembered; then all are forgotten and looked up again.
+const MAX_HEADS: usize = 65_536;
+
+/// The end of a thread's log, and who may write behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    pub(super) epoch: u64,
+    pub(super) last: u64,
+}
+
+/// Heads of threads that were written lately, and those of the transaction under way.
+#[derive(Debug, Default)]
+pub(super) struct Heads {
+    committed: HashMap<ThreadKey, Head>,
+    /// `None` for a thread that the transaction removes.
+    open: HashMap<ThreadKey, Option<Head>>,
+}
+
+// === impl Heads ===
+
+impl Heads {
+    /// The head as the transaction under way sees it; `None` when there is no such thread.
+    pub(super) fn get(
+        &mut self,
+        conn: &Connection,
+        context: &Context,
+        thread: ThreadKey,
+    ) -> Result<Option<Head>, Fail> {
+        if let Some(head) = self.open.get(&thread) {
+            return Ok(*head);
+        }
+        if let Some(head) = self.committed.get(&thread) {
+            return Ok(Some(*head));
+        }
+        let Some(row) = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])? else {
+            return Ok(None);
+        };
+        Ok(Some(Head { epoch: row.epoch, last: last(conn, context, thread)? }))
+    }
+
+    /// Notes what the transaction under way makes of a thread.
+    pub(super) fn set(&mut self, thread: ThreadKey, head: Option<Head>) {
+        self.open.insert(thread, head);
+    }
+
+    /// The transaction is durable.
+    pub(super) fn commit(&mut self) {
+        if self.committed.len() + self.open.len() > MAX_HEADS {
+            self.committed.clear();
+        }
+        for (thread, head) in self.open.drain() {
+            match head {
+                Some(head) => self.committed.insert(thread, head),
+                None => self.committed.remove(&thread),
+            };
+        }
+    }
+
+    /// The transaction was rolled back.
+    pub(super) fn rollback(&mut self) {
+        self.open.clear();
+    }
+}
+
+/// The last number of a log: of its newest frame, or of what was removed behind it.
+pub(super) fn last(conn: &Connection, context: &Context, thread: ThreadKey) -> Result<u64, Fail> {
+    let newest = conn
+        .prepare_cached(concat!(
+            "SELECT thread, run, first, last, first_run, body FROM frames",
+            " WHERE thread = ?1 ORDER BY first DESC LIMIT 1"
+        ))?
+        .query_row([thread.0], |row| Ok(stored_frame(row, thread, context)))
+        .optional()?
+        .transpose()?;
+    let gap: Option<i64> = conn
+        .prepare_cached("SELECT last FROM gaps WHERE thread = ?1 ORDER BY first DESC LIMIT 1")?
+        .query_row([thread.0], |row| row.get(0))
+        .optional()?;
+    let newest = newest.map_or(0, |frame| frame.last());
+    Ok(newest.max(gap.map_or(0, i64::cast_unsigned)))
+}
+
+/// Reads a frame from `thread, run, first, last, first_run, body` and checks it.
+pub(super) fn stored_frame(
+    row: &Row<'_>,
+    thread: ThreadKey,
+    context: &Context,
+) -> Result<Frame, Fail> {
+    let run: Option<i64> = row.get(1)?;
+    let [first, last, first_run] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
+    let body = row.get_ref(5)?.as_blob().unwrap_or_default();
+    let frame = Frame::from_stored(
+        ThreadKey(row.get(0)?),
+        run.map(RunKey),
+        first.cast_unsigned(),
+        last.cast_unsigned(),
+        first_run.cast_unsigned(),
+        Bytes::copy_from_slice(body),
+        &context.reader,
+    );
+    // The thread is the one that was looked for, even when the column says another.
+    frame.map_err(|error| Fail::Damaged(Some(thread), error))
+}

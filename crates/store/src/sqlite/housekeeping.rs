@@ -1,0 +1,180 @@
+//! The port for recovery and retention.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+use trilogue_domain::error::Result;
+use trilogue_domain::limits::IDEMPOTENCY_KEPT;
+use trilogue_domain::{CheckpointKey, RunKey, ThreadKey, Timestamp};
+
+use super::fault::Fail;
+use super::job::{Desk, WorkKind};
+use super::{SqliteStore, row};
+use crate::port::Housekeeping;
+use crate::rows::{
+    CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
+};
+
+#[async_trait]
+impl Housekeeping for SqliteStore {
+    async fn open_threads(&self) -> Result<Vec<ThreadKey>> {
+        self.read(|conn, context| {
+            let mut statement = conn.prepare_cached(
+                "SELECT DISTINCT thread FROM runs WHERE ended_at IS NULL ORDER BY thread",
+            )?;
+            let keys = statement.query_map([], |row| row.get(0).map(ThreadKey))?;
+            let mut keys = keys.collect::<rusqlite::Result<Vec<_>>>()?;
+            keys.retain(|key| context.health.check_thread(*key).is_ok());
+            Ok(keys)
+        })
+        .await
+    }
+
+    async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        self.context.health.check_thread(key)?;
+        self.read(move |conn, _| row::one(conn, "WHERE key = ?1", [key.0])).await
+    }
+
+    async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
+        let run = self.read(move |conn, _| row::one::<RunRow>(conn, "WHERE key = ?1", [key.0]));
+        self.unless_quarantined(run.await?, |run| run.thread)
+    }
+
+    async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
+        let found =
+            self.read(move |conn, _| row::one::<CheckpointRow>(conn, "WHERE key = ?1", [key.0]));
+        self.unless_quarantined(found.await?, |checkpoint| checkpoint.thread)
+    }
+
+    async fn idempotency(
+        &self,
+        key: &IdempotencyKey,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRow>> {
+        let key = key.clone();
+        let oldest = now.before(IDEMPOTENCY_KEPT).as_micros();
+        let found = self.read(move |conn, _| {
+            let rest = concat!(
+                "WHERE tenant = ?1 AND principal = ?2 AND agent = ?3 AND text = ?4",
+                " AND created_at >= ?5"
+            );
+            let (tenant, principal) = (key.tenant.as_str(), key.principal.as_str());
+            let params = params![tenant, principal, key.agent.as_str(), key.text, oldest];
+            row::one::<IdempotencyRow>(conn, rest, params)
+        });
+        self.unless_quarantined(found.await?, |row| row.thread)
+    }
+
+    async fn expired_runs(
+        &self,
+        policy: &RetentionPolicy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<RunRow>> {
+        let forgotten = now.before(IDEMPOTENCY_KEPT).as_micros();
+        let is_due = self
+            .read(move |conn, _| {
+                let mut statement =
+                    conn.prepare_cached("SELECT 1 FROM idempotency WHERE created_at < ?1")?;
+                Ok(statement.exists([forgotten])?)
+            })
+            .await?;
+        if is_due {
+            self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+                desk.conn
+                    .prepare_cached("DELETE FROM idempotency WHERE created_at < ?1")?
+                    .execute([forgotten])?;
+                Ok(())
+            })
+            .await?;
+        }
+        let policy = *policy;
+        self.read(move |conn, context| {
+            let keys = expired(conn, &policy, now, limit)?;
+            let mut runs = Vec::with_capacity(keys.len());
+            for key in keys {
+                match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
+                    Ok(run) => runs.extend(run),
+                    // A damaged run is not removed: its thread waits for a person.
+                    Err(fail @ Fail::Damaged(..)) => drop(context.health.settle(fail)),
+                    Err(fail) => return Err(fail),
+                }
+            }
+            runs.retain(|run| context.health.check_thread(run.thread).is_ok());
+            Ok(runs)
+        })
+        .await
+    }
+
+    fn quarantine(&self, thread: ThreadKey, why: &str) {
+        self.context.health.quarantine(thread, why);
+    }
+}
+
+impl SqliteStore {
+    /// What was found, unless its thread is quarantined.
+    pub(super) fn unless_quarantined<T>(
+        &self,
+        found: Option<T>,
+        thread: impl FnOnce(&T) -> ThreadKey,
+    ) -> Result<Option<T>> {
+        if let Some(row) = &found {
+            self.context.health.check_thread(thread(row))?;
+        }
+        Ok(found)
+    }
+}
+
+/// Keys of the terminal runs that a policy removes, oldest first.
+fn expired(
+    conn: &Connection,
+    policy: &RetentionPolicy,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<i64>, Fail> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut found = Vec::new();
+    if let Some(age) = policy.max_age {
+        let sql = "SELECT ended_at, key FROM runs WHERE ended_at < ?1 ORDER BY ended_at, key LIMIT ?2";
+        collect(conn, sql, now.before(age).as_micros(), limit, &mut found)?;
+    }
+    for (most, sql) in [
+        (policy.max_runs_per_thread, BEYOND_PER_THREAD),
+        (policy.max_runs_per_tenant, BEYOND_PER_TENANT),
+    ] {
+        if let Some(most) = most {
+            collect(conn, sql, i64::try_from(most).unwrap_or(i64::MAX), limit, &mut found)?;
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found.into_iter().map(|(_, key)| key).collect())
+}
+
+/// Terminal runs of a thread beyond the newest so many.
+const BEYOND_PER_THREAD: &str = concat!(
+    "SELECT ended_at, key FROM (SELECT ended_at, key,",
+    " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, key DESC) AS place",
+    " FROM runs WHERE ended_at IS NOT NULL) WHERE place > ?1 ORDER BY ended_at, key LIMIT ?2"
+);
+/// Terminal runs of a tenant beyond the newest so many.
+const BEYOND_PER_TENANT: &str = concat!(
+    "SELECT ended_at, key FROM (SELECT ended_at, key,",
+    " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, key DESC) AS place",
+    " FROM runs WHERE ended_at IS NOT NULL) WHERE place > ?1 ORDER BY ended_at, key LIMIT ?2"
+);
+
+fn collect(
+    conn: &Connection,
+    sql: &str,
+    bound: i64,
+    limit: i64,
+    found: &mut Vec<(i64, i64)>,
+) -> Result<(), Fail> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let rows = statement.query_map([bound, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for row in rows {
+        found.push(row?);
+    }
+    Ok(())
+}

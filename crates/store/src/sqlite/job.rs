@@ -1,0 +1,166 @@
+//! What waits for the writer.
+
+use std::fmt;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+
+use super::Context;
+use super::blob::Pending;
+use super::connection::closed;
+use super::fault::Fail;
+use super::heads::Heads;
+use crate::port::Batch;
+
+/// One thing for the writer to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Append a batch.
+    Append(Append),
+    /// Anything else that writes.
+    Work(Box<dyn Work>),
+    /// See whether a full disk has room again.
+    Probe,
+    /// Do what waits before this, then end.
+    Close,
+}
+
+/// A batch and who waits for it.
+#[derive(Debug)]
+pub(super) struct Append {
+    pub(super) batch: Batch,
+    /// Bytes of its frames.
+    pub(super) bytes: usize,
+    pub(super) reply: oneshot::Sender<Result<()>>,
+}
+
+/// What a job sees of the writer, inside a transaction.
+#[derive(Debug)]
+pub(super) struct Desk<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) context: &'a Context,
+    pub(super) heads: &'a mut Heads,
+    pub(super) blobs: &'a mut Pending,
+}
+
+/// A change that may be run again, when its transaction was rolled back for another's sake.
+pub(super) trait Work: Send + fmt::Debug {
+    /// Makes the change.
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fail>;
+    /// Tells who waits for it.
+    fn reply(self: Box<Self>, outcome: Result<()>);
+    /// How it is treated.
+    fn kind(&self) -> WorkKind;
+}
+
+/// How a change is treated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WorkKind {
+    /// Admitted while the disk is full.
+    pub(super) is_vital: bool,
+    /// Has a transaction of its own.
+    pub(super) is_alone: bool,
+    /// Its size, in bytes.
+    pub(super) bytes: usize,
+}
+
+/// A change given as a function.
+struct Task<F, T> {
+    kind: WorkKind,
+    run: F,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T>>,
+}
+
+/// Makes a job of a function, and gives what waits for its value.
+pub(super) fn task<F, T>(kind: WorkKind, run: F) -> (Job, oneshot::Receiver<Result<T>>)
+where
+    F: FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send + 'static,
+    T: Send + 'static,
+{
+    let (reply, value) = oneshot::channel();
+    (Job::Work(Box::new(Task { kind, run, value: None, reply })), value)
+}
+
+// === impl WorkKind ===
+
+impl WorkKind {
+    /// A small change that needs room.
+    pub(super) const USUAL: Self = Self { is_vital: false, is_alone: false, bytes: 0 };
+    /// A small change that makes room or ends something.
+    pub(super) const VITAL: Self = Self { is_vital: true, is_alone: false, bytes: 0 };
+}
+
+// === impl Job ===
+
+impl Job {
+    /// Its size, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Append(append) => append.bytes,
+            Self::Work(work) => work.kind().bytes,
+            Self::Probe | Self::Close => 0,
+        }
+    }
+
+    /// What it takes of the queue's room; small ones are bounded by their number.
+    pub(super) fn permits(&self) -> u32 {
+        u32::try_from(self.bytes() / super::PERMIT_BYTES).unwrap_or(u32::MAX)
+    }
+
+    /// Whether it has a transaction of its own.
+    pub(super) fn is_alone(&self) -> bool {
+        match self {
+            Self::Work(work) => work.kind().is_alone,
+            Self::Append(_) | Self::Probe | Self::Close => false,
+        }
+    }
+
+    /// Whether it is admitted while the disk is full.
+    pub(super) fn is_vital(&self) -> bool {
+        match self {
+            Self::Append(append) => append.batch.vital,
+            Self::Work(work) => work.kind().is_vital,
+            Self::Probe | Self::Close => true,
+        }
+    }
+
+    /// Tells who waits.
+    pub(super) fn reply(self, outcome: Result<()>) {
+        match self {
+            // Nobody waits any more where the receiver is gone.
+            Self::Append(append) => drop(append.reply.send(outcome)),
+            Self::Work(work) => work.reply(outcome),
+            Self::Probe | Self::Close => {}
+        }
+    }
+}
+
+// === impl Task ===
+
+impl<F, T> Work for Task<F, T>
+where
+    F: FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send,
+    T: Send,
+{
+    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fail> {
+        self.value = Some((self.run)(desk)?);
+        Ok(())
+    }
+
+    fn reply(self: Box<Self>, outcome: Result<()>) {
+        let Self { value, reply, .. } = *self;
+        drop(reply.send(outcome.and_then(|()| value.ok_or_else(closed))));
+    }
+
+    fn kind(&self) -> WorkKind {
+        self.kind
+    }
+}
+
+impl<F, T> fmt::Debug for Task<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,202 @@
+//! The SQLite engine: one file, one writer thread, several readers, write-ahead log.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `schema`, `search` | the tables, their migrations, the search rows |
+//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue` | what happens inside the writer's transactions |
+//! | `checkpoint`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
+//! | `row`, `frames`, `look_up`, `listing` | what happens on the readers' connections |
+//! | `append`, `read`, `housekeeping`, `work`, `admin` | the ports |
+//! | `copy`, `verify` | backup, restore, verification |
+//!
+//! # Invariants
+//! - Only the writer's connection changes the database.
+//! - No read transaction is open while anything is awaited.
+//! - A string that a user chose reaches SQL as a bound parameter only.
+
+mod admin;
+mod append;
+mod apply;
+mod blob;
+mod checkpoint;
+mod connection;
+mod copy;
+mod fault;
+mod file;
+mod frames;
+mod heads;
+mod housekeeping;
+mod job;
+mod listing;
+mod look_up;
+mod open;
+mod queue;
+mod read;
+mod remove;
+mod room;
+mod row;
+mod schema;
+mod search;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod work;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::Result;
+use trilogue_domain::port::ReadOriginal;
+
+pub use copy::restore;
+pub use verify::{VerifyReport, verify};
+
+use self::connection::{Readers, closed};
+use self::fault::{Fail, Health, State, lock};
+use self::job::{Desk, Job, WorkKind, task};
+use crate::cache::{Flights, Tails};
+use crate::open::Durability;
+use crate::port::Range;
+use crate::record::Frame;
+
+/// Bytes that one permit of the write queue stands for.
+const PERMIT_BYTES: usize = 1_024;
+
+/// A store in one SQLite file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    context: Arc<Context>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    flights: Flights<(ThreadKey, Range), Vec<Arc<Frame>>>,
+    /// Looks the end of a log up when its first reader attaches.
+    ends: Mutex<Option<Connection>>,
+}
+
+/// What the writer and the readers share.
+#[derive(Debug)]
+struct Context {
+    path: PathBuf,
+    reader: Arc<dyn ReadOriginal>,
+    durability: Durability,
+    health: Arc<Health>,
+    readers: Readers,
+    tails: Arc<Tails>,
+    keys: Keys,
+    offered: Offered,
+    /// Room in the queue of the writer, in permits of [`PERMIT_BYTES`].
+    queue_room: Semaphore,
+    commits: AtomicU64,
+    frames: AtomicU64,
+}
+
+/// The next integer keys.
+#[derive(Debug)]
+struct Keys {
+    thread: AtomicI64,
+    run: AtomicI64,
+    checkpoint: AtomicI64,
+}
+
+/// Wakes queue workers.
+#[derive(Debug, Default)]
+struct Offered(Arc<Notify>);
+
+// === impl SqliteStore ===
+
+impl SqliteStore {
+    /// Has the writer do something and waits for it.
+    async fn write<T: Send + 'static>(
+        &self,
+        kind: WorkKind,
+        run: impl FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send + 'static,
+    ) -> Result<T> {
+        let (job, value) = task(kind, run);
+        self.send(job).await?;
+        done(value).await
+    }
+
+    /// Runs a look-up on a reader's connection, off the async threads.
+    async fn read<T: Send + 'static>(
+        &self,
+        look_up: impl FnOnce(&Connection, &Context) -> Result<T, Fail> + Send + 'static,
+    ) -> Result<T> {
+        self.context.health.check_read()?;
+        let permit = self.context.readers.permit().await?;
+        let context = Arc::clone(&self.context);
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let found = context.readers.run(|conn| look_up(conn, &context));
+            found.map_err(|fail| context.health.settle(fail))
+        });
+        task.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Queues a job; waits while the queue is full.
+    async fn send(&self, job: Job) -> Result<()> {
+        let health = &self.context.health;
+        // A full store is asked again at most once per interval; what is refused in between costs it nothing.
+        if !(health.state() == State::Full && health.probe_is_due()) {
+            health.check_write(job.is_vital())?;
+        }
+        let sender = lock(&self.jobs).clone().ok_or_else(closed)?;
+        let permits = job.permits();
+        if permits > 0 {
+            let room = &self.context.queue_room;
+            room.acquire_many(permits).await.map_err(|_| closed())?.forget();
+        }
+        sender.send(job).await.map_err(|_| closed())
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        drop(lock(&self.jobs).take());
+        drop(lock(&self.ends).take());
+        // The file's lock is free only when the writer is done; that takes one commit and a checkpoint at most.
+        if let Some(writer) = lock(&self.writer).take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the writer panicked");
+        }
+    }
+}
+
+async fn done<T>(value: oneshot::Receiver<Result<T>>) -> Result<T> {
+    value.await.unwrap_or_else(|_| Err(closed()))
+}
+
+// === impl Context ===
+
+impl Context {
+    /// Makes room in the queue of the writer for as much as these jobs took.
+    fn release(&self, permits: usize) {
+        if permits > 0 {
+            self.queue_room.add_permits(permits);
+        }
+    }
+}
+
+// === impl Keys ===
+
+impl Keys {
+    fn next(counter: &AtomicI64) -> i64 {
+        counter.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+// === impl Offered ===
+
+impl Offered {
+    /// Wakes those that wait, and the next that will.
+    fn wake(&self) {
+        self.0.notify_waiters();
+        self.0.notify_one();
+    }
+}

@@ -1,0 +1,120 @@
+//! Opening the file: lock, schema, sweep, keys, threads.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use rusqlite::Connection;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc};
+use trilogue_domain::error::{Error, Result};
+
+use super::checkpoint::Checkpointer;
+use super::connection::{self, Readers};
+use super::fault::{Fail, Health, State};
+use super::file::{self, Lock, Reserve};
+use super::room::Room;
+use super::schema::Migrations;
+use super::writer::Writer;
+use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, remove};
+use crate::cache::{Flights, Tails};
+use crate::open::Options;
+
+impl SqliteStore {
+    /// Opens the store in this file, which is created when it does not exist.
+    ///
+    /// # Errors
+    /// As [`crate::open()`].
+    pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
+        let runtime = Handle::current();
+        let opening =
+            tokio::task::spawn_blocking(move || open(&path, &options, Migrations::all(), runtime));
+        opening.await.unwrap_or_else(|_| Err(connection::closed()))
+    }
+}
+
+/// Opens the store up to these migrations.
+pub(super) fn open(
+    path: &Path,
+    options: &Options,
+    migrations: Migrations,
+    runtime: Handle,
+) -> Result<SqliteStore> {
+    // An absolute path is never read as one of SQLite's own URLs.
+    let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
+    let lock = Lock::take(&path)?;
+    file::create(&path)?;
+    let health = Arc::new(Health::new(&path));
+    let settle = |fail: Fail| opening_error(&health, fail);
+    let mut conn = connection::writer(&path, options).map_err(settle)?;
+    migrations.run(&mut conn).map_err(settle)?;
+    let swept = blob::sweep(&conn).map_err(settle)?;
+    if swept > 0 {
+        tracing::info!(swept, "removed content that no frame names");
+    }
+    let keys = Keys::read(&conn).map_err(settle)?;
+    let mut room = Room::new(Reserve::new(&path, options.reserve_bytes), options);
+    room.limit_usual(&conn).map_err(settle)?;
+    if !room.take_back(&conn).map_err(settle)? {
+        health.worsen(State::Full, "");
+        room.give_up(&conn).map_err(settle)?;
+    }
+    let ends = connection::reader(&path, 64).map_err(settle)?;
+    let context = Arc::new(Context {
+        reader: Arc::clone(&options.reader),
+        durability: options.durability,
+        health: Arc::clone(&health),
+        readers: Readers::new(&path, options),
+        tails: Arc::new(Tails::new(options.tail_cache_bytes)),
+        keys,
+        offered: Offered::default(),
+        queue_room: Semaphore::new(queue_permits(options)),
+        commits: AtomicU64::new(0),
+        frames: AtomicU64::new(0),
+        path,
+    });
+    let checkpointer =
+        Checkpointer::start(&context.path, Arc::clone(&health)).map_err(|fail| opening_error(&health, fail))?;
+    let writer = Writer::new(conn, lock, Arc::clone(&context), runtime, room, checkpointer)
+        .map_err(|fail| opening_error(&health, fail))?;
+    let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
+    let thread = std::thread::Builder::new()
+        .name("trilogue-writer".to_owned())
+        .spawn(move || writer.run(inbox))
+        .map_err(|error| file::cannot("start a thread for", &context.path, &error))?;
+    Ok(SqliteStore {
+        context,
+        jobs: Mutex::new(Some(jobs)),
+        writer: Mutex::new(Some(thread)),
+        flights: Flights::new(),
+        ends: Mutex::new(Some(ends)),
+    })
+}
+
+fn opening_error(health: &Health, fail: Fail) -> Error {
+    health.settle(fail)
+}
+
+/// Permits of the write queue; never fewer than the largest job needs.
+fn queue_permits(options: &Options) -> usize {
+    let least = trilogue_domain::limits::MAX_BLOB_BYTES / PERMIT_BYTES;
+    (options.write_queue_bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
+}
+
+// === impl Keys ===
+
+impl Keys {
+    /// Continues behind the largest keys that were ever stored.
+    fn read(conn: &Connection) -> Result<Self, Fail> {
+        let next = |kind: &str, sql: &str| -> Result<AtomicI64, Fail> {
+            let stored: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
+            let last = stored.unwrap_or(0).max(remove::removed_key(conn, kind)?);
+            Ok(AtomicI64::new(last + 1))
+        };
+        Ok(Self {
+            thread: next("thread", "SELECT max(key) FROM threads")?,
+            run: next("run", "SELECT max(key) FROM runs")?,
+            checkpoint: next("checkpoint", "SELECT max(key) FROM checkpoints")?,
+        })
+    }
+}

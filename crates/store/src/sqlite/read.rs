@@ -1,0 +1,160 @@
+//! The port for reading through a scope.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
+    ThreadKey,
+};
+
+use super::fault::lock;
+use super::{SqliteStore, blob, frames, heads, listing, look_up};
+use crate::port::{Range, Read, Tail};
+use crate::record::Frame;
+use crate::rows::{
+    BindingRow, CheckpointRow, DeadItem, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
+    RunFilter, RunRow, ThreadFilter, ThreadRow,
+};
+
+#[async_trait]
+impl Read for SqliteStore {
+    async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, context| look_up::thread(conn, context, &scope, &id)).await
+    }
+
+    async fn threads(
+        &self,
+        scope: &Scope,
+        filter: &ThreadFilter,
+        page: &Page,
+    ) -> Result<Listing<ThreadRow>> {
+        let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
+        self.read(move |conn, context| listing::threads(conn, context, &scope, &filter, &page)).await
+    }
+
+    async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, context| look_up::run(conn, context, &scope, &id)).await
+    }
+
+    async fn runs(
+        &self,
+        scope: &Scope,
+        filter: &RunFilter,
+        page: &Page,
+    ) -> Result<Listing<RunRow>> {
+        let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
+        self.read(move |conn, context| listing::runs(conn, context, &scope, &filter, &page)).await
+    }
+
+    async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, context| look_up::interrupt(conn, context, &scope, &id)).await
+    }
+
+    async fn interrupts(
+        &self,
+        scope: &Scope,
+        filter: &InterruptFilter,
+        page: &Page,
+    ) -> Result<Listing<InterruptRow>> {
+        let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
+        self.read(move |conn, context| listing::interrupts(conn, context, &scope, &filter, &page))
+            .await
+    }
+
+    async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, context| look_up::message(conn, context, &scope, &id)).await
+    }
+
+    async fn checkpoint(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        id: &CheckpointId,
+    ) -> Result<Option<CheckpointRow>> {
+        let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
+        self.read(move |conn, context| look_up::checkpoint(conn, context, &scope, &thread, &id))
+            .await
+    }
+
+    async fn path(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        from: Option<CheckpointKey>,
+        limit: usize,
+    ) -> Result<Vec<CheckpointRow>> {
+        let (scope, thread) = (scope.clone(), thread.clone());
+        self.read(move |conn, context| look_up::path(conn, context, &scope, &thread, from, limit))
+            .await
+    }
+
+    async fn binding(
+        &self,
+        scope: &Scope,
+        thread: &ThreadId,
+        agent: &AgentName,
+    ) -> Result<Option<BindingRow>> {
+        let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
+        self.read(move |conn, context| look_up::binding(conn, context, &scope, &thread, &agent))
+            .await
+    }
+
+    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
+        let key = thread.key;
+        self.context.health.check_read()?;
+        self.context.health.check_thread(key)?;
+        if let Some(frames) = self.context.tails.frames(key, range) {
+            return Ok(frames);
+        }
+        let read = self.read(move |conn, context| frames::read(conn, context, key, range));
+        self.flights.join((key, range), read).await
+    }
+
+    fn tail(&self, thread: ThreadKey) -> Tail {
+        // One look at an index, for the first reader of a thread; every other look-up is off the async threads.
+        self.context.tails.attach(thread, || {
+            let ends = lock(&self.ends);
+            let last = ends.as_ref().map(|conn| heads::last(conn, &self.context, thread));
+            match last {
+                Some(Ok(last)) => last,
+                Some(Err(fail)) => {
+                    drop(self.context.health.settle(fail));
+                    0
+                }
+                None => 0,
+            }
+        })
+    }
+
+    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
+        let (key, blob) = (thread.key, blob.clone());
+        self.context.health.check_thread(key)?;
+        let found = self
+            .read(move |conn, _| blob::read(conn, key, &blob.hash, Some(blob.length)))
+            .await?;
+        Ok(found.map(|(_, bytes)| bytes))
+    }
+
+    async fn blob_by_hash(
+        &self,
+        thread: &ThreadRow,
+        hash: &[u8; 32],
+    ) -> Result<Option<(BlobRef, Bytes)>> {
+        let (key, hash) = (thread.key, *hash);
+        self.context.health.check_thread(key)?;
+        self.read(move |conn, _| blob::read(conn, key, &hash, None)).await
+    }
+
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
+        let (scope, page) = (scope.clone(), page.clone());
+        self.read(move |conn, _| listing::dead_deliveries(conn, &scope, &page)).await
+    }
+}

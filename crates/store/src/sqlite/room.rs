@@ -1,0 +1,84 @@
+//! Room on the disk: the reserve, and the largest size of the database.
+
+use rusqlite::Connection;
+
+use super::connection::PAGE_BYTES;
+use super::fault::Fail;
+use super::file::Reserve;
+use crate::open::Options;
+
+/// The room that must be free again before a full database takes everything again: a sixteenth of its size.
+const FREE_AGAIN: u64 = 16;
+
+/// What is given up when the disk is full, and taken back when it is not.
+#[derive(Debug)]
+pub(super) struct Room {
+    reserve: Reserve,
+    limit: Option<Limit>,
+}
+
+/// The largest size of the database, in pages.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    /// For everything.
+    usual: u64,
+    /// For what ends something.
+    vital: u64,
+}
+
+// === impl Room ===
+
+impl Room {
+    pub(super) fn new(reserve: Reserve, options: &Options) -> Self {
+        let limit = options.max_bytes.map(|bytes| {
+            let vital = (bytes / u64::from(PAGE_BYTES)).max(1);
+            let kept = (options.reserve_bytes / u64::from(PAGE_BYTES)).min(vital / 2);
+            Limit { usual: vital - kept, vital }
+        });
+        Self { reserve, limit }
+    }
+
+    /// Lets the vital have what was kept for them.
+    pub(super) fn give_up(&mut self, conn: &Connection) -> Result<(), Fail> {
+        if let Err(error) = self.reserve.release() {
+            tracing::warn!(%error, "the reserve could not be given up");
+        }
+        match self.limit {
+            Some(limit) => set_limit(conn, limit.vital),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the reserve back. `false` while there is no room for it.
+    pub(super) fn take_back(&mut self, conn: &Connection) -> Result<bool, Fail> {
+        if let Some(limit) = self.limit {
+            let used = pages(conn, "page_count")?.saturating_sub(pages(conn, "freelist_count")?);
+            if used + limit.usual / FREE_AGAIN > limit.usual {
+                return Ok(false);
+            }
+        }
+        if self.reserve.fill().is_err() {
+            return Ok(false);
+        }
+        self.limit_usual(conn)?;
+        Ok(true)
+    }
+
+    /// Sets the limit for everything.
+    pub(super) fn limit_usual(&self, conn: &Connection) -> Result<(), Fail> {
+        match self.limit {
+            Some(limit) => set_limit(conn, limit.usual),
+            None => Ok(()),
+        }
+    }
+}
+
+fn set_limit(conn: &Connection, pages: u64) -> Result<(), Fail> {
+    conn.pragma_update_and_check(None, "max_page_count", pages.cast_signed(), |_| Ok(()))?;
+    Ok(())
+}
+
+fn pages(conn: &Connection, pragma: &str) -> Result<u64, Fail> {
+    let count: i64 = conn.pragma_query_value(None, pragma, |row| row.get(0))?;
+    Ok(count.cast_unsigned())
+}

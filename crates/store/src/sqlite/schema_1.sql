@@ -1,0 +1,174 @@
+-- Integer keys grow with creation, so descending keys are "newest first".
+-- A `body` is the whole row in the versioned form with its checksum; the columns beside it are what is searched by, and are checked against it on every read.
+
+CREATE TABLE threads (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    owner_node TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    ephemeral INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX threads_by_id ON threads (tenant, id);
+CREATE INDEX threads_by_owner ON threads (tenant, owner) WHERE ephemeral = 0;
+CREATE INDEX threads_by_tenant ON threads (tenant) WHERE ephemeral = 0;
+
+CREATE TABLE frames (
+    id INTEGER PRIMARY KEY,
+    thread INTEGER NOT NULL,
+    run INTEGER,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    first_run INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX frames_by_thread ON frames (thread, first);
+CREATE INDEX frames_by_run ON frames (run, first_run) WHERE run IS NOT NULL;
+
+-- Thread numbers whose run was removed: a hole anywhere else in a log is damage.
+CREATE TABLE gaps (
+    thread INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    PRIMARY KEY (thread, first)
+) STRICT, WITHOUT ROWID;
+
+-- The largest keys that were removed, so that they are never given again.
+CREATE TABLE removed_keys (
+    kind TEXT PRIMARY KEY,
+    key INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    thread INTEGER NOT NULL,
+    principal TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    status TEXT NOT NULL,
+    ended_at INTEGER,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX runs_by_id ON runs (tenant, id);
+CREATE INDEX runs_by_thread ON runs (thread);
+CREATE INDEX runs_by_agent ON runs (tenant, agent);
+CREATE INDEX runs_by_principal ON runs (tenant, principal);
+CREATE INDEX runs_by_status ON runs (tenant, status);
+CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL;
+CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE messages (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    thread INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX messages_by_id ON messages (tenant, id);
+CREATE INDEX messages_by_run ON messages (thread, run);
+
+CREATE TABLE checkpoints (
+    key INTEGER PRIMARY KEY,
+    thread INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    parent INTEGER,
+    run INTEGER,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX checkpoints_by_id ON checkpoints (thread, id);
+CREATE INDEX checkpoints_by_run ON checkpoints (run) WHERE run IS NOT NULL;
+
+CREATE TABLE interrupts (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    thread INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    pending INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX interrupts_by_id ON interrupts (tenant, id);
+CREATE INDEX interrupts_by_run ON interrupts (thread, run);
+CREATE INDEX interrupts_by_principal ON interrupts (tenant, principal);
+CREATE INDEX interrupts_pending ON interrupts (tenant) WHERE pending = 1;
+
+CREATE TABLE bindings (
+    key INTEGER PRIMARY KEY,
+    thread INTEGER NOT NULL,
+    agent TEXT NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX bindings_by_agent ON bindings (thread, agent);
+
+CREATE TABLE idempotency (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    text TEXT NOT NULL,
+    thread INTEGER NOT NULL,
+    run TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX idempotency_by_key ON idempotency (tenant, principal, agent, text);
+CREATE INDEX idempotency_by_run ON idempotency (thread, run);
+CREATE INDEX idempotency_by_age ON idempotency (created_at);
+
+-- `free_at` is when an item can be claimed: when it falls due, and while it is held when its lease ends.
+CREATE TABLE queue (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    tenant TEXT NOT NULL,
+    thread INTEGER,
+    due INTEGER NOT NULL,
+    free_at INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX queue_by_key ON queue (kind, tenant, key);
+CREATE INDEX queue_claimable ON queue (kind, free_at) WHERE dead = 0;
+CREATE INDEX queue_dead ON queue (tenant) WHERE dead = 1;
+CREATE INDEX queue_by_thread ON queue (thread) WHERE thread IS NOT NULL;
+
+CREATE TABLE tokens (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX tokens_by_id ON tokens (tenant, id);
+CREATE UNIQUE INDEX tokens_by_hash ON tokens (hash);
+CREATE INDEX tokens_by_principal ON tokens (tenant, principal);
+
+-- Large content, once per tenant. `crc` is the CRC-32C of the data.
+CREATE TABLE blobs (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    length INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX blobs_by_hash ON blobs (tenant, hash, length);
+
+-- Which runs' frames name a blob; `run` is zero for a frame of no run.
+CREATE TABLE blob_refs (
+    thread INTEGER NOT NULL,
+    run INTEGER NOT NULL,
+    blob INTEGER NOT NULL,
+    is_text INTEGER NOT NULL,
+    PRIMARY KEY (thread, run, blob, is_text)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_refs_by_blob ON blob_refs (blob);

@@ -1,0 +1,68 @@
+//! Search rows: which threads and runs have a metadata member of a value.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+use trilogue_domain::{Json, TenantId};
+
+use super::fault::Fail;
+
+/// What a search row leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A thread.
+    Thread = 1,
+    /// A run.
+    Run = 2,
+}
+
+/// The value as an integer: the first 8 bytes of SHA-256 of its canonical JSON text.
+pub(super) fn hash(value: &str) -> i64 {
+    let digest = Sha256::digest(value.as_bytes());
+    digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
+}
+
+/// Makes the search rows of a row fit its metadata. Free when the metadata is what they were made from.
+pub(super) fn write(
+    conn: &Connection,
+    kind: Kind,
+    id: i64,
+    tenant: &TenantId,
+    metadata: &Json,
+) -> Result<(), Fail> {
+    // Zero is "never made"; an object of no members needs no rows and no look.
+    let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
+    let (read, mark) = match kind {
+        Kind::Thread => (
+            "SELECT searched FROM threads WHERE key = ?1",
+            "UPDATE threads SET searched = ?2 WHERE key = ?1",
+        ),
+        Kind::Run => (
+            "SELECT searched FROM runs WHERE key = ?1",
+            "UPDATE runs SET searched = ?2 WHERE key = ?1",
+        ),
+    };
+    let made: Option<i64> =
+        conn.prepare_cached(read)?.query_row([id], |row| row.get(0)).optional()?;
+    let is_empty = metadata.as_bytes().as_ref() == b"{}";
+    if made == Some(sum) || (made == Some(0) && is_empty) {
+        return Ok(());
+    }
+    if made != Some(0) {
+        remove(conn, kind, id)?;
+    }
+    let mut insert = conn.prepare_cached(
+        "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (name, value) in metadata.scalars() {
+        insert.execute(params![tenant.as_str(), kind as i64, name, hash(&value), id])?;
+    }
+    conn.prepare_cached(mark)?.execute([id, sum])?;
+    Ok(())
+}
+
+/// Removes the search rows of a row.
+pub(super) fn remove(conn: &Connection, kind: Kind, id: i64) -> Result<(), Fail> {
+    conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
+        .execute([kind as i64, id])?;
+    Ok(())
+}

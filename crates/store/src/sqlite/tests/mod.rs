@@ -1,0 +1,9 @@
+//! What only this engine has: transactions of many, migrations, files, damage, full disks.
+
+mod damage;
+mod disk;
+mod files;
+mod group;
+mod migration;
+mod reading;
+mod seed;

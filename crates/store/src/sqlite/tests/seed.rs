@@ -1,0 +1,184 @@
+//! A store in a folder of its own, and things to put into it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::{
+    AgentName, Body, Json, MessageId, PrincipalId, RunId, RunKey, RunStatus, Scope, TenantId,
+    ThreadId, ThreadKey, Timestamp,
+};
+
+use crate::open::Options;
+use crate::port::{Append, Batch, Change, Range, Read};
+use crate::record::{Draft, Frame, NoOriginals};
+use crate::rows::{RunRow, ThreadRow};
+use crate::sqlite::SqliteStore;
+
+pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+/// A store file that goes with the test.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Folder {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { path: folder.path().join("store.db"), _folder: folder }
+    }
+
+    pub(super) async fn open(&self) -> SqliteStore {
+        self.open_with(|_| {}).await
+    }
+
+    pub(super) async fn open_with(&self, change: impl FnOnce(&mut Options)) -> SqliteStore {
+        let mut options = options();
+        change(&mut options);
+        SqliteStore::open(self.path.clone(), options).await.unwrap()
+    }
+
+    /// A second connection, which does to the file what no part of the engine would.
+    pub(super) fn raw(&self) -> Connection {
+        Connection::open(&self.path).unwrap()
+    }
+}
+
+pub(super) fn options() -> Options {
+    Options { reserve_bytes: 64 * 1024, ..Options::new(Arc::new(NoOriginals)) }
+}
+
+pub(super) fn reader() -> Arc<dyn ReadOriginal> {
+    Arc::new(NoOriginals)
+}
+
+pub(super) fn tenant() -> TenantId {
+    TenantId::parse("tenant").unwrap()
+}
+
+pub(super) fn scope() -> Scope {
+    Scope { tenant: tenant(), owner: None }
+}
+
+pub(super) fn thread_row(key: ThreadKey) -> ThreadRow {
+    ThreadRow {
+        key,
+        id: ThreadId::parse(&format!("thread-{key}")).unwrap(),
+        tenant: tenant(),
+        owner: PrincipalId::parse("ada").unwrap(),
+        metadata: Json::parse(format!(r#"{{"colour":"blue","key":{key}}}"#)).unwrap(),
+        created_at: START,
+        updated_at: START,
+        head: None,
+        owner_node: "node".to_owned(),
+        epoch: 1,
+        ephemeral: false,
+    }
+}
+
+pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
+    RunRow {
+        key,
+        id: RunId::parse(&format!("run-{key}")).unwrap(),
+        thread,
+        thread_id: ThreadId::parse(&format!("thread-{thread}")).unwrap(),
+        tenant: tenant(),
+        principal: PrincipalId::parse("ada").unwrap(),
+        agent: AgentName::parse("echo").unwrap(),
+        status: RunStatus::Running,
+        created_at: START,
+        started_at: None,
+        ended_at: None,
+        outcome: None,
+        base: None,
+        metadata: Json::parse(format!(r#"{{"number":{key}}}"#)).unwrap(),
+        config: None,
+        saved: Some(Json::parse(r#"{"state":"what the agent left"}"#).unwrap()),
+        has_turn: true,
+        pending_answer: None,
+        ever_resolved: false,
+        not_before: None,
+        last_run_number: 0,
+    }
+}
+
+/// A frame of so many thoughts.
+pub(super) fn frames(
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    first: u64,
+    first_run: u64,
+    texts: &[&str],
+) -> Vec<Arc<Frame>> {
+    let mut draft = Draft::default();
+    for text in texts {
+        let body = Body::Message(MessageEvent::Thought { text: Arc::from(*text) });
+        draft.push(START, &body, None).unwrap();
+    }
+    draft.seal(thread, run, first, first_run, &reader())
+}
+
+/// A frame of one part that names a blob.
+pub(super) fn naming(
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    first: u64,
+    first_run: u64,
+    blob: &BlobRef,
+) -> Vec<Arc<Frame>> {
+    let content = trilogue_domain::Content::Blob(blob.clone());
+    let body = Body::Message(MessageEvent::Part {
+        message: MessageId::parse("message").unwrap(),
+        part: trilogue_domain::Part::new("text/plain", content),
+    });
+    let mut draft = Draft::default();
+    draft.push(START, &body, None).unwrap();
+    draft.seal(thread, run, first, first_run, &reader())
+}
+
+pub(super) fn batch(thread: ThreadKey, expected_last: u64) -> Batch {
+    Batch {
+        thread,
+        epoch: 1,
+        expected_last,
+        frames: Vec::new(),
+        changes: Vec::new(),
+        blobs: Vec::new(),
+        vital: false,
+    }
+}
+
+/// A new thread, as its first batch.
+pub(super) fn creation(thread: ThreadKey) -> Batch {
+    Batch { changes: vec![Change::Thread(thread_row(thread))], ..batch(thread, 0) }
+}
+
+/// Creates a thread with so many frames of a run.
+pub(super) async fn thread_with_run(store: &SqliteStore, count: u64) -> (ThreadRow, RunKey) {
+    let (thread, run) = (store.next_thread_key(), store.next_run_key());
+    store.append(creation(thread)).await.unwrap();
+    let mut first = batch(thread, 0);
+    first.changes.push(Change::Run(Box::new(run_row(thread, run))));
+    store.append(first).await.unwrap();
+    for number in 1..=count {
+        let text = format!("thought {number} of thread {thread}");
+        let frames = frames(thread, Some(run), number, number, &[&text]);
+        store.append(Batch { frames, ..batch(thread, number - 1) }).await.unwrap();
+    }
+    (thread_row(thread), run)
+}
+
+/// The whole log of a thread.
+pub(super) fn everything() -> Range {
+    Range { run: None, after: 0, max_bytes: usize::MAX }
+}
+
+pub(super) async fn numbers(store: &SqliteStore, thread: &ThreadRow) -> Vec<u64> {
+    let frames = store.frames(thread, everything()).await.unwrap();
+    frames.iter().flat_map(|frame| frame.first()..=frame.last()).collect()
+}

@@ -1,0 +1,178 @@
+//! The ports of the queue and of tokens.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::params;
+use tokio::sync::Notify;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{PrincipalId, Rights, Scope, TenantId, Timestamp, TokenId};
+
+use super::fault::Fail;
+use super::job::{Desk, WorkKind};
+use super::{SqliteStore, queue, row};
+use crate::port::{Queue, Tokens};
+use crate::record::Record;
+use crate::rows::{Abandon, Claim, QueueKind, TokenRow};
+
+#[async_trait]
+impl Queue for SqliteStore {
+    async fn claim(
+        &self,
+        kind: QueueKind,
+        now: Timestamp,
+        lease_until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Claim>> {
+        // An empty queue is asked often; that must not cost a write.
+        match self.next_due(kind).await? {
+            Some(due) if due <= now => {}
+            _ => return Ok(Vec::new()),
+        }
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            queue::claim(desk.conn, kind, now, lease_until, limit)
+        })
+        .await
+    }
+
+    async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {
+        let claim = claim.clone();
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            queue::extend(desk.conn, &claim, lease_until)
+        })
+        .await
+    }
+
+    async fn finish(&self, claim: &Claim) -> Result<bool> {
+        let claim = claim.clone();
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| queue::finish(desk.conn, &claim)).await
+    }
+
+    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {
+        let (claim, error) = (claim.clone(), error.to_owned());
+        let is_back = matches!(how, Abandon::RetryAt(_));
+        let held = self
+            .write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+                queue::abandon(desk.conn, &claim, &how, &error)
+            })
+            .await?;
+        if held && is_back {
+            self.context.offered.wake();
+        }
+        Ok(held)
+    }
+
+    async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>> {
+        self.read(move |conn, _| queue::next_due(conn, kind)).await
+    }
+
+    async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {
+        let scope = scope.clone();
+        let is_back = self
+            .write(WorkKind::USUAL, move |desk: &mut Desk<'_>| {
+                queue::revive(desk.conn, &scope, id, now)
+            })
+            .await?;
+        if is_back {
+            self.context.offered.wake();
+        }
+        Ok(is_back)
+    }
+
+    fn offered(&self) -> Arc<Notify> {
+        Arc::clone(&self.context.offered.0)
+    }
+}
+
+#[async_trait]
+impl Tokens for SqliteStore {
+    async fn put_token(&self, token: TokenRow) -> Result<()> {
+        self.write(WorkKind::USUAL, move |desk: &mut Desk<'_>| {
+            let written = desk
+                .conn
+                .prepare_cached(concat!(
+                    "INSERT INTO tokens (tenant, id, principal, hash, body)",
+                    " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING"
+                ))?
+                .execute(params![
+                    token.tenant.as_str(),
+                    token.id.as_str(),
+                    token.principal.as_str(),
+                    token.hash,
+                    token.encode(),
+                ])?;
+            if written == 0 {
+                let message = format!("the token '{}' exists already", token.id);
+                return Err(Error::new(Code::AlreadyExists, message).into());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn token(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
+        let hash = *hash;
+        self.read(move |conn, _| readable(row::one(conn, "WHERE hash = ?1", params![hash]))).await
+    }
+
+    async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>> {
+        let tenant = tenant.clone();
+        self.read(move |conn, _| of_tenant(conn, "", params![tenant.as_str()])).await
+    }
+
+    async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
+        let (tenant, id) = (tenant.clone(), id.clone());
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            let params = params![tenant.as_str(), id.as_str()];
+            let rest = "WHERE tenant = ?1 AND id = ?2";
+            let found = readable(row::one(desk.conn, rest, params))?;
+            // A damaged token is removed as well: that is what the caller wants.
+            desk.conn
+                .prepare_cached("DELETE FROM tokens WHERE tenant = ?1 AND id = ?2")?
+                .execute(params)?;
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn rights_of(
+        &self,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        now: Timestamp,
+    ) -> Result<Rights> {
+        let (tenant, principal) = (tenant.clone(), principal.clone());
+        let tokens = self.read(move |conn, _| {
+            let params = params![tenant.as_str(), principal.as_str()];
+            of_tenant(conn, "AND principal = ?2", params)
+        });
+        let is_valid = |token: &&TokenRow| token.expires_at.is_none_or(|expiry| expiry > now);
+        Ok(tokens.await?.iter().filter(is_valid).flat_map(|token| token.rights.iter()).collect())
+    }
+}
+
+fn of_tenant(
+    conn: &rusqlite::Connection,
+    and: &str,
+    params: impl rusqlite::Params,
+) -> Result<Vec<TokenRow>, Fail> {
+    let rest = format!("WHERE tenant = ?1 {and} ORDER BY key DESC");
+    let mut statement = conn.prepare_cached(&row::select::<TokenRow>(&rest))?;
+    let mut rows = statement.query(params)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.extend(readable(row::take(row).map(Some))?);
+    }
+    Ok(found)
+}
+
+/// A damaged token admits nobody.
+fn readable(found: Result<Option<TokenRow>, Fail>) -> Result<Option<TokenRow>, Fail> {
+    match found {
+        Err(Fail::Damaged(_, error)) => {
+            tracing::error!(%error, "a stored token is damaged and admits nobody");
+            Ok(None)
+        }
+        found => found,
+    }
+}

@@ -1,0 +1,124 @@
+//! Large content: once per tenant, seen through the thread that names it, gone with the last name.
+
+use bytes::Bytes;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{Code, RunKey, limits};
+use trilogue_store::Change;
+
+use crate::harness::{Log, World, code, contract, tenant_scope};
+
+contract!(
+    a_blob_is_seen_through_the_thread_that_names_it,
+    storing_the_same_bytes_again_is_free,
+    tenants_do_not_share_blobs,
+    a_blob_goes_with_the_last_run_that_names_it,
+    a_blob_that_waits_for_its_frame_survives_a_removal,
+    a_blob_of_no_run_goes_with_its_thread,
+    a_blob_above_the_limit_is_refused,
+    a_batch_that_names_a_blob_that_is_not_there_is_refused,
+);
+
+async fn put(world: &World, tenant: &str, text: &'static str) -> BlobRef {
+    let tenant = tenant_scope(tenant).tenant;
+    world.store.put_blob(&tenant, Bytes::from_static(text.as_bytes()), true).await.unwrap()
+}
+
+async fn name(log: &mut Log, run: Option<RunKey>, blob: &BlobRef) {
+    log.step().say(run, &["named"]).blob(blob).commit().await.unwrap();
+}
+
+async fn get(log: &Log, blob: &BlobRef) -> Option<Bytes> {
+    let found = log.store.blob(&log.row, blob).await.unwrap();
+    let by_hash = log.store.blob_by_hash(&log.row, &blob.hash).await.unwrap();
+    assert_eq!(by_hash, found.clone().map(|bytes| (blob.clone(), bytes)));
+    found
+}
+
+async fn a_blob_is_seen_through_the_thread_that_names_it(world: World) {
+    let mut log = world.thread("t").await;
+    let other = world.thread("u").await;
+    let run = log.start("r").await;
+    let blob = put(&world, "default", "content").await;
+    assert_eq!((blob.length, blob.is_text), (7, true));
+    assert_eq!(get(&log, &blob).await, None, "nothing names it yet");
+    name(&mut log, Some(run.key), &blob).await;
+    assert_eq!(get(&log, &blob).await, Some(Bytes::from_static(b"content")));
+    assert_eq!(get(&other, &blob).await, None);
+    let unknown = BlobRef { hash: [0; 32], ..blob };
+    assert_eq!(get(&log, &unknown).await, None);
+}
+
+async fn storing_the_same_bytes_again_is_free(world: World) {
+    let blob = put(&world, "default", "content").await;
+    let before = world.store.stats().await.unwrap().bytes;
+    for _ in 0..10 {
+        assert_eq!(put(&world, "default", "content").await, blob);
+    }
+    assert_eq!(world.store.stats().await.unwrap().bytes, before);
+}
+
+async fn tenants_do_not_share_blobs(world: World) {
+    let mut log = world.thread("t").await;
+    let mut foreign = world.thread_of(&tenant_scope("other"), "t").await;
+    let blob = put(&world, "default", "content").await;
+    name(&mut log, None, &blob).await;
+    assert_eq!(get(&foreign, &blob).await, None);
+    let step = foreign.step().say(None, &["x"]).blob(&blob);
+    assert_eq!(code(step.commit().await), Code::Internal, "the tenant has no such blob");
+    let theirs = put(&world, "other", "content").await;
+    name(&mut foreign, None, &theirs).await;
+    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    assert_eq!(get(&foreign, &theirs).await, Some(Bytes::from_static(b"content")));
+}
+
+async fn a_blob_goes_with_the_last_run_that_names_it(world: World) {
+    let mut log = world.thread("t").await;
+    let (one, two) = (log.start("one").await, log.start("two").await);
+    let blob = put(&world, "default", "content").await;
+    name(&mut log, Some(one.key), &blob).await;
+    name(&mut log, Some(one.key), &blob).await;
+    name(&mut log, Some(two.key), &blob).await;
+    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    assert!(get(&log, &blob).await.is_some());
+    log.step().change(Change::RemoveRun(two.key)).commit().await.unwrap();
+    assert_eq!(get(&log, &blob).await, None);
+    let step = log.step().say(None, &["x"]).blob(&blob);
+    assert_eq!(code(step.commit().await), Code::Internal, "it is gone");
+}
+
+async fn a_blob_that_waits_for_its_frame_survives_a_removal(world: World) {
+    let mut log = world.thread("t").await;
+    let (one, two) = (log.start("one").await, log.start("two").await);
+    let blob = put(&world, "default", "content").await;
+    name(&mut log, Some(one.key), &blob).await;
+    let again = put(&world, "default", "content").await;
+    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    name(&mut log, Some(two.key), &again).await;
+    assert!(get(&log, &again).await.is_some());
+}
+
+async fn a_blob_of_no_run_goes_with_its_thread(world: World) {
+    let mut log = world.thread("t").await;
+    let run = log.start("r").await;
+    let blob = put(&world, "default", "content").await;
+    name(&mut log, None, &blob).await;
+    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    assert!(get(&log, &blob).await.is_some());
+    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    assert_eq!(get(&log, &blob).await, None);
+}
+
+async fn a_blob_above_the_limit_is_refused(world: World) {
+    let tenant = tenant_scope("default").tenant;
+    let large = Bytes::from(vec![0; limits::MAX_BLOB_BYTES + 1]);
+    let result = world.store.put_blob(&tenant, large, false).await;
+    assert_eq!(code(result), Code::BlobTooLarge);
+}
+
+async fn a_batch_that_names_a_blob_that_is_not_there_is_refused(world: World) {
+    let mut log = world.thread("t").await;
+    let blob = BlobRef { hash: [3; 32], length: 9, is_text: false };
+    let step = log.step().say(None, &["x"]).blob(&blob);
+    assert_eq!(code(step.commit().await), Code::Internal);
+    assert_eq!(log.read().await, []);
+}

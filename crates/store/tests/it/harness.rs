@@ -1,0 +1,428 @@
+//! Stores to test, and threads to write to.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tempfile::TempDir;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::{Code, Result};
+use trilogue_domain::event::{Body, MessageEvent};
+use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, Interrupt, InterruptId, InterruptKind, Json, MessageId,
+    Outcome, PrincipalId, Role, RunId, RunKey, RunStatus, Scope, Survives, TenantId, ThreadId,
+    ThreadKey, Timestamp,
+};
+use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::{
+    CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, Page, QueueItem,
+    QueueKind, RunRow, ThreadRow,
+};
+use trilogue_store::{
+    Batch, Change, Draft, Durability, Frame, Options, Range, Store, open,
+};
+
+/// The node that writes in these tests.
+pub(crate) const NODE: &str = "node";
+
+/// Runs each case over every engine.
+macro_rules! contract {
+    ($($case:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::World::memory().await).await;
+            })+
+        }
+        mod sqlite {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::World::sqlite().await).await;
+            })+
+        }
+    };
+}
+pub(crate) use contract;
+
+/// A store, and its folder while it has one.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Store>,
+    folder: Option<TempDir>,
+}
+
+/// A thread to write to, with the numbers that a writer keeps.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) row: ThreadRow,
+    pub(crate) last: u64,
+    runs: HashMap<RunKey, u64>,
+}
+
+/// One batch that is being put together.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    log: &'a mut Log,
+    last: u64,
+    runs: HashMap<RunKey, u64>,
+    pub(crate) batch: Batch,
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) async fn memory() -> Self {
+        Self { store: open("memory:", options()).await.unwrap(), folder: None }
+    }
+
+    /// Another store in memory.
+    pub(crate) fn of(store: Arc<dyn Store>) -> Self {
+        Self { store, folder: None }
+    }
+
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("store.db").display());
+        Self { store: open(&url, options()).await.unwrap(), folder: Some(folder) }
+    }
+
+    /// The database file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.as_ref().expect("the engine has a file").path().join("store.db")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.file().display())
+    }
+
+    /// Closes the store and opens it again.
+    pub(crate) async fn reopen(self) -> Self {
+        self.store.close().await.unwrap();
+        let (url, Self { store, folder }) = (self.url(), self);
+        drop(store);
+        Self { store: open(&url, options()).await.unwrap(), folder }
+    }
+
+    /// A new thread of `alice` in the tenant `default`.
+    pub(crate) async fn thread(&self, id: &str) -> Log {
+        self.thread_of(&alice(), id).await
+    }
+
+    pub(crate) async fn thread_of(&self, scope: &Scope, id: &str) -> Log {
+        let row = thread_row(self.store.next_thread_key(), scope, id);
+        self.create(row).await.unwrap()
+    }
+
+    pub(crate) async fn create(&self, row: ThreadRow) -> Result<Log> {
+        let mut log =
+            Log { store: Arc::clone(&self.store), row, last: 0, runs: HashMap::new() };
+        let change = Change::Thread(log.row.clone());
+        log.step().change(change).commit().await?;
+        Ok(log)
+    }
+
+    /// A thread with one run that has ended and said something.
+    pub(crate) async fn ended(&self, thread: &str, run: &str) -> (Log, RunRow) {
+        let mut log = self.thread(thread).await;
+        let row = log.start(run).await;
+        let row = log.end(row).await;
+        (log, row)
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    pub(crate) fn step(&mut self) -> Step<'_> {
+        let batch = Batch {
+            thread: self.row.key,
+            epoch: self.row.epoch,
+            expected_last: self.last,
+            frames: Vec::new(),
+            changes: Vec::new(),
+            blobs: Vec::new(),
+            vital: false,
+        };
+        Step { last: self.last, runs: self.runs.clone(), batch, log: self }
+    }
+
+    /// Adds a run that is at work.
+    pub(crate) async fn start(&mut self, id: &str) -> RunRow {
+        let row = self.run_row(id);
+        let change = Change::Run(Box::new(row.clone()));
+        self.step().say(Some(row.key), &["begin"]).change(change).commit().await.unwrap();
+        row
+    }
+
+    /// Ends a run.
+    pub(crate) async fn end(&mut self, mut row: RunRow) -> RunRow {
+        row.status = RunStatus::Completed;
+        row.outcome = Some(Outcome::Completed);
+        row.ended_at = Some(now());
+        let change = Change::Run(Box::new(row.clone()));
+        self.step().say(Some(row.key), &["end"]).change(change).commit().await.unwrap();
+        row
+    }
+
+    pub(crate) fn run_row(&self, id: &str) -> RunRow {
+        RunRow {
+            key: self.store.next_run_key(),
+            id: run_id(id),
+            thread: self.row.key,
+            thread_id: self.row.id.clone(),
+            tenant: self.row.tenant.clone(),
+            principal: self.row.owner.clone(),
+            agent: agent("echo"),
+            status: RunStatus::Running,
+            created_at: now(),
+            started_at: Some(now()),
+            ended_at: None,
+            outcome: None,
+            base: None,
+            metadata: Json::empty_object(),
+            config: None,
+            saved: None,
+            has_turn: true,
+            pending_answer: None,
+            ever_resolved: false,
+            not_before: None,
+            last_run_number: 0,
+        }
+    }
+
+    pub(crate) fn checkpoint(&self, id: &str, parent: Option<CheckpointKey>) -> CheckpointRow {
+        CheckpointRow {
+            key: self.store.next_checkpoint_key(),
+            id: CheckpointId::parse(id).unwrap(),
+            thread: self.row.key,
+            parent,
+            run: None,
+            position: self.last,
+            value: None,
+            created_at: now(),
+        }
+    }
+
+    pub(crate) fn message(&self, id: &str, run: RunKey) -> MessageRow {
+        MessageRow {
+            id: MessageId::parse(id).unwrap(),
+            tenant: self.row.tenant.clone(),
+            thread: self.row.key,
+            run,
+            role: Role::User,
+            position: self.last,
+        }
+    }
+
+    pub(crate) fn interrupt(&self, id: &str, run: &RunRow) -> InterruptRow {
+        InterruptRow {
+            interrupt: Interrupt {
+                id: InterruptId::parse(id).unwrap(),
+                kind: InterruptKind::Form,
+                prompt: Vec::new(),
+                payload: Json::null(),
+                options: Vec::new(),
+                schema: None,
+                survives: Survives::Restart,
+                patience: None,
+            },
+            tenant: run.tenant.clone(),
+            principal: run.principal.clone(),
+            thread: run.thread,
+            thread_id: run.thread_id.clone(),
+            run: run.key,
+            run_id: run.id.clone(),
+            agent: run.agent.clone(),
+            raised_at: now(),
+            resolution: None,
+            resolved_at: None,
+        }
+    }
+
+    pub(crate) fn idempotency(&self, text: &str, run: &RunRow) -> IdempotencyRow {
+        IdempotencyRow {
+            key: IdempotencyKey {
+                tenant: run.tenant.clone(),
+                principal: run.principal.clone(),
+                agent: run.agent.clone(),
+                text: text.to_owned(),
+            },
+            request: [1; 32],
+            run: run.id.clone(),
+            thread: run.thread,
+            created_at: now(),
+        }
+    }
+
+    pub(crate) fn item(&self, kind: QueueKind, key: &str, due: i64) -> QueueItem {
+        QueueItem {
+            kind,
+            key: key.to_owned(),
+            due: at(due),
+            tenant: self.row.tenant.clone(),
+            principal: self.row.owner.clone(),
+            thread: Some(self.row.key),
+            reference: Json::empty_object(),
+        }
+    }
+
+    /// Everything that its log holds, frame by frame as number and text.
+    pub(crate) async fn read(&self) -> Vec<(u64, String)> {
+        read(&*self.store, &self.row, None).await
+    }
+
+    pub(crate) async fn frames(&self, after: u64, max_bytes: usize) -> Vec<Arc<Frame>> {
+        self.store.frames(&self.row, Range { run: None, after, max_bytes }).await.unwrap()
+    }
+}
+
+// === impl Step ===
+
+impl Step<'_> {
+    /// Adds one frame with one event for each text.
+    pub(crate) fn say(mut self, run: Option<RunKey>, texts: &[&str]) -> Self {
+        let first_run = run.map_or(0, |run| self.runs.get(&run).copied().unwrap_or(0) + 1);
+        let mut draft = Draft::default();
+        for text in texts {
+            draft.push(now(), &thought(text), None).unwrap();
+        }
+        let frames = draft.seal(self.batch.thread, run, self.last + 1, first_run, &reader());
+        for frame in frames {
+            self.last = frame.last();
+            if let Some(run) = run {
+                self.runs.insert(run, frame.last_run());
+            }
+            self.batch.frames.push(frame);
+        }
+        self
+    }
+
+    pub(crate) fn change(mut self, change: Change) -> Self {
+        self.batch.changes.push(change);
+        self
+    }
+
+    pub(crate) fn run(self, row: &RunRow) -> Self {
+        self.change(Change::Run(Box::new(row.clone())))
+    }
+
+    pub(crate) fn blob(mut self, blob: &BlobRef) -> Self {
+        self.batch.blobs.push(blob.clone());
+        self
+    }
+
+    /// Appends; the numbers move on when it is accepted.
+    pub(crate) async fn commit(self) -> Result<()> {
+        let Self { log, last, runs, batch } = self;
+        log.store.append(batch).await?;
+        (log.last, log.runs) = (last, runs);
+        Ok(())
+    }
+}
+
+/// A point in time that no other call gives, a minute and more in the past of none.
+pub(crate) fn now() -> Timestamp {
+    static LAST: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
+    at(LAST.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn at(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+pub(crate) fn options() -> Options {
+    Options { durability: Durability::Buffered, reserve_bytes: 0, ..Options::new(reader()) }
+}
+
+pub(crate) fn reader() -> Arc<dyn ReadOriginal> {
+    Arc::new(NoOriginals)
+}
+
+pub(crate) fn thread_row(key: ThreadKey, scope: &Scope, id: &str) -> ThreadRow {
+    ThreadRow {
+        key,
+        id: thread_id(id),
+        tenant: scope.tenant.clone(),
+        owner: scope.owner.clone().unwrap_or_else(|| principal("alice")),
+        metadata: Json::empty_object(),
+        created_at: now(),
+        updated_at: now(),
+        head: None,
+        owner_node: NODE.to_owned(),
+        epoch: 1,
+        ephemeral: false,
+    }
+}
+
+pub(crate) fn thought(text: &str) -> Body {
+    Body::Message(MessageEvent::Thought { text: text.into() })
+}
+
+/// Everything of a log, or of a run of it, read in small pieces: event number and text.
+pub(crate) async fn read(
+    store: &dyn Store,
+    thread: &ThreadRow,
+    run: Option<RunKey>,
+) -> Vec<(u64, String)> {
+    let (mut events, mut after) = (Vec::new(), 0);
+    loop {
+        let frames = store.frames(thread, Range { run, after, max_bytes: 64 }).await.unwrap();
+        if frames.is_empty() {
+            return events;
+        }
+        for event in frames.iter().flat_map(|frame| frame.events().unwrap()) {
+            let number = if run.is_some() { event.run_number } else { event.number };
+            assert!(number > after, "numbers grow: {number} after {after}");
+            after = number;
+            let Body::Message(MessageEvent::Thought { text }) = &event.body else {
+                panic!("nothing else was written: {event:?}");
+            };
+            events.push((number, text.to_string()));
+        }
+    }
+}
+
+pub(crate) fn tenant_scope(tenant: &str) -> Scope {
+    Scope { tenant: TenantId::parse(tenant).unwrap(), owner: None }
+}
+
+pub(crate) fn own_scope(tenant: &str, owner: &str) -> Scope {
+    Scope { owner: Some(principal(owner)), ..tenant_scope(tenant) }
+}
+
+/// Sees the whole tenant `default`.
+pub(crate) fn alice() -> Scope {
+    tenant_scope("default")
+}
+
+pub(crate) fn principal(text: &str) -> PrincipalId {
+    PrincipalId::parse(text).unwrap()
+}
+
+pub(crate) fn thread_id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+pub(crate) fn run_id(text: &str) -> RunId {
+    RunId::parse(text).unwrap()
+}
+
+pub(crate) fn agent(text: &str) -> AgentName {
+    AgentName::parse(text).unwrap()
+}
+
+pub(crate) fn json(value: &serde_json::Value) -> Json {
+    Json::from_value(value)
+}
+
+pub(crate) fn page(limit: usize, after: Option<i64>) -> Page {
+    Page { limit, after }
+}
+
+/// The code of what was refused.
+pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
+    result.unwrap_err().code()
+}

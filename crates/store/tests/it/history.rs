@@ -1,0 +1,144 @@
+//! Checkpoints and the path to the head, messages, bindings.
+
+use trilogue_domain::CheckpointKey;
+use trilogue_store::Change;
+use trilogue_store::rows::BindingRow;
+
+use crate::harness::{World, agent, alice, contract, json, thread_id};
+
+contract!(
+    the_path_leads_from_the_head_to_the_beginning,
+    a_removed_run_stays_on_the_path_without_value,
+    a_path_stays_within_its_thread,
+    a_message_that_another_run_holds_stays_there,
+    a_message_is_written_over_by_its_own_run,
+    a_binding_is_one_for_each_thread_and_agent,
+);
+
+async fn the_path_leads_from_the_head_to_the_beginning(world: World) {
+    let mut log = world.thread("t").await;
+    let path = async |from, limit| {
+        let rows = world.store.path(&alice(), &thread_id("t"), from, limit).await.unwrap();
+        rows.into_iter().map(|row| row.id.to_string()).collect::<Vec<_>>()
+    };
+    let nothing: [&str; 0] = [];
+    assert_eq!(path(None, 10).await, nothing, "a thread without head has no path");
+    let a = log.checkpoint("a", None);
+    let b = log.checkpoint("b", Some(a.key));
+    let aside = log.checkpoint("aside", Some(a.key));
+    let mut c = log.checkpoint("c", Some(b.key));
+    c.value = Some(json(&serde_json::json!({"x": 1})));
+    log.row.head = Some(c.key);
+    let mut step = log.step();
+    let row = step.batch.thread;
+    for checkpoint in [&a, &b, &aside, &c] {
+        assert_eq!(checkpoint.thread, row);
+        step = step.change(Change::Checkpoint(checkpoint.clone()));
+    }
+    step.commit().await.unwrap();
+    let row = log.row.clone();
+    log.step().change(Change::Thread(row)).commit().await.unwrap();
+    assert_eq!(path(None, 10).await, ["c", "b", "a"]);
+    assert_eq!(path(None, 2).await, ["c", "b"]);
+    assert_eq!(path(None, 0).await, nothing);
+    assert_eq!(path(Some(aside.key), 10).await, ["aside", "a"]);
+    assert_eq!(path(Some(CheckpointKey(i64::MAX)), 10).await, nothing);
+    let found = world.store.checkpoint(&alice(), &thread_id("t"), &c.id).await.unwrap();
+    assert_eq!(found, Some(c.clone()));
+    assert_eq!(world.store.checkpoint_by_key(c.key).await.unwrap(), Some(c));
+}
+
+async fn a_removed_run_stays_on_the_path_without_value(world: World) {
+    let (mut log, run) = world.ended("t", "r").await;
+    let mut a = log.checkpoint("a", None);
+    (a.run, a.value) = (Some(run.key), Some(json(&serde_json::json!("secret"))));
+    let mut b = log.checkpoint("b", Some(a.key));
+    b.value = Some(json(&serde_json::json!("kept")));
+    log.row.head = Some(b.key);
+    let row = log.row.clone();
+    log.step()
+        .change(Change::Checkpoint(a.clone()))
+        .change(Change::Checkpoint(b.clone()))
+        .change(Change::Thread(row))
+        .commit()
+        .await
+        .unwrap();
+    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
+    a.value = None;
+    assert_eq!(path, [b, a]);
+}
+
+async fn a_path_stays_within_its_thread(world: World) {
+    let mut other = world.thread("u").await;
+    let foreign = other.checkpoint("f", None);
+    other.step().change(Change::Checkpoint(foreign.clone())).commit().await.unwrap();
+    let mut log = world.thread("t").await;
+    let a = log.checkpoint("a", Some(foreign.key));
+    log.step().change(Change::Checkpoint(a.clone())).commit().await.unwrap();
+    let path = async |from| {
+        world.store.path(&alice(), &thread_id("t"), Some(from), 10).await.unwrap()
+    };
+    assert_eq!(path(foreign.key).await, []);
+    assert_eq!(path(a.key).await, [a.clone()]);
+    let found = world.store.checkpoint(&alice(), &thread_id("t"), &foreign.id).await.unwrap();
+    assert_eq!(found, None);
+}
+
+async fn a_message_that_another_run_holds_stays_there(world: World) {
+    let mut log = world.thread("t").await;
+    let (one, two) = (log.start("one").await, log.start("two").await);
+    let first = log.message("m", one.key);
+    log.step().change(Change::Message(first.clone())).commit().await.unwrap();
+    let second = log.message("m", two.key);
+    let beside = log.message("n", two.key);
+    log.step()
+        .change(Change::Message(second))
+        .change(Change::Message(beside.clone()))
+        .commit()
+        .await
+        .unwrap();
+    assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), Some(first.clone()));
+    assert_eq!(world.store.message(&alice(), &beside.id).await.unwrap(), Some(beside));
+    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    assert_eq!(world.store.message(&alice(), &first.id).await.unwrap(), None);
+    let again = log.message("m", two.key);
+    log.step().change(Change::Message(again.clone())).commit().await.unwrap();
+    assert_eq!(world.store.message(&alice(), &again.id).await.unwrap(), Some(again));
+}
+
+async fn a_message_is_written_over_by_its_own_run(world: World) {
+    let mut log = world.thread("t").await;
+    let run = log.start("r").await;
+    let mut row = log.message("m", run.key);
+    log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+    row.position = 99;
+    log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+    assert_eq!(world.store.message(&alice(), &row.id).await.unwrap(), Some(row));
+}
+
+async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
+    let mut log = world.thread("t").await;
+    let mut row = BindingRow {
+        thread: log.row.key,
+        agent: agent("mail"),
+        remote: "s-1".to_owned(),
+        capabilities: json(&serde_json::json!({"fork": true})),
+        told: None,
+    };
+    log.step().change(Change::Binding(row.clone())).commit().await.unwrap();
+    let other = BindingRow { agent: agent("echo"), ..row.clone() };
+    (row.remote, row.told) = ("s-2".to_owned(), Some(CheckpointKey(4)));
+    log.step()
+        .change(Change::Binding(row.clone()))
+        .change(Change::Binding(other.clone()))
+        .commit()
+        .await
+        .unwrap();
+    let binding = async |name| {
+        world.store.binding(&alice(), &thread_id("t"), &agent(name)).await.unwrap()
+    };
+    assert_eq!(binding("mail").await, Some(row));
+    assert_eq!(binding("echo").await, Some(other));
+    assert_eq!(binding("none").await, None);
+}

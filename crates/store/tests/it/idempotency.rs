@@ -1,0 +1,84 @@
+//! Idempotency keys: used once, remembered for their time, gone with their run.
+
+use std::time::Duration;
+
+use trilogue_domain::{Code, limits};
+use trilogue_store::Change;
+
+use crate::harness::{World, code, contract, now, principal};
+
+contract!(
+    a_key_is_used_once,
+    a_key_is_forgotten_after_its_time,
+    a_key_goes_with_its_run,
+    the_same_key_of_somebody_else_is_another,
+);
+
+async fn a_key_is_used_once(world: World) {
+    let mut one = world.thread("one").await;
+    let mut two = world.thread("two").await;
+    let (first, second) = (one.run_row("first"), two.run_row("second"));
+    let used = one.idempotency("k", &first);
+    one.step().run(&first).change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
+    let again = two.idempotency("k", &second);
+    let step = two.step().run(&second).change(Change::Idempotency(again));
+    assert_eq!(code(step.commit().await), Code::AlreadyExists);
+    assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
+    // The run that holds it may say so again.
+    one.step().change(Change::Idempotency(used)).commit().await.unwrap();
+}
+
+async fn a_key_is_forgotten_after_its_time(world: World) {
+    let mut log = world.thread("t").await;
+    let (first, second) = (log.start("first").await, log.start("second").await);
+    let used = log.idempotency("k", &first);
+    log.step().change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    let end = used.created_at.after(limits::IDEMPOTENCY_KEPT);
+    let late = end.after(Duration::from_micros(1));
+    assert_eq!(world.store.idempotency(&used.key, end).await.unwrap(), Some(used.clone()));
+    assert_eq!(world.store.idempotency(&used.key, late).await.unwrap(), None);
+    let mut again = log.idempotency("k", &second);
+    again.created_at = late;
+    log.step().change(Change::Idempotency(again.clone())).commit().await.unwrap();
+    assert_eq!(world.store.idempotency(&used.key, late).await.unwrap(), Some(again));
+    // The first run's end does not take the second's use along.
+    log.step().change(Change::RemoveRun(first.key)).commit().await.unwrap();
+    assert!(world.store.idempotency(&used.key, late).await.unwrap().is_some());
+}
+
+async fn a_key_goes_with_its_run(world: World) {
+    let mut log = world.thread("t").await;
+    let (run, other) = (log.start("r").await, log.start("other").await);
+    let used = log.idempotency("k", &run);
+    log.step().change(Change::Idempotency(used.clone())).commit().await.unwrap();
+    let again = log.idempotency("k", &other);
+    log.step()
+        .change(Change::RemoveRun(run.key))
+        .change(Change::Idempotency(again.clone()))
+        .commit()
+        .await
+        .unwrap();
+    assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(again));
+    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), None);
+}
+
+async fn the_same_key_of_somebody_else_is_another(world: World) {
+    let mut log = world.thread("t").await;
+    let run = log.start("r").await;
+    let used = log.idempotency("k", &run);
+    let mut other = log.idempotency("k", &run);
+    other.key.principal = principal("bob");
+    log.step()
+        .change(Change::Idempotency(used.clone()))
+        .change(Change::Idempotency(other.clone()))
+        .commit()
+        .await
+        .unwrap();
+    assert_eq!(world.store.idempotency(&used.key, now()).await.unwrap(), Some(used.clone()));
+    assert_eq!(world.store.idempotency(&other.key, now()).await.unwrap(), Some(other));
+    let mut unknown = used.key;
+    unknown.text = "other".to_owned();
+    assert_eq!(world.store.idempotency(&unknown, now()).await.unwrap(), None);
+}

@@ -1,0 +1,28 @@
+//! One contract, run over every engine; then what only one engine promises.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper that meets what it did not expect fails the test that called it"
+)]
+
+mod admin;
+mod append;
+mod blobs;
+mod concurrency;
+mod erasure;
+mod filters;
+mod harness;
+mod history;
+mod idempotency;
+mod memory;
+mod model;
+mod paging;
+mod queue;
+mod reading;
+mod retention;
+mod scope;
+mod sqlite;
+mod tail;
+mod tokens;

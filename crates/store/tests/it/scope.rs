@@ -1,0 +1,120 @@
+//! What a scope does not see is not there.
+
+use bytes::Bytes;
+use trilogue_domain::{MessageId, Scope};
+use trilogue_store::rows::{
+    Abandon, BindingRow, InterruptFilter, Page, QueueKind, RunFilter, ThreadFilter,
+};
+use trilogue_store::{Change, Store};
+
+use crate::harness::{World, agent, at, contract, own_scope, run_id, tenant_scope, thread_id};
+
+contract!(another_tenant_sees_nothing, another_owner_sees_nothing, the_same_ids_in_two_tenants);
+
+/// A thread with one of everything, of `alice` in `default`.
+async fn furnish(world: &World) {
+    let scope = own_scope("default", "alice");
+    let mut log = world.thread_of(&scope, "t").await;
+    let run = log.start("r").await;
+    let checkpoint = log.checkpoint("c", None);
+    log.row.head = Some(checkpoint.key);
+    let blob = world.store.put_blob(&scope.tenant, Bytes::from_static(b"x"), true).await.unwrap();
+    let binding = BindingRow {
+        thread: log.row.key,
+        agent: agent("echo"),
+        remote: "s".to_owned(),
+        capabilities: crate::harness::json(&serde_json::json!({})),
+        told: Some(checkpoint.key),
+    };
+    let (message, interrupt) = (log.message("m", run.key), log.interrupt("i", &run));
+    let (item, row) = (log.item(QueueKind::Callback, "d", 1), log.row.clone());
+    log.step()
+        .say(Some(run.key), &["a"])
+        .change(Change::Thread(row))
+        .change(Change::Message(message))
+        .change(Change::Interrupt(Box::new(interrupt)))
+        .change(Change::Checkpoint(checkpoint))
+        .change(Change::Binding(binding))
+        .change(Change::Offer(item))
+        .blob(&blob)
+        .commit()
+        .await
+        .unwrap();
+    let claims = world.store.claim(QueueKind::Callback, at(2), at(3), 1).await.unwrap();
+    assert!(world.store.abandon(&claims[0], Abandon::Dead, "refused").await.unwrap());
+}
+
+/// How many of the nine kinds of look-up find something.
+async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
+    let (thread, page) = (thread_id("t"), Page::default());
+    let mut found = Vec::new();
+    let mut note = |what, is_found: bool| {
+        if is_found {
+            found.push(what);
+        }
+    };
+    note("thread", store.thread(scope, &thread).await.unwrap().is_some());
+    let threads = store.threads(scope, &ThreadFilter::default(), &page).await.unwrap();
+    note("threads", !threads.rows.is_empty());
+    note("run", store.run(scope, &run_id("r")).await.unwrap().is_some());
+    for filter in [RunFilter::default(), RunFilter { thread: Some(thread.clone()), ..RunFilter::default() }] {
+        let runs = store.runs(scope, &filter, &page).await.unwrap();
+        note("runs", !runs.rows.is_empty());
+    }
+    let id = trilogue_domain::InterruptId::parse("i").unwrap();
+    note("interrupt", store.interrupt(scope, &id).await.unwrap().is_some());
+    let interrupts = store.interrupts(scope, &InterruptFilter::default(), &page).await.unwrap();
+    note("interrupts", !interrupts.rows.is_empty());
+    let id = MessageId::parse("m").unwrap();
+    note("message", store.message(scope, &id).await.unwrap().is_some());
+    let id = trilogue_domain::CheckpointId::parse("c").unwrap();
+    note("checkpoint", store.checkpoint(scope, &thread, &id).await.unwrap().is_some());
+    note("path", !store.path(scope, &thread, None, 10).await.unwrap().is_empty());
+    note("binding", store.binding(scope, &thread, &agent("echo")).await.unwrap().is_some());
+    let dead = store.dead_deliveries(scope, &page).await.unwrap();
+    note("dead", !dead.rows.is_empty());
+    found
+}
+
+const EVERYTHING: [&str; 12] = [
+    "thread", "threads", "run", "runs", "runs", "interrupt", "interrupts", "message", "checkpoint",
+    "path", "binding", "dead",
+];
+
+async fn another_tenant_sees_nothing(world: World) {
+    furnish(&world).await;
+    assert_eq!(found(&*world.store, &tenant_scope("default")).await, EVERYTHING);
+    let nothing: [&str; 0] = [];
+    assert_eq!(found(&*world.store, &tenant_scope("other")).await, nothing);
+    assert_eq!(found(&*world.store, &own_scope("other", "alice")).await, nothing);
+    let dead = world.store.dead_deliveries(&tenant_scope("default"), &Page::default()).await;
+    let id = dead.unwrap().rows[0].id;
+    assert!(!world.store.revive(&tenant_scope("other"), id, at(5)).await.unwrap());
+    assert!(!world.store.revive(&own_scope("default", "bob"), id, at(5)).await.unwrap());
+    assert!(world.store.revive(&own_scope("default", "alice"), id, at(5)).await.unwrap());
+}
+
+async fn another_owner_sees_nothing(world: World) {
+    furnish(&world).await;
+    assert_eq!(found(&*world.store, &own_scope("default", "alice")).await, EVERYTHING);
+    let nothing: [&str; 0] = [];
+    assert_eq!(found(&*world.store, &own_scope("default", "bob")).await, nothing);
+}
+
+async fn the_same_ids_in_two_tenants(world: World) {
+    furnish(&world).await;
+    let mut log = world.thread_of(&tenant_scope("other"), "t").await;
+    let run = log.start("r").await;
+    let message = log.message("m", run.key);
+    log.step().change(Change::Message(message)).commit().await.unwrap();
+    for tenant in ["default", "other"] {
+        let scope = tenant_scope(tenant);
+        let thread = world.store.thread(&scope, &thread_id("t")).await.unwrap().unwrap();
+        assert_eq!(thread.tenant, scope.tenant);
+        let run = world.store.run(&scope, &run_id("r")).await.unwrap().unwrap();
+        assert_eq!((run.tenant, run.thread), (scope.tenant.clone(), thread.key));
+        let id = MessageId::parse("m").unwrap();
+        let message = world.store.message(&scope, &id).await.unwrap().unwrap();
+        assert_eq!((message.tenant, message.thread), (scope.tenant, thread.key));
+    }
+}

@@ -1,0 +1,70 @@
+//! Tokens: found by hash, listed by tenant, their rights added up.
+
+use trilogue_domain::{Code, Right, Rights, TokenId};
+use trilogue_store::rows::TokenRow;
+
+use crate::harness::{World, at, code, contract, principal, tenant_scope};
+
+contract!(
+    a_token_is_found_by_its_hash,
+    a_token_is_revoked_in_its_tenant_only,
+    rights_are_those_of_valid_tokens,
+);
+
+fn token(id: &str, hash: u8, tenant: &str, rights: &[Right]) -> TokenRow {
+    TokenRow {
+        id: TokenId::parse(id).unwrap(),
+        label: "laptop".to_owned(),
+        hash: [hash; 32],
+        tenant: tenant_scope(tenant).tenant,
+        principal: principal("alice"),
+        rights: rights.iter().copied().collect(),
+        own: false,
+        created_at: at(1),
+        expires_at: None,
+    }
+}
+
+async fn a_token_is_found_by_its_hash(world: World) {
+    let row = token("k-1", 1, "default", &[Right::Read]);
+    let expired = TokenRow { expires_at: Some(at(2)), ..token("k-2", 2, "default", &[]) };
+    world.store.put_token(row.clone()).await.unwrap();
+    world.store.put_token(expired.clone()).await.unwrap();
+    assert_eq!(world.store.token(&[1; 32]).await.unwrap(), Some(row.clone()));
+    assert_eq!(world.store.token(&[2; 32]).await.unwrap(), Some(expired.clone()));
+    assert_eq!(world.store.token(&[3; 32]).await.unwrap(), None);
+    let tenant = tenant_scope("default").tenant;
+    assert_eq!(world.store.tokens(&tenant).await.unwrap(), [expired, row]);
+    assert_eq!(world.store.tokens(&tenant_scope("other").tenant).await.unwrap(), []);
+    for taken in [token("k-1", 9, "default", &[]), token("k-9", 1, "other", &[])] {
+        assert_eq!(code(world.store.put_token(taken).await), Code::AlreadyExists);
+    }
+}
+
+async fn a_token_is_revoked_in_its_tenant_only(world: World) {
+    let row = token("k", 1, "default", &[Right::Read]);
+    world.store.put_token(row.clone()).await.unwrap();
+    let revoke = async |tenant| {
+        world.store.revoke_token(&tenant_scope(tenant).tenant, &row.id).await.unwrap()
+    };
+    assert_eq!(revoke("other").await, None);
+    assert_eq!(revoke("default").await, Some(row.clone()));
+    assert_eq!(revoke("default").await, None);
+    assert_eq!(world.store.token(&[1; 32]).await.unwrap(), None);
+}
+
+async fn rights_are_those_of_valid_tokens(world: World) {
+    let short = TokenRow { expires_at: Some(at(10)), ..token("s", 1, "default", &[Right::Run]) };
+    let bob = TokenRow { principal: principal("bob"), ..token("b", 2, "default", &[Right::Admin]) };
+    for row in [short, bob, token("l", 3, "default", &[Right::Read]), token("o", 4, "other", &Right::ALL)] {
+        world.store.put_token(row).await.unwrap();
+    }
+    let rights = async |name, now| {
+        let tenant = tenant_scope("default").tenant;
+        world.store.rights_of(&tenant, &principal(name), at(now)).await.unwrap()
+    };
+    assert_eq!(rights("alice", 9).await, [Right::Read, Right::Run].into_iter().collect());
+    assert_eq!(rights("alice", 10).await, [Right::Read].into_iter().collect());
+    assert_eq!(rights("bob", 9).await, [Right::Admin].into_iter().collect());
+    assert_eq!(rights("carol", 9).await, Rights::default());
+}
