@@ -40,6 +40,12 @@ impl Json {
         Self(Bytes::from(value.to_string()))
     }
 
+    /// Takes bytes that were taken from a value of this type before and whose checksum was verified since: only UTF-8 is checked again.
+    #[must_use]
+    pub fn from_stored(bytes: Bytes) -> Option<Self> {
+        std::str::from_utf8(&bytes).is_ok().then_some(Self(bytes))
+    }
+
     /// The literal `null`.
     #[must_use]
     pub fn null() -> Self {

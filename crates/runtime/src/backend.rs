@@ -4,10 +4,9 @@ use std::fmt;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, Original};
-use trilogue_domain::{
-    AgentCard, Answer, Failure, Interrupt, Json, Message, Resolution, RunId, ThreadId,
-};
+use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Message};
+
+use crate::context::RunContext;
 
 /// An agent of any kind.
 #[async_trait]
@@ -17,6 +16,29 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Whether the agent runs in this process: it then gives up its thread's turn while it waits, and a synchronous short run costs one commit.
     fn is_native(&self) -> bool;
+
+    /// What happens when a thread's head moves behind what this agent was told.
+    fn rewind(&self) -> Rewind {
+        Rewind::Free
+    }
+
+    /// Checks what a run is given before the run exists, and brings it into the form that the agent takes.
+    ///
+    /// # Errors
+    /// `invalid_input`, naming the path of what does not fit.
+    fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
+        let _ = config;
+        Ok(input)
+    }
+
+    /// Checks the content of an answer whose form fits the interrupt already.
+    ///
+    /// # Errors
+    /// `answer_invalid`, naming the path of what does not fit.
+    fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        let _ = (interrupt, answer);
+        Ok(())
+    }
 
     /// Executes one turn. Dropping the future cancels the agent hard; [`RunContext::cancelled`] asks it first.
     ///
@@ -68,63 +90,28 @@ pub enum Ending {
 }
 
 /// The run was stopped while the agent was at work: whatever it does next is not heard.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run was stopped")]
 pub struct Stopped;
 
-/// What a run's agent can do. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct RunContext {
-    _todo: (),
+/// Why an event or a question was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    /// The run was stopped.
+    #[error("the run was stopped")]
+    Stopped,
+    /// It breaks a limit or a rule; the run goes on.
+    #[error(transparent)]
+    Refused(#[from] trilogue_domain::Error),
 }
 
-#[allow(missing_docs, unused_variables, clippy::unused_async)]
-impl RunContext {
-    /// The run.
-    pub fn run(&self) -> &RunId {
-        unimplemented!()
-    }
-    /// The thread.
-    pub fn thread(&self) -> &ThreadId {
-        unimplemented!()
-    }
-    /// The configuration that this run was given.
-    pub fn config(&self) -> Option<&Json> {
-        unimplemented!()
-    }
-    /// Adds an event to the run. Returns when it is in the draft; waits while the draft is full.
-    ///
-    /// # Errors
-    /// [`Stopped`] when the run was stopped; an event that is too large is the error inside.
-    pub async fn emit(
-        &self,
-        body: Body,
-        original: Option<Original>,
-    ) -> Result<Result<()>, Stopped> {
-        unimplemented!()
-    }
-    /// Waits until everything emitted so far is durable.
-    pub async fn commit(&self) -> Result<(), Stopped> {
-        unimplemented!()
-    }
-    /// Raises an interrupt that survives as long as this task, and waits for its end.
-    pub async fn ask(&self, interrupt: Interrupt) -> Result<Resolution, Stopped> {
-        unimplemented!()
-    }
-    /// The thread's messages on the path to the head this run is based on, oldest first, without this run's own.
-    pub async fn history(&self) -> Result<Vec<Message>> {
-        unimplemented!()
-    }
-    /// The thread's state at the head this run is based on, or as this run last set it.
-    pub async fn load_state(&self) -> Result<Option<Json>> {
-        unimplemented!()
-    }
-    /// Whether the run was asked to stop.
-    pub fn is_cancelled(&self) -> bool {
-        unimplemented!()
-    }
-    /// Returns when the run is asked to stop.
-    pub async fn cancelled(&self) {
-        unimplemented!()
-    }
+/// What an agent's own memory allows when a thread's head moves behind what the agent was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rewind {
+    /// The agent remembers nothing of its own.
+    Free,
+    /// It cannot forget: the head does not move.
+    Refuse,
+    /// It is told again from the new head on, in a new session.
+    Prime,
 }

@@ -9,12 +9,25 @@
 //! - A panic in one run is caught there.
 
 pub mod backend;
+mod context;
+mod copy;
+mod execute;
 pub mod handle;
+mod history;
+mod owner;
 pub mod request;
+mod services;
+mod shown;
+mod state;
+mod step;
+mod submit;
+mod workers;
 
-pub use backend::{Backend, Ending, Input, RunContext, Stopped, Turn};
+pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
+pub use context::RunContext;
 pub use handle::Runtime;
 pub use request::{
-    AnswerTo, DrainReport, NewRun, NewThread, Options, Presence, RuntimeStatus, Settled, Submitted,
-    ThreadChoice, ThreadPatch, WhenWaiting,
+    AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, Submitted,
+    ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
+pub use services::Presence;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, InterruptId, Json, RunId, Strategy, ThreadId, Timestamp,
+    AgentName, CheckpointId, InterruptId, Json, PrincipalId, RunId, Strategy, ThreadId, Timestamp,
 };
 use trilogue_store::rows::{RetentionPolicy, RunRow};
 
@@ -26,6 +26,8 @@ pub struct Options {
     pub max_commands_per_thread: usize,
     /// How long a thread's owner without work stays in memory.
     pub owner_idle: Duration,
+    /// A principal that needs no token: work in its name falls due without one.
+    pub local_principal: Option<PrincipalId>,
     /// Which terminal runs are removed.
     pub retention: RetentionPolicy,
     /// How often retention looks.
@@ -71,6 +73,8 @@ pub struct NewRun {
     pub strategy: Strategy,
     /// What to do when a run waits without the turn.
     pub when_waiting: WhenWaiting,
+    /// What to do when a run waits and keeps the turn.
+    pub when_holding: WhenHolding,
     /// The client's idempotency key and SHA-256 of its request.
     pub idempotency: Option<(String, [u8; 32])>,
     /// Not before this time.
@@ -101,6 +105,15 @@ pub enum WhenWaiting {
     Refuse,
 }
 
+/// What a new run does when another waits for an answer and keeps the turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WhenHolding {
+    /// It follows its [`Strategy`].
+    Strategy,
+    /// It is refused with `thread_waiting`.
+    Refuse,
+}
+
 /// A run that was accepted.
 #[derive(Debug)]
 pub struct Submitted {
@@ -123,12 +136,6 @@ pub enum AnswerTo {
     Interrupt(InterruptId),
     /// Whatever interrupt of this run the principal was last shown.
     Run(RunId),
-}
-
-/// Keeps a thread's interrupts from timing out while somebody who may answer is connected.
-#[derive(Debug)]
-pub struct Presence {
-    pub(crate) _guard: Option<tokio::sync::mpsc::Sender<()>>,
 }
 
 /// What the runtime is doing.
@@ -179,7 +186,8 @@ impl Default for Options {
             max_queued_runs_per_thread: trilogue_domain::limits::MAX_QUEUED_RUNS_PER_THREAD,
             max_running: 10_000,
             max_commands_per_thread: 256,
-            owner_idle: Duration::from_secs(5),
+            owner_idle: Duration::from_secs(1),
+            local_principal: None,
             retention: RetentionPolicy {
                 max_age: None,
                 max_runs_per_thread: None,

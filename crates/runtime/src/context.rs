@@ -1,0 +1,435 @@
+//! What a run's task shares with its thread's owner: the draft that it fills, its questions, and that it should stop.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::content::{BlobRef, Content, Part};
+use trilogue_domain::event::{Body, MessageEvent, Original, StateEvent};
+use trilogue_domain::port::Clock;
+use trilogue_domain::{
+    AgentName, CheckpointKey, Code, Error, Interrupt, InterruptId, Json, Message, MessageId,
+    Resolution, Role, RunId, RunKey, Scope, Survives, ThreadId, limits,
+};
+use trilogue_store::rows::BindingRow;
+use trilogue_store::{Draft, Store};
+
+use crate::backend::{EmitError, Stopped};
+use crate::history;
+use crate::owner::Envelope;
+use crate::step::Progress;
+
+/// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
+#[derive(Clone, Debug)]
+pub struct RunContext(pub(crate) Arc<Shared>);
+
+/// What the context and the owner share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) key: RunKey,
+    pub(crate) id: RunId,
+    pub(crate) thread: ThreadId,
+    pub(crate) thread_key: trilogue_domain::ThreadKey,
+    pub(crate) scope: Scope,
+    pub(crate) agent: AgentName,
+    pub(crate) config: Option<Json>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) patience: Duration,
+    filling: Mutex<Filling>,
+    /// Woken when the owner has taken a full draft.
+    space: Notify,
+    /// Woken when there is something in the draft.
+    dirty: Notify,
+    cancel: CancellationToken,
+    stopped: AtomicBool,
+    asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
+    base: Mutex<Option<CheckpointKey>>,
+}
+
+/// What has been emitted since the owner took the draft last.
+#[derive(Debug, Default)]
+struct Filling {
+    draft: Draft,
+    messages: Vec<(MessageId, Role)>,
+    /// Roles of messages that are not complete.
+    open: HashMap<MessageId, Role>,
+    values: Option<Json>,
+    /// The state that was ever set last, for the agent itself.
+    latest: Option<Json>,
+    bound: Option<BindingRow>,
+    /// Whether the owner was told since it took the draft last.
+    signalled: bool,
+}
+
+/// What a new context is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) row: trilogue_store::rows::RunRow,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) patience: Duration,
+}
+
+// === impl RunContext ===
+
+impl RunContext {
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.0.id
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.0.thread
+    }
+
+    /// The agent's name in this server.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.0.agent
+    }
+
+    /// The configuration that this run was given.
+    #[must_use]
+    pub fn config(&self) -> Option<&Json> {
+        self.0.config.as_ref()
+    }
+
+    /// Adds an event to the run when there is room for it now and none of its content has to be stored apart.
+    /// `false` when not: call [`Self::emit`] then.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, or the event is larger than the log takes.
+    pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
+        if has_large_content(body) {
+            return Ok(false);
+        }
+        self.0.push(body, original)
+    }
+
+    /// Adds an event to the run. Returns when it is in the draft; waits while the draft is full.
+    /// Content above [`limits::INLINE_CONTENT_BYTES`] is stored beside the log first.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, or content could not be stored.
+    pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
+        let body = if has_large_content(&body) { self.0.store_content(body).await? } else { body };
+        loop {
+            let space = self.0.space.notified();
+            if self.0.push(&body, original.as_ref())? {
+                return Ok(());
+            }
+            space.await;
+        }
+    }
+
+    /// Waits until everything emitted so far is durable.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the run was stopped or could not be stored.
+    pub async fn commit(&self) -> Result<(), Stopped> {
+        let (reply, done) = oneshot::channel();
+        self.0.tell(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
+        done.await.map_err(|_| Stopped)?.map_err(|_| Stopped)
+    }
+
+    /// Raises an interrupt that survives as long as this task, and waits for its end.
+    /// Without a patience of its own it gets the server's default.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, or the interrupt was refused.
+    pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
+        interrupt.survives = Survives::Process;
+        interrupt.patience.get_or_insert(self.0.patience);
+        let (answer, answered) = oneshot::channel();
+        let id = interrupt.id.clone();
+        lock(&self.0.asks).insert(id.clone(), answer);
+        let (reply, raised) = oneshot::channel();
+        let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
+        let outcome = match self.0.tell(request).await {
+            Ok(()) => raised.await.map_err(|_| EmitError::Stopped)?,
+            Err(Stopped) => return Err(EmitError::Stopped),
+        };
+        if let Err(error) = outcome {
+            lock(&self.0.asks).remove(&id);
+            return Err(EmitError::Refused(error));
+        }
+        answered.await.map_err(|_| EmitError::Stopped)
+    }
+
+    /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn history(&self) -> Result<Vec<Message>, Error> {
+        history::messages(self.0.store.as_ref(), &self.0.scope, &self.0.thread, self.0.base()).await
+    }
+
+    /// The thread's state as this run last set it, or at the head that this run is based on.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn load_state(&self) -> Result<Option<Json>, Error> {
+        if let Some(values) = lock(&self.0.filling).latest.clone() {
+            return Ok(Some(values));
+        }
+        history::values(self.0.store.as_ref(), &self.0.scope, &self.0.thread, self.0.base()).await
+    }
+
+    /// How this agent knows the thread at the other side, where it has a memory of its own.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn binding(&self) -> Result<Option<BindingRow>, Error> {
+        if let Some(bound) = lock(&self.0.filling).bound.clone() {
+            return Ok(Some(bound));
+        }
+        let stored = self.0.store.binding(&self.0.scope, &self.0.thread, &self.0.agent).await?;
+        lock(&self.0.filling).bound.clone_from(&stored);
+        Ok(stored)
+    }
+
+    /// Binds the thread to a session at the other side; durable when this returns, so that it stands before the first prompt.
+    ///
+    /// # Errors
+    /// [`Stopped`] as [`Self::commit`].
+    pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
+        let row = BindingRow {
+            thread: self.0.thread_key,
+            agent: self.0.agent.clone(),
+            remote: remote.to_owned(),
+            capabilities,
+            told: self.0.base(),
+        };
+        lock(&self.0.filling).bound = Some(row);
+        self.commit().await
+    }
+
+    /// The messages that an agent with a memory of its own has not been told: those behind `told` on the path to this run's base.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn missed(&self, told: Option<CheckpointKey>) -> Result<Vec<Message>, Error> {
+        history::messages_after(
+            self.0.store.as_ref(),
+            &self.0.scope,
+            &self.0.thread,
+            self.0.base(),
+            told,
+        )
+        .await
+    }
+
+    /// Whether the run was asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Returns when the run is asked to stop.
+    pub async fn cancelled(&self) {
+        self.0.cancel.cancelled().await;
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let row = parts.row;
+        Arc::new(Self {
+            key: row.key,
+            id: row.id,
+            thread: row.thread_id,
+            thread_key: row.thread,
+            scope: Scope { tenant: row.tenant, owner: None },
+            agent: row.agent,
+            config: row.config,
+            store: parts.store,
+            clock: parts.clock,
+            owner: parts.owner,
+            patience: parts.patience,
+            filling: Mutex::default(),
+            space: Notify::new(),
+            dirty: Notify::new(),
+            cancel: CancellationToken::new(),
+            stopped: AtomicBool::new(false),
+            asks: Mutex::default(),
+            base: Mutex::new(row.base),
+        })
+    }
+
+    /// Takes what was emitted, for the owner.
+    pub(crate) fn take(&self) -> Progress {
+        let mut filling = lock(&self.filling);
+        filling.signalled = false;
+        let progress = Progress {
+            run: self.key,
+            draft: std::mem::take(&mut filling.draft),
+            messages: std::mem::take(&mut filling.messages),
+            values: filling.values.take(),
+            bound: filling.bound.clone(),
+        };
+        drop(filling);
+        self.space.notify_waiters();
+        progress
+    }
+
+    /// Whether the owner should be told that there is something to take; says so once.
+    pub(crate) fn wants_signal(&self) -> bool {
+        let mut filling = lock(&self.filling);
+        let wants = !filling.signalled && !filling.draft.is_empty();
+        filling.signalled |= wants;
+        wants
+    }
+
+    /// Returns when something was emitted.
+    pub(crate) async fn emitted(&self) {
+        self.dirty.notified().await;
+    }
+
+    /// Marks the run as stopped: whatever its agent does next is not heard.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        lock(&self.asks).clear();
+        self.space.notify_waiters();
+    }
+
+    /// What a restored run had set as state before it waited.
+    pub(crate) fn restore_values(&self, values: Json) {
+        let mut filling = lock(&self.filling);
+        filling.latest = Some(values.clone());
+        filling.values = Some(values);
+    }
+
+    pub(crate) fn cancel_token(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    pub(crate) fn deliver(&self, interrupt: &InterruptId, resolution: Resolution) {
+        if let Some(ask) = lock(&self.asks).remove(interrupt) {
+            // A task that gave up waiting has dropped its end; the log has the answer all the same.
+            drop(ask.send(resolution));
+        }
+    }
+
+    pub(crate) fn rebase(&self, base: Option<CheckpointKey>) {
+        *lock(&self.base) = base;
+    }
+
+    fn base(&self) -> Option<CheckpointKey> {
+        *lock(&self.base)
+    }
+
+    async fn tell(&self, request: Envelope) -> Result<(), Stopped> {
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(Stopped);
+        }
+        self.owner.send(request).await.map_err(|_| Stopped)
+    }
+
+    /// `false` when the draft is full.
+    fn push(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(EmitError::Stopped);
+        }
+        let mut filling = lock(&self.filling);
+        let was_empty = filling.draft.is_empty();
+        if filling.draft.is_full() {
+            drop(filling);
+            self.dirty.notify_one();
+            return Ok(false);
+        }
+        filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
+        filling.note(body);
+        drop(filling);
+        if was_empty {
+            self.dirty.notify_one();
+        }
+        Ok(true)
+    }
+
+    /// Stores large content beside the log and names it instead.
+    async fn store_content(&self, body: Body) -> Result<Body, EmitError> {
+        let Body::Message(MessageEvent::Part { message, part }) = body else { return Ok(body) };
+        let part =
+            outline(self.store.as_ref(), &self.scope, part).await.map_err(EmitError::Refused)?;
+        Ok(Body::Message(MessageEvent::Part { message, part }))
+    }
+}
+
+// === impl Filling ===
+
+impl Filling {
+    /// Notes what the owner has to know beyond the events.
+    fn note(&mut self, body: &Body) {
+        match body {
+            Body::Message(MessageEvent::Started { message, role }) => {
+                self.open.insert(message.clone(), role.clone());
+            }
+            Body::Message(MessageEvent::Completed { message }) => {
+                if let Some(role) = self.open.remove(message) {
+                    self.messages.push((message.clone(), role));
+                }
+            }
+            Body::State(StateEvent::Values(values)) => {
+                self.values = Some(values.clone());
+                self.latest = Some(values.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Replaces a part's large content by a reference to a stored blob.
+pub(crate) async fn outline(
+    store: &dyn Store,
+    scope: &Scope,
+    mut part: Part,
+) -> Result<Part, Error> {
+    let (bytes, is_text) = match &part.content {
+        Content::Text(text) if text.len() > limits::INLINE_CONTENT_BYTES => {
+            (bytes::Bytes::copy_from_slice(text.as_bytes()), true)
+        }
+        Content::Bytes(bytes) if bytes.len() > limits::INLINE_CONTENT_BYTES => {
+            (bytes.clone(), false)
+        }
+        _ => return Ok(part),
+    };
+    if bytes.len() > limits::MAX_BLOB_BYTES {
+        return Err(Error::new(
+            Code::BlobTooLarge,
+            format!(
+                "the part has {} bytes of content; {} is the most",
+                bytes.len(),
+                limits::MAX_BLOB_BYTES
+            ),
+        )
+        .hint("give a URL instead"));
+    }
+    let blob: BlobRef = store.put_blob(&scope.tenant, bytes, is_text).await?;
+    part.content = Content::Blob(blob);
+    Ok(part)
+}
+
+fn has_large_content(body: &Body) -> bool {
+    let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };
+    match &part.content {
+        Content::Text(text) => text.len() > limits::INLINE_CONTENT_BYTES,
+        Content::Bytes(bytes) => bytes.len() > limits::INLINE_CONTENT_BYTES,
+        Content::Empty | Content::Url(_) | Content::Blob(_) => false,
+    }
+}
+
+/// A poisoned lock only says that another task of the run panicked; what it guards is whole after every statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,114 @@
+//! A run's task: polls the agent, tells the owner when there is something to take, and catches a panic.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use trilogue_domain::{Code, Failure};
+
+use crate::backend::{Backend, Ending, Turn};
+use crate::context::{RunContext, Shared};
+use crate::history;
+use crate::owner::Envelope;
+use crate::services::Services;
+use crate::step::{StartTurn, resume_turn};
+
+/// Executes one turn and reports its end to the owner.
+pub(crate) async fn execute(
+    services: Arc<Services>,
+    backend: Arc<dyn Backend>,
+    start: StartTurn,
+    shared: Arc<Shared>,
+    deferred: bool,
+) {
+    let running = services.running.acquire().await;
+    let ending = match prepare(&services, start, &shared).await {
+        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred).await,
+        Err(failure) => Err(failure),
+    };
+    drop(running);
+    let finish = Envelope::Finish { run: shared.key, ending };
+    // The owner outlives its tasks; when it is gone, so is the thread.
+    drop(shared.owner.send(finish).await);
+}
+
+/// Polls the agent. The owner is told when the agent waits, never while it works: an agent that answers at once costs one commit.
+async fn drive(
+    services: &Services,
+    backend: &dyn Backend,
+    turn: Turn,
+    shared: &Arc<Shared>,
+    deferred: bool,
+) -> Result<Ending, Failure> {
+    let context = RunContext(Arc::clone(shared));
+    let agent = AssertUnwindSafe(async move { backend.run(turn, context).await }).catch_unwind();
+    let mut agent = pin!(agent);
+    let mut grace = pin!(tokio::time::sleep(services.options.cancel_grace));
+    let mut cancelling = false;
+    let mut unannounced = deferred;
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut agent => {
+                return ended.unwrap_or_else(|panic| Err(panicked(shared, panic.as_ref())));
+            }
+            () = shared.emitted(), if !unannounced => {
+                if shared.wants_signal() {
+                    drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
+                }
+            }
+            () = std::future::ready(()), if unannounced => {
+                // The agent did not answer at once: now the run's acceptance has to become durable.
+                unannounced = false;
+                drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
+            }
+            () = shared.cancel_token().cancelled(), if !cancelling => {
+                cancelling = true;
+                grace.as_mut().reset(tokio::time::Instant::now() + services.options.cancel_grace);
+            }
+            () = &mut grace, if cancelling => {
+                tracing::warn!(run = %shared.id, "the agent did not stop when asked and was dropped");
+                return Err(Failure::of(Code::AgentFailed, "the agent did not stop when asked"));
+            }
+        }
+    }
+}
+
+async fn prepare(services: &Services, start: StartTurn, shared: &Shared) -> Result<Turn, Failure> {
+    let failed = |error: trilogue_domain::Error| Failure::of(error.code(), error.message());
+    let store = services.store.as_ref();
+    let missing = || Failure::of(Code::Internal, "the run's input is not in the store");
+    let row = match &start {
+        StartTurn::Ready(_) => None,
+        StartTurn::InputFromLog | StartTurn::AnswerFromStore { .. } => {
+            Some(store.run_by_key(shared.key).await.map_err(failed)?.ok_or_else(missing)?)
+        }
+    };
+    match (start, row) {
+        (StartTurn::Ready(turn), _) => Ok(*turn),
+        (StartTurn::InputFromLog, Some(row)) => {
+            let input = history::input(store, &row).await.map_err(failed)?;
+            Ok(Turn::Start { input })
+        }
+        (StartTurn::AnswerFromStore { interrupt, saved }, Some(row)) => {
+            let answered = store.interrupt(&shared.scope, &interrupt).await.map_err(failed)?;
+            if let Some(values) = history::values_of(store, &row).await.map_err(failed)? {
+                shared.restore_values(values);
+            }
+            answered.and_then(|row| resume_turn(row, saved)).ok_or_else(missing)
+        }
+        (_, None) => Err(missing()),
+    }
+}
+
+/// The text of a panic goes to the log and nowhere else.
+fn panicked(shared: &Shared, panic: &(dyn std::any::Any + Send)) -> Failure {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text");
+    tracing::error!(run = %shared.id, agent = %shared.agent, panic = ?text, "an agent panicked");
+    Failure::of(Code::AgentPanicked, "the agent stopped unexpectedly")
+}

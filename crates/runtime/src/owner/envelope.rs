@@ -1,0 +1,84 @@
+//! Requests to a thread's owner, and who waits for a run.
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Error, Failure, Interrupt, RunKey};
+use trilogue_store::rows::RunRow;
+
+use crate::backend::Ending;
+use crate::step::{Command, Reply, Submit};
+
+/// A request to an owner.
+#[derive(Debug)]
+pub(crate) enum Envelope {
+    /// Accept a run.
+    Submit {
+        submit: Box<Submit>,
+        deferred: bool,
+        reply: oneshot::Sender<Result<RunRow>>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    },
+    /// A run's draft has something in it.
+    Progress { run: RunKey },
+    /// A run wants its draft durable.
+    Flush { run: RunKey, reply: Option<oneshot::Sender<Result<()>>> },
+    /// A run's task asks.
+    Raise { run: RunKey, interrupt: Box<Interrupt>, reply: oneshot::Sender<Result<()>> },
+    /// A run's task is done.
+    Finish { run: RunKey, ending: Result<Ending, Failure> },
+    /// Any other change.
+    Change { command: Box<Command>, reply: oneshot::Sender<Result<Reply>> },
+    /// Tell when the run has ended or waits; `None` when it is not open.
+    Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
+    /// Load the thread, so that what waits in it goes on.
+    Wake,
+    /// End every task, keep what survives, and go.
+    Shutdown { reply: oneshot::Sender<Vec<RunRow>> },
+}
+
+/// Who waits for a run to end or to wait.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Submitter(oneshot::Sender<Result<RunRow>>),
+    Asker(oneshot::Sender<Result<Option<RunRow>>>),
+}
+
+// === impl Envelope ===
+
+impl Envelope {
+    /// Whether a run's task sent it.
+    pub(super) fn is_of_task(&self) -> bool {
+        matches!(
+            self,
+            Self::Progress { .. } | Self::Flush { .. } | Self::Raise { .. } | Self::Finish { .. }
+        )
+    }
+
+    /// Tells who asked that it was not done.
+    pub(super) fn refuse(self, error: &Error) {
+        match self {
+            Self::Submit { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Flush { reply: Some(reply), .. } | Self::Raise { reply, .. } => {
+                drop(reply.send(Err(error.clone())));
+            }
+            Self::Change { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Settled { reply, .. } => drop(reply.send(Err(error.clone()))),
+            Self::Shutdown { reply } => drop(reply.send(Vec::new())),
+            Self::Progress { .. }
+            | Self::Flush { reply: None, .. }
+            | Self::Finish { .. }
+            | Self::Wake => {}
+        }
+    }
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    pub(super) fn tell(self, outcome: Result<RunRow>) {
+        match self {
+            Self::Submitter(reply) => drop(reply.send(outcome)),
+            Self::Asker(reply) => drop(reply.send(outcome.map(Some))),
+        }
+    }
+}

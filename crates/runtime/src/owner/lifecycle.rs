@@ -1,0 +1,125 @@
+//! How an owner begins, what it does when storing fails, and how it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Failure, RunKey};
+use trilogue_store::rows::RunRow;
+
+use super::{Acknowledgement, Envelope, Owner, Pending, RETRY_AFTER};
+use crate::state::ThreadState;
+use crate::step::{Command, lost};
+
+// === impl Owner ===
+
+impl Owner {
+    /// Loads the thread and decides about its open runs.
+    pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
+        let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
+        let agents = &self.services.agents;
+        let mut state = ThreadState::from_stored(
+            acquired,
+            self.services.options.max_queued_runs_per_thread,
+            |row| agents.get(&row.agent).is_some_and(|agent| agent.is_native()),
+        );
+        state.draining = draining || self.services.draining.load(Ordering::Acquire);
+        self.committed = state.last;
+        let has_open = !state.runs.is_empty();
+        self.state = Some(state);
+        if has_open {
+            let restarted = !self.services.is_recovered();
+            self.step(Command::Recover { restarted, failure: failure.clone() })?;
+            Box::pin(self.commit_recovery()).await?;
+        }
+        Ok(())
+    }
+
+    async fn commit_recovery(&mut self) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let Some(state) = &self.state else { return Ok(()) };
+        let last = state.last;
+        if !pending.is_empty() {
+            let batch = pending.batch(&self.services, state, self.committed);
+            self.services.store.append(batch).await?;
+        }
+        self.committed = last;
+        self.carry_out(pending.effects);
+        Ok(())
+    }
+
+    /// An append failed: nothing of it is stored. The tasks' events went with it, so their runs end; what the store has goes on.
+    pub(super) async fn recover_from(&mut self, error: &Error) {
+        let lost: Vec<RunKey> = self.tasks.keys().copied().collect();
+        for run in lost {
+            self.end_task(run);
+        }
+        self.pending = Pending::default();
+        self.watched.clear();
+        let failure = Failure::of(error.code(), error.message());
+        let recovered = match error.code() {
+            Code::DiskFull | Code::AlreadyExists | Code::BlobTooLarge => {
+                self.load(true, &failure).await
+            }
+            _ => Err(error.clone()),
+        };
+        if recovered.is_ok() {
+            self.wake_later();
+        } else {
+            tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
+        }
+        let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
+        for run in waiting {
+            self.tell_waiters(run, &Err(error.clone()));
+        }
+        self.gone = true;
+    }
+
+    /// Has the thread's next owner look again at what waits in it.
+    pub(super) fn wake_later(&self) {
+        let services = Arc::clone(&self.services);
+        let thread = self.thread;
+        tokio::spawn(async move {
+            tokio::time::sleep(RETRY_AFTER).await;
+            drop(services.send(thread, Envelope::Wake).await);
+        });
+    }
+
+    /// Ends every task, keeps what survives a restart, and leaves.
+    pub(super) fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
+        let lost_runs: Vec<RunKey> = self.tasks.keys().copied().collect();
+        for run in &lost_runs {
+            self.progress(*run);
+        }
+        let runs = self.state.iter().flat_map(|state| state.runs.values());
+        let abandoned = runs.filter(|run| run.has_task).map(|run| run.row.clone()).collect();
+        drop(self.step(Command::Drain));
+        drop(self.step(Command::Lose { runs: lost_runs, failure: lost() }));
+        self.gone = true;
+        self.acknowledge(Acknowledgement::Shutdown(reply, abandoned));
+    }
+
+    /// Leaves the registry. What still comes in is refused with the error, or sent to the thread's next owner.
+    pub(super) async fn leave(mut self, error: Option<&Error>) {
+        self.services.retire(self.thread);
+        self.requests.close();
+        let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
+        for run in runs {
+            self.end_task(run);
+        }
+        let left = Error::new(Code::ShuttingDown, "the server stopped before the run ended");
+        let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
+        for run in waiting {
+            self.tell_waiters(run, &Err(error.unwrap_or(&left).clone()));
+        }
+        while let Some(request) = self.requests.recv().await {
+            match error {
+                Some(error) => request.refuse(error),
+                // Its own tasks have ended: what they still say is not heard.
+                None if request.is_of_task() => {}
+                None => drop(self.services.send(self.thread, request).await),
+            }
+        }
+    }
+}

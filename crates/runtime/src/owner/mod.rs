@@ -1,0 +1,422 @@
+//! The owner of one thread: takes requests in order, turns them into steps, appends, and carries out effects.
+//!
+//! Requests that are waiting are taken together and become one append.
+//! While it commits, runs fill their drafts, which become the next append.
+
+mod envelope;
+mod lifecycle;
+mod pending;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Failure, InterruptId, RunKey, ThreadKey};
+use trilogue_store::rows::RunRow;
+
+use crate::context::{Parts, Shared};
+use crate::execute::execute;
+use crate::services::Services;
+use crate::state::ThreadState;
+use crate::step::{Command, Effect, Reply, StartTurn, Submit, lost, step};
+
+pub(crate) use envelope::Envelope;
+use envelope::Waiter;
+use pending::{Acknowledgement, Pending};
+
+/// The most requests that become one append.
+const MAX_REQUESTS_PER_APPEND: usize = 64;
+/// An append is sent on when its events reach this many bytes, roughly.
+const MAX_APPEND_EVENTS: usize = 2_048;
+/// How long a thread whose append failed rests before its queued runs are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// A thread's owner.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    services: Arc<Services>,
+    thread: ThreadKey,
+    state: Option<ThreadState>,
+    /// The last number that is durable.
+    committed: u64,
+    requests: mpsc::Receiver<Envelope>,
+    sender: mpsc::Sender<Envelope>,
+    tasks: HashMap<RunKey, Task>,
+    waiters: HashMap<RunKey, Vec<Waiter>>,
+    watched: Vec<Watched>,
+    pending: Pending,
+    /// The state before a run that may be refused for its ids.
+    undo: Option<ThreadState>,
+    gone: bool,
+}
+
+#[derive(Debug)]
+struct Task {
+    shared: Arc<Shared>,
+    handle: AbortHandle,
+}
+
+/// An interrupt whose patience is watched in memory.
+#[derive(Debug)]
+struct Watched {
+    interrupt: InterruptId,
+    began: Instant,
+    patience: Duration,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    pub(crate) fn new(
+        services: Arc<Services>,
+        thread: ThreadKey,
+        state: Option<ThreadState>,
+        sender: mpsc::Sender<Envelope>,
+        requests: mpsc::Receiver<Envelope>,
+    ) -> Self {
+        Self {
+            services,
+            thread,
+            state,
+            committed: 0,
+            requests,
+            sender,
+            tasks: HashMap::new(),
+            waiters: HashMap::new(),
+            watched: Vec::new(),
+            pending: Pending::default(),
+            undo: None,
+            gone: false,
+        }
+    }
+
+    /// Runs until the thread is idle, gone, or cannot be stored.
+    pub(crate) async fn run(mut self) {
+        if self.state.is_none()
+            && let Err(error) = self.load(false, &lost()).await
+        {
+            if error.code() == Code::DiskFull {
+                self.wake_later();
+            }
+            self.leave(Some(&error)).await;
+            return;
+        }
+        let mut requests = Vec::with_capacity(8);
+        loop {
+            if !self.receive(&mut requests).await {
+                if self.may_leave() {
+                    self.leave(None).await;
+                    return;
+                }
+                continue;
+            }
+            for request in requests.drain(..) {
+                self.take(request).await;
+                if self.pending.events >= MAX_APPEND_EVENTS {
+                    self.commit().await;
+                }
+            }
+            self.expire();
+            if !self.pending.may_wait {
+                self.commit().await;
+            }
+            if self.gone {
+                self.leave(None).await;
+                return;
+            }
+        }
+    }
+
+    /// `false` when the thread was idle for long enough to leave.
+    async fn receive(&mut self, requests: &mut Vec<Envelope>) -> bool {
+        let idle = self.is_idle();
+        let ephemeral = self.state.as_ref().is_some_and(|state| state.thread.ephemeral);
+        if idle && ephemeral && self.requests.is_empty() && self.committed > 0 {
+            return false;
+        }
+        let patience = self.next_expiry();
+        let until = match (patience, idle) {
+            (Some(expiry), _) => Some(expiry),
+            (None, true) => Some(Instant::now() + self.services.options.owner_idle),
+            (None, false) => None,
+        };
+        let received = self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND);
+        match until {
+            None => received.await > 0,
+            Some(until) => match tokio::time::timeout_at(until, received).await {
+                Ok(count) => count > 0,
+                // An expiry is work; idleness is not.
+                Err(_) => patience.is_some(),
+            },
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.waiters.is_empty() && self.watched.is_empty()
+    }
+
+    fn may_leave(&self) -> bool {
+        self.is_idle() && self.requests.is_empty()
+    }
+
+    /// Takes one request; what it comes to is appended later.
+    async fn take(&mut self, request: Envelope) {
+        match request {
+            Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
+                self.submit_alone(submit, reply, settled).await;
+            }
+            Envelope::Submit { submit, deferred, reply, settled } => {
+                self.submit(submit, deferred, reply, settled);
+            }
+            Envelope::Progress { run } => self.progress(run),
+            Envelope::Flush { run, reply } => {
+                self.progress(run);
+                if let Some(reply) = reply {
+                    self.acknowledge(Acknowledgement::Done(reply));
+                }
+            }
+            Envelope::Raise { run, interrupt, reply } => {
+                self.progress(run);
+                match self.step(Command::Raise { run, interrupt }) {
+                    Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            }
+            Envelope::Finish { run, ending } => {
+                self.progress(run);
+                self.end_task(run);
+                let checkpoint = self.services.new_checkpoint();
+                // A run that is not open any more has ended by another way; its task is not heard.
+                drop(self.step(Command::Finish { run, ending, checkpoint }));
+            }
+            Envelope::Change { command, reply } => match self.step(*command) {
+                Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
+                Err(error) => drop(reply.send(Err(error))),
+            },
+            Envelope::Settled { run, reply } => self.settled(run, reply),
+            Envelope::Wake => {}
+            Envelope::Shutdown { reply } => self.shutdown(reply),
+        }
+    }
+
+    fn submit(
+        &mut self,
+        submit: Box<Submit>,
+        deferred: bool,
+        reply: oneshot::Sender<Result<RunRow>>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    ) {
+        let run = submit.row.key;
+        let was_empty = self.pending.is_empty();
+        match self.step(Command::Submit(submit)) {
+            Ok(Reply::Run(row)) => {
+                self.waiters.entry(run).or_default().push(Waiter::Submitter(settled));
+                let starts = self.pending.starts(run);
+                if deferred && was_empty && starts {
+                    self.pending.may_wait = true;
+                    self.start_now(run);
+                    drop(reply.send(Ok(*row)));
+                } else {
+                    self.acknowledge(Acknowledgement::Run(reply, row));
+                }
+            }
+            Ok(_) => drop(reply.send(Err(Error::new(Code::Internal, "the run was not accepted")))),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Accepts a run whose ids a client chose, in an append of its own: when one is taken, only this run is refused.
+    async fn submit_alone(
+        &mut self,
+        submit: Box<Submit>,
+        reply: oneshot::Sender<Result<RunRow>>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    ) {
+        self.commit().await;
+        let before = self.state.clone();
+        let run = submit.row.key;
+        self.undo = before;
+        self.submit(submit, false, reply, settled);
+        self.commit().await;
+        if self.undo.take().is_none() {
+            self.waiters.remove(&run);
+        }
+    }
+
+    /// Starts a run's agent before the run is durable: nobody was told of it yet.
+    fn start_now(&mut self, run: RunKey) {
+        let effects = std::mem::take(&mut self.pending.effects);
+        for effect in effects {
+            match effect {
+                Effect::Start { run: started, turn } if started == run => {
+                    self.start(run, turn, true)
+                }
+                other => self.pending.effects.push(other),
+            }
+        }
+    }
+
+    fn progress(&mut self, run: RunKey) {
+        let Some(task) = self.tasks.get(&run) else { return };
+        let progress = task.shared.take();
+        self.pending.may_wait = false;
+        if let Err(error) = self.step(Command::Progress(progress)) {
+            tracing::debug!(%error, "events of a run that is not open were dropped");
+        }
+    }
+
+    fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
+        let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
+        match open {
+            None => drop(reply.send(Ok(None))),
+            Some(open) if open.is_waiting() => drop(reply.send(Ok(Some(open.row.clone())))),
+            Some(_) => self.waiters.entry(run).or_default().push(Waiter::Asker(reply)),
+        }
+    }
+
+    fn step(&mut self, command: Command) -> Result<Reply> {
+        let Some(state) = &mut self.state else {
+            return Err(Error::new(Code::Internal, "the thread is not loaded"));
+        };
+        let mut result = step(state, command, self.services.clock.now())?;
+        let reply = std::mem::take(&mut result.reply);
+        self.pending.add(result);
+        Ok(reply)
+    }
+
+    fn acknowledge(&mut self, acknowledgement: Acknowledgement) {
+        self.pending.may_wait = false;
+        self.pending.acknowledgements.push(acknowledgement);
+    }
+
+    /// Appends what is pending and carries out its effects.
+    async fn commit(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        if pending.is_empty() {
+            for acknowledgement in pending.acknowledgements {
+                acknowledgement.tell(Ok(()));
+            }
+            self.carry_out(pending.effects);
+            return;
+        }
+        let Some(state) = &self.state else { return };
+        let batch = pending.batch(&self.services, state, self.committed);
+        let last = state.last;
+        match self.services.store.append(batch).await {
+            Ok(()) => {
+                self.committed = last;
+                for acknowledgement in pending.acknowledgements {
+                    acknowledgement.tell(Ok(()));
+                }
+                self.carry_out(pending.effects);
+            }
+            Err(error) => {
+                for acknowledgement in pending.acknowledgements {
+                    acknowledgement.tell(Err(error.clone()));
+                }
+                match self.undo.take() {
+                    Some(before) if error.code() == Code::AlreadyExists && before.last > 0 => {
+                        self.state = Some(before);
+                    }
+                    _ => self.recover_from(&error).await,
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start { run, turn } => self.start(run, turn, false),
+                Effect::Deliver { run, interrupt, resolution } => {
+                    let base = self.state.as_ref().and_then(|state| state.runs.get(&run)?.row.base);
+                    if let Some(task) = self.tasks.get(&run) {
+                        task.shared.rebase(base);
+                        task.shared.deliver(&interrupt, resolution);
+                    }
+                }
+                Effect::Stop { run } => {
+                    if let Some(task) = self.tasks.get(&run) {
+                        task.shared.cancel_token().cancel();
+                    }
+                }
+                Effect::Abort { run } => self.end_task(run),
+                Effect::Settled(row) => self.tell_waiters(row.key, &Ok(*row)),
+                Effect::Watch { interrupt, patience } => {
+                    self.watched.push(Watched { interrupt, began: Instant::now(), patience });
+                }
+                Effect::Gone => self.gone = true,
+            }
+        }
+    }
+
+    fn start(&mut self, run: RunKey, turn: StartTurn, deferred: bool) {
+        let Some(row) =
+            self.state.as_ref().and_then(|state| Some(state.runs.get(&run)?.row.clone()))
+        else {
+            return;
+        };
+        let Ok(backend) = self.services.backend(&row.agent).cloned() else {
+            let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
+            let finish = Envelope::Finish { run, ending: Err(failure) };
+            let sender = self.sender.clone();
+            tokio::spawn(async move { drop(sender.send(finish).await) });
+            return;
+        };
+        let shared = Shared::new(Parts {
+            row,
+            store: Arc::clone(&self.services.store),
+            clock: Arc::clone(&self.services.clock),
+            owner: self.sender.clone(),
+            patience: self.services.options.interrupt_deadline,
+        });
+        self.services.task_started();
+        let work =
+            execute(Arc::clone(&self.services), backend, turn, Arc::clone(&shared), deferred);
+        let handle = tokio::spawn(work).abort_handle();
+        self.tasks.insert(run, Task { shared, handle });
+    }
+
+    fn end_task(&mut self, run: RunKey) {
+        if let Some(task) = self.tasks.remove(&run) {
+            task.shared.stop();
+            task.handle.abort();
+            self.services.task_done();
+        }
+    }
+
+    fn tell_waiters(&mut self, run: RunKey, outcome: &Result<RunRow>) {
+        for waiter in self.waiters.remove(&run).unwrap_or_default() {
+            waiter.tell(outcome.clone());
+        }
+    }
+
+    /// Resolves watched interrupts whose patience is over.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        let Some(state) = &self.state else { return };
+        self.watched.retain(|watched| state.run_waiting_for(&watched.interrupt).is_some());
+        let expired: Vec<_> = self
+            .watched
+            .iter()
+            .filter(|watched| self.ends(watched) <= now)
+            .map(|watched| watched.interrupt.clone())
+            .collect();
+        for interrupt in expired {
+            self.watched.retain(|watched| watched.interrupt != interrupt);
+            drop(self.step(Command::Deadline { interrupt }));
+        }
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        self.watched.iter().map(|watched| self.ends(watched)).min()
+    }
+
+    fn ends(&self, watched: &Watched) -> Instant {
+        self.services.patience_ends(self.thread, watched.began, watched.patience)
+    }
+}

@@ -1,0 +1,102 @@
+//! What the next append will hold, and who is told of it.
+
+use tokio::sync::oneshot;
+use trilogue_domain::RunKey;
+use trilogue_domain::error::Result;
+use trilogue_store::rows::RunRow;
+use trilogue_store::{Batch, Change};
+
+use crate::services::Services;
+use crate::state::ThreadState;
+use crate::step::{Effect, Reply, Section, Step};
+
+/// What the next append will hold.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) sections: Vec<Section>,
+    pub(super) changes: Vec<Change>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) acknowledgements: Vec<Acknowledgement>,
+    pub(super) vital: bool,
+    pub(super) events: usize,
+    /// Whether it may wait for the run's first word: nobody was told of anything in it.
+    pub(super) may_wait: bool,
+}
+
+/// Who is told when an append is durable, or why it is not.
+#[derive(Debug)]
+pub(super) enum Acknowledgement {
+    Run(oneshot::Sender<Result<RunRow>>, Box<RunRow>),
+    Done(oneshot::Sender<Result<()>>),
+    Reply(oneshot::Sender<Result<Reply>>, Reply),
+    Shutdown(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
+}
+
+// === impl Pending ===
+
+impl Pending {
+    pub(super) fn add(&mut self, step: Step) {
+        self.events += step.sections.iter().map(|section| section.draft.len()).sum::<usize>();
+        self.sections.extend(step.sections);
+        self.changes.extend(step.changes);
+        self.effects.extend(step.effects);
+        self.vital |= step.vital;
+        self.may_wait = false;
+    }
+
+    /// The append. The state's numbers are already behind it; `committed` is the last durable one.
+    pub(super) fn batch(
+        &mut self,
+        services: &Services,
+        state: &ThreadState,
+        committed: u64,
+    ) -> Batch {
+        let thread = state.thread.key;
+        let mut frames = Vec::with_capacity(self.sections.len());
+        let mut blobs = Vec::new();
+        for section in std::mem::take(&mut self.sections) {
+            blobs.extend_from_slice(section.draft.blobs());
+            let originals = &services.originals;
+            frames.extend(section.draft.seal(
+                thread,
+                section.run,
+                section.first,
+                section.first_run,
+                originals,
+            ));
+        }
+        Batch {
+            thread,
+            epoch: state.thread.epoch,
+            expected_last: committed,
+            frames,
+            changes: std::mem::take(&mut self.changes),
+            blobs,
+            vital: self.vital,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sections.is_empty() && self.changes.is_empty()
+    }
+
+    pub(super) fn starts(&self, run: RunKey) -> bool {
+        self.effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Start { run: started, .. } if *started == run))
+    }
+}
+
+// === impl Acknowledgement ===
+
+impl Acknowledgement {
+    pub(super) fn tell(self, outcome: Result<()>) {
+        // Who has gone away is not told.
+        match self {
+            Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),
+            Self::Done(reply) => drop(reply.send(outcome)),
+            Self::Reply(reply, value) => drop(reply.send(outcome.map(|()| value))),
+            Self::Shutdown(reply, abandoned) => drop(reply.send(abandoned)),
+        }
+    }
+}

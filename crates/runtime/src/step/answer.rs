@@ -1,0 +1,139 @@
+//! Answers and deadlines: how a wait ends.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    Answer, Code, Error, InterruptId, InterruptKind, Outcome, Principal, Resolution, RunKey,
+    RunStatus,
+};
+use trilogue_store::rows::InterruptRow;
+
+use super::output::Output;
+use super::{Effect, Reply, Target};
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// An answer has come. The first one counts; the second is told.
+    pub(super) fn answer(&mut self, to: &Target, answer: Answer, by: &Principal) -> Result<()> {
+        let (run, index) = self.find(to)?;
+        let Some(state) = self.state.runs.get_mut(&run) else { return Err(gone(None)) };
+        let Some(row) = state.pending.get(index) else { return Err(gone(None)) };
+        row.interrupt.check(&answer)?;
+        let row = state.pending.remove(index);
+        state.row.ever_resolved = true;
+        let resolution = Resolution::Answered {
+            by: by.id.clone(),
+            answer,
+            digest: row.interrupt.payload.digest(),
+        };
+        let row = self.resolve(run, row, resolution);
+        self.reply(Reply::Interrupt(Box::new(row.clone())));
+        self.after_resolution(run, row);
+        Ok(())
+    }
+
+    /// An interrupt was not answered in time. Nothing is ever allowed by that.
+    pub(super) fn deadline(&mut self, interrupt: &InterruptId) {
+        let Some(run) = self.state.run_waiting_for(interrupt) else { return };
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        let Some(index) = state.pending.iter().position(|row| row.interrupt.id == *interrupt)
+        else {
+            return;
+        };
+        let row = state.pending.remove(index);
+        let reject = row.interrupt.reject_option().map(|option| option.id.clone());
+        let is_permission = row.interrupt.kind == InterruptKind::Permission;
+        let row = self.resolve(run, row, Resolution::TimedOut { option: reject.clone() });
+        match (is_permission, reject) {
+            (true, Some(_)) => self.after_resolution(run, row),
+            (true, None) => self.cancel(run, Some(Code::AwaitTimeout)),
+            (false, _) => {
+                self.withdraw_pending(run, Code::AwaitTimeout);
+                self.end_run(run, Outcome::TimedOut { reason: Code::AwaitTimeout });
+            }
+        }
+    }
+
+    /// Lets the run go on when nothing is pending any more and the turn is free; hands a task that kept the turn its answer at once.
+    fn after_resolution(&mut self, run: RunKey, row: InterruptRow) {
+        let has_turn = self.state.turn == Some(run);
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        let id = row.interrupt.id.clone();
+        let resolution = row.resolution.clone();
+        let waits = state.is_waiting();
+        if !state.has_task {
+            // What a restored run set as state before it waited is in the log only, so its turn is read from there.
+            state.answered = (!state.restored).then_some(row);
+        } else if let Some(resolution) = resolution {
+            state.undelivered.push((id.clone(), resolution));
+        }
+        let ready =
+            if has_turn && waits { std::mem::take(&mut state.undelivered) } else { Vec::new() };
+        if !waits {
+            state.row.pending_answer = Some(id);
+        }
+        for (interrupt, resolution) in ready {
+            self.effect(Effect::Deliver { run, interrupt, resolution });
+        }
+        if waits {
+            self.save_run(run);
+            return;
+        }
+        if has_turn {
+            self.resume(run);
+            return;
+        }
+        self.state.queue.push_back(run);
+        self.give_turn();
+        let resumed =
+            self.state.runs.get(&run).is_some_and(|state| state.row.status == RunStatus::Running);
+        if !resumed {
+            self.save_run(run);
+        }
+    }
+
+    /// The run and the place among its pending interrupts that an answer is for.
+    fn find(&self, to: &Target) -> Result<(RunKey, usize)> {
+        match to {
+            Target::Interrupt(id) => {
+                let Some(run) = self.state.run_waiting_for(id) else { return Err(gone(None)) };
+                let place =
+                    self.state.runs.get(&run).and_then(|state| {
+                        state.pending.iter().position(|row| row.interrupt.id == *id)
+                    });
+                place.map(|place| (run, place)).ok_or_else(|| gone(None))
+            }
+            Target::FirstOf(run) => {
+                let state = self.state.runs.get(run).ok_or_else(|| gone(None))?;
+                let Some(first) = state.pending.first() else {
+                    return Err(Error::new(
+                        Code::InterruptResolved,
+                        format!("the run '{}' does not wait for an answer", state.row.id),
+                    ));
+                };
+                if state.row.ever_resolved {
+                    return Err(mismatch(&first.interrupt.id));
+                }
+                Ok((*run, 0))
+            }
+        }
+    }
+}
+
+/// The interrupt that an answer names is not pending.
+pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
+    let error = Error::new(Code::InterruptResolved, "the interrupt is not pending any more");
+    match pending {
+        Some(id) => {
+            error.pending(id.clone()).hint(format!("the run waits for the interrupt '{id}' now"))
+        }
+        None => error.hint("look at the run: it may have gone on or ended"),
+    }
+}
+
+/// An answer without a name, where it is not clear what it answers.
+pub(crate) fn mismatch(pending: &InterruptId) -> Error {
+    Error::new(Code::InterruptMismatch, "the answer does not say which interrupt it is for")
+        .pending(pending.clone())
+        .hint(format!("the run waits for the interrupt '{pending}' now: name it in the answer"))
+}

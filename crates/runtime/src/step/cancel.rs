@@ -1,0 +1,76 @@
+//! Cancelling: interrupts first, then the agent, then the run.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, RunEvent};
+use trilogue_domain::run::Transition;
+use trilogue_domain::{Code, Error, Failure, Outcome, Resolution, RunKey, RunStatus};
+
+use super::output::Output;
+use super::{Effect, Reply};
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// A run is to stop. Asking twice is the same as asking once.
+    pub(super) fn cancel_command(&mut self, run: RunKey, reason: Option<Code>) -> Result<()> {
+        let Some(state) = self.run(run) else {
+            return Err(Error::new(Code::RunEnded, "the run has ended")
+                .hint("look at the run for its outcome"));
+        };
+        let mut row = state.row.clone();
+        self.cancel(run, reason);
+        match self.state.runs.get(&run) {
+            Some(state) => row = state.row.clone(),
+            None => {
+                row.status = RunStatus::Cancelled;
+                row.outcome = Some(Outcome::Cancelled { reason });
+                row.ended_at = Some(self.now);
+            }
+        }
+        self.reply(Reply::Run(Box::new(row)));
+        Ok(())
+    }
+
+    /// Stops a run: at once when no task is at work, else when its agent has stopped.
+    pub(super) fn cancel(&mut self, run: RunKey, reason: Option<Code>) {
+        let Some(state) = self.run(run) else { return };
+        if state.row.status == RunStatus::Cancelling {
+            return;
+        }
+        state.cancel_reason = reason;
+        let has_task = state.has_task;
+        let mut undelivered = std::mem::take(&mut state.undelivered);
+        let asked = state.pending.iter().map(|row| row.interrupt.id.clone());
+        undelivered.extend(asked.map(|interrupt| (interrupt, Resolution::Cancelled)));
+        self.vital();
+        self.resolve_pending(run, &Resolution::Cancelled);
+        if !has_task {
+            self.end_run(run, Outcome::Cancelled { reason });
+            return;
+        }
+        self.log(Some(run), &Body::Run(RunEvent::Cancelling { reason }));
+        self.transit(run, Transition::Cancel);
+        self.state.queue.retain(|queued| *queued != run);
+        self.save_run(run);
+        for (interrupt, resolution) in undelivered {
+            self.effect(Effect::Deliver { run, interrupt, resolution });
+        }
+        self.effect(Effect::Stop { run });
+    }
+
+    /// The tasks of these runs are gone: they end as failed, or as cancelled when that was asked for.
+    pub(super) fn lose(&mut self, runs: &[RunKey], failure: &Failure) {
+        self.vital();
+        for run in runs {
+            let Some(state) = self.run(*run) else { continue };
+            let cancelling = state.row.status == RunStatus::Cancelling;
+            let reason = state.cancel_reason;
+            self.withdraw_pending(*run, Code::AgentLost);
+            if cancelling {
+                self.end_run(*run, Outcome::Cancelled { reason });
+            } else {
+                self.end_run(*run, Outcome::Failed(failure.clone()));
+            }
+        }
+    }
+}

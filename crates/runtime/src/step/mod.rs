@@ -1,0 +1,193 @@
+//! The thread owner's one function: `step(state, command) → frames, row changes, effects`. It does no IO.
+//!
+//! A command is checked before anything changes: a refused command leaves the state as it was.
+//! What `step` returns is one atomic batch; effects are carried out after it is durable.
+
+mod answer;
+mod cancel;
+mod output;
+mod recover;
+mod run;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    Answer, CheckpointId, CheckpointKey, Code, Failure, Interrupt, InterruptId, Json, MessageId,
+    Principal, Resolution, Role, RunId, RunKey, Timestamp,
+};
+use trilogue_store::rows::{BindingRow, IdempotencyRow, InterruptRow, RunRow, ThreadRow};
+use trilogue_store::{Change, Draft};
+
+use crate::backend::{Ending, Input, Turn};
+use crate::request::{ThreadPatch, WhenHolding, WhenWaiting};
+use crate::state::ThreadState;
+
+pub(crate) use answer::gone;
+pub(crate) use output::Section;
+pub(crate) use recover::lost;
+pub(crate) use run::resume_turn;
+
+/// A change of a thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Accept a run.
+    Submit(Box<Submit>),
+    /// Take what a run's agent has emitted.
+    Progress(Progress),
+    /// A run's task asks and goes on waiting.
+    Raise { run: RunKey, interrupt: Box<Interrupt> },
+    /// A run's agent is done with its turn.
+    Finish {
+        run: RunKey,
+        ending: Result<Ending, Failure>,
+        checkpoint: (CheckpointKey, CheckpointId),
+    },
+    /// An answer has come.
+    Answer { to: Target, answer: Answer, by: Principal },
+    /// A run is to stop.
+    Cancel { run: RunKey, reason: Option<Code> },
+    /// A run's time has come.
+    Due { run: RunKey },
+    /// An interrupt was not answered in time.
+    Deadline { interrupt: InterruptId },
+    /// A run that has ended is to be removed.
+    RemoveRun { run: RunKey, id: RunId, reason: &'static str },
+    /// Metadata or state are to change.
+    Patch {
+        patch: Box<ThreadPatch>,
+        from: Option<CheckpointKey>,
+        checkpoint: (CheckpointKey, CheckpointId),
+    },
+    /// The thread is to go, with everything of it.
+    Erase,
+    /// The thread was loaded with open runs that have no task: a previous life of the server left them, or storing failed.
+    Recover { restarted: bool, failure: Failure },
+    /// The tasks of these runs are gone, for this reason.
+    Lose { runs: Vec<RunKey>, failure: Failure },
+    /// Nothing takes the turn any more.
+    Drain,
+}
+
+/// A run to accept, with its row made up.
+#[derive(Debug)]
+pub(crate) struct Submit {
+    pub(crate) row: RunRow,
+    pub(crate) input: Input,
+    pub(crate) native: bool,
+    pub(crate) create_thread: bool,
+    /// Whether a client chose an id in it, which may be taken.
+    pub(crate) claims_ids: bool,
+    pub(crate) strategy: trilogue_domain::Strategy,
+    pub(crate) when_waiting: WhenWaiting,
+    pub(crate) when_holding: WhenHolding,
+    pub(crate) idempotency: Option<IdempotencyRow>,
+}
+
+/// What a run's agent has emitted since the last time.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    pub(crate) run: RunKey,
+    pub(crate) draft: Draft,
+    /// Messages that were completed.
+    pub(crate) messages: Vec<(MessageId, Role)>,
+    /// The state that was set last.
+    pub(crate) values: Option<Json>,
+    /// The binding that was made or read.
+    pub(crate) bound: Option<BindingRow>,
+}
+
+/// What an answer is for, after looking up what was shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// This interrupt.
+    Interrupt(InterruptId),
+    /// The oldest pending interrupt of a run that has resolved none in its life.
+    FirstOf(RunKey),
+}
+
+/// What one command comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// The events, numbered.
+    pub(crate) sections: Vec<Section>,
+    /// The rows that change.
+    pub(crate) changes: Vec<Change>,
+    /// What to do once that is durable.
+    pub(crate) effects: Vec<Effect>,
+    /// What to tell who asked.
+    pub(crate) reply: Reply,
+    /// Whether it ends something or makes room: admitted while the disk is full.
+    pub(crate) vital: bool,
+}
+
+/// What to do once a step is durable.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Effect {
+    /// Start the run's agent.
+    Start { run: RunKey, turn: StartTurn },
+    /// Hand a resolution to the run's waiting task.
+    Deliver { run: RunKey, interrupt: InterruptId, resolution: Resolution },
+    /// Ask the run's task to stop.
+    Stop { run: RunKey },
+    /// Drop the run's task; what it does is not heard any more.
+    Abort { run: RunKey },
+    /// Tell who waits that the run has ended or waits.
+    Settled(Box<RunRow>),
+    /// Watch an interrupt's patience.
+    Watch { interrupt: InterruptId, patience: std::time::Duration },
+    /// The thread is gone.
+    Gone,
+}
+
+/// What an agent is started with.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum StartTurn {
+    /// This.
+    Ready(Box<Turn>),
+    /// The input as the log has it.
+    InputFromLog,
+    /// The answer to this interrupt as the store has it.
+    AnswerFromStore { interrupt: InterruptId, saved: Json },
+}
+
+/// What to tell who asked.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) enum Reply {
+    /// That it is done.
+    #[default]
+    Done,
+    /// The run as it now is.
+    Run(Box<RunRow>),
+    /// The interrupt as it now is.
+    Interrupt(Box<InterruptRow>),
+    /// The thread as it now is.
+    Thread(Box<ThreadRow>),
+}
+
+/// Takes one command.
+///
+/// # Errors
+/// When the command does not fit the state, which is then unchanged.
+pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) -> Result<Step> {
+    let mut output = output::Output::new(state, now);
+    match command {
+        Command::Submit(submit) => output.submit(*submit)?,
+        Command::Progress(progress) => output.progress(progress)?,
+        Command::Raise { run, interrupt } => output.raise(run, *interrupt)?,
+        Command::Finish { run, ending, checkpoint } => output.finish(run, ending, checkpoint)?,
+        Command::Answer { to, answer, by } => output.answer(&to, answer, &by)?,
+        Command::Cancel { run, reason } => output.cancel_command(run, reason)?,
+        Command::Due { run } => output.due(run),
+        Command::Deadline { interrupt } => output.deadline(&interrupt),
+        Command::RemoveRun { run, id, reason } => output.remove_run(run, id, reason)?,
+        Command::Patch { patch, from, checkpoint } => output.patch(*patch, from, checkpoint)?,
+        Command::Erase => output.erase(),
+        Command::Recover { restarted, failure } => output.recover(restarted, &failure),
+        Command::Lose { runs, failure } => output.lose(&runs, &failure),
+        Command::Drain => output.drain(),
+    }
+    Ok(output.into_step())
+}

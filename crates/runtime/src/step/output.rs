@@ -1,0 +1,183 @@
+//! Collects what a step comes to, and numbers its events.
+
+use trilogue_domain::event::{Body, RunEvent};
+use trilogue_domain::run::Transition;
+use trilogue_domain::{Outcome, RunKey, Timestamp};
+use trilogue_store::{Change, Draft};
+
+use super::{Effect, Reply, StartTurn, Step};
+use crate::backend::Turn;
+use crate::state::{RunState, ThreadState};
+
+/// Consecutive events of one run, or of no run, with their numbers.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub(crate) run: Option<RunKey>,
+    /// The thread number of the first event.
+    pub(crate) first: u64,
+    /// The run number of the first event; zero when it is of no run.
+    pub(crate) first_run: u64,
+    pub(crate) draft: Draft,
+}
+
+/// The state and what the step has come to so far.
+#[derive(Debug)]
+pub(super) struct Output<'a> {
+    pub(super) state: &'a mut ThreadState,
+    pub(super) now: Timestamp,
+    step: Step,
+}
+
+// === impl Output ===
+
+impl<'a> Output<'a> {
+    pub(super) fn new(state: &'a mut ThreadState, now: Timestamp) -> Self {
+        Self { state, now, step: Step::default() }
+    }
+
+    pub(super) fn into_step(self) -> Step {
+        self.step
+    }
+
+    /// Logs an event of ours. Ours are small: one that does not fit a frame is a fault of ours, and is left out of the log with a trace.
+    pub(super) fn log(&mut self, run: Option<RunKey>, body: &Body) {
+        let mut draft = Draft::default();
+        if let Err(error) = draft.push(self.now, body, None) {
+            tracing::error!(event = body.name(), %error, "an event of the server does not fit the log");
+            return;
+        }
+        self.log_draft(run, draft);
+    }
+
+    /// Logs a draft behind what is logged so far, and gives its events their numbers.
+    pub(super) fn log_draft(&mut self, run: Option<RunKey>, draft: Draft) {
+        if draft.is_empty() {
+            return;
+        }
+        let count = draft.len() as u64;
+        let first = self.state.last + 1;
+        self.state.last += count;
+        let first_run = match run.and_then(|run| self.state.runs.get_mut(&run)) {
+            Some(run) => {
+                let first_run = run.row.last_run_number + 1;
+                run.row.last_run_number += count;
+                first_run
+            }
+            None => 0,
+        };
+        match self.step.sections.last_mut() {
+            Some(section) if section.run == run => section.draft.join(draft),
+            _ => self.step.sections.push(Section { run, first, first_run, draft }),
+        }
+    }
+
+    pub(super) fn change(&mut self, change: Change) {
+        self.step.changes.push(change);
+    }
+
+    pub(super) fn effect(&mut self, effect: Effect) {
+        self.step.effects.push(effect);
+    }
+
+    pub(super) fn reply(&mut self, reply: Reply) {
+        self.step.reply = reply;
+    }
+
+    pub(super) fn vital(&mut self) {
+        self.step.vital = true;
+    }
+
+    pub(super) fn run(&mut self, run: RunKey) -> Option<&mut RunState> {
+        self.state.runs.get_mut(&run)
+    }
+
+    /// Writes the run's row as it now is.
+    pub(super) fn save_run(&mut self, run: RunKey) {
+        if let Some(run) = self.state.runs.get(&run) {
+            self.step.changes.push(Change::Run(Box::new(run.row.clone())));
+        }
+    }
+
+    /// Writes the thread's row as it now is.
+    pub(super) fn save_thread(&mut self) {
+        self.state.thread.updated_at = self.now;
+        self.step.changes.push(Change::Thread(self.state.thread.clone()));
+    }
+
+    /// Moves a run along the state machine. An arrow that does not exist is a fault of ours: it is traced and the status stays.
+    pub(super) fn transit(&mut self, run: RunKey, transition: Transition) {
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        match state.row.status.after(transition) {
+            Ok(status) => state.row.status = status,
+            Err(error) => tracing::error!(run = %state.row.id, %error, "illegal transition"),
+        }
+    }
+
+    /// Ends a run: the last event, the row, the turn, and who waits for it.
+    pub(super) fn end_run(&mut self, run: RunKey, outcome: Outcome) {
+        self.log(Some(run), &Body::Run(RunEvent::Ended(outcome.clone())));
+        self.transit(run, Transition::End(outcome.status()));
+        let Some(mut ended) = self.state.runs.remove(&run) else { return };
+        ended.row.outcome = Some(outcome);
+        ended.row.ended_at = Some(self.now);
+        ended.row.saved = None;
+        ended.row.pending_answer = None;
+        ended.row.has_turn = false;
+        self.change(Change::Run(Box::new(ended.row.clone())));
+        if ended.has_task {
+            self.effect(Effect::Abort { run });
+        }
+        let id = ended.row.id.clone();
+        self.effect(Effect::Settled(Box::new(ended.row)));
+        self.state.queue.retain(|queued| *queued != run);
+        if ended.roll_back {
+            self.remove_run_now(run, id, "rolled_back");
+        }
+        self.vital();
+        self.release_turn(run);
+    }
+
+    /// Gives the turn to the next in order when this run had it.
+    pub(super) fn release_turn(&mut self, run: RunKey) {
+        if let Some(state) = self.run(run) {
+            state.row.has_turn = false;
+        }
+        if self.state.turn == Some(run) {
+            self.state.turn = None;
+        }
+        self.give_turn();
+    }
+
+    /// Starts or resumes the next run in order when the turn is free.
+    pub(super) fn give_turn(&mut self) {
+        while self.state.turn.is_none() && !self.state.draining {
+            let Some(next) = self.state.queue.pop_front() else { return };
+            if self.state.runs.contains_key(&next) {
+                self.take_turn(next);
+            }
+        }
+    }
+
+    fn take_turn(&mut self, run: RunKey) {
+        self.state.turn = Some(run);
+        let head = self.state.thread.head;
+        let now = self.now;
+        let Some(state) = self.run(run) else { return };
+        state.row.has_turn = true;
+        state.row.base = head;
+        if state.row.started_at.is_some() {
+            self.resume(run);
+            return;
+        }
+        state.row.started_at = Some(now);
+        let turn = match state.input.take() {
+            Some(input) => StartTurn::Ready(Box::new(Turn::Start { input })),
+            None => StartTurn::InputFromLog,
+        };
+        state.has_task = true;
+        self.log(Some(run), &Body::Run(RunEvent::Started));
+        self.transit(run, Transition::Start);
+        self.save_run(run);
+        self.effect(Effect::Start { run, turn });
+    }
+}

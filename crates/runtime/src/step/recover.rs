@@ -1,0 +1,101 @@
+//! After a crash: nothing is silently executed again, nothing stays in progress.
+
+use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
+
+use super::output::Output;
+use crate::state::RunState;
+
+/// What becomes of an open run after a restart.
+enum Fate {
+    /// It takes its place in the order.
+    Queue,
+    /// It goes on waiting: for an answer, or for its time.
+    Keep,
+    /// What its agent did last is not known.
+    Lost,
+    /// It was being cancelled.
+    Cancelled,
+}
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// Decides about every open run, in the order in which they were created.
+    pub(super) fn recover(&mut self, restarted: bool, failure: &Failure) {
+        let now = self.now;
+        let fates: Vec<(RunKey, Fate)> = self
+            .state
+            .runs
+            .iter()
+            .map(|(key, run)| {
+                let fate = fate_of(run, run.is_due(now));
+                (*key, fate)
+            })
+            .collect();
+        // Nothing takes the turn while the order is not complete.
+        let mut queue = Vec::new();
+        for (run, fate) in fates {
+            match fate {
+                Fate::Queue => queue.push(run),
+                Fate::Keep if restarted => self.keep(run),
+                Fate::Keep => {}
+                Fate::Lost => {
+                    self.withdraw_pending(run, Code::AgentLost);
+                    self.end_run(run, Outcome::Failed(failure.clone()));
+                }
+                Fate::Cancelled => {
+                    self.withdraw_pending(run, Code::AgentLost);
+                    self.end_run(run, Outcome::Cancelled { reason: None });
+                }
+            }
+        }
+        self.state.queue.extend(queue);
+        self.give_turn();
+    }
+
+    /// Nothing takes the turn any more.
+    pub(super) fn drain(&mut self) {
+        self.state.draining = true;
+    }
+
+    fn keep(&mut self, run: RunKey) {
+        let Some(state) = self.run(run) else { return };
+        if state.row.ever_resolved || state.row.has_turn {
+            // Who was shown what before the restart is not known any more.
+            state.row.ever_resolved = false;
+            state.row.has_turn = false;
+            self.save_run(run);
+        }
+    }
+}
+
+/// A run whose task went with the server.
+pub(crate) fn lost() -> Failure {
+    Failure::of(
+        Code::AgentLost,
+        "the server stopped while the agent was at work; what it did last is not known",
+    )
+}
+
+fn fate_of(run: &RunState, due: bool) -> Fate {
+    match run.row.status {
+        RunStatus::Queued if due => Fate::Queue,
+        RunStatus::Queued => Fate::Keep,
+        RunStatus::Cancelling => Fate::Cancelled,
+        RunStatus::Interrupted => {
+            let survives = |survives| survives == Survives::Restart;
+            match &run.pending[..] {
+                // A task that waited in its process has nobody to hear the answer.
+                [] if run.row.saved.is_some() && run.row.pending_answer.is_some() => Fate::Queue,
+                [] => Fate::Lost,
+                pending if pending.iter().all(|row| survives(row.interrupt.survives)) => Fate::Keep,
+                _ => Fate::Lost,
+            }
+        }
+        RunStatus::Running
+        | RunStatus::Completed
+        | RunStatus::Failed
+        | RunStatus::Cancelled
+        | RunStatus::TimedOut => Fate::Lost,
+    }
+}

@@ -1,0 +1,283 @@
+//! A run at work: what it emits, asks, and how its turn ends.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, InterruptEvent, RunEvent};
+use trilogue_domain::run::Transition;
+use trilogue_domain::{
+    Answer, CheckpointId, CheckpointKey, Code, Error, Failure, Interrupt, Json, Outcome,
+    Resolution, RunKey, RunStatus, Survives, limits,
+};
+use trilogue_store::Change;
+use trilogue_store::rows::{CheckpointRow, InterruptRow, MessageRow, QueueItem, QueueKind};
+
+use super::output::Output;
+use super::{Effect, Progress, StartTurn};
+use crate::backend::{Ending, Turn};
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// Takes what a run's agent has emitted.
+    pub(super) fn progress(&mut self, progress: Progress) -> Result<()> {
+        let run = self.known(progress.run)?;
+        let position = self.state.last + 1;
+        self.log_draft(Some(run), progress.draft);
+        let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
+        if progress.values.is_some() {
+            state.values = progress.values;
+        }
+        if let Some(bound) = progress.bound
+            && state.bound.as_ref() != Some(&bound)
+        {
+            state.bound = Some(bound.clone());
+            self.change(Change::Binding(bound));
+        }
+        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+        let rows: Vec<_> = progress
+            .messages
+            .into_iter()
+            .map(|(id, role)| MessageRow {
+                id,
+                tenant: state.row.tenant.clone(),
+                thread: state.row.thread,
+                run,
+                role,
+                position,
+            })
+            .collect();
+        for row in rows {
+            self.change(Change::Message(row));
+        }
+        Ok(())
+    }
+
+    /// A run's task asks and goes on waiting.
+    pub(super) fn raise(&mut self, run: RunKey, interrupt: Interrupt) -> Result<()> {
+        self.known(run)?;
+        self.check_raise(run, &interrupt)?;
+        self.raise_now(run, interrupt);
+        let gives_up = self.run(run).is_some_and(|state| state.native);
+        if gives_up && self.state.turn == Some(run) {
+            self.release_turn(run);
+        }
+        Ok(())
+    }
+
+    /// A run's agent is done with its turn.
+    pub(super) fn finish(
+        &mut self,
+        run: RunKey,
+        ending: Result<Ending, Failure>,
+        checkpoint: (CheckpointKey, CheckpointId),
+    ) -> Result<()> {
+        self.known(run)?;
+        self.vital();
+        let Some(state) = self.run(run) else { return Ok(()) };
+        state.has_task = false;
+        if state.row.status == RunStatus::Cancelling {
+            let reason = state.cancel_reason;
+            self.end_run(run, Outcome::Cancelled { reason });
+            return Ok(());
+        }
+        if state.row.status == RunStatus::Interrupted {
+            // It went on without the answers it had asked for.
+            self.withdraw_pending(run, Code::RunEnded);
+            self.transit(run, Transition::Resume);
+        }
+        match ending {
+            Ok(Ending::Completed) => self.complete(run, checkpoint),
+            Ok(Ending::Suspended { interrupt, saved }) => match self.check_raise(run, &interrupt) {
+                Ok(()) => self.suspend(run, *interrupt, saved),
+                Err(error) => {
+                    let failure = Failure::of(error.code(), error.message());
+                    self.end_run(run, Outcome::Failed(failure));
+                }
+            },
+            Err(failure) => self.end_run(run, Outcome::Failed(failure.bounded())),
+        }
+        Ok(())
+    }
+
+    /// The run goes on: the turn is its own again.
+    pub(super) fn resume(&mut self, run: RunKey) {
+        self.log(Some(run), &Body::Run(RunEvent::Resumed));
+        self.transit(run, Transition::Resume);
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        let answered = state.row.pending_answer.take();
+        if state.has_task {
+            for (interrupt, resolution) in std::mem::take(&mut state.undelivered) {
+                self.effect(Effect::Deliver { run, interrupt, resolution });
+            }
+        } else {
+            state.has_task = true;
+            let saved = state.row.saved.take().unwrap_or_else(Json::null);
+            let ready = state.answered.take().and_then(|row| resume_turn(row, saved.clone()));
+            let turn = match (ready, answered) {
+                (Some(turn), _) => StartTurn::Ready(Box::new(turn)),
+                (None, Some(interrupt)) => StartTurn::AnswerFromStore { interrupt, saved },
+                (None, None) => StartTurn::InputFromLog,
+            };
+            self.effect(Effect::Start { run, turn });
+        }
+        self.save_run(run);
+    }
+
+    /// Resolves every pending interrupt of a run in the same way.
+    pub(super) fn resolve_pending(&mut self, run: RunKey, resolution: &Resolution) {
+        let Some(state) = self.run(run) else { return };
+        let pending = std::mem::take(&mut state.pending);
+        for row in pending {
+            self.resolve(run, row, resolution.clone());
+        }
+    }
+
+    /// Writes how an interrupt ended.
+    pub(super) fn resolve(
+        &mut self,
+        run: RunKey,
+        mut row: InterruptRow,
+        resolution: Resolution,
+    ) -> InterruptRow {
+        let event = InterruptEvent::Resolved {
+            interrupt: row.interrupt.id.clone(),
+            resolution: resolution.clone(),
+        };
+        self.log(Some(run), &Body::Interrupt(event));
+        row.resolution = Some(resolution);
+        row.resolved_at = Some(self.now);
+        self.change(Change::Interrupt(Box::new(row.clone())));
+        if row.interrupt.survives == Survives::Restart && row.interrupt.patience.is_some() {
+            self.change(Change::Withdraw(QueueKind::Deadline, row.interrupt.id.to_string()));
+        }
+        self.vital();
+        row
+    }
+
+    pub(super) fn withdraw_pending(&mut self, run: RunKey, reason: Code) {
+        self.resolve_pending(run, &Resolution::Withdrawn { reason });
+    }
+
+    fn known(&self, run: RunKey) -> Result<RunKey> {
+        if self.state.runs.contains_key(&run) {
+            return Ok(run);
+        }
+        Err(Error::new(Code::RunEnded, "the run has ended"))
+    }
+
+    fn check_raise(&self, run: RunKey, interrupt: &Interrupt) -> Result<()> {
+        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+        if state.pending.len() >= limits::MAX_PENDING_INTERRUPTS {
+            return Err(Error::new(
+                Code::Overloaded,
+                format!("the run has {} pending interrupts", state.pending.len()),
+            ));
+        }
+        if state.pending.iter().any(|row| row.interrupt.id == interrupt.id) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("the interrupt '{}' is pending already", interrupt.id),
+            ));
+        }
+        Ok(())
+    }
+
+    fn suspend(&mut self, run: RunKey, mut interrupt: Interrupt, saved: Json) {
+        interrupt.survives = Survives::Restart;
+        if let Some(state) = self.run(run) {
+            state.row.saved = Some(saved);
+        }
+        self.raise_now(run, interrupt);
+        self.release_turn(run);
+    }
+
+    fn raise_now(&mut self, run: RunKey, interrupt: Interrupt) {
+        let now = self.now;
+        self.log(Some(run), &Body::Interrupt(InterruptEvent::Raised(Box::new(interrupt.clone()))));
+        self.transit(run, Transition::Raise);
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        let row = InterruptRow {
+            tenant: state.row.tenant.clone(),
+            principal: state.row.principal.clone(),
+            thread: state.row.thread,
+            thread_id: state.row.thread_id.clone(),
+            run,
+            run_id: state.row.id.clone(),
+            agent: state.row.agent.clone(),
+            raised_at: now,
+            resolution: None,
+            resolved_at: None,
+            interrupt,
+        };
+        state.pending.push(row.clone());
+        let settled = state.row.clone();
+        self.change(Change::Interrupt(Box::new(row.clone())));
+        self.watch(&row);
+        self.save_run(run);
+        self.effect(Effect::Settled(Box::new(settled)));
+    }
+
+    /// Watches an interrupt's patience: in memory when it dies with its process, in the durable queue when it does not.
+    fn watch(&mut self, row: &InterruptRow) {
+        let Some(patience) = row.interrupt.patience else { return };
+        if row.interrupt.survives == Survives::Process {
+            self.effect(Effect::Watch { interrupt: row.interrupt.id.clone(), patience });
+            return;
+        }
+        self.change(Change::Offer(QueueItem {
+            kind: QueueKind::Deadline,
+            key: row.interrupt.id.to_string(),
+            due: self.now.after(patience),
+            tenant: row.tenant.clone(),
+            principal: row.principal.clone(),
+            thread: Some(row.thread),
+            reference: Json::from_value(&serde_json::json!({
+                "thread": row.thread.0,
+                "interrupt": row.interrupt.id.as_str(),
+            })),
+        }));
+    }
+
+    fn complete(&mut self, run: RunKey, (key, id): (CheckpointKey, CheckpointId)) {
+        let thread = &self.state.thread;
+        if thread.ephemeral {
+            self.end_run(run, Outcome::Completed);
+            return;
+        }
+        let parent = thread.head;
+        let (thread_key, position) = (thread.key, self.state.last + 1);
+        let now = self.now;
+        let Some(state) = self.run(run) else { return };
+        let value = state.values.take();
+        if let Some(mut bound) = state.bound.take() {
+            bound.told = Some(key);
+            self.change(Change::Binding(bound));
+        }
+        self.change(Change::Checkpoint(CheckpointRow {
+            key,
+            id,
+            thread: thread_key,
+            parent,
+            run: Some(run),
+            position,
+            value,
+            created_at: now,
+        }));
+        self.state.thread.head = Some(key);
+        self.save_thread();
+        self.end_run(run, Outcome::Completed);
+    }
+}
+
+/// The turn that goes on with an answer. A time-out that took the reject option is an answer too.
+pub(crate) fn resume_turn(row: InterruptRow, saved: Json) -> Option<Turn> {
+    let answer = match row.resolution? {
+        Resolution::Answered { answer, .. } => answer,
+        Resolution::TimedOut { option: Some(option) } => Answer::Option(option),
+        Resolution::TimedOut { option: None }
+        | Resolution::Cancelled
+        | Resolution::Withdrawn { .. } => {
+            return None;
+        }
+    };
+    Some(Turn::Resume { interrupt: Box::new(row.interrupt), answer, saved })
+}

@@ -1,0 +1,617 @@
+//! The owner's step as a table: a state, commands, and the events, rows and effects they come to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trilogue_domain::interrupt::{Effect as OptionEffect, PermissionOption};
+use trilogue_domain::{
+    AgentName, Body, CheckpointId, CheckpointKey, Interrupt, InterruptKind, Message, Outcome, Part,
+    PrincipalId, Rights, RunStatus, Strategy, Survives, TenantId, ThreadId, ThreadKey,
+};
+use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::{RunRow, ThreadRow};
+
+use super::*;
+
+/// A thread and a clock that ticks once a command.
+struct Table {
+    state: ThreadState,
+    now: i64,
+    checkpoints: i64,
+}
+
+impl Table {
+    fn new() -> Self {
+        let thread = ThreadRow {
+            key: ThreadKey(1),
+            id: ThreadId::parse("thread").unwrap(),
+            tenant: TenantId::parse("tenant").unwrap(),
+            owner: PrincipalId::parse("alice").unwrap(),
+            metadata: Json::empty_object(),
+            created_at: Timestamp::from_micros(0),
+            updated_at: Timestamp::from_micros(0),
+            head: None,
+            owner_node: "node".to_owned(),
+            epoch: 1,
+            ephemeral: false,
+        };
+        Self { state: ThreadState::new(thread, 4), now: 0, checkpoints: 0 }
+    }
+
+    fn step(&mut self, command: Command) -> Result<Step> {
+        self.now += 1;
+        let before =
+            (self.state.last, self.state.runs.len(), self.state.queue.clone(), self.state.turn);
+        let result = step(&mut self.state, command, Timestamp::from_micros(self.now));
+        if result.is_err() {
+            let after =
+                (self.state.last, self.state.runs.len(), self.state.queue.clone(), self.state.turn);
+            assert_eq!(before, after, "a refused command changed the state");
+        }
+        result
+    }
+
+    fn submit(&mut self, run: i64) -> Result<Step> {
+        self.submit_with(run, |_| {})
+    }
+
+    fn submit_with(&mut self, run: i64, change: impl FnOnce(&mut Submit)) -> Result<Step> {
+        let message = Message {
+            id: trilogue_domain::MessageId::generate(),
+            role: Role::User,
+            parts: vec![Part::text("hello")],
+            created_at: Timestamp::from_micros(self.now),
+            completed_at: None,
+        };
+        let mut submit = Submit {
+            row: self.row(run),
+            input: Input::Messages(vec![message]),
+            native: true,
+            create_thread: false,
+            claims_ids: false,
+            strategy: Strategy::Enqueue,
+            when_waiting: WhenWaiting::Start,
+            when_holding: WhenHolding::Refuse,
+            idempotency: None,
+        };
+        change(&mut submit);
+        self.step(Command::Submit(Box::new(submit)))
+    }
+
+    fn row(&self, run: i64) -> RunRow {
+        RunRow {
+            key: RunKey(run),
+            id: RunId::parse(&format!("run-{run}")).unwrap(),
+            thread: ThreadKey(1),
+            thread_id: self.state.thread.id.clone(),
+            tenant: self.state.thread.tenant.clone(),
+            principal: self.state.thread.owner.clone(),
+            agent: AgentName::parse("echo").unwrap(),
+            status: RunStatus::Queued,
+            created_at: Timestamp::from_micros(self.now),
+            started_at: None,
+            ended_at: None,
+            outcome: None,
+            base: None,
+            metadata: Json::empty_object(),
+            config: None,
+            saved: None,
+            has_turn: false,
+            pending_answer: None,
+            ever_resolved: false,
+            not_before: None,
+            last_run_number: 0,
+        }
+    }
+
+    fn finish(&mut self, run: i64, ending: Result<Ending, Failure>) -> Result<Step> {
+        self.checkpoints += 1;
+        let checkpoint = (CheckpointKey(self.checkpoints), CheckpointId::generate());
+        self.step(Command::Finish { run: RunKey(run), ending, checkpoint })
+    }
+
+    fn suspend(&mut self, run: i64, id: &str) -> Result<Step> {
+        let interrupt = Box::new(interrupt(id, InterruptKind::Form));
+        self.finish(run, Ok(Ending::Suspended { interrupt, saved: Json::null() }))
+    }
+
+    fn raise(&mut self, run: i64, interrupt: Interrupt) -> Result<Step> {
+        self.step(Command::Raise { run: RunKey(run), interrupt: Box::new(interrupt) })
+    }
+
+    fn answer(&mut self, id: &str, answer: Answer) -> Result<Step> {
+        let to = Target::Interrupt(InterruptId::parse(id).unwrap());
+        self.step(Command::Answer { to, answer, by: principal() })
+    }
+
+    fn cancel(&mut self, run: i64) -> Result<Step> {
+        self.step(Command::Cancel { run: RunKey(run), reason: None })
+    }
+
+    fn status(&self, run: i64) -> Option<RunStatus> {
+        self.state.runs.get(&RunKey(run)).map(|state| state.row.status)
+    }
+}
+
+fn principal() -> Principal {
+    Principal {
+        tenant: TenantId::parse("tenant").unwrap(),
+        id: PrincipalId::parse("alice").unwrap(),
+        rights: Rights::all(),
+        own: false,
+    }
+}
+
+fn interrupt(id: &str, kind: InterruptKind) -> Interrupt {
+    let option = |id: &str, effect| PermissionOption {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        effect,
+        always: false,
+    };
+    let options = match kind {
+        InterruptKind::Permission => {
+            vec![option("yes", OptionEffect::Allow), option("no", OptionEffect::Reject)]
+        }
+        _ => Vec::new(),
+    };
+    Interrupt {
+        id: InterruptId::parse(id).unwrap(),
+        kind,
+        prompt: Vec::new(),
+        payload: Json::empty_object(),
+        options,
+        schema: None,
+        survives: Survives::Process,
+        patience: Some(Duration::from_secs(1)),
+    }
+}
+
+/// What a step comes to, in words: events with their numbers, then effects.
+fn told(step: &Step) -> Vec<String> {
+    let originals: Arc<dyn trilogue_domain::port::ReadOriginal> = Arc::new(NoOriginals);
+    let mut words = Vec::new();
+    for section in &step.sections {
+        for frame in section.draft.clone().seal(
+            ThreadKey(1),
+            section.run,
+            section.first,
+            section.first_run,
+            &originals,
+        ) {
+            for event in frame.events().unwrap() {
+                words.push(match event.run {
+                    Some(run) => {
+                        format!("{} {run}.{} {}", event.number, event.run_number, name(&event.body))
+                    }
+                    None => format!("{} - {}", event.number, name(&event.body)),
+                });
+            }
+        }
+    }
+    words.extend(step.effects.iter().map(|effect| match effect {
+        Effect::Start { run, turn: StartTurn::Ready(turn) } => match turn.as_ref() {
+            Turn::Start { .. } => format!("start {run}"),
+            Turn::Resume { .. } => format!("resume {run}"),
+        },
+        Effect::Start { run, .. } => format!("start {run} from store"),
+        Effect::Deliver { run, interrupt, .. } => format!("deliver {interrupt} to {run}"),
+        Effect::Stop { run } => format!("stop {run}"),
+        Effect::Abort { run } => format!("abort {run}"),
+        Effect::Settled(row) => format!("settled {} {}", row.key, row.status.as_str()),
+        Effect::Watch { interrupt, .. } => format!("watch {interrupt}"),
+        Effect::Gone => "gone".to_owned(),
+    }));
+    words
+}
+
+fn name(body: &Body) -> String {
+    match body {
+        Body::Run(trilogue_domain::event::RunEvent::Ended(outcome)) => match outcome {
+            Outcome::Completed => "completed".to_owned(),
+            Outcome::Failed(failure) => format!("failed {}", failure.code),
+            Outcome::Cancelled { reason: Some(reason) } => format!("cancelled {}", reason.as_str()),
+            Outcome::Cancelled { reason: None } => "cancelled".to_owned(),
+            Outcome::TimedOut { reason } => format!("timed out {}", reason.as_str()),
+        },
+        other => other.name().to_owned(),
+    }
+}
+
+fn refused(result: Result<Step>) -> Code {
+    result.map(|step| told(&step)).expect_err("the command was taken").code()
+}
+
+#[test]
+fn a_run_takes_a_free_turn_and_its_completion_moves_the_head() {
+    let mut table = Table::new();
+    let step = table.submit(1).unwrap();
+    assert_eq!(
+        told(&step),
+        [
+            "1 1.1 run.created",
+            "2 1.2 message.started",
+            "3 1.3 message.part",
+            "4 1.4 message.completed",
+            "5 1.5 run.started",
+            "start 1",
+        ]
+    );
+    assert!(!step.vital);
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(told(&step), ["6 1.6 completed", "settled 1 completed"]);
+    assert!(step.vital);
+    assert_eq!(table.state.thread.head, Some(CheckpointKey(1)));
+    assert!(table.state.runs.is_empty());
+    assert_eq!(table.state.turn, None);
+}
+
+#[test]
+fn a_second_run_waits_and_is_based_on_the_head_of_its_turn() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.submit(2).unwrap();
+    assert_eq!(table.status(2), Some(RunStatus::Queued));
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(
+        told(&step),
+        ["10 1.6 completed", "11 2.5 run.started", "settled 1 completed", "start 2"]
+    );
+    assert_eq!(table.state.runs[&RunKey(2)].row.base, Some(CheckpointKey(1)));
+}
+
+#[test]
+fn a_failed_run_hangs_beside_the_path() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    let failure = Failure::of(Code::AgentFailed, "no");
+    let step = table.finish(1, Err(failure)).unwrap();
+    assert_eq!(told(&step), ["6 1.6 failed agent_failed", "settled 1 failed"]);
+    assert_eq!(table.state.thread.head, None);
+}
+
+#[test]
+fn strategies_decide_what_a_new_run_does_to_the_one_at_work() {
+    let cases: [(Strategy, &[&str]); 3] = [
+        (Strategy::Enqueue, &[]),
+        (Strategy::Interrupt, &["10 1.6 run.cancelling", "stop 1"]),
+        (Strategy::Rollback, &["10 1.6 run.cancelling", "stop 1"]),
+    ];
+    for (strategy, expected) in cases {
+        let mut table = Table::new();
+        table.submit(1).unwrap();
+        let step = table.submit_with(2, |submit| submit.strategy = strategy).unwrap();
+        let after: Vec<_> = told(&step).into_iter().skip(4).collect();
+        assert_eq!(after, expected, "{strategy:?}");
+        let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+        let removed = told(&step).iter().any(|word| word.ends_with("thread.run_removed"));
+        assert_eq!(removed, strategy == Strategy::Rollback);
+        assert_eq!(table.state.turn, Some(RunKey(2)), "{strategy:?}");
+    }
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    let rejected = table.submit_with(2, |submit| submit.strategy = Strategy::Reject);
+    assert_eq!(refused(rejected), Code::ThreadBusy);
+}
+
+#[test]
+fn the_queue_of_a_thread_is_bounded() {
+    let mut table = Table::new();
+    for run in 1..=5 {
+        table.submit(run).unwrap();
+    }
+    assert_eq!(refused(table.submit(6)), Code::Overloaded);
+}
+
+#[test]
+fn a_suspended_run_gives_up_the_turn_and_takes_it_again_in_order() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    let step = table.suspend(1, "ask").unwrap();
+    assert_eq!(told(&step), ["6 1.6 interrupt.raised", "settled 1 interrupted"]);
+    table.submit(2).unwrap();
+    assert_eq!(table.state.turn, Some(RunKey(2)));
+    let step = table.answer("ask", Answer::Json(Json::null())).unwrap();
+    assert_eq!(told(&step), ["12 1.7 interrupt.resolved"]);
+    let step = table.finish(2, Ok(Ending::Completed)).unwrap();
+    assert_eq!(
+        told(&step),
+        ["13 2.6 completed", "14 1.8 run.resumed", "settled 2 completed", "resume 1"]
+    );
+    assert_eq!(table.state.runs[&RunKey(1)].row.base, Some(CheckpointKey(2)));
+}
+
+#[test]
+fn a_waiting_run_is_started_beside_superseded_or_refuses() {
+    let waiting = || {
+        let mut table = Table::new();
+        table.submit(1).unwrap();
+        table.suspend(1, "ask").unwrap();
+        table
+    };
+    let mut table = waiting();
+    table.submit_with(2, |submit| submit.when_waiting = WhenWaiting::Start).unwrap();
+    assert_eq!(table.status(1), Some(RunStatus::Interrupted));
+    let mut table = waiting();
+    let step = table.submit_with(2, |submit| submit.when_waiting = WhenWaiting::Supersede).unwrap();
+    let after: Vec<_> = told(&step).into_iter().skip(4).collect();
+    assert_eq!(
+        after,
+        [
+            "11 1.7 interrupt.resolved",
+            "12 1.8 cancelled run_superseded",
+            "13 2.5 run.started",
+            "settled 1 cancelled",
+            "start 2",
+        ]
+    );
+    let mut table = waiting();
+    let result = table.submit_with(2, |submit| submit.when_waiting = WhenWaiting::Refuse);
+    let error = result.map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::ThreadWaiting);
+    assert_eq!(error.pending_interrupt().map(InterruptId::as_str), Some("ask"));
+}
+
+#[test]
+fn a_child_process_keeps_the_turn_while_it_asks() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    let step = table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    assert_eq!(told(&step), ["6 1.6 interrupt.raised", "watch ask", "settled 1 interrupted"]);
+    assert_eq!(table.state.turn, Some(RunKey(1)));
+    assert_eq!(refused(table.submit(2)), Code::ThreadWaiting);
+    let queued = table.submit_with(2, |submit| submit.when_holding = WhenHolding::Strategy);
+    assert!(queued.is_ok());
+    let step = table.answer("ask", Answer::Option("yes".to_owned())).unwrap();
+    assert_eq!(
+        told(&step),
+        ["11 1.7 interrupt.resolved", "12 1.8 run.resumed", "deliver ask to 1"]
+    );
+    assert_eq!(table.status(1), Some(RunStatus::Running));
+}
+
+#[test]
+fn with_several_pending_the_run_waits_for_the_last() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
+    table.raise(1, interrupt("two", InterruptKind::Permission)).unwrap();
+    let step = table.answer("two", Answer::Option("no".to_owned())).unwrap();
+    assert_eq!(told(&step), ["8 1.8 interrupt.resolved", "deliver two to 1"]);
+    assert_eq!(table.status(1), Some(RunStatus::Interrupted));
+    table.answer("one", Answer::Option("no".to_owned())).unwrap();
+    assert_eq!(table.status(1), Some(RunStatus::Running));
+}
+
+#[test]
+fn answers_are_checked_and_the_second_is_told() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    let wrong = [
+        Answer::Json(Json::null()),
+        Answer::Option("maybe".to_owned()),
+        Answer::Message(Vec::new()),
+    ];
+    for answer in wrong {
+        assert_eq!(refused(table.answer("ask", answer)), Code::AnswerInvalid);
+    }
+    table.answer("ask", Answer::Option("yes".to_owned())).unwrap();
+    let second = table.answer("ask", Answer::Option("yes".to_owned()));
+    assert_eq!(refused(second), Code::InterruptResolved);
+}
+
+#[test]
+fn an_answer_without_a_name_is_for_a_run_that_has_resolved_none() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
+    let unnamed = |table: &mut Table| {
+        let answer = Answer::Option("yes".to_owned());
+        table.step(Command::Answer { to: Target::FirstOf(RunKey(1)), answer, by: principal() })
+    };
+    assert!(unnamed(&mut table).is_ok());
+    table.raise(1, interrupt("two", InterruptKind::Permission)).unwrap();
+    let error = unnamed(&mut table).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::InterruptMismatch);
+    assert_eq!(error.pending_interrupt().map(InterruptId::as_str), Some("two"));
+}
+
+#[test]
+fn no_time_out_ever_allows() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    let deadline = |id: &str| Command::Deadline { interrupt: InterruptId::parse(id).unwrap() };
+    let step = table.step(deadline("ask")).unwrap();
+    let Some(Effect::Deliver { resolution, .. }) = step.effects.first() else { panic!("{step:?}") };
+    assert_eq!(*resolution, Resolution::TimedOut { option: Some("no".to_owned()) });
+    assert_eq!(table.status(1), Some(RunStatus::Running));
+
+    table.raise(1, interrupt("form", InterruptKind::Form)).unwrap();
+    let step = table.step(deadline("form")).unwrap();
+    assert_eq!(
+        told(&step),
+        [
+            "10 1.10 interrupt.resolved",
+            "11 1.11 timed out await_timeout",
+            "abort 1",
+            "settled 1 timed_out"
+        ]
+    );
+    assert_eq!(told(&table.step(deadline("form")).unwrap()), Vec::<String>::new());
+}
+
+#[test]
+fn a_permission_without_a_way_to_reject_cancels() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    let mut ask = interrupt("ask", InterruptKind::Permission);
+    ask.options.retain(|option| option.effect == OptionEffect::Allow);
+    table.raise(1, ask).unwrap();
+    let deadline = Command::Deadline { interrupt: InterruptId::parse("ask").unwrap() };
+    table.step(deadline).unwrap();
+    assert_eq!(table.status(1), Some(RunStatus::Cancelling));
+}
+
+#[test]
+fn cancelling_resolves_interrupts_first_then_stops_the_agent_then_ends_the_run() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Form)).unwrap();
+    let step = table.cancel(1).unwrap();
+    assert_eq!(
+        told(&step),
+        ["7 1.7 interrupt.resolved", "8 1.8 run.cancelling", "deliver ask to 1", "stop 1"]
+    );
+    assert_eq!(told(&table.cancel(1).unwrap()), Vec::<String>::new());
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(told(&step), ["9 1.9 cancelled", "settled 1 cancelled"]);
+    assert_eq!(refused(table.cancel(1)), Code::RunEnded);
+}
+
+#[test]
+fn a_queued_or_suspended_run_is_cancelled_at_once() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.submit(2).unwrap();
+    let step = table.cancel(2).unwrap();
+    assert_eq!(told(&step), ["10 2.5 cancelled", "settled 2 cancelled"]);
+    table.suspend(1, "ask").unwrap();
+    let step = table.cancel(1).unwrap();
+    assert_eq!(
+        told(&step),
+        ["12 1.7 interrupt.resolved", "13 1.8 cancelled", "settled 1 cancelled"]
+    );
+}
+
+#[test]
+fn an_agent_that_goes_on_without_its_answer_completes() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Form)).unwrap();
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(told(&step), ["7 1.7 interrupt.resolved", "8 1.8 completed", "settled 1 completed"]);
+}
+
+#[test]
+fn recovery_accounts_for_every_run() {
+    let mut table = Table::new();
+    let mut restart = interrupt("restart", InterruptKind::Form);
+    restart.survives = Survives::Restart;
+    let states = [
+        (1, RunStatus::Running, None, false),
+        (2, RunStatus::Queued, None, false),
+        (3, RunStatus::Interrupted, Some(restart), true),
+        (4, RunStatus::Interrupted, Some(interrupt("process", InterruptKind::Permission)), false),
+        (5, RunStatus::Cancelling, None, false),
+        (6, RunStatus::Interrupted, None, true),
+        (7, RunStatus::Queued, None, false),
+    ];
+    for (run, status, pending, saved) in states {
+        let mut row = table.row(run);
+        row.status = status;
+        row.started_at = (status != RunStatus::Queued).then_some(Timestamp::from_micros(0));
+        row.saved = saved.then(Json::null);
+        row.pending_answer = (run == 6).then(|| InterruptId::parse("answered").unwrap());
+        row.not_before = (run == 7).then_some(Timestamp::from_micros(i64::MAX));
+        let mut state = crate::state::RunState::new(row.clone(), None, true);
+        state.restored = true;
+        state.pending.extend(pending.map(|interrupt| InterruptRow {
+            tenant: row.tenant.clone(),
+            principal: row.principal.clone(),
+            thread: row.thread,
+            thread_id: row.thread_id.clone(),
+            run: row.key,
+            run_id: row.id.clone(),
+            agent: row.agent.clone(),
+            raised_at: Timestamp::from_micros(0),
+            resolution: None,
+            resolved_at: None,
+            interrupt,
+        }));
+        table.state.runs.insert(row.key, state);
+    }
+    let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
+    assert_eq!(
+        told(&step),
+        [
+            "1 1.1 failed agent_lost",
+            "2 4.1 interrupt.resolved",
+            "3 4.2 failed agent_lost",
+            "4 5.1 cancelled",
+            "5 2.1 run.started",
+            "settled 1 failed",
+            "settled 4 failed",
+            "settled 5 cancelled",
+            "start 2 from store",
+        ]
+    );
+    assert_eq!(table.status(3), Some(RunStatus::Interrupted));
+    assert_eq!(table.state.queue, [RunKey(6)]);
+    assert_eq!(table.status(7), Some(RunStatus::Queued));
+    let step = table.finish(2, Ok(Ending::Completed)).unwrap();
+    assert!(told(&step).contains(&"start 6 from store".to_owned()));
+}
+
+#[test]
+fn a_scheduled_run_waits_for_its_time() {
+    let mut table = Table::new();
+    let later = Timestamp::from_micros(1_000);
+    let step = table.submit_with(1, |submit| submit.row.not_before = Some(later)).unwrap();
+    assert_eq!(table.state.turn, None);
+    assert!(
+        step.changes
+            .iter()
+            .any(|change| matches!(change, Change::Offer(item) if item.due == later))
+    );
+    let step = table.step(Command::Due { run: RunKey(1) }).unwrap();
+    assert_eq!(told(&step), ["5 1.5 run.started", "start 1 from store"]);
+}
+
+#[test]
+fn a_draining_thread_takes_nothing_new_and_starts_nothing() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.submit(2).unwrap();
+    table.step(Command::Drain).unwrap();
+    assert_eq!(refused(table.submit(3)), Code::ShuttingDown);
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(told(&step), ["10 1.6 completed", "settled 1 completed"]);
+    assert_eq!(table.status(2), Some(RunStatus::Queued));
+}
+
+#[test]
+fn an_open_run_is_not_removed() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    let remove = |run: i64| Command::RemoveRun {
+        run: RunKey(run),
+        id: RunId::parse("run-1").unwrap(),
+        reason: "deleted",
+    };
+    assert_eq!(refused(table.step(remove(1))), Code::RunNotEnded);
+    table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(told(&table.step(remove(1)).unwrap()), ["7 - thread.run_removed"]);
+}
+
+#[test]
+fn values_become_a_checkpoint() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    let values = Json::parse("{\"n\":1}").unwrap();
+    let progress = Progress {
+        run: RunKey(1),
+        draft: Draft::default(),
+        messages: Vec::new(),
+        values: Some(values.clone()),
+        bound: None,
+    };
+    table.step(Command::Progress(progress)).unwrap();
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    let checkpoint = step.changes.iter().find_map(|change| match change {
+        Change::Checkpoint(row) => row.value.clone(),
+        _ => None,
+    });
+    assert_eq!(checkpoint, Some(values));
+}

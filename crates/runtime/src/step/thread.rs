@@ -1,0 +1,111 @@
+//! Changes of the thread itself: metadata, state, removal.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, StateEvent, ThreadEvent};
+use trilogue_domain::{
+    CheckpointId, CheckpointKey, Code, Error, HeadMove, Json, RunId, RunKey, limits,
+};
+use trilogue_store::Change;
+use trilogue_store::rows::CheckpointRow;
+
+use super::output::Output;
+use super::{Effect, Reply};
+use crate::request::ThreadPatch;
+
+// === impl Output ===
+
+impl Output<'_> {
+    /// Merges metadata and sets state as a new checkpoint behind `from`, or behind the head.
+    pub(super) fn patch(
+        &mut self,
+        patch: ThreadPatch,
+        from: Option<CheckpointKey>,
+        (key, id): (CheckpointKey, CheckpointId),
+    ) -> Result<()> {
+        let metadata =
+            patch.metadata.map(|patch| merged(&self.state.thread.metadata, &patch)).transpose()?;
+        if let Some(metadata) = metadata {
+            self.log(None, &Body::Thread(ThreadEvent::Metadata(metadata.clone())));
+            self.state.thread.metadata = metadata;
+        }
+        if patch.values.is_some() || from.is_some() {
+            if let Some(values) = &patch.values {
+                self.log(None, &Body::State(StateEvent::Values(values.clone())));
+            }
+            let moved = ThreadEvent::HeadMoved { checkpoint: id.clone(), by: HeadMove::Patch };
+            self.log(None, &Body::Thread(moved));
+            self.change(Change::Checkpoint(CheckpointRow {
+                key,
+                id,
+                thread: self.state.thread.key,
+                parent: from.or(self.state.thread.head),
+                run: None,
+                position: self.state.last,
+                value: patch.values,
+                created_at: self.now,
+            }));
+            self.state.thread.head = Some(key);
+        }
+        self.save_thread();
+        self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
+        Ok(())
+    }
+
+    /// Removes a run that has ended.
+    pub(super) fn remove_run(
+        &mut self,
+        run: RunKey,
+        id: RunId,
+        reason: &'static str,
+    ) -> Result<()> {
+        if let Some(state) = self.state.runs.get(&run) {
+            return Err(Error::new(
+                Code::RunNotEnded,
+                format!("the run '{}' is {}", state.row.id, state.row.status.as_str()),
+            )
+            .hint("cancel it first"));
+        }
+        self.vital();
+        self.remove_run_now(run, id, reason);
+        Ok(())
+    }
+
+    pub(super) fn remove_run_now(&mut self, run: RunKey, id: RunId, reason: &'static str) {
+        if self.state.thread.ephemeral {
+            // An ephemeral thread goes with its run.
+            self.erase();
+            return;
+        }
+        let event = ThreadEvent::RunRemoved { run: id, reason: reason.to_owned() };
+        self.log(None, &Body::Thread(event));
+        self.change(Change::RemoveRun(run));
+    }
+
+    /// Removes the thread; its tasks are dropped and nobody hears of them.
+    pub(super) fn erase(&mut self) {
+        self.vital();
+        let runs: Vec<RunKey> = self.state.runs.keys().copied().collect();
+        for run in runs {
+            self.effect(Effect::Abort { run });
+        }
+        self.state.runs.clear();
+        self.state.queue.clear();
+        self.state.turn = None;
+        self.change(Change::RemoveThread);
+        self.effect(Effect::Gone);
+    }
+}
+
+fn merged(metadata: &Json, patch: &Json) -> Result<Json> {
+    if !patch.is_object() {
+        return Err(Error::new(Code::InvalidRequest, "'metadata' is not a JSON object"));
+    }
+    let merged = metadata.merged(patch);
+    if merged.as_bytes().len() > limits::MAX_METADATA_BYTES {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("the metadata has more than {} bytes", limits::MAX_METADATA_BYTES),
+        ));
+    }
+    Ok(merged)
+}

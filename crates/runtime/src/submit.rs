@@ -1,0 +1,301 @@
+//! Accepting a run: what is checked and looked up before its thread's owner hears of it.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Json, Principal, RunId, RunStatus, Scope, ThreadId, limits};
+use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
+
+use crate::backend::{Backend, Input};
+use crate::context::outline;
+use crate::handle::Runtime;
+use crate::owner::Envelope;
+use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
+use crate::state::ThreadState;
+use crate::step::Submit;
+
+/// How often a run is tried again whose thread or idempotency key somebody else created in between.
+const RACES: usize = 3;
+
+/// Where a run will run.
+enum Place {
+    /// On a thread that is not stored yet.
+    New(Box<ThreadRow>, bool),
+    /// On this one.
+    Stored(Box<ThreadRow>),
+}
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// Accepts a run. Returns when that is durable; with [`NewRun::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
+    ///
+    /// # Errors
+    /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
+    pub async fn submit(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+        self.check_open()?;
+        let backend = Arc::clone(self.services().backend(&new.agent)?);
+        let input = backend.admit(new.input.clone(), new.config.as_ref())?;
+        check_size(&input, new.metadata.as_ref())?;
+        let input = self.outline_input(by, input).await?;
+        let mut last = None;
+        for _ in 0..RACES {
+            if let Some(known) = self.known_key(by, &new).await? {
+                return Ok(known);
+            }
+            match self.try_submit(by, &new, input.clone(), backend.as_ref()).await {
+                Err(error) if error.code() == Code::AlreadyExists && may_be_a_race(&new) => {
+                    last = Some(error);
+                }
+                other => return other,
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::new(Code::Internal, "the run was not accepted")))
+    }
+
+    async fn try_submit(
+        &self,
+        by: &Principal,
+        new: &NewRun,
+        input: Input,
+        backend: &dyn Backend,
+    ) -> Result<Submitted> {
+        let place = self.place(by, new).await?;
+        let services = self.services();
+        let (thread, create_thread, claims_thread) = match &place {
+            Place::New(row, chosen) => (row.as_ref(), true, *chosen),
+            Place::Stored(row) => (row.as_ref(), false, false),
+        };
+        let row = self.new_row(by, new, thread);
+        let deferred = new.synchronous
+            && backend.is_native()
+            && new.idempotency.is_none()
+            && new.id.is_none()
+            && !claims_thread;
+        let idempotency = self.key_row(by, new, &row);
+        let submit = Box::new(Submit {
+            claims_ids: claims_thread || new.id.is_some() || idempotency.is_some(),
+            row,
+            input,
+            native: backend.is_native(),
+            create_thread,
+            strategy: new.strategy,
+            when_waiting: new.when_waiting,
+            when_holding: new.when_holding,
+            idempotency,
+        });
+        let (reply, accepted) = oneshot::channel();
+        let (settled, ended) = oneshot::channel();
+        let envelope = Envelope::Submit { submit, deferred, reply, settled };
+        match place {
+            Place::New(row, _) => {
+                let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
+                let owner = services.start_owner(state);
+                owner.send(envelope).await.map_err(|_| stopped())?;
+            }
+            Place::Stored(row) => services.send(row.key, envelope).await?,
+        }
+        let run = accepted.await.map_err(|_| stopped())??;
+        Ok(Submitted { run, created: true, settled: Settled(ended) })
+    }
+
+    async fn place(&self, by: &Principal, new: &NewRun) -> Result<Place> {
+        match &new.thread {
+            ThreadChoice::Existing(id) => {
+                let row = self.thread_row(&by.scope(), id).await?;
+                Ok(Place::Stored(Box::new(row)))
+            }
+            ThreadChoice::Ensure(thread) => {
+                if let Some(id) = &thread.id
+                    && let Some(row) = self.services().store.thread(&by.scope(), id).await?
+                {
+                    return Ok(Place::Stored(Box::new(row)));
+                }
+                let row = self.new_thread_row(by, thread, false)?;
+                Ok(Place::New(Box::new(row), thread.id.is_some()))
+            }
+            ThreadChoice::Ephemeral => {
+                let row = self.new_thread_row(by, &NewThread::default(), true)?;
+                Ok(Place::New(Box::new(row), false))
+            }
+        }
+    }
+
+    pub(crate) fn new_thread_row(
+        &self,
+        by: &Principal,
+        new: &NewThread,
+        ephemeral: bool,
+    ) -> Result<ThreadRow> {
+        let services = self.services();
+        let metadata = new.metadata.clone().unwrap_or_else(Json::empty_object);
+        check_metadata(&metadata)?;
+        let now = services.clock.now();
+        Ok(ThreadRow {
+            key: services.store.next_thread_key(),
+            id: new.id.clone().unwrap_or_else(ThreadId::generate),
+            tenant: by.tenant.clone(),
+            owner: by.id.clone(),
+            metadata,
+            created_at: now,
+            updated_at: now,
+            head: None,
+            owner_node: services.node.clone(),
+            epoch: 1,
+            ephemeral,
+        })
+    }
+
+    fn new_row(&self, by: &Principal, new: &NewRun, thread: &ThreadRow) -> RunRow {
+        let services = self.services();
+        RunRow {
+            key: services.store.next_run_key(),
+            id: new.id.clone().unwrap_or_else(RunId::generate),
+            thread: thread.key,
+            thread_id: thread.id.clone(),
+            tenant: by.tenant.clone(),
+            principal: by.id.clone(),
+            agent: new.agent.clone(),
+            status: RunStatus::Queued,
+            created_at: services.clock.now(),
+            started_at: None,
+            ended_at: None,
+            outcome: None,
+            base: None,
+            metadata: new.metadata.clone().unwrap_or_else(Json::empty_object),
+            config: new.config.clone(),
+            saved: None,
+            has_turn: false,
+            pending_answer: None,
+            ever_resolved: false,
+            not_before: new.not_before,
+            last_run_number: 0,
+        }
+    }
+
+    /// The run that this idempotency key created before.
+    async fn known_key(&self, by: &Principal, new: &NewRun) -> Result<Option<Submitted>> {
+        let Some((text, request)) = &new.idempotency else { return Ok(None) };
+        let services = self.services();
+        let key = idempotency_key(by, new, text);
+        let Some(row) = services.store.idempotency(&key, services.clock.now()).await? else {
+            return Ok(None);
+        };
+        if row.request != *request {
+            return Err(Error::new(
+                Code::IdempotencyMismatch,
+                "the idempotency key was used with another request",
+            )
+            .hint("use a new key for a new request"));
+        }
+        let scope = Scope { tenant: by.tenant.clone(), owner: None };
+        let run = self.run_row(&scope, &row.run).await?;
+        let (sender, receiver) = oneshot::channel();
+        let runtime = self.clone();
+        let waited = run.clone();
+        tokio::spawn(async move {
+            drop(sender.send(runtime.settled_row(waited).await));
+        });
+        Ok(Some(Submitted { run, created: false, settled: Settled(receiver) }))
+    }
+
+    fn key_row(&self, by: &Principal, new: &NewRun, row: &RunRow) -> Option<IdempotencyRow> {
+        let (text, request) = new.idempotency.as_ref()?;
+        Some(IdempotencyRow {
+            key: idempotency_key(by, new, text),
+            request: *request,
+            run: row.id.clone(),
+            thread: row.thread,
+            created_at: row.created_at,
+        })
+    }
+
+    /// Stores large content of the input beside the log.
+    async fn outline_input(&self, by: &Principal, input: Input) -> Result<Input> {
+        let Input::Messages(mut messages) = input else { return Ok(input) };
+        let store = self.services().store.as_ref();
+        let scope = by.scope();
+        for message in &mut messages {
+            for part in std::mem::take(&mut message.parts) {
+                let part = outline(store, &scope, part).await?;
+                message.parts.push(part);
+            }
+        }
+        Ok(Input::Messages(messages))
+    }
+}
+
+fn idempotency_key(by: &Principal, new: &NewRun, text: &str) -> IdempotencyKey {
+    IdempotencyKey {
+        tenant: by.tenant.clone(),
+        principal: by.id.clone(),
+        agent: new.agent.clone(),
+        text: text.to_owned(),
+    }
+}
+
+/// Whether a taken id may be one that another request created while this one was looking.
+fn may_be_a_race(new: &NewRun) -> bool {
+    new.idempotency.is_some()
+        || matches!(&new.thread, ThreadChoice::Ensure(thread) if thread.id.is_some())
+}
+
+fn check_size(input: &Input, metadata: Option<&Json>) -> Result<()> {
+    if let Some(metadata) = metadata {
+        check_metadata(metadata)?;
+    }
+    let messages = match input {
+        Input::Messages(messages) => messages,
+        Input::Value(value) if value.as_bytes().len() > limits::MAX_EVENT_BYTES / 2 => {
+            return Err(Error::new(
+                Code::EventTooLarge,
+                format!(
+                    "the input value has {} bytes; {} is the most",
+                    value.as_bytes().len(),
+                    limits::MAX_EVENT_BYTES / 2
+                ),
+            ));
+        }
+        Input::Value(_) => return Ok(()),
+    };
+    if messages.len() > limits::MAX_MESSAGES_PER_INPUT {
+        return Err(Error::new(
+            Code::TooManyParts,
+            format!(
+                "the input has {} messages; {} is the most",
+                messages.len(),
+                limits::MAX_MESSAGES_PER_INPUT
+            ),
+        ));
+    }
+    match messages.iter().find(|message| message.parts.len() > limits::MAX_PARTS_PER_MESSAGE) {
+        Some(message) => Err(Error::new(
+            Code::TooManyParts,
+            format!(
+                "a message has {} parts; {} is the most",
+                message.parts.len(),
+                limits::MAX_PARTS_PER_MESSAGE
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn check_metadata(metadata: &Json) -> Result<()> {
+    if !metadata.is_object() {
+        return Err(Error::new(Code::InvalidRequest, "'metadata' is not a JSON object"));
+    }
+    if metadata.as_bytes().len() > limits::MAX_METADATA_BYTES {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("the metadata has more than {} bytes", limits::MAX_METADATA_BYTES),
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn stopped() -> Error {
+    Error::new(Code::ShuttingDown, "the server stopped before it could answer")
+        .hint("send the request again when it is back")
+}

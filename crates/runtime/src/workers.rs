@@ -1,0 +1,164 @@
+//! Workers beside the owners: scheduled runs, deadlines, retention.
+//!
+//! What falls due passes rights and limits again.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, ThreadKey};
+use trilogue_store::rows::{Abandon, Claim, QueueKind};
+
+use crate::handle::Runtime;
+use crate::step::Command;
+
+/// How long a worker holds an item before another may take it.
+const LEASE: Duration = Duration::from_secs(30);
+/// The most items that a worker claims at once.
+const MAX_CLAIMED: usize = 64;
+/// The longest a worker sleeps before it looks again, in case the clock was set.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// How long a worker rests after the store failed.
+const REST: Duration = Duration::from_secs(1);
+/// How long an item that failed waits before it is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// The most runs that retention removes before it lets others work.
+const MAX_REMOVED: usize = 256;
+
+/// Starts the workers; they end when the runtime drains.
+pub(crate) fn start(runtime: &Runtime) {
+    for kind in [QueueKind::ScheduledRun, QueueKind::Deadline] {
+        tokio::spawn(until_closing(runtime.clone(), serve(runtime.clone(), kind)));
+    }
+    tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
+}
+
+async fn until_closing(runtime: Runtime, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = runtime.closing().cancelled() => {}
+        () = work => {}
+    }
+}
+
+async fn serve(runtime: Runtime, kind: QueueKind) {
+    let services = runtime.services();
+    let offered = services.store.offered();
+    loop {
+        let wake = offered.notified();
+        let now = services.clock.now();
+        let claimed = services.store.claim(kind, now, now.after(LEASE), MAX_CLAIMED).await;
+        let claims = match claimed {
+            Ok(claims) => claims,
+            Err(error) => {
+                tracing::warn!(kind = kind.as_str(), %error, "the queue cannot be read");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        let was_idle = claims.is_empty();
+        for claim in claims {
+            handle(&runtime, &claim).await;
+        }
+        if was_idle {
+            let due = services.store.next_due(kind).await.ok().flatten();
+            let sleep = due.map_or(MAX_SLEEP, |due| {
+                services.clock.now().until(due).clamp(Duration::from_millis(1), MAX_SLEEP)
+            });
+            drop(tokio::time::timeout(sleep, wake).await);
+        }
+    }
+}
+
+async fn handle(runtime: &Runtime, claim: &Claim) {
+    let services = runtime.services();
+    let outcome = match claim.item.kind {
+        QueueKind::ScheduledRun => scheduled_run(runtime, claim).await,
+        QueueKind::Deadline => deadline(runtime, claim).await,
+        QueueKind::Callback | QueueKind::Retention => Ok(None),
+    };
+    let now = services.clock.now();
+    let settled = match outcome {
+        Ok(None) => services.store.finish(claim).await,
+        Ok(Some(later)) => {
+            services.store.abandon(claim, Abandon::RetryAt(now.after(later)), "not yet").await
+        }
+        Err(error) if error.code().is_transient() => {
+            let retry = Abandon::RetryAt(now.after(RETRY_AFTER));
+            services.store.abandon(claim, retry, error.message()).await
+        }
+        // The thread or run is gone: there is nothing left to do.
+        Err(error) => {
+            tracing::debug!(key = claim.item.key, %error, "queued work had nothing to do");
+            services.store.finish(claim).await
+        }
+    };
+    if let Err(error) = settled {
+        tracing::warn!(key = claim.item.key, %error, "a queue item could not be settled");
+    }
+}
+
+async fn scheduled_run(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> {
+    let reference = claim.item.reference.to_value();
+    let (thread, run) = (thread_of(&reference)?, RunKey(integer(&reference, "run")?));
+    let services = runtime.services();
+    let is_local = services.options.local_principal.as_ref() == Some(&claim.item.principal);
+    let rights = services
+        .store
+        .rights_of(&claim.item.tenant, &claim.item.principal, services.clock.now())
+        .await?;
+    let command = if is_local || rights.has(Right::Run) {
+        Command::Due { run }
+    } else {
+        Command::Cancel { run, reason: Some(Code::Forbidden) }
+    };
+    runtime.change(thread, command).await.map(|_| None)
+}
+
+async fn deadline(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> {
+    let reference = claim.item.reference.to_value();
+    let thread = thread_of(&reference)?;
+    let id = reference.get("interrupt").and_then(Value::as_str).unwrap_or_default();
+    let interrupt = InterruptId::parse(id)?;
+    let now = tokio::time::Instant::now();
+    // Somebody who may answer is connected, or has just left: the patience counts from then on.
+    let services = runtime.services();
+    let ends =
+        services.patience_ends(thread, now - Duration::from_millis(1), Duration::from_millis(1));
+    if ends > now {
+        return Ok(Some(services.options.interrupt_deadline));
+    }
+    runtime.change(thread, Command::Deadline { interrupt }).await.map(|_| None)
+}
+
+/// Removes terminal runs by age and count.
+async fn retain(runtime: Runtime) {
+    let services = runtime.services();
+    let policy = services.options.retention;
+    loop {
+        let expired = services.store.expired_runs(&policy, services.clock.now(), MAX_REMOVED).await;
+        let rows = expired.unwrap_or_else(|error| {
+            tracing::warn!(%error, "retention cannot read the store");
+            Vec::new()
+        });
+        let found = rows.len();
+        for row in rows {
+            let command = Command::RemoveRun { run: row.key, id: row.id, reason: "retention" };
+            if let Err(error) = runtime.change(row.thread, command).await {
+                tracing::warn!(%error, "a run could not be removed");
+            }
+        }
+        if found < MAX_REMOVED {
+            tokio::time::sleep(services.options.retention_interval).await;
+        }
+    }
+}
+
+fn thread_of(reference: &Value) -> Result<ThreadKey> {
+    integer(reference, "thread").map(ThreadKey)
+}
+
+fn integer(reference: &Value, member: &str) -> Result<i64> {
+    reference.get(member).and_then(Value::as_i64).ok_or_else(|| {
+        Error::new(Code::Internal, format!("a queue item lacks the member '{member}'"))
+    })
+}

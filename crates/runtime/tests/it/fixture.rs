@@ -1,0 +1,351 @@
+//! A runtime over a store, an agent that does what the input says, and a hand-held clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+use trilogue_domain::event::{MessageEvent, StateEvent};
+use trilogue_domain::port::Clock;
+use trilogue_domain::{
+    AgentCard, AgentName, Answer, Body, Code, Event, Failure, InputKind, Interrupt, InterruptId,
+    InterruptKind, Json, Message, MessageId, Part, Principal, PrincipalId, Resolution, Rights,
+    Role, Scope, Strategy, Survives, TenantId, ThreadId, Timestamp,
+};
+use trilogue_runtime::{
+    Backend, Ending, Input, NewRun, NewThread, Options, RunContext, Runtime, ThreadChoice, Turn,
+    WhenHolding, WhenWaiting,
+};
+use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::RunRow;
+use trilogue_store::{Range, Store};
+
+/// A runtime, its store, and where the store lies.
+pub struct House {
+    pub runtime: Runtime,
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<HandClock>,
+    pub agent: Arc<Scripted>,
+    url: String,
+    _folder: Option<Arc<TempDir>>,
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub struct HandClock(AtomicI64);
+
+/// An agent that does what the text of its input says, word by word.
+#[derive(Debug)]
+pub struct Scripted {
+    card: AgentCard,
+    native: bool,
+    /// How often it was started.
+    pub turns: AtomicUsize,
+    pub gate: tokio::sync::Semaphore,
+}
+
+// === impl House ===
+
+impl House {
+    pub async fn memory() -> Self {
+        Self::open("memory:".to_owned(), None, Arc::default(), Options::default()).await
+    }
+
+    pub async fn sqlite() -> Self {
+        let folder = Arc::new(TempDir::new().unwrap());
+        let url = format!("sqlite:{}", folder.path().join("t.db").display());
+        Self::open(url, Some(folder), Arc::default(), Options::default()).await
+    }
+
+    pub async fn with(options: Options) -> Self {
+        Self::open("memory:".to_owned(), None, Arc::default(), options).await
+    }
+
+    async fn open(
+        url: String,
+        folder: Option<Arc<TempDir>>,
+        clock: Arc<HandClock>,
+        options: Options,
+    ) -> Self {
+        let store = trilogue_store::open(&url, trilogue_store::Options::new(Arc::new(NoOriginals)))
+            .await
+            .unwrap();
+        let agent = Arc::new(Scripted::new("script", true));
+        let child = Arc::new(Scripted::new("child", false));
+        let agents: Vec<Arc<dyn Backend>> = vec![agent.clone(), child];
+        let runtime = Runtime::start(
+            options,
+            Arc::clone(&store),
+            agents,
+            clock.clone(),
+            Arc::new(NoOriginals),
+        )
+        .await
+        .unwrap();
+        Self { runtime, store, clock, agent, url, _folder: folder }
+    }
+
+    /// Stops as a crash would, without a word to anybody, and starts again on the same store.
+    pub async fn crash(self) -> Self {
+        let (url, folder, clock) = (self.url.clone(), self._folder.clone(), self.clock.clone());
+        self.store.close().await.unwrap();
+        drop(self);
+        Self::open(url, folder, clock, Options::default()).await
+    }
+
+    pub async fn run(&self, text: &str, thread: ThreadChoice) -> RunRow {
+        let submitted = self.runtime.submit(&alice(), new_run(text, thread)).await.unwrap();
+        submitted.settled.wait().await.unwrap()
+    }
+
+    pub async fn thread(&self) -> ThreadId {
+        self.runtime.create_thread(&alice(), NewThread::default()).await.unwrap().id
+    }
+
+    pub async fn events(&self, run: &RunRow) -> Vec<Event> {
+        let thread = self.store.thread(&scope(), &run.thread_id).await.unwrap().unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.run_number);
+            let range = Range { run: Some(run.key), after, max_bytes: 1 << 20 };
+            let frames = self.store.frames(&thread, range).await.unwrap();
+            let before = events.len();
+            for frame in frames {
+                events.extend(
+                    frame
+                        .events()
+                        .unwrap()
+                        .iter()
+                        .filter(|event| event.run_number > after)
+                        .cloned(),
+                );
+            }
+            if events.len() == before {
+                return events;
+            }
+        }
+    }
+
+    /// What the run's agent said.
+    pub async fn said(&self, run: &RunRow) -> String {
+        let mut transcript = trilogue_domain::Transcript::default();
+        for event in self.events(run).await {
+            transcript.push(&event);
+        }
+        let said = transcript.into_messages().into_iter().filter(|message| !message.role.is_user());
+        said.map(|message| message.text()).collect()
+    }
+
+    pub async fn stored(&self, run: &RunRow) -> RunRow {
+        self.store.run(&scope(), &run.id).await.unwrap().unwrap()
+    }
+}
+
+// === impl HandClock ===
+
+impl Default for HandClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(1_000_000_000))
+    }
+}
+
+impl HandClock {
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+// === impl Scripted ===
+
+impl Scripted {
+    fn new(name: &str, native: bool) -> Self {
+        Self {
+            card: AgentCard {
+                name: AgentName::parse(name).unwrap(),
+                title: None,
+                version: "1".to_owned(),
+                description: String::new(),
+                input: InputKind::Chat,
+                output_schema: None,
+                state_schema: None,
+                config_schema: None,
+                interrupts: Vec::new(),
+                input_content_types: Vec::new(),
+                output_content_types: Vec::new(),
+            },
+            native,
+            turns: AtomicUsize::new(0),
+            gate: tokio::sync::Semaphore::new(0),
+        }
+    }
+
+    async fn word(&self, word: &str, context: &RunContext) -> Result<Option<Ending>, Failure> {
+        let (verb, rest) = word.split_once(':').unwrap_or((word, ""));
+        match verb {
+            "say" => say(context, rest).await,
+            "many" => {
+                for number in 0..rest.parse::<usize>().unwrap() {
+                    say(context, &number.to_string()).await;
+                }
+            }
+            "history" => {
+                let history = context.history().await.unwrap();
+                let texts: Vec<_> = history.iter().map(Message::text).collect();
+                say(context, &texts.join("|")).await;
+            }
+            "state" => {
+                let state = context.load_state().await.unwrap();
+                say(context, state.as_ref().map_or("none", Json::as_str)).await;
+            }
+            "set" => {
+                let values = Body::State(StateEvent::Values(Json::parse(rest.to_owned()).unwrap()));
+                context.emit(values, None).await.unwrap();
+            }
+            "gate" => self.gate.acquire().await.unwrap().forget(),
+            "commit" => context.commit().await.unwrap(),
+            "panic" => panic!("secret text"),
+            "fail" => return Err(Failure::of(Code::AgentFailed, rest)),
+            "forever" => std::future::pending().await,
+            "until-cancelled" => context.cancelled().await,
+            "suspend" => {
+                let interrupt = Box::new(interrupt(InterruptKind::Form));
+                let saved = Json::parse(format!("{rest:?}")).unwrap();
+                return Ok(Some(Ending::Suspended { interrupt, saved }));
+            }
+            "ask" => match context.ask(interrupt(InterruptKind::Form)).await {
+                Ok(Resolution::Answered { answer: Answer::Json(json), .. }) => {
+                    say(context, json.as_str()).await
+                }
+                Ok(other) => say(context, &format!("{other:?}")).await,
+                Err(_) => return Err(Failure::of(Code::AgentFailed, "not heard")),
+            },
+            "bytes" => {
+                let message = MessageId::generate();
+                let part = Part::bytes("application/octet-stream", vec![7; rest.parse().unwrap()]);
+                let started = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+                context.emit(Body::Message(started), None).await.unwrap();
+                let part = MessageEvent::Part { message, part };
+                context.emit(Body::Message(part), None).await.unwrap();
+            }
+            other => panic!("no such word: {other}"),
+        }
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Backend for Scripted {
+    fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    fn is_native(&self) -> bool {
+        self.native
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        let script = match turn {
+            Turn::Start { input: Input::Messages(messages) } => messages.last().unwrap().text(),
+            Turn::Start { input: Input::Value(value) } => {
+                value.to_value().as_str().unwrap().to_owned()
+            }
+            Turn::Resume { answer: Answer::Json(answer), saved, .. } => {
+                say(&context, answer.as_str()).await;
+                saved.to_value().as_str().unwrap().replace('+', " ")
+            }
+            Turn::Resume { .. } => String::new(),
+        };
+        for word in script.split_whitespace() {
+            if let Some(ending) = self.word(word, &context).await? {
+                return Ok(ending);
+            }
+        }
+        Ok(Ending::Completed)
+    }
+}
+
+async fn say(context: &RunContext, text: &str) {
+    let message = MessageId::generate();
+    let events = [
+        MessageEvent::Started { message: message.clone(), role: Role::Agent },
+        MessageEvent::Delta { message: message.clone(), text: Arc::from(text) },
+        MessageEvent::Completed { message },
+    ];
+    for event in events {
+        // A stopped run is not heard; what becomes of it is asserted elsewhere.
+        drop(context.emit(Body::Message(event), None).await);
+    }
+}
+
+pub fn interrupt(kind: InterruptKind) -> Interrupt {
+    Interrupt {
+        id: InterruptId::generate(),
+        kind,
+        prompt: vec![Part::text("well?")],
+        payload: Json::empty_object(),
+        options: Vec::new(),
+        schema: None,
+        survives: Survives::Process,
+        patience: None,
+    }
+}
+
+pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
+    NewRun {
+        agent: AgentName::parse("script").unwrap(),
+        thread,
+        id: None,
+        input: Input::Messages(vec![Message {
+            id: MessageId::generate(),
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            created_at: Timestamp::from_micros(1),
+            completed_at: None,
+        }]),
+        config: None,
+        metadata: None,
+        strategy: Strategy::Enqueue,
+        when_waiting: WhenWaiting::Start,
+        when_holding: WhenHolding::Refuse,
+        idempotency: None,
+        not_before: None,
+        synchronous: false,
+    }
+}
+
+pub fn alice() -> Principal {
+    principal("alice")
+}
+
+pub fn principal(name: &str) -> Principal {
+    Principal {
+        tenant: TenantId::parse("tenant").unwrap(),
+        id: PrincipalId::parse(name).unwrap(),
+        rights: Rights::all(),
+        own: false,
+    }
+}
+
+pub fn scope() -> Scope {
+    alice().scope()
+}
+
+/// Waits for a condition; fails when it does not come true in ten seconds.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
+    let waiting = async {
+        while !condition().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"));
+}

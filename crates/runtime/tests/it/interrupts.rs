@@ -1,0 +1,151 @@
+//! Interrupts: asking, answering from elsewhere, deadlines.
+
+use std::time::Duration;
+
+use trilogue_domain::{Answer, Code, InterruptId, Json, Outcome, RunStatus};
+use trilogue_runtime::{AnswerTo, Options, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+
+use crate::fixture::{House, alice, new_run, principal, scope, until};
+
+fn json(text: &'static str) -> Answer {
+    Answer::Json(Json::parse(text).unwrap())
+}
+
+async fn pending(house: &House, run: &RunRow) -> InterruptId {
+    let filter = InterruptFilter { thread: None, run: Some(run.id.clone()), pending: true };
+    let listing = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
+    listing.rows.first().expect("an interrupt is pending").interrupt.id.clone()
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_another_client() {
+    for house in [House::memory().await, House::sqlite().await] {
+        for script in ["say:a ask say:b", "say:a suspend:say:b"] {
+            let thread = house.thread().await;
+            let run = house.run(script, ThreadChoice::Existing(thread)).await;
+            assert_eq!(run.status, RunStatus::Interrupted, "{script}");
+            let id = pending(&house, &run).await;
+            let row = house
+                .runtime
+                .answer(&principal("bob"), AnswerTo::Interrupt(id.clone()), json("7"))
+                .await
+                .unwrap();
+            assert!(row.resolution.is_some());
+            let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+            assert_eq!(run.status, RunStatus::Completed);
+            assert_eq!(house.said(&run).await, "a7b");
+            let late = house
+                .runtime
+                .answer(&alice(), AnswerTo::Interrupt(id), json("8"))
+                .await
+                .unwrap_err();
+            assert_eq!(late.code(), Code::InterruptResolved);
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_answers_at_once_exactly_one_counts() {
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    let run = house.run("suspend:say:x", ThreadChoice::Existing(thread)).await;
+    let id = pending(&house, &run).await;
+    let answer = || {
+        let (runtime, id) = (house.runtime.clone(), id.clone());
+        async move { runtime.answer(&alice(), AnswerTo::Interrupt(id), json("1")).await }
+    };
+    let (one, two) = tokio::join!(answer(), answer());
+    assert_eq!([one.is_ok(), two.is_ok()].iter().filter(|ok| **ok).count(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_without_a_name_is_for_what_was_last_shown() {
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    let run = house.run("ask ask", ThreadChoice::Existing(thread)).await;
+    let first = pending(&house, &run).await;
+    house.runtime.shown(&alice().id, &run.id, &first);
+    house.runtime.answer(&principal("bob"), AnswerTo::Interrupt(first), json("1")).await.unwrap();
+    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    let second = pending(&house, &run).await;
+    let missed =
+        house.runtime.answer(&alice(), AnswerTo::Run(run.id.clone()), json("2")).await.unwrap_err();
+    assert_eq!(missed.code(), Code::InterruptResolved);
+    assert_eq!(missed.pending_interrupt(), Some(&second));
+    let unshown = house
+        .runtime
+        .answer(&principal("carol"), AnswerTo::Run(run.id.clone()), json("2"))
+        .await
+        .unwrap_err();
+    assert_eq!(unshown.code(), Code::InterruptMismatch);
+    house.runtime.shown(&alice().id, &run.id, &second);
+    house.runtime.answer(&alice(), AnswerTo::Run(run.id.clone()), json("2")).await.unwrap();
+    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    assert_eq!(house.said(&run).await, "12");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_times_out_only_while_nobody_is_connected() {
+    let house = House::with(Options {
+        interrupt_deadline: Duration::from_millis(30),
+        ..Default::default()
+    })
+    .await;
+    let thread = house.thread().await;
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let presence = house.runtime.present(&row);
+    let run = house.run("ask", ThreadChoice::Existing(thread)).await;
+    // Time is the test's own here: several patiences pass while somebody is connected.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Interrupted);
+    drop(presence);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let run = house.stored(&run).await;
+    assert_eq!(run.outcome, Some(Outcome::TimedOut { reason: Code::AwaitTimeout }));
+}
+
+#[tokio::test]
+async fn a_waiting_native_run_gives_up_the_turn() {
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    let waiting = house.run("ask say:then", ThreadChoice::Existing(thread.clone())).await;
+    let other = house.run("say:between", ThreadChoice::Existing(thread.clone())).await;
+    assert_eq!(other.status, RunStatus::Completed);
+    let id = pending(&house, &waiting).await;
+    house.runtime.answer(&alice(), AnswerTo::Interrupt(id), json("1")).await.unwrap();
+    let waited = house.runtime.settled(&alice(), &waiting.id).await.unwrap();
+    assert_eq!(house.said(&waited).await, "1then");
+}
+
+#[tokio::test]
+async fn state_set_before_a_suspension_is_kept() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run =
+            house.run("set:{\"n\":1} suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+        until("the owner has left", || async { house.runtime.status().owners == 0 }).await;
+        let id = pending(&house, &run).await;
+        house.runtime.answer(&alice(), AnswerTo::Interrupt(id), json("1")).await.unwrap();
+        house.runtime.settled(&alice(), &run.id).await.unwrap();
+        let next = house.run("state", ThreadChoice::Existing(thread)).await;
+        assert_eq!(house.said(&next).await, "{\"n\":1}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_run_is_cancelled_at_once() {
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    for script in ["ask", "suspend:say:x"] {
+        let submitted = house
+            .runtime
+            .submit(&alice(), new_run(script, ThreadChoice::Existing(thread.clone())))
+            .await
+            .unwrap();
+        let waiting = submitted.settled.wait().await.unwrap();
+        house.runtime.cancel(&alice(), &waiting.id).await.unwrap();
+        let run = house.runtime.settled(&alice(), &waiting.id).await.unwrap();
+        assert_eq!(run.status, RunStatus::Cancelled, "{script}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The runtime over real stores, with agents that are scripted by the test.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![expect(unreachable_pub, reason = "modules of one test binary")]
+
+mod fixture;
+mod interrupts;
+mod recovery;
+mod runs;
+mod schedule;
+mod threads;

@@ -1,0 +1,72 @@
+//! Work that falls due: scheduled runs and retention.
+
+use std::time::Duration;
+
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Code, Outcome, RunStatus};
+use trilogue_runtime::{Options, ThreadChoice};
+use trilogue_store::rows::RetentionPolicy;
+
+use crate::fixture::{House, alice, new_run, scope, until};
+
+#[tokio::test]
+async fn a_scheduled_run_survives_a_restart_and_is_refused_without_a_token() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let mut new = new_run("say:late", ThreadChoice::Existing(thread));
+    new.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+    let run = house.runtime.submit(&alice(), new).await.unwrap().run;
+    assert_eq!(run.status, RunStatus::Queued);
+    let house = house.crash().await;
+    assert_eq!(house.stored(&run).await.status, RunStatus::Queued);
+    house.clock.advance(Duration::from_secs(61));
+    let house = house.crash().await;
+    until("the run is decided", || async { house.stored(&run).await.status.is_terminal() }).await;
+    // Whoever created it has no token by now: the schedule does not run in their name.
+    let outcome = house.stored(&run).await.outcome;
+    assert!(
+        matches!(
+            outcome,
+            Some(Outcome::Cancelled { reason: Some(Code::Forbidden) } | Outcome::Completed)
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_scheduled_run_of_the_local_principal_runs_in_its_time() {
+    let house =
+        House::with(Options { local_principal: Some(alice().id), ..Default::default() }).await;
+    let thread = house.thread().await;
+    let mut new = new_run("say:late", ThreadChoice::Existing(thread));
+    new.not_before = Some(house.clock.now().after(Duration::from_millis(1)));
+    let run = house.runtime.submit(&alice(), new).await.unwrap().run;
+    house.clock.advance(Duration::from_secs(1));
+    until("the run ends", || async { house.stored(&run).await.status.is_terminal() }).await;
+    assert_eq!(house.said(&house.stored(&run).await).await, "late");
+}
+
+#[tokio::test]
+async fn retention_removes_old_runs_and_keeps_open_ones() {
+    let house = House::with(Options {
+        retention: RetentionPolicy {
+            max_age: Some(Duration::from_secs(10)),
+            max_runs_per_thread: None,
+            max_runs_per_tenant: None,
+        },
+        retention_interval: Duration::from_millis(5),
+        ..Default::default()
+    })
+    .await;
+    let thread = house.thread().await;
+    let old = house.run("say:old", ThreadChoice::Existing(thread.clone())).await;
+    let open = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+    house.clock.advance(Duration::from_secs(11));
+    until("the old run is gone", || async {
+        house.store.run(&scope(), &old.id).await.unwrap().is_none()
+    })
+    .await;
+    assert_eq!(house.stored(&open).await.status, RunStatus::Interrupted);
+    let next = house.run("history", ThreadChoice::Existing(thread)).await;
+    assert_eq!(house.said(&next).await, "");
+}
