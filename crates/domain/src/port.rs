@@ -1,10 +1,13 @@
 //! Ports: what the core needs from outside and does not know how to do.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::pin::Pin;
+use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::event::{Body, Original};
+use crate::id::{PrincipalId, TenantId, ThreadKey};
+use crate::json::Json;
 use crate::time::Timestamp;
 
 /// Tells the time. Injected, so that a test can hold it still.
@@ -24,6 +27,51 @@ pub trait ReadOriginal: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the dialect is not known or the bytes are not its own.
     fn read(&self, original: &Original) -> Result<Body, Error>;
+}
+
+/// Delivers a callback. The runtime's queue worker claims it, keeps its lease, and decides by the outcome when it is tried again.
+pub trait Deliver: Send + Sync + fmt::Debug {
+    /// Renders and sends one callback. A time-out of its own keeps it shorter than a minute.
+    fn deliver<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>>;
+}
+
+/// A callback that is due.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// The same for every attempt, so that a receiver can tell a repetition.
+    pub id: String,
+    /// How often it is tried, this time included.
+    pub attempt: u32,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// In whose name it is sent.
+    pub principal: PrincipalId,
+    /// The thread it tells of.
+    pub thread: Option<ThreadKey>,
+    /// What the sender needs to know.
+    pub reference: Json,
+}
+
+/// How an attempt to deliver went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Delivered {
+    /// The receiver has accepted it.
+    Accepted,
+    /// It may work later.
+    Later {
+        /// Why it did not work now.
+        error: String,
+        /// Not before this, where the receiver said so.
+        after: Option<Duration>,
+    },
+    /// It will not work.
+    Refused {
+        /// Why.
+        error: String,
+    },
 }
 
 // === impl SystemClock ===

@@ -66,6 +66,25 @@ struct Filling {
     signalled: bool,
 }
 
+/// How far an agent's own memory of a thread reaches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It does not know the thread.
+    Unbound,
+    /// It knows the thread up to a point of the path.
+    Bound {
+        /// How it knows the thread.
+        binding: BindingRow,
+        /// What it was not told, oldest first: prime it with these.
+        missed: Vec<Message>,
+    },
+    /// It knows a path that was left: it needs a new session.
+    Rewound {
+        /// How it knows the thread.
+        binding: BindingRow,
+    },
+}
+
 /// What a new context is made of.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -213,19 +232,22 @@ impl RunContext {
         self.commit().await
     }
 
-    /// The messages that an agent with a memory of its own has not been told: those behind `told` on the path to this run's base.
+    /// How far this agent's own memory of the thread reaches, seen from the head that this run is based on.
     ///
     /// # Errors
     /// As reading the store.
-    pub async fn missed(&self, told: Option<CheckpointKey>) -> Result<Vec<Message>, Error> {
-        history::messages_after(
-            self.0.store.as_ref(),
-            &self.0.scope,
-            &self.0.thread,
-            self.0.base(),
-            told,
-        )
-        .await
+    pub async fn standing(&self) -> Result<Standing, Error> {
+        let Some(binding) = self.binding().await? else { return Ok(Standing::Unbound) };
+        let store = self.0.store.as_ref();
+        let (scope, thread) = (&self.0.scope, &self.0.thread);
+        let base = self.0.base();
+        let path = history::path(store, scope, thread, base).await?;
+        let told = |row: &trilogue_store::rows::CheckpointRow| Some(row.key) == binding.told;
+        if binding.told.is_some() && !path.iter().any(told) {
+            return Ok(Standing::Rewound { binding });
+        }
+        let missed = history::messages_after(store, scope, thread, base, binding.told).await?;
+        Ok(Standing::Bound { binding, missed })
     }
 
     /// Whether the run was asked to stop.

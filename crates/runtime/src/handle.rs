@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
-use trilogue_domain::port::{Clock, ReadOriginal};
+use trilogue_domain::port::{Clock, Deliver, ReadOriginal};
 use trilogue_domain::{
     AgentCard, AgentName, Answer, CheckpointKey, Code, Error, InterruptId, Principal, PrincipalId,
     RunId, RunStatus, Scope, ThreadId, ThreadKey,
@@ -65,6 +65,11 @@ impl Runtime {
         let runtime = Self(Arc::new(Inner { services, shown: Shown::default(), closing }));
         workers::start(&runtime);
         Ok(runtime)
+    }
+
+    /// Starts the worker that delivers callbacks; it ends when the runtime drains.
+    pub fn deliver_with(&self, sender: Arc<dyn Deliver>) {
+        crate::callback::start(self, sender);
     }
 
     /// The agents, by name.

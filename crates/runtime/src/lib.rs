@@ -9,6 +9,7 @@
 //! - A panic in one run is caught there.
 
 pub mod backend;
+mod callback;
 mod context;
 mod copy;
 mod execute;
@@ -24,7 +25,7 @@ mod submit;
 mod workers;
 
 pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
-pub use context::RunContext;
+pub use context::{RunContext, Standing};
 pub use handle::Runtime;
 pub use request::{
     AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, Submitted,

@@ -28,6 +28,12 @@ pub struct Options {
     pub owner_idle: Duration,
     /// A principal that needs no token: work in its name falls due without one.
     pub local_principal: Option<PrincipalId>,
+    /// How often a callback is tried before it goes to the dead-letter list.
+    pub callback_attempts: u32,
+    /// How long a callback waits after its first failure; doubled with each further one, with jitter.
+    pub callback_backoff: Duration,
+    /// The longest that a callback waits between two attempts.
+    pub callback_backoff_max: Duration,
     /// Which terminal runs are removed.
     pub retention: RetentionPolicy,
     /// How often retention looks.
@@ -188,6 +194,9 @@ impl Default for Options {
             max_commands_per_thread: 256,
             owner_idle: Duration::from_secs(1),
             local_principal: None,
+            callback_attempts: 12,
+            callback_backoff: Duration::from_secs(2),
+            callback_backoff_max: Duration::from_secs(3600),
             retention: RetentionPolicy {
                 max_age: None,
                 max_runs_per_thread: None,

@@ -13,13 +13,13 @@ use crate::handle::Runtime;
 use crate::step::Command;
 
 /// How long a worker holds an item before another may take it.
-const LEASE: Duration = Duration::from_secs(30);
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// The most items that a worker claims at once.
 const MAX_CLAIMED: usize = 64;
 /// The longest a worker sleeps before it looks again, in case the clock was set.
-const MAX_SLEEP: Duration = Duration::from_secs(60);
+pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// How long a worker rests after the store failed.
-const REST: Duration = Duration::from_secs(1);
+pub(crate) const REST: Duration = Duration::from_secs(1);
 /// How long an item that failed waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The most runs that retention removes before it lets others work.
@@ -33,7 +33,7 @@ pub(crate) fn start(runtime: &Runtime) {
     tokio::spawn(until_closing(runtime.clone(), retain(runtime.clone())));
 }
 
-async fn until_closing(runtime: Runtime, work: impl Future<Output = ()>) {
+pub(crate) async fn until_closing(runtime: Runtime, work: impl Future<Output = ()>) {
     tokio::select! {
         () = runtime.closing().cancelled() => {}
         () = work => {}

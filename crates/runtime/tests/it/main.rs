@@ -7,6 +7,7 @@
 )]
 #![expect(unreachable_pub, reason = "modules of one test binary")]
 
+mod callbacks;
 mod fixture;
 mod interrupts;
 mod recovery;

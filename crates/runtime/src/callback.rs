@@ -1,0 +1,140 @@
+//! Callbacks: claims them from the durable queue, has them delivered, and tries again with growing patience.
+//!
+//! A callback never blocks or fails a run: it is offered in the run's own append and lives in the queue from then on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+use trilogue_domain::port::{Deliver, Delivered, Delivery};
+use trilogue_store::rows::{Abandon, Claim, QueueKind};
+
+use crate::handle::Runtime;
+use crate::request::Options;
+use crate::services::Services;
+use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
+
+/// The most callbacks that are under way at once.
+const MAX_UNDER_WAY: usize = 32;
+/// How often a lease is lengthened while its callback is under way.
+const EXTEND_EVERY: Duration = Duration::from_secs(10);
+
+/// Starts the worker.
+pub(crate) fn start(runtime: &Runtime, sender: Arc<dyn Deliver>) {
+    tokio::spawn(until_closing(runtime.clone(), serve(Arc::clone(runtime.services()), sender)));
+}
+
+async fn serve(services: Arc<Services>, sender: Arc<dyn Deliver>) {
+    let offered = services.store.offered();
+    let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
+    // A failed attempt is due again before its lease would have ended.
+    let attempted = Arc::new(Notify::new());
+    loop {
+        let offered = offered.notified();
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
+        let now = services.clock.now();
+        match services.store.claim(QueueKind::Callback, now, now.after(LEASE), 1).await {
+            Ok(claims) => match claims.into_iter().next() {
+                Some(claim) => {
+                    let (services, sender) = (Arc::clone(&services), Arc::clone(&sender));
+                    let attempted = Arc::clone(&attempted);
+                    tokio::spawn(async move {
+                        deliver(&services, sender.as_ref(), claim).await;
+                        drop(permit);
+                        attempted.notify_one();
+                    });
+                }
+                None => {
+                    drop(permit);
+                    let due = services.store.next_due(QueueKind::Callback).await.ok().flatten();
+                    let sleep = due.map_or(MAX_SLEEP, |due| {
+                        services.clock.now().until(due).clamp(Duration::from_millis(10), MAX_SLEEP)
+                    });
+                    tokio::select! {
+                        () = offered => {}
+                        () = attempted.notified() => {}
+                        () = tokio::time::sleep(sleep) => {}
+                    }
+                }
+            },
+            Err(error) => {
+                tracing::warn!(%error, "callbacks cannot be read");
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
+    let delivery = Delivery {
+        id: claim.item.key.clone(),
+        attempt: claim.attempts,
+        tenant: claim.item.tenant.clone(),
+        principal: claim.item.principal.clone(),
+        thread: claim.item.thread,
+        reference: claim.item.reference.clone(),
+    };
+    let attempt = sender.deliver(&delivery);
+    let Some(outcome) = while_extending(services, &claim, attempt).await else { return };
+    let settled = match outcome {
+        Delivered::Accepted => services.store.finish(&claim).await,
+        Delivered::Refused { error } => services.store.abandon(&claim, Abandon::Dead, &error).await,
+        Delivered::Later { error, .. } if claim.attempts >= services.options.callback_attempts => {
+            services.store.abandon(&claim, Abandon::Dead, &error).await
+        }
+        Delivered::Later { error, after } => {
+            let wait = backoff(&services.options, claim.attempts, jitter(&claim)).max(after.unwrap_or_default());
+            let again = services.clock.now().after(wait.min(services.options.callback_backoff_max));
+            services.store.abandon(&claim, Abandon::RetryAt(again), &error).await
+        }
+    };
+    if let Err(error) = settled {
+        // Its lease ends by itself; the receiver tells the repetition by its id.
+        tracing::warn!(delivery = claim.item.key, %error, "a callback could not be settled");
+    }
+}
+
+/// Waits for an attempt and keeps its lease. `None` when somebody else holds it by now.
+async fn while_extending(
+    services: &Services,
+    claim: &Claim,
+    attempt: impl Future<Output = Delivered>,
+) -> Option<Delivered> {
+    let mut attempt = std::pin::pin!(attempt);
+    loop {
+        if let Ok(outcome) = tokio::time::timeout(EXTEND_EVERY, &mut attempt).await {
+            return Some(outcome);
+        }
+        let until = services.clock.now().after(LEASE);
+        if !services.store.extend(claim, until).await.unwrap_or(false) {
+            return None;
+        }
+    }
+}
+
+/// How long to wait after this many attempts: doubled each time, by a quarter more or less.
+fn backoff(options: &Options, attempts: u32, jitter: f64) -> Duration {
+    let doubled = options.callback_backoff.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20));
+    doubled.min(options.callback_backoff_max).mul_f64(0.75 + jitter / 2.0)
+}
+
+/// Between 0 and 1; different for each item and attempt, so that failures of one moment do not come back in one moment.
+fn jitter(claim: &Claim) -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    let hash = RandomState::new().hash_one((claim.id, claim.attempts));
+    f64::from(u32::try_from(hash >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_and_is_bounded() {
+        let options = Options::default();
+        let waits: Vec<_> = (1..40).map(|attempt| backoff(&options, attempt, 0.5)).collect();
+        assert_eq!(waits.first(), Some(&options.callback_backoff));
+        assert!(waits.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!(waits.last(), Some(&options.callback_backoff_max));
+    }
+}
