@@ -1,1 +1,60 @@
-//! What agent authors and callers use: the Agent trait with its context, and clients of the protocols.
+//! What agent authors and callers use: the [`Agent`] trait with its [`Context`], and clients of the protocols.
+//!
+//! An agent is a value with a [`Card`] and one function, [`Agent::run`].
+//! It says what it has to say through the [`Context`]; every word is in the durable log before anybody reads it.
+//!
+//! ```
+//! use trilogue_sdk::prelude::*;
+//!
+//! struct Echo;
+//!
+//! #[async_trait]
+//! impl Agent for Echo {
+//!     fn card(&self) -> Card {
+//!         Card::chat("echo", "Says what it hears.")
+//!     }
+//!
+//!     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+//!         context.text(turn.text()).await?;
+//!         Ok(Outcome::Completed)
+//!     }
+//! }
+//! ```
+//!
+//! # Invariants
+//! - This crate does no IO and knows no runtime: the context is built over the ports in [`port`], the client over [`client::Transport`].
+//! - A context may be used by several tasks at once; what one of them says stays in order.
+
+pub mod agent;
+pub mod card;
+pub mod client;
+pub mod context;
+pub mod error;
+pub mod port;
+pub mod question;
+pub mod recorder;
+
+pub use agent::{Agent, Input, Outcome, Turn, conduct};
+pub use async_trait::async_trait;
+pub use card::Card;
+pub use context::{Context, Decision, IntoJson, MessageWriter, RunInfo, Source, ToolCall};
+pub use error::AgentError;
+pub use question::Question;
+pub use serde_json::json;
+
+pub use trilogue_domain::agent::DeclaredInterrupt;
+pub use trilogue_domain::event::{PlanEntry, ToolStatus};
+pub use trilogue_domain::interrupt::{Effect, PermissionOption};
+pub use trilogue_domain::{
+    AgentCard, AgentName, Answer, Citation, Code, Content, InputKind, Interrupt, InterruptId,
+    InterruptKind, Json, Message, MessageId, Part, PartMetadata, PrincipalId, Resolution, Role,
+    RunId, Survives, ThreadId, Timestamp, Trajectory,
+};
+
+/// What an agent's source file usually needs.
+pub mod prelude {
+    pub use crate::{
+        Agent, AgentError, Answer, Card, Context, Input, Json, Message, Outcome, Part, Question,
+        Source, Turn, async_trait, json,
+    };
+}

@@ -1,0 +1,270 @@
+//! `mailcomposer`: writes mails in a conversation, and sends none that nobody approved.
+
+mod descriptor;
+mod letter;
+mod recall;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use trilogue_sdk::prelude::*;
+
+pub use descriptor::descriptor;
+pub use letter::{Mail, Style};
+
+use letter::{Wish, wants_mail};
+use recall::Recall;
+
+/// The agent's name.
+pub const NAME: &str = "mailcomposer";
+/// The most mails that the outbox keeps; the oldest go first.
+pub const MAX_OUTBOX_MAILS: usize = 100;
+/// The longest message that it reads, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+/// The most bytes of messages that the state keeps; the oldest turns go first.
+pub const MAX_STATE_BYTES: usize = 512 * 1024;
+
+/// Writes mails. "Sending" puts a mail into a box in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MailComposer {
+    outbox: Arc<Mutex<VecDeque<Mail>>>,
+}
+
+#[derive(Deserialize, Default)]
+struct Ask {
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize, Default)]
+struct Config {
+    #[serde(default)]
+    style: Style,
+}
+
+/// The thread's state: user and agent in turn.
+#[derive(Serialize, Deserialize, Default)]
+struct State {
+    #[serde(default)]
+    messages: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Approval {
+    approved: bool,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// What a suspended turn needs to go on: both sides of it so far. The mail itself is what was shown.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    said: String,
+    asked: String,
+    style: Style,
+}
+
+// === impl MailComposer ===
+
+impl MailComposer {
+    /// The mails that were sent, oldest first.
+    #[must_use]
+    pub fn outbox(&self) -> Vec<Mail> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    async fn start(&self, input: Input, context: &Context) -> Result<Outcome, AgentError> {
+        let Ask { message: said } = input.parse()?;
+        if said.len() > MAX_MESSAGE_BYTES {
+            let size = said.len();
+            let message = format!("the message has {size} bytes; {MAX_MESSAGE_BYTES} is the most");
+            return Err(AgentError::invalid_input(message));
+        }
+        let Config { style } = context.config()?;
+        let state: State = context.state().await?;
+        let reply = match plan(&said, &state.messages, style) {
+            Step::Say(reply) => reply,
+            Step::Send(mail) => {
+                let asked = shown(&mail, style);
+                let question = Question::custom(descriptor::APPROVAL)
+                    .prompt(&asked)
+                    .payload(serde_json::to_value(&mail)?)
+                    .schema(descriptor::approval_answer());
+                let saved = serde_json::to_value(Saved { said, asked, style })?;
+                return Ok(Outcome::suspended(question, saved));
+            }
+        };
+        answer(context, state, [said, reply]).await
+    }
+
+    async fn resume(
+        &self,
+        shown: &Json,
+        given: &Json,
+        saved: &Json,
+        context: &Context,
+    ) -> Result<Outcome, AgentError> {
+        let Saved { said, asked, style } = serde_json::from_slice(saved.as_bytes())?;
+        let Approval { approved, reason } = serde_json::from_slice(given.as_bytes())?;
+        // What is sent is what was shown, and nothing else.
+        let mail: Mail = serde_json::from_slice(shown.as_bytes())?;
+        let reason = reason.filter(|reason| !reason.trim().is_empty());
+        let (decision, reply) = if approved {
+            let reply = sent(&mail, style);
+            self.send(mail);
+            ("Approved.".to_owned(), reply)
+        } else {
+            let reply = declined(reason.as_deref(), style);
+            (reason.map_or_else(|| "Declined.".to_owned(), |why| format!("Declined: {why}")), reply)
+        };
+        let state = context.state().await?;
+        answer(context, state, [said, asked, decision, reply]).await
+    }
+
+    fn send(&self, mail: Mail) {
+        tracing::info!(recipients = mail.recipients.len(), "a mail was put into the outbox");
+        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if outbox.len() == MAX_OUTBOX_MAILS {
+            outbox.pop_front();
+        }
+        outbox.push_back(mail);
+    }
+}
+
+#[async_trait]
+impl Agent for MailComposer {
+    fn card(&self) -> Card {
+        Card::schema(NAME, descriptor::DESCRIPTION, descriptor::message())
+            .title(descriptor::TITLE)
+            .version(descriptor::VERSION)
+            .output(descriptor::message())
+            .state(descriptor::thread_state())
+            .config(descriptor::config())
+            .interrupt(
+                descriptor::APPROVAL,
+                descriptor::approval_payload(),
+                descriptor::approval_answer(),
+            )
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        match turn {
+            Turn::Start { input } => self.start(input, &context).await,
+            Turn::Resume { interrupt, answer: Answer::Json(given), saved } => {
+                self.resume(&interrupt.payload, &given, &saved, &context).await
+            }
+            Turn::Resume { .. } => Err(AgentError::new(
+                "answer_invalid",
+                "an approval is a JSON object with 'approved'",
+            )),
+        }
+    }
+}
+
+/// What to do about a message.
+enum Step {
+    Say(String),
+    Send(Mail),
+}
+
+/// Decides by the message and, where the last reply asked for something that was missing, by the message before it.
+fn plan(said: &str, before: &[String], style: Style) -> Step {
+    if let Some(recall) = Recall::read(said) {
+        return Step::Say(recall.answer(before));
+    }
+    let wish = match before {
+        [.., earlier, reply] if is_request(reply) => Wish::read(&format!("{earlier}\n{said}")),
+        _ if wants_mail(said) => Wish::read(said),
+        _ => return Step::Say(introduction(style)),
+    };
+    match wish.compose(style) {
+        Some(mail) => Step::Send(mail),
+        None if wish.recipients.is_empty() => Step::Say(ask_recipient(style).to_owned()),
+        None => Step::Say(ask_content(style).to_owned()),
+    }
+}
+
+/// Ends the turn: the state holds both sides of it, the result is the last word.
+async fn answer<const N: usize>(
+    context: &Context,
+    mut state: State,
+    said: [String; N],
+) -> Result<Outcome, AgentError> {
+    let reply = said.last().cloned().unwrap_or_default();
+    state.messages.extend(said);
+    let mut bytes: usize = state.messages.iter().map(String::len).sum();
+    let mut dropped = 0;
+    for turn in state.messages.chunks(2).take((state.messages.len() / 2).saturating_sub(1)) {
+        if bytes <= MAX_STATE_BYTES {
+            break;
+        }
+        bytes -= turn.iter().map(String::len).sum::<usize>();
+        dropped += turn.len();
+    }
+    state.messages.drain(..dropped);
+    context.set_state(serde_json::to_value(state)?).await?;
+    context.result(json!({ "message": reply })).await?;
+    Ok(Outcome::Completed)
+}
+
+fn ask_recipient(style: Style) -> &'static str {
+    match style {
+        Style::Formal => "To which mail address should I write?",
+        Style::Friendly => "Sure! Which mail address should it go to?",
+    }
+}
+
+fn ask_content(style: Style) -> &'static str {
+    match style {
+        Style::Formal => "What should the mail say?",
+        Style::Friendly => "Got it! What should it say?",
+    }
+}
+
+/// Whether a reply asked for something that was missing.
+fn is_request(reply: &str) -> bool {
+    let styles = [Style::Formal, Style::Friendly];
+    styles.iter().any(|style| reply == ask_recipient(*style) || reply == ask_content(*style))
+}
+
+fn introduction(style: Style) -> String {
+    match style {
+        Style::Formal => {
+            "I compose mails. Please tell me to which address I should write, and what the mail should say."
+        }
+        Style::Friendly => "Hi! I write mails for you. Just tell me who gets it and what to say.",
+    }
+    .to_owned()
+}
+
+fn shown(mail: &Mail, style: Style) -> String {
+    let Mail { subject, body, recipients } = mail;
+    let question = match style {
+        Style::Formal => "Please approve this mail before it is sent.",
+        Style::Friendly => "Here is your mail! Shall I send it?",
+    };
+    format!("{question}\n\nTo: {}\nSubject: {subject}\n\n{body}", recipients.join(", "))
+}
+
+fn sent(mail: &Mail, style: Style) -> String {
+    let (subject, recipients) = (&mail.subject, mail.recipients.join(", "));
+    match style {
+        Style::Formal => format!("The mail “{subject}” has been sent to {recipients}."),
+        Style::Friendly => format!("Done! “{subject}” is on its way to {recipients}."),
+    }
+}
+
+fn declined(reason: Option<&str>, style: Style) -> String {
+    match (style, reason) {
+        (Style::Formal, Some(reason)) => {
+            format!("The mail has not been sent. Your reason: “{reason}”")
+        }
+        (Style::Formal, None) => "The mail has not been sent. No reason was given.".to_owned(),
+        (Style::Friendly, Some(reason)) => {
+            format!("No worries, I sent nothing. You said: “{reason}”")
+        }
+        (Style::Friendly, None) => "No worries, I sent nothing.".to_owned(),
+    }
+}

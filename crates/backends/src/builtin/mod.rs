@@ -1,0 +1,54 @@
+//! The agents that come with the server: no key, no network.
+
+pub mod echo;
+pub mod mailcomposer;
+pub mod researcher;
+
+use std::time::Duration;
+
+use trilogue_domain::error::Result;
+
+pub use echo::Echo;
+pub use mailcomposer::MailComposer;
+pub use researcher::Researcher;
+
+use crate::native::NativeAgent;
+
+/// The names of the built-in agents, in the order in which they are listed.
+pub const NAMES: [&str; 3] = [echo::NAME, mailcomposer::NAME, researcher::NAME];
+
+/// How the built-in agents behave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How long the researcher waits between two words, so that one sees it stream.
+    pub pace: Duration,
+}
+
+/// The built-in agent with this name; `None` where there is none.
+///
+/// # Errors
+/// As [`NativeAgent::new`].
+pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
+    match name {
+        echo::NAME => Some(NativeAgent::new(Echo)),
+        mailcomposer::NAME => Some(NativeAgent::new(MailComposer::default())),
+        researcher::NAME => Some(NativeAgent::new(Researcher::new(options.pace))),
+        _ => None,
+    }
+}
+
+/// All built-in agents, in the order of [`NAMES`].
+///
+/// # Errors
+/// As [`NativeAgent::new`].
+pub fn all(options: Options) -> Result<Vec<NativeAgent>> {
+    NAMES.iter().filter_map(|name| named(name, options)).collect()
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { pace: Duration::from_millis(25) }
+    }
+}

@@ -1,0 +1,42 @@
+//! The agents that come with the server, through the SDK's ports and through the runtime.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "functions of tests fail by panicking")]
+
+mod admission;
+mod echo;
+mod mailcomposer;
+mod researcher;
+mod runtime;
+
+use std::sync::Arc;
+
+use trilogue_domain::AgentName;
+use trilogue_sdk::recorder::Recorder;
+use trilogue_sdk::{
+    Agent, AgentError, Input, Json, Message, MessageId, Outcome, Part, Role, RunId, RunInfo,
+    ThreadId, Timestamp, Turn, conduct,
+};
+
+/// Runs one turn of an agent over a recorder.
+async fn turn(
+    agent: &dyn Agent,
+    recorder: &Arc<Recorder>,
+    config: Option<Json>,
+    turn: Turn,
+) -> Result<Outcome, AgentError> {
+    let agent_name = AgentName::parse("sample").unwrap();
+    let info =
+        RunInfo { run: RunId::generate(), thread: ThreadId::generate(), agent: agent_name, config };
+    conduct(agent, turn, info, recorder.clone()).await
+}
+
+/// The start of a turn with these user messages.
+fn start(messages: Vec<Vec<Part>>) -> Turn {
+    let message = |parts| Message {
+        id: MessageId::generate(),
+        role: Role::User,
+        parts,
+        created_at: Timestamp::from_micros(0),
+        completed_at: Some(Timestamp::from_micros(0)),
+    };
+    Turn::Start { input: Input::Messages(messages.into_iter().map(message).collect()) }
+}

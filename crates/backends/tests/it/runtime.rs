@@ -1,0 +1,303 @@
+//! Native agents through the real runtime, on the store in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_backends::NativeAgent;
+use trilogue_backends::builtin::{Echo, MailComposer, Researcher};
+use trilogue_domain::event::RunEvent;
+use trilogue_domain::port::SystemClock;
+use trilogue_domain::{
+    AgentName, Body, Code, Outcome as Ended, Principal, PrincipalId, Rights, RunStatus, Strategy,
+    TenantId, ThreadId, Transcript,
+};
+use trilogue_runtime::{
+    AnswerTo, Backend, Input, NewRun, NewThread, Runtime, ThreadChoice, WhenHolding, WhenWaiting,
+};
+use trilogue_sdk::prelude::*;
+use trilogue_sdk::{Effect, Interrupt};
+use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+use trilogue_store::{Range, Store};
+
+/// The longest that a test waits for anything.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A runtime with agents, one thread and somebody who uses it.
+struct House {
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+    by: Principal,
+    thread: ThreadId,
+}
+
+impl House {
+    async fn with(agents: Vec<NativeAgent>) -> Self {
+        let originals = Arc::new(NoOriginals);
+        let options = trilogue_store::Options::new(originals.clone());
+        let store = trilogue_store::open("memory:", options).await.unwrap();
+        let agents = agents.into_iter().map(|agent| Arc::new(agent) as Arc<dyn Backend>).collect();
+        let clock = Arc::new(SystemClock);
+        let options = trilogue_runtime::Options::default();
+        let runtime =
+            Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
+        let by = Principal {
+            tenant: TenantId::parse("default").unwrap(),
+            id: PrincipalId::parse("alice").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        Self { store, runtime, by, thread: ThreadId::generate() }
+    }
+
+    fn run(&self, agent: &str, input: Input) -> NewRun {
+        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
+        NewRun {
+            agent: AgentName::parse(agent).unwrap(),
+            thread: ThreadChoice::Ensure(thread),
+            id: None,
+            input,
+            config: None,
+            metadata: None,
+            strategy: Strategy::default(),
+            when_waiting: WhenWaiting::Start,
+            when_holding: WhenHolding::Refuse,
+            idempotency: None,
+            not_before: None,
+            synchronous: false,
+        }
+    }
+
+    /// Gives a run its input and waits until it has ended or waits.
+    async fn settle(&self, agent: &str, input: Input) -> RunRow {
+        let submitted = self.runtime.submit(&self.by, self.run(agent, input)).await.unwrap();
+        tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
+    }
+
+    async fn pending(&self, run: &RunRow) -> Interrupt {
+        let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
+        let page = Page { limit: 10, after: None };
+        let listing = self.store.interrupts(&self.by.scope(), &filter, &page).await.unwrap();
+        listing.rows.into_iter().next().unwrap().interrupt
+    }
+
+    /// Answers what a run waits for, and waits again.
+    async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
+        let interrupt = self.pending(run).await;
+        let to = AnswerTo::Interrupt(interrupt.id);
+        self.runtime.answer(&self.by, to, answer).await.unwrap();
+        let settled = self.runtime.settled(&self.by, &run.id);
+        tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
+    }
+
+    /// What a run logged.
+    async fn events(&self, run: &RunRow) -> Vec<trilogue_domain::Event> {
+        let scope = self.by.scope();
+        let thread = self.store.thread(&scope, &run.thread_id).await.unwrap().unwrap();
+        let mut events = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event: &trilogue_domain::Event| event.run_number);
+            let range = Range { run: Some(run.key), after, max_bytes: 1 << 20 };
+            let frames = self.store.frames(&thread, range).await.unwrap();
+            if frames.is_empty() {
+                return events;
+            }
+            for frame in frames {
+                events.extend(frame.events().unwrap().iter().cloned());
+            }
+        }
+    }
+
+    async fn messages(&self, run: &RunRow) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        for event in self.events(run).await {
+            transcript.push(&event);
+        }
+        transcript.into_messages()
+    }
+
+    async fn result(&self, run: &RunRow) -> Option<Value> {
+        self.events(run).await.into_iter().find_map(|event| match event.body {
+            Body::Run(RunEvent::Result(value)) => Some(value.to_value()),
+            _ => None,
+        })
+    }
+}
+
+fn native(agent: impl Agent) -> NativeAgent {
+    NativeAgent::new(agent).unwrap()
+}
+
+fn value(value: &Value) -> Input {
+    Input::Value(Json::from_value(value))
+}
+
+/// One message of a user.
+fn said(text: &str) -> Input {
+    Input::Messages(trilogue_sdk::Input::said(text).messages().to_vec())
+}
+
+#[tokio::test]
+async fn echo_answers_what_was_said() {
+    let house = House::with(vec![native(Echo)]).await;
+    let run = house.settle("echo", said("hello")).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let messages = house.messages(&run).await;
+    let texts: Vec<_> =
+        messages.iter().map(|message| (message.role.to_text(), message.text())).collect();
+    let pair = |role: &str| (role.to_owned(), "hello".to_owned());
+    assert_eq!(texts, [pair("user"), pair("agent/echo")]);
+    assert!(messages.iter().all(|message| message.completed_at.is_some()));
+}
+
+#[tokio::test]
+async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
+    let agent = MailComposer::default();
+    let house = House::with(vec![native(agent.clone())]).await;
+    let order = "Write to alice@example.com that the meeting moves to Tuesday.";
+    let run = house.settle("mailcomposer", said(order)).await;
+    assert_eq!(run.status, RunStatus::Interrupted);
+    let wrong = Answer::Json(Json::from_value(&json!({ "approved": "perhaps" })));
+    let to = AnswerTo::Interrupt(house.pending(&run).await.id);
+    let refused = house.runtime.answer(&house.by, to, wrong).await;
+    assert_eq!(refused.map(drop).map_err(|error| error.code()), Err(Code::AnswerInvalid));
+
+    let no = json!({ "approved": false, "reason": "Tuesday is a holiday" });
+    let run = house.answer(&run, Answer::Json(Json::from_value(&no))).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let reply = house.result(&run).await.unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(reply.contains("Tuesday is a holiday"), "{reply}");
+    assert!(agent.outbox().is_empty());
+
+    let run = house.settle("mailcomposer", said(order)).await;
+    let yes = Answer::Json(Json::from_value(&json!({ "approved": true })));
+    let run = house.answer(&run, yes).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    assert_eq!(agent.outbox().len(), 1);
+
+    let run = house.settle("mailcomposer", said("What was the first thing I said?")).await;
+    let reply = house.result(&run).await.unwrap()["message"].as_str().unwrap().to_owned();
+    assert!(reply.contains(order), "{reply}");
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_before_there_is_a_run() {
+    let house = House::with(vec![native(MailComposer::default())]).await;
+    let new = house.run("mailcomposer", value(&json!({ "message": 5 })));
+    let refused = house.runtime.submit(&house.by, new).await.map(drop);
+    assert_eq!(refused.map_err(|error| error.code()), Err(Code::InvalidInput));
+    let thread = house.store.thread(&house.by.scope(), &house.thread).await.unwrap();
+    assert!(thread.is_none());
+}
+
+#[tokio::test]
+async fn a_research_is_logged_as_it_was_streamed() {
+    let house = House::with(vec![native(Researcher::new(Duration::ZERO))]).await;
+    let run = house.settle("researcher", said("Tell me about durable logs")).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let messages = house.messages(&run).await;
+    let [_, answer] = messages.as_slice() else { panic!("{messages:?}") };
+    assert!(answer.text().starts_with("I looked at 3 sources on durable logs. "));
+    assert!(answer.parts.iter().any(|part| part.name.as_deref() == Some("report.md")));
+}
+
+#[tokio::test]
+async fn a_research_that_is_cancelled_ends_as_cancelled() {
+    let house = House::with(vec![native(Researcher::new(Duration::from_secs(3_600)))]).await;
+    let new = house.run("researcher", said("durable logs"));
+    let submitted = house.runtime.submit(&house.by, new).await.unwrap();
+    house.runtime.cancel(&house.by, &submitted.run.id).await.unwrap();
+    let settled = tokio::time::timeout(DEADLINE, submitted.settled.wait());
+    assert_eq!(settled.await.unwrap().unwrap().status, RunStatus::Cancelled);
+}
+
+/// Uses what the SDK offers that no built-in agent uses.
+struct Guest;
+
+#[async_trait]
+impl Agent for Guest {
+    fn card(&self) -> Card {
+        Card::chat("guest", "")
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        match turn.text().as_str() {
+            "ask" => {
+                let question = Question::permission("May I come in?")
+                    .option("yes", "Yes", Effect::Allow)
+                    .option("no", "No", Effect::Reject);
+                let decision = context.ask_permission(question).await?;
+                context.text(format!("{} by {:?}", decision.allowed, decision.by)).await?;
+            }
+            "remember" => {
+                let texts: Vec<_> = context.history().await?.iter().map(Message::text).collect();
+                context.text(texts.join("|")).await?;
+                context.commit().await?;
+            }
+            "fail" => {
+                context.text("half").await?;
+                return Err(AgentError::new("no_seats", "all seats are taken").transient());
+            }
+            "panic" => panic!("swordfish"),
+            "much" => {
+                for _ in 0..5_000 {
+                    context.text("0123456789").await?;
+                }
+                context.part(Part::bytes("image/png", vec![7_u8; 300_000])).await?;
+            }
+            other => context.text(other).await?,
+        }
+        Ok(Outcome::Completed)
+    }
+}
+
+#[tokio::test]
+async fn asking_waits_inside_the_turn() {
+    let house = House::with(vec![native(Guest)]).await;
+    for (option, reply) in [("yes", "true"), ("no", "false")] {
+        let run = house.settle("guest", said("ask")).await;
+        assert_eq!(run.status, RunStatus::Interrupted);
+        let run = house.answer(&run, Answer::Option(option.to_owned())).await;
+        assert_eq!(run.status, RunStatus::Completed);
+        let text = house.messages(&run).await.last().unwrap().text();
+        assert!(text.starts_with(reply) && text.contains("alice"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn history_is_what_completed_runs_said() {
+    let house = House::with(vec![native(Guest)]).await;
+    house.settle("guest", said("one")).await;
+    house.settle("guest", said("fail")).await;
+    let run = house.settle("guest", said("remember")).await;
+    assert_eq!(house.messages(&run).await.last().unwrap().text(), "one|one");
+}
+
+#[tokio::test]
+async fn failures_keep_their_code_and_panics_their_text() {
+    let house = House::with(vec![native(Guest)]).await;
+    let run = house.settle("guest", said("fail")).await;
+    let Some(Ended::Failed(failure)) = run.outcome.clone() else { panic!("{run:?}") };
+    assert_eq!((failure.code.as_str(), failure.transient), ("no_seats", true));
+    let half = house.messages(&run).await.pop().unwrap();
+    assert_eq!((half.text().as_str(), half.completed_at), ("half", None));
+
+    let run = house.settle("guest", said("panic")).await;
+    let Some(Ended::Failed(failure)) = run.outcome.clone() else { panic!("{run:?}") };
+    assert_eq!(failure.code, "agent_panicked");
+    let all = format!("{run:?} {:?}", house.events(&run).await);
+    assert!(!all.contains("swordfish"), "{all}");
+}
+
+#[tokio::test]
+async fn much_output_is_all_there_in_order() {
+    let house = House::with(vec![native(Guest)]).await;
+    let run = house.settle("guest", said("much")).await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    let answer = house.messages(&run).await.pop().unwrap();
+    assert_eq!(answer.text(), "0123456789".repeat(5_000));
+    assert!(answer.parts.len() >= 2);
+    let numbers: Vec<_> = house.events(&run).await.iter().map(|event| event.run_number).collect();
+    assert!(numbers.iter().copied().eq(1..=run.last_run_number), "{}", run.last_run_number);
+}

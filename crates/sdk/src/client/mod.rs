@@ -1,0 +1,483 @@
+//! A client of our own face, `/api/v1`, over an injected [`Transport`].
+//!
+//! Bodies are read up to a limit, streams piece by piece; a stream that breaks is resumed after the last event that came.
+
+mod call;
+mod error;
+mod events;
+mod transport;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use trilogue_domain::RunId;
+use trilogue_wire::native::{
+    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Run, RunCreate,
+    RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate,
+    TokenCreated,
+};
+use trilogue_wire::sse::Limits;
+
+pub use error::ClientError;
+pub use events::{EventStream, StreamItem};
+pub use transport::{Body, Method, Request, Response, Transport, TransportError};
+
+use call::{Call, read, succeeded};
+use events::{EVENT_STREAM, Of, stream};
+
+/// A client of one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the face is mounted, without a slash at the end.
+    pub base: String,
+    /// The longest response that is read whole, in bytes.
+    pub max_response_bytes: usize,
+    /// How long lines and events of a stream may be.
+    pub stream_limits: Limits,
+    /// How often in a row a broken stream is asked for again before its break is an error.
+    pub attempts: u32,
+    /// How long to wait before the second attempt; doubles with each.
+    pub delay: Duration,
+    /// The longest wait between two attempts.
+    pub max_delay: Duration,
+}
+
+/// Which part of a listing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Page {
+    /// Continue after this: `next` of the page before.
+    pub after: Option<String>,
+    /// The most items.
+    pub limit: Option<u32>,
+}
+
+/// Which threads, runs or interrupts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Filter {
+    /// Only of this thread.
+    pub thread: Option<String>,
+    /// Only of this run.
+    pub run: Option<String>,
+    /// Only of this agent.
+    pub agent: Option<String>,
+    /// Only with this status. For runs.
+    pub status: Option<String>,
+    /// Only whose metadata has these members at the top level, as text. For threads and runs.
+    pub metadata: Vec<(String, String)>,
+    /// Those that are resolved too. For interrupts.
+    pub resolved: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    transport: Arc<dyn Transport>,
+    options: Options,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            base: "/api/v1".to_owned(),
+            max_response_bytes: 64 * 1024 * 1024,
+            stream_limits: Limits::default(),
+            attempts: 10,
+            delay: Duration::from_millis(100),
+            max_delay: Duration::from_secs(5),
+        }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client over this transport.
+    #[must_use]
+    pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
+        Self { shared: Arc::new(Shared { transport, options }) }
+    }
+
+    /// The agents.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn agents(&self, page: &Page) -> Result<List<Agent>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["agents"]), page)).await
+    }
+
+    /// One agent.
+    ///
+    /// # Errors
+    /// `agent_not_found`, naming the nearest one.
+    pub async fn agent(&self, name: &str) -> Result<Agent, ClientError> {
+        self.fetch(self.call(Method::Get, &["agents", name])).await
+    }
+
+    /// The threads, newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn threads(&self, page: &Page) -> Result<List<Thread>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["threads"]), page)).await
+    }
+
+    /// The threads that match, newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn find_threads(
+        &self,
+        filter: &Filter,
+        page: &Page,
+    ) -> Result<List<Thread>, ClientError> {
+        self.fetch(paged(filtered(self.call(Method::Get, &["threads"]), filter), page)).await
+    }
+
+    /// One thread.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn thread(&self, id: &str) -> Result<Thread, ClientError> {
+        self.fetch(self.call(Method::Get, &["threads", id])).await
+    }
+
+    /// Creates a thread.
+    ///
+    /// # Errors
+    /// `already_exists`.
+    pub async fn create_thread(&self, new: &ThreadCreate) -> Result<Thread, ClientError> {
+        self.fetch(self.call(Method::Post, &["threads"]).json(new)?).await
+    }
+
+    /// Changes a thread.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn patch_thread(&self, id: &str, patch: &ThreadPatch) -> Result<Thread, ClientError> {
+        self.fetch(self.call(Method::Patch, &["threads", id]).json(patch)?).await
+    }
+
+    /// Copies a thread.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn copy_thread(&self, id: &str, copy: &ThreadCopy) -> Result<Thread, ClientError> {
+        self.fetch(self.call(Method::Post, &["threads", id, "copy"]).json(copy)?).await
+    }
+
+    /// Erases a thread with everything of it.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn erase_thread(&self, id: &str) -> Result<(), ClientError> {
+        self.act(self.call(Method::Delete, &["threads", id])).await
+    }
+
+    /// The newest messages of a thread's history, newest first.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn messages(&self, thread: &str) -> Result<List<Message>, ClientError> {
+        self.messages_page(thread, &Page::default()).await
+    }
+
+    /// One page of the messages of a thread's history, newest first.
+    ///
+    /// # Errors
+    /// `thread_not_found`, `invalid_cursor`.
+    pub async fn messages_page(
+        &self,
+        thread: &str,
+        page: &Page,
+    ) -> Result<List<Message>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["threads", thread, "messages"]), page)).await
+    }
+
+    /// The checkpoints of a thread's history, newest first.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn checkpoints(
+        &self,
+        thread: &str,
+        page: &Page,
+    ) -> Result<List<Checkpoint>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["threads", thread, "checkpoints"]), page)).await
+    }
+
+    /// Creates a run and waits until it has ended or waits for an answer.
+    ///
+    /// # Errors
+    /// What the server refuses; a run that failed is no error.
+    pub async fn run_and_wait(&self, new: RunCreate) -> Result<Run, ClientError> {
+        self.create(RunCreate { mode: RunMode::Wait, ..new }).await
+    }
+
+    /// Creates a run and returns as soon as it is durable.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn start_run(&self, new: RunCreate) -> Result<Run, ClientError> {
+        self.create(RunCreate { mode: RunMode::Async, ..new }).await
+    }
+
+    /// Creates a run and streams its events, from the first on. The run gets an id of the client's, so that the stream can go on when even the first event was not heard.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn stream_run(&self, new: RunCreate) -> Result<EventStream, ClientError> {
+        let id = new.id.clone().unwrap_or_else(|| RunId::generate().as_str().to_owned());
+        let new = RunCreate { mode: RunMode::Stream, id: Some(id.clone()), ..new };
+        let call = self.call(Method::Post, &["runs"]).json(&new)?.header("accept", EVENT_STREAM);
+        let body = stream(self, call).await?;
+        Ok(EventStream::opened(self.clone(), Of::Run(id), body))
+    }
+
+    /// One run, with its output and what is pending.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn run(&self, id: &str) -> Result<Run, ClientError> {
+        self.fetch(self.call(Method::Get, &["runs", id])).await
+    }
+
+    /// Waits until a run has ended or waits for an answer.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
+        self.fetch(self.call(Method::Get, &["runs", id, "wait"])).await
+    }
+
+    /// The runs that match, newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn runs(&self, filter: &Filter, page: &Page) -> Result<List<Run>, ClientError> {
+        self.fetch(paged(filtered(self.call(Method::Get, &["runs"]), filter), page)).await
+    }
+
+    /// Asks a run to stop.
+    ///
+    /// # Errors
+    /// `run_not_found`, `run_ended`.
+    pub async fn cancel_run(&self, id: &str) -> Result<Run, ClientError> {
+        self.fetch(self.call(Method::Post, &["runs", id, "cancel"])).await
+    }
+
+    /// Removes a run that has ended, with its events.
+    ///
+    /// # Errors
+    /// `run_not_found`, `run_not_ended`.
+    pub async fn remove_run(&self, id: &str) -> Result<(), ClientError> {
+        self.act(self.call(Method::Delete, &["runs", id])).await
+    }
+
+    /// The events of a run as a stream that resumes by itself, after this cursor.
+    #[must_use]
+    pub fn run_events(&self, run: &str, after: Option<&str>) -> EventStream {
+        EventStream::new(self.clone(), Of::Run(run.to_owned()), after.map(str::to_owned))
+    }
+
+    /// The events of a thread as a stream that resumes by itself, after this cursor.
+    #[must_use]
+    pub fn thread_events(&self, thread: &str, after: Option<&str>) -> EventStream {
+        EventStream::new(self.clone(), Of::Thread(thread.to_owned()), after.map(str::to_owned))
+    }
+
+    /// One page of a run's events that are there now.
+    ///
+    /// # Errors
+    /// `run_not_found`, `invalid_cursor`.
+    pub async fn run_events_page(
+        &self,
+        run: &str,
+        page: &Page,
+    ) -> Result<List<Event>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["runs", run, "events"]), page)).await
+    }
+
+    /// One page of a thread's events that are there now.
+    ///
+    /// # Errors
+    /// `thread_not_found`, `invalid_cursor`.
+    pub async fn thread_events_page(
+        &self,
+        thread: &str,
+        page: &Page,
+    ) -> Result<List<Event>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["threads", thread, "events"]), page)).await
+    }
+
+    /// The interrupts that match, newest first; only those that are pending unless the filter says otherwise.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn interrupts(
+        &self,
+        filter: &Filter,
+        page: &Page,
+    ) -> Result<List<Interrupt>, ClientError> {
+        let call = filtered(self.call(Method::Get, &["interrupts"]), filter);
+        let call = call.query("pending", (!filter.resolved).then_some("true"));
+        self.fetch(paged(call, page)).await
+    }
+
+    /// One interrupt.
+    ///
+    /// # Errors
+    /// `interrupt_not_found`.
+    pub async fn interrupt(&self, id: &str) -> Result<Interrupt, ClientError> {
+        self.fetch(self.call(Method::Get, &["interrupts", id])).await
+    }
+
+    /// Answers an interrupt.
+    ///
+    /// # Errors
+    /// `interrupt_not_found`, `interrupt_resolved`, `answer_invalid`.
+    pub async fn answer(&self, id: &str, answer: &AnswerCreate) -> Result<Interrupt, ClientError> {
+        self.fetch(self.call(Method::Post, &["interrupts", id, "answer"]).json(answer)?).await
+    }
+
+    /// Answers a run: the interrupt that the answer names, else the one that was last shown to this client's principal.
+    ///
+    /// # Errors
+    /// `run_not_found`, `interrupt_mismatch`, `interrupt_resolved`, `answer_invalid`.
+    pub async fn answer_run(
+        &self,
+        run: &str,
+        answer: &AnswerCreate,
+    ) -> Result<Interrupt, ClientError> {
+        self.fetch(self.call(Method::Post, &["runs", run, "answer"]).json(answer)?).await
+    }
+
+    /// The callback deliveries that were given up, newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn deliveries(&self, page: &Page) -> Result<List<Delivery>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["deliveries"]), page)).await
+    }
+
+    /// Tries a delivery again that was given up.
+    ///
+    /// # Errors
+    /// `not_found`.
+    pub async fn redeliver(&self, id: &str) -> Result<(), ClientError> {
+        self.act(self.call(Method::Post, &["deliveries", id, "redeliver"])).await
+    }
+
+    /// What the server is and does.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn status(&self) -> Result<Status, ClientError> {
+        self.fetch(self.call(Method::Get, &["status"])).await
+    }
+
+    /// The tokens, without their secrets.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `admin`.
+    pub async fn tokens(&self, page: &Page) -> Result<List<Token>, ClientError> {
+        self.fetch(paged(self.call(Method::Get, &["tokens"]), page)).await
+    }
+
+    /// Makes a token. Its secret is shown this once.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `admin`.
+    pub async fn create_token(&self, new: &TokenCreate) -> Result<TokenCreated, ClientError> {
+        self.fetch(self.call(Method::Post, &["tokens"]).json(new)?).await
+    }
+
+    /// Revokes a token.
+    ///
+    /// # Errors
+    /// `not_found`; `forbidden` without the right `admin`.
+    pub async fn revoke_token(&self, id: &str) -> Result<(), ClientError> {
+        self.act(self.call(Method::Delete, &["tokens", id])).await
+    }
+
+    /// Everything of a thread, as the server streams it.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub async fn export_thread(&self, id: &str) -> Result<Body, ClientError> {
+        self.bytes(self.call(Method::Get, &["threads", id, "export"])).await
+    }
+
+    /// A snapshot of the store, as the server streams it.
+    ///
+    /// # Errors
+    /// `forbidden` without the right `admin`.
+    pub async fn backup(&self) -> Result<Body, ClientError> {
+        self.bytes(self.call(Method::Post, &["backup"])).await
+    }
+
+    /// The bytes of large content, by the path that a part's blob link names.
+    ///
+    /// # Errors
+    /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
+    pub async fn blob(&self, path: &str) -> Result<Body, ClientError> {
+        if !path.starts_with('/') || path.starts_with("//") {
+            return Err(ClientError::Unexpected("a blob's link leaves the server".to_owned()));
+        }
+        self.bytes(Call::at(Method::Get, path.to_owned())).await
+    }
+
+    fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    fn transport(&self) -> &dyn Transport {
+        self.shared.transport.as_ref()
+    }
+
+    fn call(&self, method: Method, segments: &[&str]) -> Call {
+        Call::new(method, &self.shared.options.base, segments)
+    }
+
+    async fn create(&self, new: RunCreate) -> Result<Run, ClientError> {
+        self.fetch(self.call(Method::Post, &["runs"]).json(&new)?).await
+    }
+
+    async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        let request = call.header("accept", "application/json").into_request();
+        let response = succeeded(self.transport().send(request).await?).await?;
+        read(response, self.options().max_response_bytes).await
+    }
+
+    async fn act(&self, call: Call) -> Result<(), ClientError> {
+        succeeded(self.transport().send(call.into_request()).await?).await.map(drop)
+    }
+
+    async fn bytes(&self, call: Call) -> Result<Body, ClientError> {
+        Ok(succeeded(self.transport().send(call.into_request()).await?).await?.body)
+    }
+}
+
+fn paged(call: Call, page: &Page) -> Call {
+    let limit = page.limit.map(|limit| limit.to_string());
+    call.query("after", page.after.as_deref()).query("limit", limit.as_deref())
+}
+
+fn filtered(call: Call, filter: &Filter) -> Call {
+    let call = call
+        .query("thread_id", filter.thread.as_deref())
+        .query("run_id", filter.run.as_deref())
+        .query("agent", filter.agent.as_deref())
+        .query("status", filter.status.as_deref());
+    filter
+        .metadata
+        .iter()
+        .fold(call, |call, (key, value)| call.query(&format!("metadata.{key}"), Some(value)))
+}

@@ -1,0 +1,110 @@
+//! What carries a client's requests: injected, so that this crate does no IO.
+
+use std::fmt;
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::Stream;
+
+/// Sends requests to one server. It knows the server's address and the credentials; a request names only the path.
+#[async_trait]
+pub trait Transport: Send + Sync + fmt::Debug {
+    /// Sends a request and gives the response as soon as its head is there.
+    ///
+    /// # Errors
+    /// When no response came. A response of any status is none.
+    async fn send(&self, request: Request) -> Result<Response, TransportError>;
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// Path and query, percent-encoded, from `/` on.
+    pub path: String,
+    /// Header fields beyond those that the transport adds; names in lower case.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body; empty where there is none.
+    pub body: Bytes,
+}
+
+/// A request's method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// Read.
+    Get,
+    /// Create or act.
+    Post,
+    /// Change.
+    Patch,
+    /// Remove.
+    Delete,
+}
+
+/// A response, whose body comes as it is read. Dropping it ends the exchange.
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The `content-type`, where there is one.
+    pub content_type: Option<String>,
+    /// The body.
+    pub body: Body,
+}
+
+/// A body, in pieces of any length. The transport reads no further ahead than the reader asks for, apart from its socket's buffer.
+pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
+
+/// Why a request got no response, or a body no end.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct TransportError {
+    /// What happened.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+// === impl Method ===
+
+impl Method {
+    /// The method as HTTP spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+// === impl Response ===
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("content_type", &self.content_type)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl TransportError ===
+
+impl TransportError {
+    /// An error with its message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    /// The same error with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

@@ -1,0 +1,99 @@
+//! Asking, and awaiting the answer.
+
+use serde::de::DeserializeOwned;
+use trilogue_domain::interrupt::Effect;
+use trilogue_domain::{Answer, Interrupt, Part, PrincipalId, Resolution, Survives};
+
+use super::{Context, IntoJson};
+use crate::error::AgentError;
+use crate::question::Question;
+
+/// What was decided about a permission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Whether the agent may go on. Never by a time-out.
+    pub allowed: bool,
+    /// The id of the option that was chosen, or taken when nobody answered in time.
+    pub option: Option<String>,
+    /// Who decided; `None` when nobody answered in time.
+    pub by: Option<PrincipalId>,
+}
+
+impl Context {
+    /// Asks and waits in this task. What waits so ends with the process; to wait across restarts, return [`Outcome::suspended`](crate::Outcome::suspended).
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`] when the run was stopped meanwhile.
+    pub async fn ask(&self, question: impl Into<Interrupt>) -> Result<Resolution, AgentError> {
+        let interrupt = Interrupt { survives: Survives::Process, ..question.into() };
+        self.shared.host.ask(interrupt).await
+    }
+
+    /// Asks whether the agent may do something.
+    ///
+    /// # Errors
+    /// As [`Context::ask`]; a question that was withdrawn.
+    pub async fn ask_permission(&self, question: Question) -> Result<Decision, AgentError> {
+        let interrupt = Interrupt::from(question);
+        let options = interrupt.options.clone();
+        let (option, by) = match self.ask(interrupt).await? {
+            Resolution::Answered { by, answer: Answer::Option(option), .. } => {
+                (Some(option), Some(by))
+            }
+            Resolution::TimedOut { option } => (option, None),
+            other => return Err(unanswered(&other)),
+        };
+        let chosen = options.iter().find(|candidate| Some(&candidate.id) == option.as_ref());
+        let allows = chosen.is_some_and(|chosen| chosen.effect == Effect::Allow);
+        Ok(Decision { allowed: allows && by.is_some(), option, by })
+    }
+
+    /// Asks for a message.
+    ///
+    /// # Errors
+    /// As [`Context::ask`]; a question that nobody answered.
+    pub async fn ask_message(&self, prompt: &str) -> Result<Vec<Part>, AgentError> {
+        match self.ask(Question::message(prompt)).await? {
+            Resolution::Answered { answer: Answer::Message(parts), .. } => Ok(parts),
+            Resolution::Answered { answer: Answer::Json(json), .. } => {
+                let text = json.to_value().as_str().map(str::to_owned);
+                Ok(vec![text.map_or_else(|| Part::json(&json), Part::text)])
+            }
+            other => Err(unanswered(&other)),
+        }
+    }
+
+    /// Asks for data that fits this JSON Schema, as this type.
+    ///
+    /// # Errors
+    /// As [`Context::ask`]; a question that nobody answered; an answer that does not fit the type.
+    pub async fn ask_form<T: DeserializeOwned>(
+        &self,
+        prompt: &str,
+        schema: impl IntoJson,
+    ) -> Result<T, AgentError> {
+        let question = Question::form(prompt, schema);
+        match self.ask(question).await? {
+            Resolution::Answered { answer: Answer::Json(json), .. } => {
+                Ok(serde_json::from_slice(json.as_bytes())?)
+            }
+            other => Err(unanswered(&other)),
+        }
+    }
+}
+
+fn unanswered(resolution: &Resolution) -> AgentError {
+    use trilogue_domain::Code;
+    match resolution {
+        Resolution::Cancelled => AgentError::stopped(),
+        Resolution::TimedOut { .. } => {
+            AgentError::new(Code::AwaitTimeout.as_str(), "nobody answered in time").transient()
+        }
+        Resolution::Withdrawn { reason } => {
+            AgentError::new(reason.as_str(), "the question was withdrawn")
+        }
+        Resolution::Answered { .. } => {
+            AgentError::new(Code::AnswerInvalid.as_str(), "the answer has another form")
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What an agent can do while it runs.
+
+mod ask;
+mod message;
+mod tool;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use trilogue_domain::event::{
+    MessageEvent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
+};
+use trilogue_domain::{
+    AgentName, Body, Json, Message, MessageId, Part, Role, RunId, ThreadId, Trajectory,
+};
+
+pub use ask::Decision;
+pub use message::{MessageWriter, Source};
+pub use tool::ToolCall;
+
+use crate::error::AgentError;
+use crate::port::Host;
+use message::Cursor;
+
+/// The most messages and tool calls that a run may drop unfinished; what is dropped beyond them is not closed at its end.
+pub const MAX_UNFINISHED: usize = 1_024;
+
+/// What an agent can do while it runs. Cheap to clone, and usable from several tasks at once.
+///
+/// Every method that says something waits while the log is behind, and fails with [`AgentError::stopped`] once the run was stopped: return that error.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+/// Which run this is.
+#[derive(Clone, Debug)]
+pub struct RunInfo {
+    /// The run.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// The agent, as it is served.
+    pub agent: AgentName,
+    /// The configuration that the run was given.
+    pub config: Option<Json>,
+}
+
+/// What can be given as JSON: `serde_json::json!({…})` or a [`Json`].
+pub trait IntoJson {
+    /// The JSON.
+    fn into_json(self) -> Json;
+}
+
+struct Shared {
+    info: RunInfo,
+    role: Role,
+    host: Arc<dyn Host>,
+    /// The message that text without a message of its own goes to.
+    ///
+    /// An asynchronous lock, because it is what keeps the words of several tasks inside their message while one of them waits for the log.
+    speech: tokio::sync::Mutex<Option<Cursor>>,
+    unfinished: Mutex<Unfinished>,
+}
+
+/// What was dropped before it was finished.
+#[derive(Default, Debug)]
+struct Unfinished {
+    messages: Vec<MessageId>,
+    calls: Vec<String>,
+}
+
+// === impl RunInfo ===
+
+impl RunInfo {
+    /// A run of this agent with new ids and no configuration: what a test gives.
+    ///
+    /// # Errors
+    /// `invalid_id` when the name is no [`AgentName`].
+    pub fn sample(agent: &str) -> Result<Self, AgentError> {
+        let (run, thread) = (RunId::generate(), ThreadId::generate());
+        Ok(Self { run, thread, agent: AgentName::parse(agent)?, config: None })
+    }
+}
+
+// === impl Context ===
+
+impl Context {
+    /// A context over these ports.
+    #[must_use]
+    pub fn new(info: RunInfo, host: Arc<dyn Host>) -> Self {
+        let role = Role::NamedAgent(Arc::from(info.agent.as_str()));
+        let (speech, unfinished) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { info, role, host, speech, unfinished }) }
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.shared.info.run
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.shared.info.thread
+    }
+
+    /// The configuration that this run was given, as this type; its default where none was given.
+    ///
+    /// # Errors
+    /// When the configuration does not fit the type.
+    pub fn config<T: DeserializeOwned + Default>(&self) -> Result<T, AgentError> {
+        match self.config_json() {
+            None => Ok(T::default()),
+            Some(json) => serde_json::from_slice(json.as_bytes()).map_err(|error| {
+                AgentError::invalid_input(format!("the configuration does not fit: {error}"))
+            }),
+        }
+    }
+
+    /// The configuration that this run was given.
+    #[must_use]
+    pub fn config_json(&self) -> Option<&Json> {
+        self.shared.info.config.as_ref()
+    }
+
+    /// Says text: the next words of the message that is open, or the first of a new one.
+    ///
+    /// The message is closed when the turn ends or another message begins.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`]; an event that the log refuses.
+    pub async fn text(&self, text: impl AsRef<str> + Send) -> Result<(), AgentError> {
+        let text = text.as_ref();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut speech = self.shared.speech.lock().await;
+        self.opened(&mut speech).await?.text(self, text).await
+    }
+
+    /// Adds a whole part to the open message, or to a new one.
+    ///
+    /// # Errors
+    /// As [`Context::text`]; `too_many_parts`.
+    pub async fn part(&self, part: Part) -> Result<(), AgentError> {
+        let mut speech = self.shared.speech.lock().await;
+        self.opened(&mut speech).await?.part(self, part).await
+    }
+
+    /// Adds an artifact: a part with a name. Inline text, bytes or an address, by the part's constructor.
+    ///
+    /// # Errors
+    /// As [`Context::part`].
+    pub async fn artifact(&self, name: &str, part: Part) -> Result<(), AgentError> {
+        self.part(part.named(name)).await
+    }
+
+    /// Says text and cites the source of exactly these words.
+    ///
+    /// # Errors
+    /// As [`Context::part`].
+    pub async fn cite(&self, text: &str, source: Source) -> Result<(), AgentError> {
+        let mut speech = self.shared.speech.lock().await;
+        self.opened(&mut speech).await?.cite(self, text, source).await
+    }
+
+    /// Shows a step of the agent inside the message: a thought, or a tool with its input and output.
+    ///
+    /// # Errors
+    /// As [`Context::part`].
+    pub async fn trajectory(&self, step: Trajectory) -> Result<(), AgentError> {
+        self.part(message::trajectory(step)).await
+    }
+
+    /// Says a whole message.
+    ///
+    /// # Errors
+    /// As [`Context::part`].
+    pub async fn say(
+        &self,
+        parts: impl IntoIterator<Item = Part> + Send,
+    ) -> Result<(), AgentError> {
+        let parts: Vec<Part> = parts.into_iter().collect();
+        let mut message = self.message().await?;
+        for part in parts {
+            message.part(part).await?;
+        }
+        message.finish().await
+    }
+
+    /// Closes the open message and begins one of its own, which several tasks can do side by side.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn message(&self) -> Result<MessageWriter, AgentError> {
+        self.end_speech().await?;
+        Ok(MessageWriter::new(self.clone(), Cursor::open(self).await?))
+    }
+
+    /// Shows reasoning that is no part of any message.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn thought(&self, text: &str) -> Result<(), AgentError> {
+        for piece in message::pieces(text) {
+            let text = Arc::from(piece);
+            self.emit(Body::Message(MessageEvent::Thought { text })).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a tool call: the tool's name, what people read, and what the tool is given (`null` for nothing).
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn tool(
+        &self,
+        tool: &str,
+        title: &str,
+        input: impl IntoJson + Send,
+    ) -> Result<ToolCall, AgentError> {
+        let input = Some(input.into_json()).filter(|input| input.as_str() != "null");
+        ToolCall::start(self.clone(), tool, title, input).await
+    }
+
+    /// Shows the agent's plan, whole.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn plan(
+        &self,
+        entries: impl IntoIterator<Item = PlanEntry> + Send,
+    ) -> Result<(), AgentError> {
+        let entries = entries.into_iter().collect();
+        self.emit(Body::State(StateEvent::Plan(entries))).await
+    }
+
+    /// Emits the agent's own update.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn custom(&self, kind: &str, data: impl IntoJson + Send) -> Result<(), AgentError> {
+        let (kind, data) = (kind.to_owned(), data.into_json());
+        self.emit(Body::State(StateEvent::Custom { kind, data })).await
+    }
+
+    /// Answers with a value: what an agent gives that declared an output schema.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn result(&self, value: impl IntoJson + Send) -> Result<(), AgentError> {
+        let value = value.into_json();
+        self.emit(Body::Run(RunEvent::Result(value))).await
+    }
+
+    /// Sets the thread's state. It becomes the thread's when the run completes.
+    ///
+    /// # Errors
+    /// As [`Context::text`].
+    pub async fn set_state(&self, state: impl IntoJson + Send) -> Result<(), AgentError> {
+        let state = state.into_json();
+        self.emit(Body::State(StateEvent::Values(state))).await
+    }
+
+    /// The thread's state, or what this run last set it to, as this type; its default where there is none.
+    ///
+    /// # Errors
+    /// What kept it from being read; a state that does not fit the type.
+    pub async fn state<T: DeserializeOwned + Default>(&self) -> Result<T, AgentError> {
+        match self.state_json().await? {
+            None => Ok(T::default()),
+            Some(json) => Ok(serde_json::from_slice(json.as_bytes())?),
+        }
+    }
+
+    /// The thread's state, or what this run last set it to.
+    ///
+    /// # Errors
+    /// What kept it from being read.
+    pub async fn state_json(&self) -> Result<Option<Json>, AgentError> {
+        self.shared.host.load_state().await
+    }
+
+    /// The thread's messages before this run, oldest first.
+    ///
+    /// # Errors
+    /// What kept them from being read.
+    pub async fn history(&self) -> Result<Vec<Message>, AgentError> {
+        self.shared.host.history().await
+    }
+
+    /// Waits until everything said so far is durable.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`].
+    pub async fn commit(&self) -> Result<(), AgentError> {
+        self.shared.host.commit().await
+    }
+
+    /// Whether the run was asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.host.is_cancelled()
+    }
+
+    /// Returns when the run is asked to stop.
+    pub async fn cancelled(&self) {
+        self.shared.host.cancelled().await;
+    }
+
+    /// Closes what the turn left open: messages as complete, tool calls as failed.
+    pub(crate) async fn close(&self) -> Result<(), AgentError> {
+        self.end_speech().await?;
+        let left = std::mem::take(&mut *self.unfinished());
+        for message in left.messages {
+            self.emit(Body::Message(MessageEvent::Completed { message })).await?;
+        }
+        for call in left.calls {
+            let status = ToolStatus::Failed;
+            self.emit(Body::Tool(ToolEvent::Ended { call, status, output: None })).await?;
+        }
+        Ok(())
+    }
+
+    async fn emit(&self, body: Body) -> Result<(), AgentError> {
+        if self.shared.host.try_emit(&body)? {
+            return Ok(());
+        }
+        self.shared.host.emit(body).await
+    }
+
+    /// The open message; begins one where there is none.
+    async fn opened<'a>(
+        &self,
+        speech: &'a mut Option<Cursor>,
+    ) -> Result<&'a mut Cursor, AgentError> {
+        match speech {
+            Some(cursor) => Ok(cursor),
+            None => Ok(speech.insert(Cursor::open(self).await?)),
+        }
+    }
+
+    async fn end_speech(&self) -> Result<(), AgentError> {
+        let mut speech = self.shared.speech.lock().await;
+        match speech.take() {
+            Some(cursor) => cursor.complete(self).await,
+            None => Ok(()),
+        }
+    }
+
+    fn unfinished(&self) -> std::sync::MutexGuard<'_, Unfinished> {
+        self.shared.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("info", &self.shared.info).finish_non_exhaustive()
+    }
+}
+
+// === impl IntoJson ===
+
+impl IntoJson for Json {
+    fn into_json(self) -> Json {
+        self
+    }
+}
+
+impl IntoJson for &Json {
+    fn into_json(self) -> Json {
+        self.clone()
+    }
+}
+
+impl IntoJson for Value {
+    fn into_json(self) -> Json {
+        Json::from_value(&self)
+    }
+}
+
+impl IntoJson for &Value {
+    fn into_json(self) -> Json {
+        Json::from_value(self)
+    }
+}

@@ -1,0 +1,153 @@
+//! How an agent fails.
+
+use std::borrow::Cow;
+
+use trilogue_domain::{Code, Failure, Json};
+
+/// The longest code of an agent's own, in bytes.
+pub const MAX_CODE_BYTES: usize = 64;
+
+/// Why an agent could not go on, as the run's caller is told.
+///
+/// Put nothing in the message that the caller must not read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct AgentError {
+    code: Cow<'static, str>,
+    message: String,
+    transient: bool,
+    data: Option<Json>,
+    stopped: bool,
+}
+
+// === impl AgentError ===
+
+impl AgentError {
+    /// An error with a code of the agent's own: 1 to [`MAX_CODE_BYTES`] lower-case letters, digits, `_`, `-` or `.`. Another code is replaced by `agent_failed`.
+    #[must_use]
+    pub fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        let code = code.into();
+        let code = if is_code(&code) { code } else { Code::AgentFailed.as_str().into() };
+        Self { code, message: message.into(), transient: false, data: None, stopped: false }
+    }
+
+    /// An error with the code `agent_failed`.
+    #[must_use]
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Code::AgentFailed.as_str(), message)
+    }
+
+    /// An error with the code `invalid_input`.
+    #[must_use]
+    pub fn invalid_input(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidInput.as_str(), message)
+    }
+
+    /// What every port says once the run was stopped. Return it: nobody hears the agent any more.
+    #[must_use]
+    pub fn stopped() -> Self {
+        Self { stopped: true, ..Self::failed("the run was stopped") }
+    }
+
+    /// The same error, saying that the same request may succeed later.
+    #[must_use]
+    pub fn transient(mut self) -> Self {
+        self.transient = true;
+        self
+    }
+
+    /// The same error with details for programs.
+    #[must_use]
+    pub fn with_data(mut self, data: Json) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the same request may succeed later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+
+    /// Details for programs.
+    #[must_use]
+    pub fn data(&self) -> Option<&Json> {
+        self.data.as_ref()
+    }
+
+    /// Whether the run was stopped from outside, so that this is no failure of the agent.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The failure that the run ends with.
+    #[must_use]
+    pub fn into_failure(self) -> Failure {
+        Failure {
+            code: self.code.into_owned(),
+            message: self.message,
+            transient: self.transient,
+            data: self.data,
+        }
+        .bounded()
+    }
+}
+
+impl From<trilogue_domain::Error> for AgentError {
+    fn from(error: trilogue_domain::Error) -> Self {
+        let message = match error.hint_text() {
+            Some(hint) => format!("{} ({hint})", error.message()),
+            None => error.message().to_owned(),
+        };
+        let code = error.code();
+        Self { transient: code.is_transient(), ..Self::new(code.as_str(), message) }
+    }
+}
+
+impl From<serde_json::Error> for AgentError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::failed(format!("the JSON does not fit: {error}"))
+    }
+}
+
+fn is_code(text: &str) -> bool {
+    let fits = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.')
+    };
+    !text.is_empty() && text.len() <= MAX_CODE_BYTES && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_no_program_could_match_is_replaced() {
+        assert_eq!(AgentError::new("mail.no_recipient", "x").code(), "mail.no_recipient");
+        for bad in ["", "Two Words", "a\nb", &"a".repeat(MAX_CODE_BYTES + 1)] {
+            assert_eq!(AgentError::new(bad.to_owned(), "x").code(), "agent_failed");
+        }
+    }
+
+    #[test]
+    fn an_error_of_ours_keeps_code_hint_and_transience() {
+        let error = trilogue_domain::Error::new(Code::DiskFull, "the disk is full").hint("free it");
+        let error = AgentError::from(error);
+        assert_eq!(error.code(), "disk_full");
+        assert_eq!(error.message(), "the disk is full (free it)");
+        assert!(error.is_transient());
+    }
+}

@@ -1,0 +1,77 @@
+//! The ports that a [`Context`](crate::Context) is built over.
+//!
+//! Whoever runs agents implements them; an author never meets them.
+//! They are object-safe, so that a context is one type whatever runs the agent.
+//! Emitting has a path without allocation, [`Output::try_emit`]; only an event that finds no room costs a boxed future.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use trilogue_domain::{Body, Interrupt, Json, Message, Resolution};
+
+use crate::error::AgentError;
+
+/// A future of a port.
+pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where an agent's events go.
+pub trait Output: Send + Sync + fmt::Debug {
+    /// Takes the event at once where there is room. `false` where not: [`Output::emit`] takes it then.
+    ///
+    /// Events are logged in the order in which they were taken.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`] when the run was stopped; an event that the log refuses.
+    fn try_emit(&self, body: &Body) -> Result<bool, AgentError>;
+
+    /// Takes the event as soon as there is room.
+    ///
+    /// # Errors
+    /// As [`Output::try_emit`].
+    fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>>;
+
+    /// Waits until every event taken so far is durable.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`] when the run was stopped.
+    fn commit(&self) -> Wait<'_, Result<(), AgentError>>;
+}
+
+/// Whom an agent asks.
+pub trait Asking: Send + Sync + fmt::Debug {
+    /// Raises the interrupt and waits for its end.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`] when the run was stopped.
+    fn ask(&self, interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>>;
+}
+
+/// What an agent remembers of its thread.
+pub trait Memory: Send + Sync + fmt::Debug {
+    /// The messages before this run, oldest first.
+    ///
+    /// # Errors
+    /// What kept them from being read.
+    fn history(&self) -> Wait<'_, Result<Vec<Message>, AgentError>>;
+
+    /// The thread's state, or what this run last set it to.
+    ///
+    /// # Errors
+    /// What kept it from being read.
+    fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>>;
+}
+
+/// How an agent learns that it should stop.
+pub trait Cancellation: Send + Sync + fmt::Debug {
+    /// Whether the run was asked to stop.
+    fn is_cancelled(&self) -> bool;
+
+    /// Returns when the run is asked to stop.
+    fn cancelled(&self) -> Wait<'_, ()>;
+}
+
+/// All ports of one run. Implemented for whatever implements each of them.
+pub trait Host: Output + Asking + Memory + Cancellation {}
+
+impl<T: Output + Asking + Memory + Cancellation> Host for T {}

@@ -1,0 +1,129 @@
+//! What an agent asks, built step by step.
+
+use std::time::Duration;
+
+use trilogue_domain::interrupt::{Effect, PermissionOption};
+use trilogue_domain::{Interrupt, InterruptId, InterruptKind, Json, Part, Survives};
+
+use crate::context::IntoJson;
+
+/// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended); those two decide what it survives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    interrupt: Interrupt,
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Whether the agent may do something. Without options of its own it offers `allow` and `reject`, once.
+    #[must_use]
+    pub fn permission(prompt: impl AsRef<str>) -> Self {
+        Self::of(InterruptKind::Permission).prompt(prompt)
+    }
+
+    /// A question that is answered with a message.
+    #[must_use]
+    pub fn message(prompt: impl AsRef<str>) -> Self {
+        Self::of(InterruptKind::Message).prompt(prompt)
+    }
+
+    /// A question that is answered with JSON which fits this JSON Schema.
+    #[must_use]
+    pub fn form(prompt: impl AsRef<str>, schema: impl IntoJson) -> Self {
+        Self::of(InterruptKind::Form).prompt(prompt).schema(schema)
+    }
+
+    /// Asks the user to visit an address.
+    #[must_use]
+    pub fn url(prompt: impl AsRef<str>, url: &str) -> Self {
+        Self::of(InterruptKind::Url).prompt(prompt).payload(serde_json::json!({ "url": url }))
+    }
+
+    /// A question of the agent's own kind, one that its card declares.
+    #[must_use]
+    pub fn custom(kind: &str) -> Self {
+        Self::of(InterruptKind::Custom(kind.to_owned()))
+    }
+
+    fn of(kind: InterruptKind) -> Self {
+        Self {
+            interrupt: Interrupt {
+                id: InterruptId::generate(),
+                kind,
+                prompt: Vec::new(),
+                payload: Json::null(),
+                options: Vec::new(),
+                schema: None,
+                survives: Survives::Process,
+                patience: None,
+            },
+        }
+    }
+
+    /// What people read.
+    #[must_use]
+    pub fn prompt(self, text: impl AsRef<str>) -> Self {
+        self.prompt_part(Part::text(text.as_ref()))
+    }
+
+    /// One more part of what people see.
+    #[must_use]
+    pub fn prompt_part(mut self, part: Part) -> Self {
+        self.interrupt.prompt.push(part);
+        self
+    }
+
+    /// The question as data: what programs read, and what a permission's resolution keeps the digest of.
+    #[must_use]
+    pub fn payload(mut self, payload: impl IntoJson) -> Self {
+        self.interrupt.payload = payload.into_json();
+        self
+    }
+
+    /// The JSON Schema of the answer.
+    #[must_use]
+    pub fn schema(mut self, schema: impl IntoJson) -> Self {
+        self.interrupt.schema = Some(schema.into_json());
+        self
+    }
+
+    /// One more choice of a permission, for this once.
+    #[must_use]
+    pub fn option(self, id: &str, name: &str, effect: Effect) -> Self {
+        self.choice(id, name, effect, false)
+    }
+
+    /// One more choice of a permission that holds for later calls too.
+    #[must_use]
+    pub fn option_always(self, id: &str, name: &str, effect: Effect) -> Self {
+        self.choice(id, name, effect, true)
+    }
+
+    /// How long it waits while nobody who may answer is connected; the server's default when not set.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.interrupt.patience = Some(patience);
+        self
+    }
+
+    fn choice(mut self, id: &str, name: &str, effect: Effect, always: bool) -> Self {
+        let (id, name) = (id.to_owned(), name.to_owned());
+        self.interrupt.options.push(PermissionOption { id, name, effect, always });
+        self
+    }
+}
+
+impl From<Question> for Interrupt {
+    fn from(question: Question) -> Self {
+        let bare = question.interrupt.kind == InterruptKind::Permission
+            && question.interrupt.options.is_empty();
+        if bare {
+            return question
+                .option("allow", "Allow", Effect::Allow)
+                .option("reject", "Reject", Effect::Reject)
+                .interrupt;
+        }
+        question.interrupt
+    }
+}

@@ -1,0 +1,203 @@
+//! The ports of a run in memory, for an author's own tests.
+//!
+//! A [`Recorder`] keeps what an agent emits, answers what it asks from a script, and can hold the agent back as a slow log would.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+use trilogue_domain::event::StateEvent;
+use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
+
+use crate::error::AgentError;
+use crate::port::{Asking, Cancellation, Memory, Output, Wait};
+
+/// The most events that a recorder keeps unless told otherwise.
+pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
+
+/// The ports of one run, in memory.
+#[derive(Debug)]
+pub struct Recorder {
+    inside: Mutex<Inside>,
+    room: Notify,
+    cancelled: watch::Sender<bool>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    events: Vec<Body>,
+    capacity: usize,
+    answers: VecDeque<Resolution>,
+    asked: Vec<Interrupt>,
+    history: Vec<Message>,
+    state: Option<Json>,
+    stopped: bool,
+}
+
+// === impl Recorder ===
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::with_capacity(DEFAULT_CAPACITY_EVENTS)
+    }
+}
+
+impl Recorder {
+    /// A recorder that has room for this many events until [`Recorder::take`] makes room again.
+    #[must_use]
+    pub fn with_capacity(events: usize) -> Self {
+        let inside = Inside {
+            events: Vec::new(),
+            capacity: events,
+            answers: VecDeque::new(),
+            asked: Vec::new(),
+            history: Vec::new(),
+            state: None,
+            stopped: false,
+        };
+        let (inside, room) = (Mutex::new(inside), Notify::new());
+        Self { inside, room, cancelled: watch::Sender::new(false) }
+    }
+
+    /// Gives the run a past.
+    #[must_use]
+    pub fn with_history(self, messages: Vec<Message>) -> Self {
+        self.inside().history = messages;
+        self
+    }
+
+    /// Gives the thread a state.
+    #[must_use]
+    pub fn with_state(self, state: Json) -> Self {
+        self.inside().state = Some(state);
+        self
+    }
+
+    /// Answers the next question that has no answer yet with this.
+    #[must_use]
+    pub fn answering(self, resolution: Resolution) -> Self {
+        self.inside().answers.push_back(resolution);
+        self
+    }
+
+    /// Asks the run to stop.
+    pub fn cancel(&self) {
+        self.cancelled.send_replace(true);
+    }
+
+    /// Stops the run: nothing more is heard.
+    pub fn stop(&self) {
+        self.inside().stopped = true;
+        self.room.notify_waiters();
+    }
+
+    /// What was emitted so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<Body> {
+        self.inside().events.clone()
+    }
+
+    /// Takes what was emitted so far, and so makes room.
+    #[must_use]
+    pub fn take(&self) -> Vec<Body> {
+        let events = std::mem::take(&mut self.inside().events);
+        self.room.notify_waiters();
+        events
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Interrupt> {
+        self.inside().asked.clone()
+    }
+
+    /// The thread's state as it was last set.
+    #[must_use]
+    pub fn state(&self) -> Option<Json> {
+        self.inside().state.clone()
+    }
+
+    /// The messages that the events make.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        for (number, body) in (1..).zip(self.events()) {
+            let at = Timestamp::from_micros(0);
+            transcript.push(&Event { number, run: None, run_number: 0, at, body, original: None });
+        }
+        transcript.into_messages()
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Output for Recorder {
+    fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
+        let mut inside = self.inside();
+        if inside.stopped {
+            return Err(AgentError::stopped());
+        }
+        if inside.events.len() >= inside.capacity {
+            return Ok(false);
+        }
+        if let Body::State(StateEvent::Values(state)) = body {
+            inside.state = Some(state.clone());
+        }
+        inside.events.push(body.clone());
+        Ok(true)
+    }
+
+    fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>> {
+        Box::pin(async move {
+            loop {
+                let room = self.room.notified();
+                if self.try_emit(&body)? {
+                    return Ok(());
+                }
+                room.await;
+            }
+        })
+    }
+
+    fn commit(&self) -> Wait<'_, Result<(), AgentError>> {
+        let stopped = self.inside().stopped;
+        Box::pin(async move { if stopped { Err(AgentError::stopped()) } else { Ok(()) } })
+    }
+}
+
+impl Asking for Recorder {
+    fn ask(&self, interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
+        let mut inside = self.inside();
+        inside.asked.push(interrupt);
+        let resolution = inside.answers.pop_front().unwrap_or(Resolution::Cancelled);
+        Box::pin(async move { Ok(resolution) })
+    }
+}
+
+impl Memory for Recorder {
+    fn history(&self) -> Wait<'_, Result<Vec<Message>, AgentError>> {
+        let history = self.inside().history.clone();
+        Box::pin(async move { Ok(history) })
+    }
+
+    fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>> {
+        let state = self.inside().state.clone();
+        Box::pin(async move { Ok(state) })
+    }
+}
+
+impl Cancellation for Recorder {
+    fn is_cancelled(&self) -> bool {
+        *self.cancelled.borrow()
+    }
+
+    fn cancelled(&self) -> Wait<'_, ()> {
+        let mut cancelled = self.cancelled.subscribe();
+        Box::pin(async move {
+            // The sender lives as long as this future borrows it.
+            let _ = cancelled.wait_for(|cancelled| *cancelled).await;
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! The client over a transport that follows a script.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::stream;
+use trilogue_sdk::async_trait;
+use trilogue_sdk::client::{
+    Client, ClientError, Filter, Options, Page, Request, Response, StreamItem, Transport,
+    TransportError,
+};
+use trilogue_wire::native::{Gap, RunCreate, RunInput, RunStatus};
+
+/// Answers each request with the next response and keeps the requests.
+#[derive(Debug, Default)]
+struct Script {
+    responses: Mutex<VecDeque<Result<Scripted, TransportError>>>,
+    requests: Mutex<Vec<Request>>,
+}
+
+#[derive(Debug)]
+struct Scripted {
+    status: u16,
+    content_type: &'static str,
+    pieces: Vec<Result<Bytes, TransportError>>,
+}
+
+#[async_trait]
+impl Transport for Script {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        self.requests.lock().unwrap().push(request);
+        let next = self.responses.lock().unwrap().pop_front();
+        let Scripted { status, content_type, pieces } =
+            next.unwrap_or_else(|| Err(TransportError::new("the script has ended")))?;
+        let content_type = Some(content_type.to_owned());
+        Ok(Response { status, content_type, body: Box::pin(stream::iter(pieces)) })
+    }
+}
+
+impl Script {
+    fn new(responses: Vec<Result<Scripted, TransportError>>) -> Arc<Self> {
+        Arc::new(Self { responses: Mutex::new(responses.into()), requests: Mutex::default() })
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+fn json(status: u16, body: &str) -> Result<Scripted, TransportError> {
+    let pieces = body.as_bytes().chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece)));
+    Ok(Scripted { status, content_type: "application/json", pieces: pieces.collect() })
+}
+
+/// A stream in pieces of 5 bytes; torn at its end, or ended as HTTP wants.
+fn events(text: &str, torn: bool) -> Result<Scripted, TransportError> {
+    let pieces = text.as_bytes().chunks(5).map(|piece| Ok(Bytes::copy_from_slice(piece)));
+    let tear = torn.then(|| Err(TransportError::new("the connection was reset")));
+    let content_type = "text/event-stream; charset=utf-8";
+    Ok(Scripted { status: 200, content_type, pieces: pieces.chain(tear).collect() })
+}
+
+fn event(number: u64, kind: &str, members: &str) -> String {
+    format!(
+        "id: {number}\nevent: {kind}\ndata: {{\"id\":\"{number}\",\"type\":\"{kind}\",\"number\":{number},\"run_id\":\"r\",\"at\":\"2025-01-01T00:00:00Z\"{members}}}\n\n"
+    )
+}
+
+fn delta(number: u64) -> String {
+    event(number, "message.delta", ",\"message_id\":\"m\",\"text\":\"x\"")
+}
+
+fn ended(number: u64) -> String {
+    event(number, "run.ended", ",\"outcome\":{\"status\":\"completed\"}")
+}
+
+const RUN: &str = r#"{"id":"r","thread_id":"t","agent":"echo","status":"completed","created_at":"2025-01-01T00:00:00Z","metadata":{}}"#;
+
+fn client(script: &Arc<Script>) -> Client {
+    Client::new(Arc::clone(script) as Arc<dyn Transport>, Options::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_stream_is_resumed_after_the_last_event() {
+    let script = Script::new(vec![
+        events(&format!(": hello\n\n{}{}id: 3\ndata: {{\"cut", delta(1), delta(2)), true),
+        Err(TransportError::new("connection refused")),
+        json(
+            503,
+            r#"{"type":"","title":"","status":503,"code":"shutting_down","detail":"","transient":true}"#,
+        ),
+        events(&delta(3), false),
+        events(&format!("event: gap\ndata: {{\"after\":3,\"first\":5}}\n\n{}", ended(5)), false),
+    ]);
+    let new = RunCreate::new("echo", RunInput::Text("hi".to_owned()));
+    let mut stream = client(&script).stream_run(new).await.unwrap();
+    let mut numbers = Vec::new();
+    let mut gaps = Vec::new();
+    while let Some(item) = stream.next().await.unwrap() {
+        match item {
+            StreamItem::Event { event, json } => {
+                assert!(json.contains(event.body.name()));
+                numbers.push(event.number);
+            }
+            StreamItem::Gap(gap) => gaps.push(gap),
+        }
+    }
+    assert_eq!(numbers, [1, 2, 3, 5]);
+    assert_eq!(gaps, [Gap { after: 3, first: 5 }]);
+    assert_eq!(stream.cursor(), Some("5"));
+
+    let requests = script.requests();
+    let first = String::from_utf8(requests[0].body.to_vec()).unwrap();
+    let id = serde_json::from_str::<serde_json::Value>(&first).unwrap()["id"].clone();
+    let resumed = format!("/api/v1/runs/{}/events", id.as_str().unwrap());
+    assert!(requests[1..].iter().all(|request| request.path == resumed));
+    let cursors: Vec<_> = requests[1..]
+        .iter()
+        .map(|request| {
+            let header = request.headers.iter().find(|(name, _)| *name == "last-event-id");
+            header.map(|(_, cursor)| cursor.as_str()).unwrap()
+        })
+        .collect();
+    assert_eq!(cursors, ["2", "2", "2", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_after_the_end_ends() {
+    let script = Script::new(vec![events("", false), json(200, RUN)]);
+    let mut stream = client(&script).run_events("r", Some("9"));
+    assert_eq!(stream.next().await.unwrap(), None);
+    assert_eq!(stream.next().await.unwrap(), None);
+    assert_eq!(script.requests().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_is_an_error_and_a_refusal_is_one_at_once() {
+    let script = Script::new(Vec::new());
+    let mut stream = client(&script).run_events("r", None);
+    assert!(matches!(stream.next().await, Err(ClientError::Transport(_))));
+    let attempts = Options::default().attempts;
+    assert_eq!(script.requests().len(), usize::try_from(attempts).unwrap());
+
+    let refusal = r#"{"type":"","title":"","status":404,"code":"run_not_found","detail":"there is no run 'r'","hint":"list them"}"#;
+    let script = Script::new(vec![json(404, refusal)]);
+    let error = client(&script).run_events("r", None).next().await.unwrap_err();
+    assert_eq!((error.code(), error.hint()), (Some("run_not_found"), Some("list them")));
+    assert_eq!(error.to_string(), "there is no run 'r'");
+    assert_eq!(script.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn listings_name_what_is_wanted() {
+    let empty = || json(200, r#"{"items":[]}"#);
+    let script = Script::new(vec![empty(), empty(), empty()]);
+    let client = client(&script);
+    let page = Page { after: Some("7".to_owned()), limit: Some(5) };
+    let metadata = vec![("team name".to_owned(), "a&b".to_owned())];
+    let filter = Filter { thread: Some("t".to_owned()), metadata, ..Filter::default() };
+    client.runs(&filter, &page).await.unwrap();
+    client.interrupts(&Filter::default(), &Page::default()).await.unwrap();
+    let all = Filter { resolved: true, ..Filter::default() };
+    client.interrupts(&all, &Page::default()).await.unwrap();
+    let paths: Vec<_> = script.requests().into_iter().map(|request| request.path).collect();
+    assert_eq!(
+        paths,
+        [
+            "/api/v1/runs?thread_id=t&metadata.team%20name=a%26b&after=7&limit=5",
+            "/api/v1/interrupts?pending=true",
+            "/api/v1/interrupts",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn responses_are_read_up_to_a_limit() {
+    let script = Script::new(vec![json(200, RUN), json(200, RUN), json(502, "<html>")]);
+    let run = client(&script).run("r").await.unwrap();
+    assert_eq!(run.status, RunStatus::Completed);
+    let options = Options { max_response_bytes: 20, ..Options::default() };
+    let small = Client::new(Arc::clone(&script) as Arc<dyn Transport>, options);
+    assert!(matches!(small.run("r").await, Err(ClientError::Unexpected(_))));
+    let error = small.run("r").await.unwrap_err();
+    assert!(error.to_string().contains("502"), "{error}");
+}

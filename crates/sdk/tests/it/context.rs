@@ -1,0 +1,296 @@
+//! Agents over a [`Recorder`].
+
+use std::sync::Arc;
+
+use serde_json::json;
+use trilogue_domain::event::{MessageEvent, StateEvent, ToolEvent};
+use trilogue_domain::{AgentName, Body};
+use trilogue_sdk::prelude::*;
+use trilogue_sdk::recorder::Recorder;
+use trilogue_sdk::{
+    Effect, PartMetadata, PrincipalId, Resolution, Role, RunId, RunInfo, Survives, ThreadId,
+    ToolStatus, conduct,
+};
+
+/// An agent whose turn is a function.
+struct Script<F>(F);
+
+#[async_trait]
+impl<F, T> Agent for Script<F>
+where
+    F: Fn(Context) -> T + Send + Sync + 'static,
+    T: Future<Output = Result<Outcome, AgentError>> + Send,
+{
+    fn card(&self) -> Card {
+        Card::chat("script", "")
+    }
+
+    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
+        (self.0)(context).await
+    }
+}
+
+async fn run<F, T>(recorder: &Arc<Recorder>, script: F) -> Result<Outcome, AgentError>
+where
+    F: Fn(Context) -> T + Send + Sync + 'static,
+    T: Future<Output = Result<Outcome, AgentError>> + Send,
+{
+    let info = RunInfo {
+        run: RunId::generate(),
+        thread: ThreadId::generate(),
+        agent: AgentName::parse("script").unwrap(),
+        config: Some(Json::from_value(&json!({ "style": "friendly" }))),
+    };
+    let turn = Turn::Start { input: Input::Messages(Vec::new()) };
+    conduct(&Script(script), turn, info, recorder.clone()).await
+}
+
+fn names(recorder: &Recorder) -> Vec<&'static str> {
+    recorder.events().iter().map(Body::name).collect()
+}
+
+#[tokio::test]
+async fn text_opens_a_message_and_the_end_closes_it() {
+    let recorder = Arc::new(Recorder::default());
+    let outcome = run(&recorder, |context| async move {
+        context.text("Hello, ").await?;
+        context.text("").await?;
+        context.text("world").await?;
+        context.say([Part::text("second")]).await?;
+        context.text("third").await?;
+        Ok(Outcome::Completed)
+    })
+    .await;
+    assert_eq!(outcome, Ok(Outcome::Completed));
+    let said: Vec<_> = recorder.messages();
+    let texts: Vec<_> = said.iter().map(Message::text).collect();
+    assert_eq!(texts, ["Hello, world", "second", "third"]);
+    let role = Role::NamedAgent("script".into());
+    assert!(said.iter().all(|message| message.role == role && message.completed_at.is_some()));
+    let second = &names(&recorder)[2..5];
+    assert_eq!(second, ["message.delta", "message.completed", "message.started"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_leaves_its_message_unfinished() {
+    let recorder = Arc::new(Recorder::default());
+    let outcome = run(&recorder, |context| async move {
+        context.text("half").await?;
+        Err(AgentError::new("out_of_words", "no more words"))
+    })
+    .await;
+    assert_eq!(outcome.map_err(|error| error.code().to_owned()), Err("out_of_words".to_owned()));
+    assert_eq!(names(&recorder), ["message.started", "message.delta"]);
+}
+
+#[tokio::test]
+async fn citations_cover_the_words_in_characters() {
+    let recorder = Arc::new(Recorder::default());
+    run(&recorder, |context| async move {
+        context.text("Schön: ").await?;
+        context.cite("das Meer", Source::url("https://example.org/").title("Meer")).await?;
+        context.artifact("note", Part::text("not counted")).await?;
+        context.text(" ist ").await?;
+        context.cite("blau", Source::titled("Farben")).await?;
+        Ok(Outcome::Completed)
+    })
+    .await
+    .unwrap();
+    let message = recorder.messages().remove(0);
+    let text: Vec<char> = message.text().chars().collect();
+    let cited: Vec<String> = message
+        .parts
+        .iter()
+        .filter_map(|part| match &part.metadata {
+            Some(PartMetadata::Citation(citation)) => Some(citation),
+            _ => None,
+        })
+        .map(|citation| {
+            let start = usize::try_from(citation.start_index.unwrap()).unwrap();
+            let end = usize::try_from(citation.end_index.unwrap()).unwrap();
+            text[start..end].iter().collect()
+        })
+        .collect();
+    assert_eq!(cited, ["das Meer", "blau"]);
+}
+
+#[tokio::test]
+async fn what_is_dropped_unfinished_is_closed_at_the_end() {
+    let recorder = Arc::new(Recorder::default());
+    run(&recorder, |context| async move {
+        let mut message = context.message().await?;
+        message.text("open").await?;
+        drop(message);
+        drop(context.tool("search", "Searching", json!({ "q": 1 })).await?);
+        context.tool("read", "Reading", json!(null)).await?.complete(json!("done")).await?;
+        Ok(Outcome::Completed)
+    })
+    .await
+    .unwrap();
+    assert!(recorder.messages()[0].completed_at.is_some());
+    let ends: Vec<_> = recorder
+        .events()
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::Tool(ToolEvent::Ended { status, output, .. }) => Some((status, output)),
+            _ => None,
+        })
+        .collect();
+    let done = Some(Json::from_value(&json!("done")));
+    assert_eq!(ends, [(ToolStatus::Completed, done), (ToolStatus::Failed, None)]);
+}
+
+#[tokio::test]
+async fn several_tasks_speak_through_a_log_that_is_behind() {
+    // Room for three events at a time: nearly every event takes the way that waits.
+    let recorder = Arc::new(Recorder::with_capacity(3));
+    let script = |context: Context| async move {
+        let tasks: Vec<_> = (0..4)
+            .map(|task| {
+                let context = context.clone();
+                tokio::spawn(async move {
+                    for word in 0..25 {
+                        context.text(format!("{task}.{word} ")).await?;
+                        if word == 10 {
+                            context.say([Part::text("own")]).await?;
+                        }
+                    }
+                    Ok::<_, AgentError>(())
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.map_err(|_| AgentError::failed("a task was lost"))??;
+        }
+        Ok(Outcome::Completed)
+    };
+    let mut events = Vec::new();
+    let running = run(&recorder, script);
+    tokio::pin!(running);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut running => break outcome,
+            () = tokio::task::yield_now() => events.extend(recorder.take()),
+        }
+    };
+    events.extend(recorder.take());
+    assert_eq!(outcome, Ok(Outcome::Completed));
+
+    let mut open = std::collections::HashSet::new();
+    let mut words = vec![Vec::new(); 4];
+    for body in events {
+        match body {
+            Body::Message(MessageEvent::Started { message, .. }) => assert!(open.insert(message)),
+            Body::Message(MessageEvent::Completed { message }) => assert!(open.remove(&message)),
+            Body::Message(MessageEvent::Part { message, .. }) => assert!(open.contains(&message)),
+            Body::Message(MessageEvent::Delta { message, text }) => {
+                assert!(open.contains(&message), "'{text}' was said outside of its message");
+                let (task, word) = text.trim().split_once('.').unwrap();
+                words[task.parse::<usize>().unwrap()].push(word.parse::<usize>().unwrap());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(open.is_empty());
+    assert!(words.iter().all(|said| said.iter().copied().eq(0..25)), "{words:?}");
+}
+
+#[tokio::test]
+async fn a_permission_is_never_given_by_a_time_out() {
+    let answered = |option: &str| Resolution::Answered {
+        by: PrincipalId::parse("alice").unwrap(),
+        answer: Answer::Option(option.to_owned()),
+        digest: String::new(),
+    };
+    let timed_out = |option: &str| Resolution::TimedOut { option: Some(option.to_owned()) };
+    for (resolution, allowed) in [
+        (answered("allow"), true),
+        (answered("reject"), false),
+        (timed_out("reject"), false),
+        (timed_out("allow"), false),
+    ] {
+        let recorder = Arc::new(Recorder::default().answering(resolution.clone()));
+        run(&recorder, move |context| async move {
+            let decision = context.ask_permission(Question::permission("May I?")).await?;
+            assert_eq!(decision.allowed, allowed);
+            Ok(Outcome::Completed)
+        })
+        .await
+        .unwrap();
+        let asked = recorder.asked().remove(0);
+        assert_eq!(asked.survives, Survives::Process);
+        let effects: Vec<_> = asked.options.iter().map(|option| option.effect).collect();
+        assert_eq!(effects, [Effect::Allow, Effect::Reject], "{resolution:?}");
+    }
+}
+
+#[tokio::test]
+async fn answers_come_back_typed_and_cancelled_questions_stop_the_agent() {
+    let by = PrincipalId::parse("alice").unwrap();
+    let answered = |answer| Resolution::Answered { by: by.clone(), answer, digest: String::new() };
+    let recorder = Recorder::default()
+        .answering(answered(Answer::Json(Json::from_value(&json!({ "seats": 4 })))))
+        .answering(answered(Answer::Message(vec![Part::text("by the window")])))
+        .answering(Resolution::Cancelled);
+    let recorder = Arc::new(recorder);
+    let outcome = run(&recorder, |context| async move {
+        #[derive(serde::Deserialize)]
+        struct Table {
+            seats: u32,
+        }
+        let schema = json!({ "properties": { "seats": { "type": "integer" } } });
+        let table: Table = context.ask_form("How many seats?", schema).await?;
+        let place = context.ask_message("Where?").await?;
+        assert_eq!((table.seats, place), (4, vec![Part::text("by the window")]));
+        context.ask_message("Anything else?").await?;
+        Ok(Outcome::Completed)
+    })
+    .await;
+    assert!(outcome.unwrap_err().is_stopped());
+}
+
+#[tokio::test]
+async fn state_configuration_and_stopping_are_seen() {
+    #[derive(serde::Deserialize, Default)]
+    struct Config {
+        style: String,
+    }
+    #[derive(serde::Deserialize, serde::Serialize, Default)]
+    struct Count {
+        runs: u32,
+    }
+    let state = Json::from_value(&json!({ "runs": 41 }));
+    let recorder = Arc::new(Recorder::default().with_state(state));
+    let watched = Arc::clone(&recorder);
+    let outcome = run(&recorder, move |context| {
+        let recorder = Arc::clone(&watched);
+        async move {
+            assert_eq!(context.config::<Config>()?.style, "friendly");
+            let mut count: Count = context.state().await?;
+            count.runs += 1;
+            context.set_state(serde_json::to_value(count)?).await?;
+            assert_eq!(context.state::<Count>().await?.runs, 42);
+            assert!(!context.is_cancelled());
+            recorder.cancel();
+            context.cancelled().await;
+            recorder.stop();
+            context.text("not heard").await?;
+            Ok(Outcome::Completed)
+        }
+    })
+    .await;
+    assert!(outcome.unwrap_err().is_stopped());
+    let state = Json::from_value(&json!({ "runs": 42 }));
+    assert_eq!(recorder.events(), [Body::State(StateEvent::Values(state))]);
+}
+
+#[test]
+fn a_suspension_survives_a_restart() {
+    let question = Question::custom("approval").payload(json!({ "amount": 5 }));
+    let Outcome::Suspended { interrupt, saved } = Outcome::suspended(question, json!({ "at": 2 }))
+    else {
+        panic!("it is suspended");
+    };
+    assert_eq!(interrupt.survives, Survives::Restart);
+    assert_eq!(saved.to_value(), json!({ "at": 2 }));
+}

@@ -1,0 +1,5 @@
+//! The SDK through its own boundaries: an agent over recorded ports, a client over a scripted transport.
+#![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
+
+mod client;
+mod context;

@@ -1,0 +1,112 @@
+//! The agents of the guide do what it says, and the guide shows exactly them.
+#![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
+
+#[path = "../../guide/asking.rs"]
+mod asking;
+#[path = "../../guide/remembering.rs"]
+mod remembering;
+#[path = "../../guide/stopping.rs"]
+mod stopping;
+#[path = "../../guide/streaming.rs"]
+mod streaming;
+#[path = "../../guide/suspending.rs"]
+mod suspending;
+#[path = "../../guide/testing.rs"]
+mod testing;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use trilogue_sdk::prelude::*;
+use trilogue_sdk::recorder::Recorder;
+use trilogue_sdk::{IntoJson, PrincipalId, Resolution, RunInfo, conduct};
+
+async fn take(agent: &dyn Agent, recorder: &Arc<Recorder>, turn: Turn) -> Outcome {
+    let config = Some(json!({ "shout": true }).into_json());
+    let info = RunInfo { config, ..RunInfo::sample("sample").unwrap() };
+    conduct(agent, turn, info, recorder.clone()).await.unwrap()
+}
+
+fn nothing_said() -> Turn {
+    Turn::Start { input: Input::Messages(Vec::new()) }
+}
+
+fn texts(recorder: &Recorder) -> Vec<String> {
+    recorder.messages().iter().map(Message::text).collect()
+}
+
+#[tokio::test]
+async fn streaming() {
+    let recorder = Arc::new(Recorder::default());
+    take(&streaming::Weather, &recorder, nothing_said()).await;
+    assert_eq!(texts(&recorder), ["Tomorrow it will be 21 degrees."]);
+    let parts = &recorder.messages()[0].parts;
+    assert!(parts.iter().any(|part| part.name.as_deref() == Some("forecast.csv")));
+}
+
+#[tokio::test]
+async fn asking() {
+    for (option, reply) in [("allow", "Removed."), ("reject", "I left them alone.")] {
+        let resolution = Resolution::Answered {
+            by: PrincipalId::parse("alice").unwrap(),
+            answer: Answer::Option(option.to_owned()),
+            digest: String::new(),
+        };
+        let recorder = Arc::new(Recorder::default().answering(resolution));
+        take(&asking::Cleaner, &recorder, nothing_said()).await;
+        assert_eq!(texts(&recorder), [reply]);
+    }
+}
+
+#[tokio::test]
+async fn suspending() {
+    let recorder = Arc::new(Recorder::default());
+    let input = Input::Value(json!({ "item": "a boat" }).into_json());
+    let outcome = take(&suspending::Buyer, &recorder, Turn::Start { input }).await;
+    let Outcome::Suspended { interrupt, saved } = outcome else {
+        unreachable!("{outcome:?}");
+    };
+    let answer = Answer::Json(json!({ "approved": true }).into_json());
+    let outcome =
+        take(&suspending::Buyer, &recorder, Turn::Resume { interrupt, answer, saved }).await;
+    assert_eq!(outcome, Outcome::Completed);
+    let names: Vec<_> = recorder.events().iter().map(|body| body.name()).collect();
+    assert_eq!(names, ["run.result"]);
+}
+
+#[tokio::test]
+async fn remembering() {
+    let recorder = Arc::new(Recorder::default());
+    take(&remembering::Counter, &recorder, nothing_said()).await;
+    take(&remembering::Counter, &recorder, nothing_said()).await;
+    assert_eq!(texts(&recorder), ["Turn 1 after 0 messages!", "Turn 2 after 0 messages!"]);
+}
+
+#[tokio::test]
+async fn stopping() {
+    let recorder = Arc::new(Recorder::default());
+    recorder.cancel();
+    take(&stopping::Waiter, &recorder, nothing_said()).await;
+    assert_eq!(texts(&recorder), ["Stopped."]);
+}
+
+/// Every Rust block of the guide stands in one of the files that are compiled here, word for word.
+#[test]
+fn the_guide_shows_what_is_compiled() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = std::fs::read_to_string(here.join("ten_line_echo.rs")).unwrap();
+    for file in std::fs::read_dir(here.join("guide")).unwrap() {
+        sources.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+    }
+    let guide = std::fs::read_to_string(here.join("../docs/agents.md")).unwrap();
+    let blocks: Vec<&str> = guide
+        .split("```rust\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .collect();
+    assert!(blocks.len() >= 6, "the guide has {} blocks", blocks.len());
+    for block in blocks {
+        assert!(sources.contains(block), "no source has this block of the guide:\n{block}");
+    }
+}
