@@ -72,7 +72,7 @@ impl Principal {
             return Ok(());
         }
         Err(Error::new(Code::Forbidden, format!("this token lacks the right '{}'", right.as_str()))
-            .hint("make one that has it: trilogue token create --right RIGHT"))
+            .hint("make one that has it: trilogue token create --label NAME --right RIGHT"))
     }
 }
 

@@ -1,0 +1,196 @@
+//! The server as a value: built from options and listeners, run until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{Code, Error, Principal, Rights, RunId};
+use trilogue_gateway::{Ports, Server};
+use trilogue_runtime::Runtime;
+use trilogue_store::Store;
+use trilogue_store::record::NoOriginals;
+
+use crate::agents::{self, Agents};
+use crate::config::{self, Options};
+use crate::listen::Listeners;
+use crate::{first_token, logging, token_file};
+
+/// A server that is ready to run.
+#[derive(Debug)]
+pub struct App {
+    gateway: trilogue_gateway::Options,
+    ports: Ports,
+    store: Arc<dyn Store>,
+    listeners: Listeners,
+    token_files: Vec<PathBuf>,
+    shutdown_deadline: Duration,
+}
+
+/// What a stop left behind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Runs that were at work at the deadline and ended as lost.
+    pub abandoned: Vec<RunId>,
+    /// Runs that keep waiting for an answer and can be answered after the next start.
+    pub waiting: Vec<RunId>,
+    /// Connections that did not end and were dropped.
+    pub dropped_connections: u64,
+}
+
+/// Serves these agents beside those of the options until the process is told to stop (SIGTERM or Ctrl-C).
+///
+/// Logs go to standard error. The token of the server lies in the per-user state folder, where the command line finds it.
+///
+/// # Errors
+/// When the options would expose the server, an address or the store cannot be used, or an agent's name or schema is none.
+pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
+    config::check(&options)
+        .map_err(|error| Error::new(Code::InvalidRequest, error.to_string()).hint(error.hint))?;
+    logging::start(&options.log)?;
+    let listeners = Listeners::bind(&options.server).await?;
+    let app = App::build(&options, agents.into(), listeners).await?;
+    let report = app.run(told_to_stop()).await?;
+    tracing::info!(
+        abandoned = report.abandoned.len(),
+        waiting = report.waiting.len(),
+        "the server has stopped"
+    );
+    Ok(())
+}
+
+/// Checks what can be checked of options without starting anything: agents, log level, the store's kind, addresses.
+///
+/// # Errors
+/// What [`App::build`] would fail with.
+pub fn check(options: &Options) -> Result<()> {
+    agents::configured(options)?;
+    logging::check(&options.log)?;
+    let store = options.store.url.as_str();
+    if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
+        // The rest of another kind's address may hold a password.
+        let kind = store.split(':').next().unwrap_or_default().escape_debug();
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("`store.url` names no store that this version has: '{kind}:…'"),
+        )
+        .hint("use \"memory:\" or \"sqlite:PATH\", such as \"sqlite:trilogue.db\""));
+    }
+    let url = options.server.public_url.as_deref();
+    if let Some(text) = url.filter(|text| !is_web_address(text)) {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("`server.public_url` is no web address: '{}'", text.escape_debug()),
+        )
+        .hint("write it with its scheme, such as \"https://agents.example.com\""));
+    }
+    for origin in &options.server.allowed_origins.0 {
+        if !is_web_address(origin) || origin.ends_with('/') {
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!("`server.allowed_origins` has no origin: '{}'", origin.escape_debug()),
+            )
+            .hint(
+                "write scheme, host and port without a path, such as \"https://app.example.com\"",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn is_web_address(text: &str) -> bool {
+    url::Url::parse(text)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
+// === impl App ===
+
+impl App {
+    /// Opens the store, recovers what a previous life left, and prepares to serve on these listeners.
+    ///
+    /// # Errors
+    /// When the store cannot be opened or recovered, an agent is not one, two have one name, or the token file cannot be written.
+    pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
+        check(options)?;
+        let mut backends = agents::configured(options)?;
+        backends.extend(agents.into_backends()?);
+        agents::check_names(&backends)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = trilogue_store::open(&options.store.url, options.store.to_options()).await?;
+        let token_files = match options.server.no_auth {
+            true => Vec::new(),
+            false => {
+                let state = token_file::state_dir().map_err(|error| {
+                    Error::new(Code::InvalidRequest, format!("there is no state folder: {error}"))
+                        .hint("set XDG_STATE_HOME to a folder that only this user can read")
+                })?;
+                let now = clock.now();
+                first_token::ensure(store.as_ref(), &state, &listeners.addresses, now).await?
+            }
+        };
+        let runtime = Runtime::start(
+            options.runtime.to_options(),
+            Arc::clone(&store),
+            backends,
+            Arc::clone(&clock),
+            Arc::new(NoOriginals),
+        )
+        .await?;
+        let (tenant, id) = first_token::owner()?;
+        let owner = Principal { tenant, id, rights: Rights::all(), own: false };
+        let gateway = options.server.to_options(owner, config::overrides(options));
+        let ports = Ports {
+            runtime,
+            read: Arc::clone(&store) as _,
+            tokens: Arc::clone(&store) as _,
+            admin: Arc::clone(&store) as _,
+            queue: Arc::clone(&store) as _,
+            clock,
+        };
+        let shutdown_deadline = options.server.shutdown_deadline.0;
+        Ok(Self { gateway, ports, store, listeners, token_files, shutdown_deadline })
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.listeners.addresses
+    }
+
+    /// The files that hold the token of each address; none where no token is asked for.
+    #[must_use]
+    pub fn token_files(&self) -> &[PathBuf] {
+        &self.token_files
+    }
+
+    /// Serves until `shutdown` is ready, then ends: no new runs, running ones until the deadline, then connections, then the store.
+    ///
+    /// # Errors
+    /// When a listener reaches further than the options allow, or the store cannot be closed cleanly.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
+        let server = Server::start(self.gateway, self.ports, self.listeners.listeners)?;
+        shutdown.await;
+        let left = server.shutdown(self.shutdown_deadline).await;
+        self.store.close().await?;
+        Ok(Report {
+            abandoned: left.runs.abandoned,
+            waiting: left.runs.waiting,
+            dropped_connections: left.dropped_connections,
+        })
+    }
+}
+
+/// Returns at the first SIGTERM or Ctrl-C.
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        // Without a handler the signal ends the process by itself.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

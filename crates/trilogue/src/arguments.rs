@@ -1,0 +1,111 @@
+//! The command line: its commands and their options.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::command::{
+    agents, approve, backup, cancel, chat, completions, demo, inbox, restore, run, runs, serve,
+    status, tail, threads, token,
+};
+use crate::terminal::safe;
+
+/// The server that commands talk to where nobody names another.
+const DEFAULT_URL: &str = "http://127.0.0.1:7878";
+
+/// What stands below `--help`.
+const AFTER_HELP: &str = "\
+Exit codes:
+  0  done                                  5  token missing, unknown, or lacking a right
+  1  the run or the request failed         6  server unreachable
+  2  wrong usage, input or configuration   7  conflict: taken, or in another state
+  3  waiting for an answer                 8  the run was cancelled elsewhere
+  4  no such thing                       130  interrupted by Ctrl-C";
+
+/// One agent, every ACP: a durable server for agents, and its command line.
+#[derive(Parser, Debug)]
+#[command(name = "trilogue", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Every command")]
+pub(crate) struct Globals {
+    /// Print the server's objects as JSON, and nothing else, to standard output.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The server to talk to.
+    #[arg(
+        long,
+        global = true,
+        env = "TRILOGUE_URL",
+        default_value = DEFAULT_URL,
+        value_name = "URL"
+    )]
+    pub(crate) url: String,
+    /// The token to use; by default the one that the server on that address left for this user.
+    #[arg(
+        long,
+        global = true,
+        env = "TRILOGUE_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
+    pub(crate) token: Option<String>,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Start a server with the built-in agents and print what to try.
+    Demo(demo::Demo),
+    /// Start the server that a configuration file describes.
+    Serve(serve::Serve),
+    /// Run an agent and show what it says.
+    Run(run::Run),
+    /// Talk to an agent, line by line.
+    Chat(chat::Chat),
+    /// List the agents.
+    Agents(agents::Agents),
+    /// List, show, export, copy or erase threads.
+    Threads(threads::Threads),
+    /// List or show runs.
+    Runs(runs::Runs),
+    /// Show the events of a thread or a run.
+    Tail(tail::Tail),
+    /// Cancel a run.
+    Cancel(cancel::Cancel),
+    /// List what waits for an answer.
+    Inbox(inbox::Inbox),
+    /// Answer what a run waits for.
+    Approve(approve::Approve),
+    /// Create, list or revoke tokens.
+    Token(token::Token),
+    /// Show the state of the server.
+    Status(status::Status),
+    /// Write a backup of the server's store to a file here, while the server runs.
+    Backup(backup::Backup),
+    /// Verify a backup, or put it in the place of a store. Works without a server.
+    Restore(restore::Restore),
+    /// Print a completion script for a shell.
+    Completions(completions::Completions),
+    /// Print the reference of the configuration file.
+    #[command(hide = true)]
+    ConfigDocs,
+}
+
+// === impl Globals ===
+
+impl Globals {
+    /// What a further command needs beside its own arguments to reach the same server, with a space before it.
+    pub(crate) fn elsewhere(&self) -> String {
+        let from_environment = std::env::var("TRILOGUE_URL").is_ok_and(|url| url == self.url);
+        if from_environment || self.url == DEFAULT_URL {
+            return String::new();
+        }
+        format!(" --url {}", safe::visible(&self.url))
+    }
+}

@@ -1,0 +1,123 @@
+//! `trilogue approve`.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use trilogue_wire::native::{AnswerCreate, Effect, Interrupt};
+
+use crate::arguments::Globals;
+use crate::exit::{Result, Stop};
+use crate::remote;
+use crate::terminal::{ask, print, safe};
+
+/// Answer what a run waits for.
+///
+/// Without an option it asks on a terminal; elsewhere it approves: the option of a permission that allows this once, or `approved: true` where the answer has such a member.
+#[derive(Args, Debug)]
+pub(crate) struct Approve {
+    /// The interrupt, as `trilogue inbox` lists it.
+    interrupt: String,
+    /// Approve without asking.
+    #[arg(long, conflicts_with_all = ["option", "reject", "value"])]
+    yes: bool,
+    /// Choose this option of a permission.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["reject", "value", "message"])]
+    option: Option<String>,
+    /// Reject: the option of a permission that rejects this once, or `approved: false` where the answer has such a member.
+    #[arg(long, conflicts_with = "value")]
+    reject: bool,
+    /// Answer with this JSON value.
+    #[arg(long, value_name = "JSON", conflicts_with = "message")]
+    value: Option<String>,
+    /// Answer with this text; of a decision, its reason.
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+}
+
+// === impl Approve ===
+
+impl Approve {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let client = remote::open(globals)?;
+        let interrupt = client.interrupt(&self.interrupt).await?;
+        let silent = !self.yes && self.option.is_none() && !self.reject;
+        let silent = silent && self.value.is_none() && self.message.is_none();
+        let answer = if silent && print::can_ask() && interrupt.resolution.is_none() {
+            ask::answer(&interrupt).await?
+        } else {
+            self.answer(&interrupt)?
+        };
+        let resolved = client.answer(&self.interrupt, &answer).await?;
+        if globals.json {
+            return print::json(&resolved);
+        }
+        print::note(&format!("answered: {}", safe::visible(&self.interrupt)));
+        if let Some(run) = &resolved.run_id {
+            let run = safe::visible(run);
+            print::hint(&format!(
+                "see how the run goes on with `trilogue tail {run} --follow{}`",
+                globals.elsewhere()
+            ));
+        }
+        Ok(())
+    }
+
+    fn answer(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
+        if let Some(option) = &self.option {
+            return Ok(AnswerCreate { option: Some(option.clone()), ..AnswerCreate::default() });
+        }
+        if let Some(text) = &self.value {
+            let value = super::run::json("--value", text)?;
+            return Ok(AnswerCreate { value: Some(value), ..AnswerCreate::default() });
+        }
+        match interrupt.kind.as_str() {
+            "permission" => self.decide_permission(interrupt),
+            "message" => match &self.message {
+                Some(text) => {
+                    Ok(AnswerCreate { text: Some(text.clone()), ..AnswerCreate::default() })
+                }
+                None => Err(unanswered(interrupt, "--message TEXT")),
+            },
+            "url" => Ok(ask::value(&Value::Bool(!self.reject))),
+            _ => self.decide_form(interrupt),
+        }
+    }
+
+    /// The option with the effect, for this call only where there is a choice.
+    fn decide_permission(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
+        let effect = if self.reject { Effect::Reject } else { Effect::Allow };
+        let fitting = || interrupt.options.iter().filter(|option| option.effect == effect);
+        let option = fitting().find(|option| !option.always).or_else(|| fitting().next());
+        let option = option.ok_or_else(|| unanswered(interrupt, "--option ID"))?;
+        Ok(AnswerCreate { option: Some(option.id.clone()), ..AnswerCreate::default() })
+    }
+
+    /// A decision in a form has the member `approved`, and often `reason`.
+    fn decide_form(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
+        let schema = interrupt.schema.as_ref().map(|schema| schema.to_value()).unwrap_or_default();
+        let kind = |name: &str| {
+            schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str)
+        };
+        if kind("approved") != Some("boolean") {
+            return Err(unanswered(interrupt, "--value JSON"));
+        }
+        let mut members = Map::new();
+        members.insert("approved".to_owned(), json!(!self.reject));
+        if let Some(text) = &self.message {
+            if kind("reason") != Some("string") {
+                return Err(unanswered(interrupt, "--value JSON"));
+            }
+            members.insert("reason".to_owned(), json!(text));
+        }
+        Ok(ask::value(&Value::Object(members)))
+    }
+}
+
+fn unanswered(interrupt: &Interrupt, option: &str) -> Stop {
+    let schema = interrupt.schema.as_ref().map(|schema| format!(" that fits {}", schema.as_str()));
+    Stop::usage(format!(
+        "the interrupt '{}' ({}) needs another answer",
+        safe::visible(&interrupt.id),
+        safe::visible(&interrupt.kind)
+    ))
+    .hint(format!("give {option}{}", safe::visible(&schema.unwrap_or_default())))
+}

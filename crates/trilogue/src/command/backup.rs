@@ -1,0 +1,72 @@
+//! `trilogue backup`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use trilogue_sdk::client::Body;
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Result, Stop};
+use crate::remote;
+use crate::terminal::print;
+
+/// Write a backup of the server's store while it runs.
+#[derive(Args, Debug)]
+pub(crate) struct Backup {
+    /// The file to write. It must not exist.
+    file: PathBuf,
+}
+
+// === impl Backup ===
+
+impl Backup {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        if self.file.exists() {
+            return Err(Stop::new(
+                Exit::Conflict,
+                format!("{} exists and was not replaced", self.file.display()),
+            )
+            .hint("choose another name"));
+        }
+        let body = remote::open(globals)?.backup().await?;
+        let mut draft = self.file.clone().into_os_string();
+        draft.push(".partial");
+        let draft = PathBuf::from(draft);
+        let written = write(body, &draft).await;
+        let length = match written {
+            Ok(length) => length,
+            Err(stop) => {
+                // What is half there must not be taken for a backup.
+                let _ = fs::remove_file(&draft);
+                return Err(stop);
+            }
+        };
+        fs::rename(&draft, &self.file).map_err(|error| unwritable(&self.file, &error))?;
+        print::note(&format!("backup: {} ({length} bytes)", self.file.display()));
+        print::hint(&format!("check it with `trilogue restore {} --verify`", self.file.display()));
+        Ok(())
+    }
+}
+
+/// Writes the body to a new file that only this user can read.
+async fn write(mut body: Body, path: &Path) -> Result<u64> {
+    let failed = |error| unwritable(path, &error);
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    let mut length = 0;
+    while let Some(piece) = body.next().await {
+        let piece = piece.map_err(|error| Stop::failed(format!("no backup: {error}")))?;
+        file.write_all(&piece).map_err(failed)?;
+        length += piece.len() as u64;
+    }
+    file.sync_all().map_err(failed)?;
+    Ok(length)
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::failed(format!("{} cannot be written: {error}", path.display()))
+}

@@ -1,0 +1,34 @@
+//! `trilogue cancel`.
+
+use clap::Args;
+
+use crate::arguments::Globals;
+use crate::exit::Result;
+use crate::remote;
+use crate::terminal::{print, safe};
+
+/// Cancel a run.
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    /// The run.
+    run: String,
+    /// Return at once instead of waiting until the run has ended.
+    #[arg(long)]
+    no_wait: bool,
+}
+
+// === impl Cancel ===
+
+impl Cancel {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let client = remote::open(globals)?;
+        let mut run = client.cancel_run(&self.run).await?;
+        if !self.no_wait && !run.status.is_terminal() {
+            run = client.wait_for_run(&self.run).await?;
+        }
+        if globals.json {
+            return print::json(&run);
+        }
+        print::out(&format!("{}: {}\n", safe::line(&run.id), run.status.as_str()))
+    }
+}

@@ -1,0 +1,101 @@
+//! `trilogue demo`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::Args;
+use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Options};
+use trilogue::{App, token_file};
+
+use crate::arguments::Globals;
+use crate::exit::{Result, Stop};
+use crate::server_command::Overrides;
+use crate::terminal::{print, style};
+
+/// Start a server with the built-in agents and print what to try.
+///
+/// Threads are kept in the per-user state folder: stop it, start it again, and nothing is lost.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+// === impl Demo ===
+
+impl Demo {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let state = token_file::state_dir().map_err(|error| {
+            Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
+        })?;
+        token_file::make_private_dir(&state).map_err(|error| {
+            Stop::failed(format!("the folder {} cannot be made: {error}", state.display()))
+        })?;
+        let mut options = Options {
+            agents: built_in(),
+            log: Log { format: LogFormat::Text, level: "warn".to_owned() },
+            ..Options::default()
+        };
+        options.store.url = format!("sqlite:{}", state.join("demo.db").display());
+        self.overrides.apply(&mut options);
+        let store = options.store.url.clone();
+        self.overrides.serve(&options, globals.json, |app| print::out(&welcome(app, &store))).await
+    }
+}
+
+fn built_in() -> BTreeMap<String, Agent> {
+    let agent = Agent { kind: AgentKind::Builtin, builtin: None };
+    trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
+}
+
+/// What to try, as commands that work when pasted.
+fn welcome(app: &App, store: &str) -> String {
+    let Some(address) = app.addresses().first() else { return String::new() };
+    let url = format!("http://{address}");
+    let default = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
+    let to = if default { String::new() } else { format!(" --url {url}") };
+    let program = program();
+    let mut text = format!(
+        "{} {url}\nagents: {}\nstore: {store}\n\nTry in another terminal:\n\n",
+        style::bold("listening:"),
+        trilogue::BUILTIN_AGENTS.join(", ")
+    );
+    for command in [
+        "agents",
+        "run echo 'Hello'",
+        "run researcher 'honey bees' --save research",
+        "run mailcomposer 'Write to ada@example.com saying that the meeting moves to Friday'",
+        "inbox",
+        "chat mailcomposer",
+        "status",
+    ] {
+        text.push_str(&format!("  {program} {command}{to}\n"));
+    }
+    if let Some(file) = app.token_files().first() {
+        text.push_str(&format!(
+            "\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" {url}/api/v1/agents\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
+            file = quoted(file)
+        ));
+    }
+    text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
+    text
+}
+
+/// How this program is called from another terminal: by name where the search path leads here, else by its path.
+fn program() -> String {
+    let Ok(here) = std::env::current_exe() else { return "trilogue".to_owned() };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found =
+        std::env::split_paths(&path).map(|folder| folder.join("trilogue")).find(|it| it.is_file());
+    match found.and_then(|file| file.canonicalize().ok()) {
+        Some(file) if here.canonicalize().is_ok_and(|here| here == file) => "trilogue".to_owned(),
+        _ => quoted(&here),
+    }
+}
+
+/// A path as a POSIX shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}

@@ -1,0 +1,75 @@
+//! `trilogue inbox`.
+
+use clap::Args;
+use trilogue_sdk::client::Filter;
+use trilogue_wire::native::{Interrupt, Part};
+
+use super::PageArguments;
+use crate::arguments::Globals;
+use crate::exit::Result;
+use crate::remote;
+use crate::terminal::{print, safe};
+
+/// The longest question that fits a row, in characters.
+const MAX_QUESTION_CHARS: usize = 60;
+
+/// List what waits for an answer.
+#[derive(Args, Debug)]
+pub(crate) struct Inbox {
+    /// Only of this thread.
+    #[arg(long)]
+    thread: Option<String>,
+    /// Only of this run.
+    #[arg(long)]
+    run: Option<String>,
+    #[command(flatten)]
+    page: PageArguments,
+}
+
+// === impl Inbox ===
+
+impl Inbox {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let client = remote::open(globals)?;
+        let filter =
+            Filter { thread: self.thread.clone(), run: self.run.clone(), ..Filter::default() };
+        let list = client.interrupts(&filter, &self.page.page()).await?;
+        if globals.json {
+            return print::json(&list);
+        }
+        let cell = |text: &Option<String>| safe::line(text.as_deref().unwrap_or_default());
+        let heading = ["INTERRUPT", "AGENT", "KIND", "SINCE", "QUESTION"];
+        self.page.print(&list.items, list.next.as_deref(), &heading, |interrupt| {
+            vec![
+                safe::line(&interrupt.id),
+                cell(&interrupt.agent),
+                safe::line(&interrupt.kind),
+                cell(&interrupt.raised_at),
+                question(interrupt),
+            ]
+        })?;
+        if self.page.quiet {
+            return Ok(());
+        }
+        if list.items.is_empty() {
+            print::note("nothing waits for an answer");
+        } else {
+            print::hint(&format!(
+                "answer one with `trilogue approve INTERRUPT{}`",
+                globals.elsewhere()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The first words of a question.
+fn question(interrupt: &Interrupt) -> String {
+    let words: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
+    let words = if words.is_empty() { interrupt.payload.as_str().to_owned() } else { words };
+    let line = safe::visible(&words);
+    match line.char_indices().nth(MAX_QUESTION_CHARS) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}

@@ -1,0 +1,65 @@
+//! The commands, one file each.
+
+pub(crate) mod agents;
+pub(crate) mod approve;
+pub(crate) mod backup;
+pub(crate) mod cancel;
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod inbox;
+pub(crate) mod restore;
+pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod tail;
+pub(crate) mod threads;
+pub(crate) mod token;
+
+use clap::Args;
+use trilogue_sdk::client::Page;
+
+use crate::exit::Result;
+use crate::terminal::{print, safe, table};
+
+/// Which part of a listing, and how it is printed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PageArguments {
+    /// The most items.
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// Continue after this: what the page before named.
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+    /// Print only the ids, one a line.
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+}
+
+// === impl PageArguments ===
+
+impl PageArguments {
+    pub(crate) fn page(&self) -> Page {
+        Page { after: self.after.clone(), limit: self.limit }
+    }
+
+    /// Prints a listing: its ids alone, or the table.
+    pub(crate) fn print<T>(
+        &self,
+        items: &[T],
+        next: Option<&str>,
+        heading: &[&str],
+        row: impl Fn(&T) -> Vec<String>,
+    ) -> Result {
+        if self.quiet {
+            let ids = items.iter().filter_map(|item| row(item).into_iter().next());
+            return print::out(&ids.map(|id| id + "\n").collect::<String>());
+        }
+        print::out(&table::render(heading, items.iter().map(row)))?;
+        if let Some(next) = next {
+            print::hint(&format!("there is more: --after '{}'", safe::visible(next)));
+        }
+        Ok(())
+    }
+}

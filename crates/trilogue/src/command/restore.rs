@@ -1,0 +1,93 @@
+//! `trilogue restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use trilogue::token_file;
+use trilogue_store::sqlite::{self, VerifyReport};
+
+use crate::arguments::Globals;
+use crate::exit::{Result, Stop};
+use crate::terminal::{print, safe};
+
+/// Verify a backup, or put it in the place of a store. Works without a server.
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    /// The backup.
+    backup: PathBuf,
+    /// The store's file; by default that of `trilogue demo`.
+    #[arg(long, value_name = "PATH")]
+    to: Option<PathBuf>,
+    /// Only verify: read everything and compare every checksum.
+    #[arg(long, conflicts_with_all = ["to", "force"])]
+    verify: bool,
+    /// Replace a store that exists. No server may use it.
+    #[arg(long)]
+    force: bool,
+}
+
+// === impl Restore ===
+
+impl Restore {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let backup = self.backup.clone();
+        if self.verify {
+            let report = blocking(move || sqlite::verify(&backup)).await?;
+            return tell(&report, globals);
+        }
+        let to = match &self.to {
+            Some(to) => to.clone(),
+            None => {
+                let state = token_file::state_dir()
+                    .map_err(|error| Stop::usage(format!("there is no state folder: {error}")))?;
+                token_file::make_private_dir(&state)
+                    .map_err(|error| Stop::failed(format!("{}: {error}", state.display())))?;
+                state.join("demo.db")
+            }
+        };
+        let (target, force) = (to.clone(), self.force);
+        let report = blocking(move || sqlite::restore(&backup, &target, force)).await?;
+        tell(&report, globals)?;
+        print::note(&format!("restored: {}", to.display()));
+        Ok(())
+    }
+}
+
+/// Reads and writes files beside the event loop.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> trilogue_domain::error::Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => Ok(done?),
+        Err(error) => Err(Stop::failed(format!("the backup could not be read: {error}"))),
+    }
+}
+
+/// Says what is in a backup, and whether it is whole.
+fn tell(report: &VerifyReport, globals: &Globals) -> Result {
+    if globals.json {
+        print::json(&json!({
+            "schema_version": report.schema_version,
+            "threads": report.threads,
+            "runs": report.runs,
+            "frames": report.frames,
+            "events": report.events,
+            "rows": report.rows,
+            "blobs": report.blobs,
+            "damage": report.damage,
+        }))?;
+    } else {
+        print::out(&format!(
+            "schema {}: {} threads, {} runs, {} events, {} blobs\n",
+            report.schema_version, report.threads, report.runs, report.events, report.blobs
+        ))?;
+        for damage in &report.damage {
+            print::note(&format!("damaged: {}", safe::line(damage)));
+        }
+    }
+    if report.is_sound() {
+        return Ok(());
+    }
+    Err(Stop::failed("the backup is damaged").hint("use an earlier one"))
+}

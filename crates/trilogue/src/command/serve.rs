@@ -1,0 +1,92 @@
+//! `trilogue serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use trilogue::config::{self, Options, Setting};
+
+use crate::arguments::Globals;
+use crate::exit::{Result, Stop};
+use crate::server_command::Overrides;
+use crate::terminal::{print, safe, table};
+
+/// Start the server that a configuration file describes.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// The configuration file. An empty one is valid.
+    #[arg(long, value_name = "FILE", env = "TRILOGUE_CONFIG")]
+    config: PathBuf,
+    /// Check and explain the configuration, and start nothing.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+// === impl Serve ===
+
+impl Serve {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let loaded = config::load(&self.config)?;
+        let mut options = loaded.options;
+        let flags = self.overrides.apply(&mut options);
+        if self.check {
+            trilogue::check(&options)?;
+            config::check(&options)?;
+            let file = Some((self.config.as_path(), loaded.lines.as_slice()));
+            return explain(&options, &config::settings(&options, file, &flags), globals);
+        }
+        if options.agents.is_empty() {
+            print::note("warning: no agent is configured, so nothing can be run");
+            print::hint("add one, for example: [agents.echo] with kind = \"builtin\"");
+        }
+        self.overrides
+            .serve(&options, globals.json, |app| {
+                let lines: String = app
+                    .addresses()
+                    .iter()
+                    .map(|address| format!("listening: http://{address}\n"))
+                    .collect();
+                print::out(&lines)
+            })
+            .await
+            .map_err(name_file(&self.config))
+    }
+}
+
+/// A refusal to start names the file whose setting is at fault.
+fn name_file(file: &std::path::Path) -> impl Fn(Stop) -> Stop {
+    let file = file.display().to_string();
+    move |stop| {
+        if stop.exit != crate::exit::Exit::Usage {
+            return stop;
+        }
+        Stop { message: format!("{file}: {}", stop.message).into(), ..stop }
+    }
+}
+
+fn explain(options: &Options, settings: &[Setting], globals: &Globals) -> Result {
+    let overrides = config::overrides(options);
+    if globals.json {
+        let settings: Vec<_> = settings
+            .iter()
+            .map(|setting| {
+                let origin = setting.origin.to_string();
+                json!({ "key": setting.key, "value": setting.value, "origin": origin })
+            })
+            .collect();
+        return print::json(&json!({ "settings": settings, "overrides": overrides }));
+    }
+    let rows = settings.iter().map(|setting| {
+        [&setting.key, &setting.value, &setting.origin.to_string()]
+            .map(|it| safe::line(it))
+            .to_vec()
+    });
+    print::out(&table::render(&["SETTING", "VALUE", "FROM"], rows))?;
+    for key in overrides {
+        print::note(&format!("override in force: {key}"));
+    }
+    print::note("the configuration is valid");
+    Ok(())
+}

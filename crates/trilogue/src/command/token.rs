@@ -1,0 +1,147 @@
+//! `trilogue token`.
+
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand, ValueEnum};
+use trilogue::config::Span;
+use trilogue_wire::native::{RightName, TokenCreate};
+
+use super::PageArguments;
+use crate::arguments::Globals;
+use crate::exit::{Result, Stop};
+use crate::remote;
+use crate::terminal::{print, safe};
+
+/// Create, list or revoke tokens.
+#[derive(Args, Debug)]
+pub(crate) struct Token {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Make a token and print its secret, this once.
+    Create(Create),
+    /// List the tokens.
+    List(PageArguments),
+    /// Revoke a token.
+    Revoke {
+        /// The token's id.
+        id: String,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Create {
+    /// What people call it.
+    #[arg(long)]
+    label: String,
+    /// Who acts with it; you when absent. Tokens of one principal see the same own things.
+    #[arg(long)]
+    principal: Option<String>,
+    /// What it may do; read, run and answer when absent.
+    #[arg(long = "right", value_name = "RIGHT")]
+    rights: Vec<Right>,
+    /// It sees and answers only what its principal created.
+    #[arg(long)]
+    own: bool,
+    /// When it stops to work, from now: such as 12h or 30d.
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<Span>,
+}
+
+#[derive(Clone, Copy, ValueEnum, Debug)]
+enum Right {
+    /// See agents, threads, runs, events and interrupts.
+    Read,
+    /// Create and change threads and runs.
+    Run,
+    /// Answer interrupts.
+    Answer,
+    /// Make tokens, back up, erase, redeliver.
+    Admin,
+}
+
+// === impl Token ===
+
+impl Token {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        let client = remote::open(globals)?;
+        match &self.action {
+            Action::Create(create) => {
+                let created = client.create_token(&create.request()?).await?;
+                if globals.json {
+                    return print::json(&created);
+                }
+                print::note(&format!("token: {}", safe::line(&created.token.id)));
+                print::out(&format!("{}\n", safe::line(&created.secret)))?;
+                print::hint("keep it: it is not shown again");
+                Ok(())
+            }
+            Action::List(page) => {
+                let tokens = client.tokens(&page.page()).await?;
+                if globals.json {
+                    return print::json(&tokens);
+                }
+                let heading = ["TOKEN", "LABEL", "PRINCIPAL", "RIGHTS", "SEES", "EXPIRES"];
+                page.print(&tokens.items, tokens.next.as_deref(), &heading, |token| {
+                    let rights: Vec<_> = token.rights.iter().map(|right| name(*right)).collect();
+                    let expires = token.expires_at.as_deref().unwrap_or("never");
+                    let own = if token.own { "own" } else { "all" };
+                    [&token.id, &token.label, &token.principal, &rights.join(","), own, expires]
+                        .map(safe::line)
+                        .to_vec()
+                })
+            }
+            Action::Revoke { id } => {
+                client.revoke_token(id).await?;
+                print::note(&format!("revoked: {}", safe::line(id)));
+                Ok(())
+            }
+        }
+    }
+}
+
+// === impl Create ===
+
+impl Create {
+    fn request(&self) -> Result<TokenCreate> {
+        let expires_at = match self.expires {
+            None => None,
+            Some(span) => {
+                let late = || Stop::usage("the token would expire after the end of time");
+                let at = SystemTime::now().checked_add(span.0).ok_or_else(late)?;
+                Some(jiff::Timestamp::try_from(at).map_err(|_| late())?.to_string())
+            }
+        };
+        Ok(TokenCreate {
+            label: self.label.clone(),
+            principal: self.principal.clone(),
+            rights: (!self.rights.is_empty())
+                .then(|| self.rights.iter().map(|right| (*right).into()).collect()),
+            own: self.own,
+            expires_at,
+        })
+    }
+}
+
+impl From<Right> for RightName {
+    fn from(right: Right) -> Self {
+        match right {
+            Right::Read => Self::Read,
+            Right::Run => Self::Run,
+            Right::Answer => Self::Answer,
+            Right::Admin => Self::Admin,
+        }
+    }
+}
+
+fn name(right: RightName) -> &'static str {
+    match right {
+        RightName::Read => "read",
+        RightName::Run => "run",
+        RightName::Answer => "answer",
+        RightName::Admin => "admin",
+    }
+}

@@ -1,0 +1,100 @@
+//! Who can reach the server, and whether that is safe.
+
+use std::net::SocketAddr;
+
+use trilogue_egress::Cidr;
+
+use super::Options;
+use super::list::Item;
+
+/// Settings that together would expose the server.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Exposed {
+    message: String,
+    /// The fix.
+    pub hint: String,
+}
+
+/// Refuses a server that strangers could reach without a token, or on which tokens would travel in the clear.
+///
+/// # Errors
+/// [`Exposed`], with the fix as its hint.
+pub fn check(options: &Options) -> Result<(), Exposed> {
+    let server = &options.server;
+    let Some(public) = server.listen.0.iter().find(|address| !address.ip().is_loopback()) else {
+        return Ok(());
+    };
+    if server.no_auth {
+        return Err(Exposed {
+            message: format!(
+                "the listener {public} is open to other machines, and `server.no_auth` would let anybody on them run agents"
+            ),
+            hint: format!(
+                "remove `no_auth` (the command line uses its token by itself), or set server.listen = \"{}\"",
+                SocketAddr::from(([127, 0, 0, 1], public.port()))
+            ),
+        });
+    }
+    if server.trusted_proxies.0.is_empty() && !server.dangerously_plain_http {
+        return Err(Exposed {
+            message: format!(
+                "the listener {public} is open to other machines, and without TLS everybody on the way can read its tokens"
+            ),
+            hint: "put a TLS proxy in front and name its address in `server.trusted_proxies`, or accept the risk with `server.dangerously_plain_http = true`".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The settings that weaken a default protection and are in force, by their keys: what `status` shows.
+#[must_use]
+pub fn overrides(options: &Options) -> Vec<String> {
+    let server = &options.server;
+    let mut keys = Vec::new();
+    if server.no_auth {
+        keys.push("server.no_auth".to_owned());
+    }
+    if server.dangerously_plain_http {
+        keys.push("server.dangerously_plain_http".to_owned());
+    }
+    if options.store.durability == super::Durability::Buffered {
+        keys.push("store.durability = \"buffered\"".to_owned());
+    }
+    keys
+}
+
+impl Item for Cidr {
+    const EXPECTED: &'static str = "an IP address or a block such as \"10.0.0.0/8\"";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn verdict(text: &str) -> Result<(), Exposed> {
+        check(&super::super::parse(Path::new("t.toml"), text).unwrap().options)
+    }
+
+    #[test]
+    fn loopback_needs_nothing() {
+        assert_eq!(verdict(""), Ok(()));
+        assert_eq!(verdict("[server]\nlisten = \"127.8.9.1:0\"\nno_auth = true\n"), Ok(()));
+    }
+
+    #[test]
+    fn beyond_loopback_needs_authentication_and_a_proxy() {
+        for address in ["0.0.0.0:1", "[::]:1", "192.168.1.5:1", "[2001:db8::1]:1"] {
+            let open = format!("[server]\nlisten = [\"127.0.0.1:1\", \"{address}\"]\n");
+            let error = verdict(&open).unwrap_err();
+            assert!(error.to_string().contains(address), "{error}");
+            assert!(error.hint.contains("trusted_proxies"), "{}", error.hint);
+            let error = verdict(&format!("{open}no_auth = true\ntrusted_proxies = \"10.0.0.1\"\n"));
+            assert!(error.unwrap_err().hint.contains("remove `no_auth`"));
+            assert_eq!(verdict(&format!("{open}trusted_proxies = \"10.0.0.0/8\"\n")), Ok(()));
+            assert_eq!(verdict(&format!("{open}dangerously_plain_http = true\n")), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Settings that are one text or a list of texts.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A list whose items are written as text; a list of one may be written without brackets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct List<T>(pub Vec<T>);
+
+/// Turns a text into an item, with an error that says what would fit.
+pub trait Item: FromStr + fmt::Display {
+    /// What an item is, with an example: completes "expected …".
+    const EXPECTED: &'static str;
+}
+
+// === impl List ===
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: fmt::Display> Serialize for List<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(ToString::to_string))
+    }
+}
+
+impl<'de, T: Item> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Item> de::Visitor<'de> for Visitor<T> {
+            type Value = List<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, or a list of such", T::EXPECTED)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<List<T>, E> {
+                Ok(List(vec![parse(text)?]))
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(text) = items.next_element::<Cow<'_, str>>()? {
+                    list.push(parse(&text)?);
+                }
+                Ok(List(list))
+            }
+        }
+        deserializer.deserialize_any(Visitor(PhantomData))
+    }
+}
+
+fn parse<T: Item, E: de::Error>(text: &str) -> Result<T, E> {
+    text.parse().map_err(|_| {
+        E::custom(format!("`{}` does not fit, expected {}", text.escape_debug(), T::EXPECTED))
+    })
+}
+
+impl<T> JsonSchema for List<T> {
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("text or list of texts")
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "array"], "items": { "type": "string" } })
+    }
+}
+
+impl Item for std::net::SocketAddr {
+    const EXPECTED: &'static str = "an IP address with a port, such as \"127.0.0.1:7878\"";
+}
+
+impl Item for String {
+    const EXPECTED: &'static str = "a text";
+}

@@ -1,0 +1,241 @@
+//! Reads a configuration file, with errors that name the place and the nearest key.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::{AgentKind, Options};
+
+/// The largest configuration file, in bytes.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// A configuration file that was read: its settings, and where each stands.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings; what the file does not name has its default.
+    pub options: Options,
+    /// The settings that the file names, as dotted keys with their lines, in the file's order.
+    pub lines: Vec<(String, usize)>,
+}
+
+/// Why a configuration file cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// The file.
+    pub path: PathBuf,
+    /// Line and column, from 1, where they are known.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// When it cannot be read, is no TOML, or says something that no setting takes.
+pub fn load(path: &Path) -> Result<Loaded, Error> {
+    let failed = |message: String| Error {
+        path: path.to_owned(),
+        place: None,
+        message,
+        hint: Some("an empty file is a valid configuration; see docs/configuration.md".to_owned()),
+    };
+    let length = std::fs::metadata(path)
+        .map_err(|error| failed(format!("the file cannot be read: {error}")))?
+        .len();
+    if length > MAX_FILE_BYTES {
+        return Err(failed(format!("the file has {length} bytes, at most {MAX_FILE_BYTES} fit")));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| failed(format!("the file cannot be read: {error}")))?;
+    parse(path, &text)
+}
+
+/// Reads the text of a file; `path` only names it in errors.
+///
+/// # Errors
+/// As [`load`], without those of reading.
+pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
+    let at = |span: Option<Range<usize>>, message: String, hint: Option<String>| Error {
+        path: path.to_owned(),
+        place: span.map(|span| place(text, span.start)),
+        message,
+        hint,
+    };
+    let table =
+        DeTable::parse(text).map_err(|error| at(error.span(), error.message().to_owned(), None))?;
+    if let Some((span, kind)) = unavailable_kind(table.get_ref()) {
+        return Err(at(
+            Some(span),
+            format!("agents of kind `{}` are not available in this version", kind.escape_debug()),
+            Some("the kind that is: \"builtin\"".to_owned()),
+        ));
+    }
+    let mut lines = Vec::new();
+    collect(text, table.get_ref(), "", &mut lines);
+    lines.sort_by_key(|(_, line)| *line);
+    let options = toml::from_str(text).map_err(|error| {
+        let (message, hint) = explain(error.message(), text, error.span());
+        at(error.span(), message, hint)
+    })?;
+    Ok(Loaded { options, lines })
+}
+
+/// A kind of agent that the design knows and this version does not have, named before its other keys are called unknown.
+fn unavailable_kind(table: &DeTable<'_>) -> Option<(Range<usize>, String)> {
+    let agents = table.get("agents")?.get_ref().as_table()?;
+    agents.values().find_map(|agent| {
+        let kind = agent.get_ref().as_table()?.get("kind")?;
+        let name = kind.get_ref().as_str()?;
+        AgentKind::LATER.contains(&name).then(|| (kind.span(), name.to_owned()))
+    })
+}
+
+fn collect(text: &str, table: &DeTable<'_>, prefix: &str, lines: &mut Vec<(String, usize)>) {
+    for (key, value) in table {
+        let dotted = match prefix {
+            "" => key.get_ref().clone().into_owned(),
+            prefix => format!("{prefix}.{}", key.get_ref()),
+        };
+        match value.get_ref().as_table() {
+            Some(inner) => collect(text, inner, &dotted, lines),
+            None => lines.push((dotted, place(text, key.span().start).0)),
+        }
+    }
+}
+
+/// The reader's words, with the nearest key or value where it knows which ones there are.
+fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Option<String>) {
+    let (what, rest) = if let Some(rest) = message.strip_prefix("unknown field ") {
+        ("key", rest)
+    } else if let Some(rest) = message.strip_prefix("unknown variant ") {
+        ("value", rest)
+    } else {
+        return (message.to_owned(), None);
+    };
+    let written = span.and_then(|span| text.get(span)).unwrap_or_default();
+    let written = written.trim_matches(['"', '\'']).escape_debug().to_string();
+    let expected = rest.rsplit_once(", expected ").map_or("", |(_, names)| names);
+    let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let mut message = format!("unknown {what} `{written}`");
+    match nearest(&written, &names) {
+        Some(name) => {
+            message.push_str(&format!(", did you mean `{name}`?"));
+            (message, None)
+        }
+        None => (message, Some(format!("the {what}s here: {}", names.join(", ")))),
+    }
+}
+
+/// The name that was most likely meant, if any is near enough.
+#[must_use]
+pub fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
+    /// How alike two names must be, from 0 to 1, to be taken for a slip.
+    const ALIKE: f64 = 0.75;
+    names
+        .iter()
+        .map(|name| (*name, strsim::jaro_winkler(written, name)))
+        .filter(|(_, alike)| *alike >= ALIKE)
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+        .map(|(name, _)| name)
+}
+
+/// Line and column of a byte offset, from 1; columns count characters.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}
+
+// === impl Error ===
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let error = parse(Path::new("t.toml"), text).unwrap_err();
+        match &error.hint {
+            Some(hint) => format!("{error} | {hint}"),
+            None => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_slip_names_its_place_and_the_nearest_key() {
+        assert_eq!(
+            error("[server]\n\nlisen = \"127.0.0.1:1\"\n"),
+            "t.toml:3:1: unknown key `lisen`, did you mean `listen`?"
+        );
+        assert_eq!(error("[sever]\n"), "t.toml:1:2: unknown key `sever`, did you mean `server`?");
+        assert_eq!(
+            error("[agents.x]\nkind = \"builtin\"\nbultin = \"echo\"\n"),
+            "t.toml:3:1: unknown key `bultin`, did you mean `builtin`?"
+        );
+        assert_eq!(
+            error("[log]\nformat = \"jsn\"\n"),
+            "t.toml:2:10: unknown value `jsn`, did you mean `json`?"
+        );
+        assert_eq!(
+            error("[agents.x]\nkind = \"bultin\"\n"),
+            "t.toml:2:8: unknown value `bultin`, did you mean `builtin`?"
+        );
+        assert_eq!(
+            error("[store]\nzzz = 1\n"),
+            "t.toml:2:1: unknown key `zzz` | the keys here: url, durability, tail_cache, max_size, reserve, memory_runs, memory_size"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_would_fit() {
+        assert_eq!(
+            error("[server]\nshutdown_deadline = \"30\"\n"),
+            "t.toml:2:21: `30` is no duration, expected a whole number with ms, s, m, h or d, such as \"30s\""
+        );
+        assert_eq!(
+            error("[server]\nlisten = \"localhost\"\n"),
+            "t.toml:2:10: `localhost` does not fit, expected an IP address with a port, such as \"127.0.0.1:7878\""
+        );
+        let error = error("[server]\nlisten = 7878\n");
+        assert!(error.starts_with("t.toml:2:10: invalid type: integer"), "{error}");
+    }
+
+    #[test]
+    fn a_kind_of_a_later_version_is_named_before_its_keys() {
+        assert_eq!(
+            error("[agents.coder]\ncommand = [\"x\"]\nkind = \"agent-client\"\n"),
+            "t.toml:3:8: agents of kind `agent-client` are not available in this version | the kind that is: \"builtin\""
+        );
+    }
+
+    #[test]
+    fn broken_toml_names_its_place() {
+        assert!(error("[server\n").starts_with("t.toml:1:8: "), "{}", error("[server\n"));
+    }
+
+    #[test]
+    fn an_empty_file_is_the_default_and_each_named_key_has_its_line() {
+        let loaded = parse(Path::new("t.toml"), "").unwrap();
+        assert_eq!(loaded.options, Options::default());
+        let text = "[store]\nurl = \"memory:\"\n[agents.a]\nkind = \"builtin\"\n";
+        let loaded = parse(Path::new("t.toml"), text).unwrap();
+        assert_eq!(loaded.lines, [("store.url".to_owned(), 2), ("agents.a.kind".to_owned(), 4)]);
+    }
+}

@@ -1,0 +1,107 @@
+//! The token that a server makes for its own user at its first start.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256};
+use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TenantId, Timestamp, TokenId};
+use trilogue_store::Tokens;
+use trilogue_store::rows::TokenRow;
+
+use crate::token_file;
+
+/// What every secret begins with, so that a leaked one is recognised.
+pub(crate) const PREFIX: &str = "tril_";
+/// The length of a secret's random part, in bytes.
+const SECRET_BYTES: usize = 32;
+/// The tenant of a server that one user runs.
+const TENANT: &str = "default";
+/// The principal of the user who runs the server.
+const PRINCIPAL: &str = "owner";
+
+/// Makes sure that each address has a token file whose token works, and gives the files.
+///
+/// A token that an earlier start left is used again while it still works; all addresses get the same.
+///
+/// # Errors
+/// When the store or a file cannot be written.
+pub(crate) async fn ensure(
+    tokens: &dyn Tokens,
+    state: &Path,
+    addresses: &[SocketAddr],
+    now: Timestamp,
+) -> Result<Vec<PathBuf>, Error> {
+    let files: Vec<_> = addresses.iter().map(|address| token_file::path(state, *address)).collect();
+    let mut working = None;
+    for file in &files {
+        // A file that others can read, or that cannot be read, counts as none: it gets a new token.
+        let Ok(Some(secret)) = token_file::read(file) else { continue };
+        if works(tokens, &secret, now).await? {
+            working = Some(secret);
+            break;
+        }
+    }
+    let secret = match working {
+        Some(secret) => secret,
+        None => make(tokens, now).await?,
+    };
+    for file in &files {
+        if !matches!(token_file::read(file), Ok(Some(found)) if found == secret) {
+            token_file::write(file, &secret).map_err(|error| unwritable(file, &error))?;
+        }
+    }
+    Ok(files)
+}
+
+/// The user who runs the server.
+///
+/// # Errors
+/// Never with the names above; they are checked like any other.
+pub(crate) fn owner() -> Result<(TenantId, PrincipalId), Error> {
+    Ok((TenantId::parse(TENANT)?, PrincipalId::parse(PRINCIPAL)?))
+}
+
+async fn works(tokens: &dyn Tokens, secret: &str, now: Timestamp) -> Result<bool, Error> {
+    let row = tokens.token(&hash(secret)).await?;
+    Ok(row.is_some_and(|row| {
+        row.rights.has(Right::Admin) && row.expires_at.is_none_or(|end| now < end)
+    }))
+}
+
+async fn make(tokens: &dyn Tokens, now: Timestamp) -> Result<String, Error> {
+    let mut random = [0; SECRET_BYTES];
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(&mut random)
+        .map_err(|_| Error::new(Code::Internal, "the system gives no random bytes"))?;
+    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let (tenant, principal) = owner()?;
+    let row = TokenRow {
+        id: TokenId::generate(),
+        label: "the user who runs the server".to_owned(),
+        hash: hash(&secret),
+        tenant,
+        principal,
+        rights: Rights::all(),
+        own: false,
+        created_at: now,
+        expires_at: None,
+    };
+    tokens.put_token(row).await?;
+    Ok(secret)
+}
+
+fn hash(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Error {
+    Error::new(
+        Code::Internal,
+        format!("the token file {} cannot be written: {error}", file.display()),
+    )
+    .hint("make its folder writable, or set XDG_STATE_HOME to another")
+}

@@ -1,0 +1,37 @@
+//! Logs go to standard error, in one of two forms.
+
+use tracing_subscriber::EnvFilter;
+use trilogue_domain::{Code, Error};
+
+use crate::config::{Log, LogFormat};
+
+/// Starts logging, unless the process logs already.
+///
+/// # Errors
+/// As [`check`].
+pub fn start(log: &Log) -> Result<(), Error> {
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter(log)?).with_writer(std::io::stderr);
+    // Somebody who embeds the server may have set up a subscriber of their own: then that one is used.
+    let _ = match log.format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.with_ansi(false).try_init(),
+    };
+    Ok(())
+}
+
+/// Checks the settings.
+///
+/// # Errors
+/// `invalid_request` when the level cannot be understood.
+pub fn check(log: &Log) -> Result<(), Error> {
+    filter(log).map(drop)
+}
+
+fn filter(log: &Log) -> Result<EnvFilter, Error> {
+    EnvFilter::try_new(&log.level).map_err(|error| {
+        Error::new(Code::InvalidRequest, format!("`log.level` cannot be understood: {error}")).hint(
+            "give error, warn, info, debug or trace; or by part, such as info,trilogue_store=debug",
+        )
+    })
+}

@@ -1,0 +1,175 @@
+//! What `serve` and `demo` share: options of the command line, the start, and the end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use trilogue::config::{self, List, LogFormat, Options};
+use trilogue::{App, Listeners, Report};
+
+use crate::exit::{Exit, Result, Stop};
+use crate::terminal::print;
+
+/// Options of a server that stand above its configuration.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    /// Listen here instead, such as 127.0.0.1:7878. May be given several times; port 0 takes any free port.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Keep threads here instead: `memory:` or `sqlite:PATH`.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Serve without tokens. Only on loopback.
+    #[arg(long)]
+    no_auth: bool,
+    /// Write the addresses listened on to this file when the server is ready, one a line.
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+}
+
+/// The signals that stop a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+// === impl Overrides ===
+
+impl Overrides {
+    /// Puts the command line's settings above the others, and names them with the option that set them.
+    pub(crate) fn apply(&self, options: &mut Options) -> Vec<(&'static str, &'static str)> {
+        let mut set = Vec::new();
+        if !self.listen.is_empty() {
+            options.server.listen = List(self.listen.clone());
+            set.push(("server.listen", "--listen"));
+        }
+        if let Some(store) = &self.store {
+            options.store.url.clone_from(store);
+            set.push(("store.url", "--store"));
+        }
+        if self.no_auth {
+            options.server.no_auth = true;
+            set.push(("server.no_auth", "--no-auth"));
+        }
+        set
+    }
+
+    /// Starts a server, calls `ready`, and serves until a signal.
+    pub(crate) async fn serve(
+        &self,
+        options: &Options,
+        json: bool,
+        ready: impl FnOnce(&App) -> Result,
+    ) -> Result {
+        let signals = Signals::listen()?;
+        config::check(options)?;
+        trilogue::logging::start(&options.log)?;
+        let listeners = Listeners::bind(&options.server).await?;
+        for (address, why) in &listeners.left_out {
+            match options.log.format {
+                LogFormat::Json => tracing::info!(%address, why, "not listening there"),
+                LogFormat::Text => print::note(&format!("not listening on {address}: {why}")),
+            }
+        }
+        let app = App::build(options, trilogue::Agents::new(), listeners).await?;
+        if let Some(file) = &self.port_file {
+            write_addresses(file, app.addresses())?;
+        }
+        if json {
+            let files: Vec<_> =
+                app.token_files().iter().map(|it| it.display().to_string()).collect();
+            print::json(&json!({ "listen": app.addresses(), "token_files": files }))?;
+        } else {
+            ready(&app)?;
+        }
+        let (first, second) = signals.split();
+        let served = app.run(first);
+        tokio::select! {
+            report = served => tell(&report?, options.log.format),
+            // Whoever asks twice does not want to wait for runs.
+            () = second => return Err(Stop::new(Exit::Interrupted, "stopped without waiting")),
+        }
+        Ok(())
+    }
+}
+
+/// Says what the stop left behind.
+fn tell(report: &Report, format: LogFormat) {
+    let ids = |runs: &[trilogue_domain::RunId]| {
+        runs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    if format == LogFormat::Json {
+        tracing::info!(
+            abandoned = ids(&report.abandoned),
+            waiting = ids(&report.waiting),
+            dropped_connections = report.dropped_connections,
+            "the server has stopped"
+        );
+        return;
+    }
+    if !report.abandoned.is_empty() {
+        print::note(&format!("ended at the deadline, as lost: {}", ids(&report.abandoned)));
+    }
+    if !report.waiting.is_empty() {
+        print::note(&format!("keep waiting for an answer: {}", ids(&report.waiting)));
+    }
+    if report.dropped_connections > 0 {
+        print::note(&format!("connections dropped: {}", report.dropped_connections));
+    }
+    print::note("stopped");
+}
+
+/// Whole or not at all: whoever waits for the file reads every address.
+fn write_addresses(file: &Path, addresses: &[SocketAddr]) -> Result {
+    let text: String = addresses.iter().map(|address| format!("{address}\n")).collect();
+    let draft = file.with_extension("new");
+    std::fs::write(&draft, text)
+        .and_then(|()| std::fs::rename(&draft, file))
+        .map_err(|error| Stop::failed(format!("{} cannot be written: {error}", file.display())))
+}
+
+// === impl Signals ===
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Stop::failed(format!("signals cannot be heard: {error}")))
+        };
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The first signal, and the second.
+    fn split(
+        mut self,
+    ) -> (impl Future<Output = ()> + Send + 'static, impl Future<Output = ()> + Send + 'static)
+    {
+        let (told, hears) = tokio::sync::oneshot::channel();
+        let (told_again, hears_again) = tokio::sync::oneshot::channel::<()>();
+        tokio::spawn(async move {
+            self.next().await;
+            // Nobody listens any more when the server has ended by itself.
+            let _ = told.send(());
+            self.next().await;
+            let _ = told_again.send(());
+        });
+        (heard(hears), heard(hears_again))
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn heard(signal: tokio::sync::oneshot::Receiver<()>) {
+    if signal.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

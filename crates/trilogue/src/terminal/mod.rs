@@ -1,0 +1,10 @@
+//! What reaches the terminal, and what is read from it.
+
+pub(crate) mod ask;
+pub(crate) mod cited;
+pub(crate) mod print;
+pub(crate) mod safe;
+pub(crate) mod save;
+pub(crate) mod show;
+pub(crate) mod style;
+pub(crate) mod table;

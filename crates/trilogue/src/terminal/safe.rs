@@ -1,0 +1,255 @@
+//! Makes text that somebody else wrote safe for a terminal.
+//!
+//! Agents, peers and stored threads choose names, titles, arguments, errors and answers.
+//! A terminal obeys control sequences: they can rewrite what was printed, fill the clipboard, hide a link's target or reorder a line.
+//! So no such text is printed but through this module.
+
+use std::fmt::Write as _;
+
+/// The longest control sequence that is swallowed whole, in characters; what follows is text again.
+///
+/// Without a bound, one unterminated sequence would hide everything after it.
+const MAX_SEQUENCE_CHARS: usize = 4_096;
+
+/// Takes control sequences out of a stream of text. State is kept between pieces, so a sequence that is split across deltas is still found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stripper {
+    state: State,
+    swallowed: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Outside any sequence.
+    #[default]
+    Text,
+    /// After a carriage return: a line feed makes it a line end, anything else would overwrite the line.
+    Return,
+    /// After ESC.
+    Escape,
+    /// After ESC and intermediate bytes such as `(`.
+    Intermediate,
+    /// Inside CSI: parameters until a final byte.
+    Csi,
+    /// Inside a string (OSC, DCS, SOS, PM, APC): until BEL, ST or ESC `\`.
+    Text7,
+    /// Inside such a string, after ESC.
+    Text7Escape,
+}
+
+/// A whole text on any number of lines, without what a terminal would obey. Line feeds and tabs stay.
+#[must_use]
+pub(crate) fn block(text: &str) -> String {
+    let mut stripper = Stripper::default();
+    stripper.push(text)
+}
+
+/// A text for one line: control sequences are taken out, line ends and tabs become spaces.
+#[must_use]
+pub(crate) fn line(text: &str) -> String {
+    let mut out = block(text);
+    if out.contains(['\n', '\t']) {
+        out = out.replace(['\n', '\t'], " ");
+    }
+    out
+}
+
+/// A text for one line with everything that is not plain shown as `\u{…}`: what somebody decides upon must hide nothing.
+#[must_use]
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if is_control(c) || is_invisible(c) => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{{{:x}}}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+// === impl Stripper ===
+
+impl Stripper {
+    /// The safe text of the next piece.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        let mut out = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            self.step(c, &mut out);
+        }
+        out
+    }
+
+    fn step(&mut self, c: char, out: &mut String) {
+        if self.state == State::Return {
+            self.state = State::Text;
+            out.push('\n');
+            if c == '\n' {
+                return;
+            }
+        }
+        if self.state == State::Text {
+            self.enter(c, out);
+            return;
+        }
+        self.swallowed += 1;
+        if self.swallowed > MAX_SEQUENCE_CHARS {
+            self.state = State::Text;
+            self.enter(c, out);
+            return;
+        }
+        self.inside(c, out);
+    }
+
+    /// Outside any sequence.
+    fn enter(&mut self, c: char, out: &mut String) {
+        self.swallowed = 0;
+        self.state = match c {
+            '\n' | '\t' => {
+                out.push(c);
+                State::Text
+            }
+            '\r' => State::Return,
+            '\u{1b}' => State::Escape,
+            '\u{9b}' => State::Csi,
+            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => State::Text7,
+            c if is_control(c) => State::Text,
+            c => {
+                out.push(c);
+                State::Text
+            }
+        };
+    }
+
+    /// Inside a sequence: swallows it, and leaves as a terminal would.
+    fn inside(&mut self, c: char, out: &mut String) {
+        self.state = match (self.state, c) {
+            // CAN and SUB end any sequence.
+            (_, '\u{18}' | '\u{1a}') => State::Text,
+            (State::Text7 | State::Text7Escape, '\u{7}' | '\u{9c}') => State::Text,
+            (State::Text7Escape, '\\') => State::Text,
+            (_, '\u{1b}') if self.state != State::Text7 => State::Escape,
+            (State::Text7, '\u{1b}') => State::Text7Escape,
+            // ESC inside a string ends it; what follows is a sequence of its own.
+            (State::Escape | State::Text7Escape, '[') => State::Csi,
+            (State::Escape | State::Text7Escape, ']' | 'P' | 'X' | '^' | '_') => State::Text7,
+            (State::Escape | State::Intermediate | State::Text7Escape, ' '..='/') => {
+                State::Intermediate
+            }
+            (State::Escape | State::Intermediate | State::Text7Escape, '0'..='~') => State::Text,
+            (State::Csi, ' '..='?') => State::Csi,
+            (State::Csi, '@'..='~') => State::Text,
+            (State::Text7, _) => State::Text7,
+            // Controls inside a sequence are executed by terminals: drop them and stay.
+            (state, c) if is_control(c) && c != '\n' => state,
+            // Anything else breaks the sequence off and is text again.
+            (_, c) => {
+                self.enter(c, out);
+                return;
+            }
+        };
+    }
+}
+
+/// C0, DEL, C1, and the characters that reorder a line or break it for some programs only.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            | '\u{2028}' | '\u{2029}' | '\u{206a}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// Characters without width that can make two different texts look the same.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{00ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attacks and what must be left of them.
+    const CORPUS: &[(&str, &str)] = &[
+        // Clipboard, window title, hyperlink with a false text.
+        ("a\u{1b}]52;c;cm0gLXJmIH4K\u{7}b", "ab"),
+        ("a\u{1b}]0;owned\u{1b}\\b", "ab"),
+        ("\u{1b}]8;;http://evil.example\u{1b}\\bank\u{1b}]8;;\u{1b}\\", "bank"),
+        // Cursor, erase, colour, private modes, device reports.
+        ("a\u{1b}[2J\u{1b}[1;1Hb", "ab"),
+        ("\u{1b}[31mred\u{1b}[0m", "red"),
+        ("\u{1b}[?1049h\u{1b}[6n\u{1b}[>c x", " x"),
+        // C1 in UTF-8, which some terminals obey.
+        ("a\u{9b}2Jb\u{9d}52;c;AA==\u{9c}c", "abc"),
+        ("\u{90}+q544e\u{9c}x\u{9f}payload\u{7}y", "xy"),
+        // Character sets, resets, keypad modes.
+        ("\u{1b}(0a\u{1b}cb\u{1b}=c\u{1b}#8d", "abcd"),
+        // Overwriting a line.
+        ("good\rbad ", "good\nbad "),
+        ("two\r\nlines", "two\nlines"),
+        ("abc\u{8}\u{8}\u{8}xyz\u{7f}", "abcxyz"),
+        ("a\u{7}b\u{0}c\u{b}d\u{c}e", "abcde"),
+        // Bidirectional overrides and isolates.
+        ("user\u{202e}txt.exe\u{202c}", "usertxt.exe"),
+        ("\u{2066}a\u{2069}\u{200f}b\u{61c}", "ab"),
+        ("line\u{2028}sep\u{2029}", "linesep"),
+        // A string that is never ended by its own terminator, ended by another sequence.
+        ("\u{1b}]0;title\u{1b}[31mred", "red"),
+        ("\u{1b}Pq\u{18}text", "text"),
+        // A sequence broken off by text of another script.
+        ("\u{1b}[3äb", "äb"),
+        // Plain text of every kind stays.
+        ("tab\tnew\nline ünïcode 漢字 👩‍👩‍👧", "tab\tnew\nline ünïcode 漢字 👩‍👩‍👧"),
+    ];
+
+    #[test]
+    fn what_a_terminal_would_obey_is_gone() {
+        for (attack, left) in CORPUS {
+            assert_eq!(block(attack), *left, "{attack:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same() {
+        for (attack, left) in CORPUS {
+            for size in 1..4 {
+                let chars: Vec<char> = attack.chars().collect();
+                let mut stripper = Stripper::default();
+                let whole: String = chars
+                    .chunks(size)
+                    .map(|piece| stripper.push(&piece.iter().collect::<String>()))
+                    .collect();
+                assert_eq!(whole, *left, "{attack:?} in pieces of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_control_character_survives_in_any_form() {
+        for (attack, _) in CORPUS {
+            let shown = block(attack);
+            assert!(!shown.chars().any(|c| is_control(c) && c != '\n' && c != '\t'), "{shown:?}");
+            for shown in [line(attack), visible(attack)] {
+                assert!(!shown.chars().any(is_control), "{shown:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_endless_sequence_cannot_hide_the_rest() {
+        let text = format!("\u{1b}]0;{}visible", "x".repeat(MAX_SEQUENCE_CHARS));
+        assert!(block(&text).ends_with("visible"));
+    }
+
+    #[test]
+    fn what_is_decided_upon_hides_nothing() {
+        assert_eq!(visible("rm\u{202e} -rf\r\n\u{1b}[2K~"), "rm\\u{202e} -rf\\r\\n\\u{1b}[2K~");
+        assert_eq!(visible("a\u{200b}b\u{ad}c"), "a\\u{200b}b\\u{ad}c");
+        assert_eq!(visible("ünï 漢字 'quoted'"), "ünï 漢字 'quoted'");
+    }
+}

@@ -1,0 +1,129 @@
+//! Saves artifacts under safe names.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::safe;
+use crate::exit::{Result, Stop};
+
+/// The longest file name that is made, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// A folder that artifacts are saved in.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// Whether a file that exists is replaced.
+    force: bool,
+}
+
+/// The file name that stands for an artifact's name: one component, nothing hidden, nothing that a shell or a terminal would obey.
+pub(crate) fn file_name(name: &str) -> String {
+    let fits =
+        |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ' ' | '+' | '@' | ',');
+    let mut out: String =
+        safe::line(name).trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    if out.starts_with(['.', '-']) {
+        out.insert(0, '_');
+    }
+    while out.len() > MAX_NAME_BYTES {
+        out.pop();
+    }
+    if out.is_empty() { "artifact".to_owned() } else { out }
+}
+
+// === impl Folder ===
+
+impl Folder {
+    /// Uses a folder, and makes it where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn open(path: &Path, force: bool) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|error| {
+            Stop::failed(format!("the folder {} cannot be made: {error}", path.display()))
+        })?;
+        Ok(Self { path: path.to_owned(), force })
+    }
+
+    /// Saves one artifact.
+    ///
+    /// # Errors
+    /// When there is such a file and `--force` was not given, or it cannot be written.
+    pub(crate) fn save(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
+        let name = file_name(name);
+        let path = self.path.join(&name);
+        let written =
+            if self.force { self.replace(&name, &path, bytes) } else { create(&path, bytes) };
+        match written {
+            Ok(()) => Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Stop::failed(format!("{} exists and was not replaced", path.display()))
+                    .hint("replace it with --force, or save into another folder"))
+            }
+            Err(error) => {
+                Err(Stop::failed(format!("{} cannot be written: {error}", path.display())))
+            }
+        }
+    }
+
+    /// Writes beside and renames: a link of that name is replaced, never followed.
+    fn replace(&self, name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let draft = self.path.join(format!(".{name}.{}.new", uuid::Uuid::new_v4().simple()));
+        let written = create(&draft, bytes).and_then(|()| fs::rename(&draft, path));
+        if written.is_err() {
+            // Leave no half file behind; the first error is the one to report.
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+}
+
+/// Fails on anything that exists, a dangling link included.
+fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leaves_the_folder() {
+        for (name, file) in [
+            ("notes.md", "notes.md"),
+            ("../../etc/passwd", "_.._.._etc_passwd"),
+            ("/etc/passwd", "_etc_passwd"),
+            ("..", "_.."),
+            (".bashrc", "_.bashrc"),
+            ("-rf", "_-rf"),
+            ("C:\\windows\\x", "C__windows_x"),
+            ("a\u{0}b\u{1b}[2Jc\nd", "abc d"),
+            ("", "artifact"),
+            ("  ", "artifact"),
+            ("bericht für März.pdf", "bericht für März.pdf"),
+        ] {
+            assert_eq!(file_name(name), file, "{name:?}");
+        }
+        assert!(file_name(&"ä".repeat(500)).len() <= MAX_NAME_BYTES);
+    }
+
+    #[test]
+    fn nothing_is_overwritten_and_no_link_is_followed_unless_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        fs::write(folder.path().join("a"), "old").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        let careful = Folder::open(folder.path(), false).unwrap();
+        for name in ["a", "link"] {
+            assert!(careful.save(name, b"new").unwrap_err().to_string().contains("exists"));
+        }
+        let force = Folder::open(folder.path(), true).unwrap();
+        for name in ["a", "link"] {
+            assert_eq!(fs::read(force.save(name, b"new").unwrap()).unwrap(), b"new");
+        }
+        assert_eq!(fs::read(outside.path()).unwrap(), b"");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs that wait, and answers from another process.
+
+use serde_json::json;
+
+use crate::harness::{Home, Server};
+
+const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
+
+/// Starts a mail that waits for approval, and gives run and interrupt.
+pub(crate) fn waiting(server: &Server<'_>) -> (String, String) {
+    let ended = server.run(&["run", "mailcomposer", MAIL, "--json"]).expect(3);
+    let events = ended.lines();
+    let raised = events.iter().find(|event| event["type"] == "interrupt.raised").unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    (text(&raised["run_id"]), text(&raised["interrupt"]["id"]))
+}
+
+#[test]
+fn a_run_that_waits_names_the_command_that_answers_it() {
+    let home = Home::new();
+    let server = home.demo();
+    let ended = server.run(&["run", "mailcomposer", MAIL]).expect(3);
+    assert!(ended.err.contains("ada@example.com"), "what is decided is shown: {}", ended.err);
+    let inbox = server.run(&["inbox", "-q"]).expect(0).out;
+    let id = inbox.trim();
+    assert!(ended.err.contains(&format!("trilogue approve {id}")), "{}", ended.err);
+    server.run(&["approve", id]).expect(0);
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+    let ended = server.run(&["approve", id]).expect(7);
+    assert!(ended.err.contains("hint") || ended.err.contains("answered"), "{}", ended.err);
+    server.run(&["approve", "nothing"]).expect(4);
+}
+
+#[test]
+fn an_answer_from_another_process_lets_the_run_go_on() {
+    let home = Home::new();
+    let server = home.demo();
+    let (run, interrupt) = waiting(&server);
+    let resolved = server.run(&["approve", &interrupt, "--yes", "--json"]).expect(0).json();
+    assert_eq!(resolved["resolution"]["answer"]["value"], json!({"approved": true}));
+    let events = server.run(&["tail", &run, "--follow", "--json"]).expect(0).lines();
+    assert_eq!(events.last().unwrap()["outcome"]["status"], "completed");
+}
+
+#[test]
+fn a_rejection_carries_its_reason() {
+    let home = Home::new();
+    let server = home.demo();
+    let (run, interrupt) = waiting(&server);
+    server.run(&["approve", &interrupt, "--value", "{\"approved\": 3}"]).expect(2);
+    server.run(&["approve", &interrupt, "--reject", "--message", "too early"]).expect(0);
+    let ended = server.run(&["tail", &run, "--follow"]).expect(0);
+    assert!(ended.out.contains("too early"), "{}", ended.out);
+}
+
+#[test]
+fn the_mail_composer_remembers_the_turn_before() {
+    let home = Home::new();
+    let server = home.demo();
+    server.run(&["run", "mailcomposer", MAIL, "--thread", "m"]).expect(3);
+    let inbox = server.run(&["inbox", "-q", "--thread", "m"]).expect(0).out;
+    let ended = server.run(&["approve", inbox.trim()]).expect(0);
+    let run = server.run(&["runs", "-q", "--thread", "m"]).expect(0).out;
+    server.run(&["tail", run.trim(), "--follow"]).expect(0);
+    let shown = server.run(&["threads", "show", "m"]).expect(0).out;
+    assert!(shown.contains("Friday"), "{shown} {ended:?}");
+}

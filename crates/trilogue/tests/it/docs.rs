@@ -1,0 +1,197 @@
+//! Runs every example of the documentation.
+//!
+//! A block marked `console` is a session: lines that begin with `$ ` are commands, the others what they print.
+//! How wide the columns of a table are does not count. In what is printed, `[..]` stands for anything on the line and a line `...` for any lines; between two commands nothing may be left out in silence.
+//! All blocks of a page run in order, in one home, against one demo server: the one that the page starts itself, or one that is there before.
+//! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::harness::{Ended, Home, Server, finish};
+
+/// A command and what it prints, with the line it stands on.
+#[derive(Debug)]
+struct Step {
+    line: usize,
+    command: String,
+    prints: Vec<String>,
+}
+
+/// Runs the sessions of one page.
+struct Reader<'a> {
+    page: &'a Path,
+    home: &'a Home,
+    server: Option<Server<'a>>,
+}
+
+#[test]
+fn every_example_of_the_documentation_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages: Vec<PathBuf> = fs::read_dir(root.join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .collect();
+    pages.push(root.join("README.md"));
+    pages.sort();
+    let mut steps_run = 0;
+    for page in pages.iter().filter(|page| page.exists()) {
+        let steps = steps(&fs::read_to_string(page).unwrap());
+        let home = Home::new();
+        let mut reader = Reader { page, home: &home, server: None };
+        if !steps.is_empty() && !steps.iter().any(|step| starts_server(&step.command)) {
+            reader.server = Some(home.demo());
+        }
+        for step in &steps {
+            reader.take(step);
+        }
+        steps_run += steps.len();
+    }
+    assert!(steps_run > 0, "there are no examples");
+}
+
+/// The commands of a page's `console` blocks.
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    let mut continues = false;
+    for (line, text) in (1..).zip(page.lines()) {
+        if text.starts_with("```") {
+            inside = text == "```console";
+            continues = false;
+        } else if !inside {
+        } else if let (true, Some(step)) = (continues, steps.last_mut()) {
+            step.command.push('\n');
+            step.command.push_str(text);
+            continues = text.ends_with('\\');
+        } else if let Some(command) = text.strip_prefix("$ ") {
+            continues = command.ends_with('\\');
+            steps.push(Step { line, command: command.to_owned(), prints: Vec::new() });
+        } else if let Some(step) = steps.last_mut() {
+            step.prints.push(text.to_owned());
+        } else {
+            panic!("line {line}: a block begins with output");
+        }
+    }
+    steps
+}
+
+fn starts_server(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    words.next() == Some("trilogue")
+        && matches!(words.next(), Some("demo" | "serve"))
+        && !command.contains("--check")
+}
+
+// === impl Reader ===
+
+impl Reader<'_> {
+    fn take(&mut self, step: &Step) {
+        if starts_server(&step.command) {
+            let mut arguments: Vec<_> = step.command.split_whitespace().skip(1).collect();
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+            // A page that starts a server again means that the one before was killed.
+            if let Some(server) = self.server.take() {
+                server.stop(Signal::KILL);
+            }
+            self.server = Some(self.home.start(&arguments));
+            if step.prints.iter().any(|line| line == "^C") {
+                self.stop();
+            }
+            return;
+        }
+        let ended = self.shell(&step.command);
+        let printed = format!("{}{}", ended.out, ended.err);
+        assert!(
+            matches(&step.prints, &printed.lines().collect::<Vec<_>>()),
+            "{}:{}: `{}` ended with {} and printed:\n{printed}\ninstead of:\n{}",
+            self.page.display(),
+            step.line,
+            step.command,
+            ended.code,
+            step.prints.join("\n")
+        );
+        if step.prints.last().is_some_and(|line| line == "^C") {
+            self.stop();
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            assert!(server.stop(Signal::INT).success());
+        }
+    }
+
+    /// Runs a command as the page's reader would, on the port that this server has.
+    fn shell(&self, command: &str) -> Ended {
+        let mut shell = self.home.program("sh");
+        let mut command = command.to_owned();
+        if let Some(server) = &self.server {
+            shell.env("TRILOGUE_URL", server.url());
+            command = command
+                .replace("127.0.0.1:7878", &server.address)
+                .replace("127.0.0.1-7878", &server.address.replace(':', "-"));
+        }
+        // The pages name the folder that is used where nothing else is set.
+        shell.env_remove("XDG_STATE_HOME");
+        let state = self.home.state();
+        let default = self.home.work().join("../.local/state/trilogue");
+        if state.exists() && !default.exists() {
+            fs::create_dir_all(default.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(&state, &default).unwrap();
+        }
+        shell.args(["-c", &command]);
+        finish(shell, "")
+    }
+}
+
+/// Whether these lines were printed, from the first to the last.
+fn matches(wanted: &[String], printed: &[&str]) -> bool {
+    let Some((first, rest)) = wanted.split_first() else { return printed.is_empty() };
+    match first.as_str() {
+        "^C" => matches(rest, printed),
+        "..." => (0..=printed.len()).any(|skipped| matches(rest, &printed[skipped..])),
+        first => match printed.split_first() {
+            Some((line, others)) => fits(first, line) && matches(rest, others),
+            None => first.is_empty() && matches(rest, printed),
+        },
+    }
+}
+
+/// Whether a line is as wanted, `[..]` standing for anything.
+fn fits(wanted: &str, line: &str) -> bool {
+    let (wanted, line) = (narrow(wanted), narrow(line));
+    let mut pieces = wanted.split("[..]");
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else { return false };
+    let pieces: Vec<_> = pieces.collect();
+    let Some((last, middle)) = pieces.split_last() else { return rest.is_empty() };
+    for piece in middle {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// The words with one space between them.
+fn narrow(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn printed_lines_are_compared_with_their_gaps() {
+    let wanted = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(matches(&wanted("a\n...\nz"), &["a", "b", "c", "z"]));
+    assert!(matches(&wanted("id [..] of [..]!"), &["id 1 of 2!"]));
+    assert!(!matches(&wanted("a"), &["a", "b"]));
+    assert!(!matches(&wanted(""), &["b"]));
+    assert!(!matches(&wanted("id [..] of"), &["id 1 of 2"]));
+    let page = "x\n```console\n$ a \\\n  b\nout\n$ c\n```\n```sh\n$ d\n```\n";
+    let steps = steps(page);
+    assert_eq!(steps.len(), 2);
+    assert_eq!((steps[0].command.as_str(), steps[0].line), ("a \\\n  b", 3));
+    assert_eq!(steps[0].prints, ["out"]);
+}

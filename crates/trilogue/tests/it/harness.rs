@@ -1,0 +1,248 @@
+//! A state folder, servers in it, and commands that talk to them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_trilogue");
+/// How long anything may take before a test gives up on it.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A user's folders. Removed at the end.
+#[derive(Debug)]
+pub(crate) struct Home {
+    dir: TempDir,
+}
+
+/// A running server. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server<'a> {
+    home: &'a Home,
+    child: Child,
+    pub(crate) address: String,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+// === impl Home ===
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::create_dir(dir.path().join("work")).unwrap();
+        Self { dir }
+    }
+
+    /// The folder that commands run in.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// The per-user state folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state/trilogue")
+    }
+
+    /// Writes a file into the working folder.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A program in this home's environment and nothing of ours.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let binaries = Path::new(BINARY).parent().unwrap();
+        let path = std::env::join_paths(
+            [binaries.to_owned()]
+                .into_iter()
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        );
+        command
+            .current_dir(self.work())
+            .env_clear()
+            .env("PATH", path.unwrap())
+            .env("HOME", self.dir.path())
+            .env("XDG_STATE_HOME", self.dir.path().join("state"));
+        command
+    }
+
+    /// Runs a command without a server to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        let mut command = self.program(BINARY);
+        command.args(arguments);
+        finish(command, "")
+    }
+
+    /// Starts the demo on any free port.
+    pub(crate) fn demo(&self) -> Server<'_> {
+        self.start(&["demo", "--listen", "127.0.0.1:0"])
+    }
+
+    /// Starts a server and waits until it is ready. It must be told to listen on any free port, or on one.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Server<'_> {
+        let ports = self.dir.path().join("ports");
+        let log = self.dir.path().join("server.log");
+        // The file of a server before this one would be taken for ours.
+        let _ = fs::remove_file(&ports);
+        let mut command = self.program(BINARY);
+        let file = fs::File::options().create(true).append(true).open(&log).unwrap();
+        command
+            .args(arguments)
+            .arg("--port-file")
+            .arg(&ports)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file);
+        let mut child = command.spawn().unwrap();
+        let address = until(|| {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("the server ended with {status}:\n{}", fs::read_to_string(&log).unwrap());
+            }
+            fs::read_to_string(&ports).ok()
+        });
+        let address = address.lines().next().unwrap().to_owned();
+        Server { home: self, child, address }
+    }
+
+    /// What servers of this home wrote.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+}
+
+// === impl Server ===
+
+impl Server<'_> {
+    /// Runs a command against this server, found by its address; the token is found by the command.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        self.run_with(arguments, "")
+    }
+
+    /// The same with this on standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
+        finish(self.command(arguments), input)
+    }
+
+    /// A command against this server, not yet started.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.home.program(BINARY);
+        command.env("TRILOGUE_URL", self.url()).args(arguments);
+        command
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The file that holds the server's token.
+    pub(crate) fn token_file(&self) -> PathBuf {
+        self.home.state().join("tokens").join(self.address.replace(':', "-"))
+    }
+
+    /// Ends the server with a signal and waits for it.
+    pub(crate) fn stop(mut self, signal: Signal) -> ExitStatus {
+        kill_process(pid(&self.child), signal).unwrap();
+        until(|| self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    /// The same, when it ended with this code; shows everything otherwise.
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "\n-- out:\n{}\n-- err:\n{}", self.out, self.err);
+        self
+    }
+
+    /// Standard output as one JSON value.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Standard output as JSON, one value a line.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        self.out
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
+    }
+}
+
+/// Runs a command to its end, within the limit.
+pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let pid = pid(&child);
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    // A command that does not read its input closes it: that is its right.
+    thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || drop(done.send(child.wait_with_output())));
+    let Ok(output) = ended.recv_timeout(LIMIT) else {
+        let _ = kill_process(pid, Signal::KILL);
+        let seen = ended.recv_timeout(LIMIT);
+        panic!("the command did not end: {command:?}: {seen:?}");
+    };
+    let output = output.unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// Looks until there is something, at most for the limit.
+pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT, "waited {LIMIT:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An address that nobody listens on, with a port below those that the system gives away: a server finds it free again when it comes back.
+pub(crate) fn lasting_address() -> String {
+    const PORTS: u32 = 8_000;
+    let begin = std::process::id();
+    (0..PORTS)
+        .map(|step| format!("127.0.0.1:{}", 11_000 + (begin + step) % PORTS))
+        .find(|address| std::net::TcpListener::bind(address).is_ok())
+        .unwrap()
+}
+
+pub(crate) fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

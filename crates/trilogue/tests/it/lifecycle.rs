@@ -1,0 +1,201 @@
+//! Servers that start, stop, are killed, and start again.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::approval::waiting;
+use crate::harness::{Home, lasting_address, pid, until};
+
+const CONFIG: &str = "[store]\nurl = \"sqlite:t.db\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.writer]\nkind = \"builtin\"\nbuiltin = \"researcher\"\n";
+
+#[test]
+fn the_token_is_private_and_used_again() {
+    let home = Home::new();
+    let address = lasting_address();
+    let server = home.start(&["demo", "--listen", &address]);
+    let file = server.token_file();
+    let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let token = fs::read_to_string(&file).unwrap();
+    assert!(token.starts_with("tril_") && token.trim().len() == 5 + 43, "{token}");
+    assert!(server.stop(Signal::TERM).success());
+    let server = home.start(&["demo", "--listen", &address]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), token);
+    // A token that was revoked is replaced.
+    let listed = server.run(&["token", "list", "--json"]).expect(0).json();
+    let id = listed["items"][0]["id"].as_str().unwrap();
+    server.run(&["token", "revoke", id]).expect(0);
+    assert!(server.stop(Signal::TERM).success());
+    let server = home.start(&["demo", "--listen", &address]);
+    assert_ne!(fs::read_to_string(&file).unwrap(), token);
+    server.run(&["agents"]).expect(0);
+}
+
+#[test]
+fn a_kill_loses_nothing_and_waiting_runs_can_be_answered_after_it() {
+    let home = Home::new();
+    let server = home.demo();
+    server.run(&["run", "echo", "remember", "--thread", "t"]).expect(0);
+    let (run, interrupt) = waiting(&server);
+    server.stop(Signal::KILL);
+    let server = home.demo();
+    let shown = server.run(&["threads", "show", "t"]).expect(0).out;
+    assert!(shown.contains("remember"), "{shown}");
+    server.run(&["approve", &interrupt]).expect(0);
+    let ended = server.run(&["tail", &run, "--follow"]).expect(0);
+    assert!(ended.out.contains("run.ended"), "{}", ended.out);
+}
+
+#[test]
+fn a_stop_says_what_keeps_waiting() {
+    let home = Home::new();
+    let server = home.demo();
+    let (run, _) = waiting(&server);
+    assert!(server.stop(Signal::TERM).success());
+    let log = home.log();
+    assert!(log.contains(&format!("keep waiting for an answer: {run}")), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+}
+
+#[test]
+fn a_stop_ends_at_its_deadline_and_says_what_it_abandoned() {
+    let home = Home::new();
+    home.write("t.toml", &format!("[server]\nshutdown_deadline = \"1ms\"\n{CONFIG}"));
+    let serve = ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"];
+    let server = home.start(&serve);
+    let run = server.run(&["run", "writer", "bees", "--no-wait"]).expect(0).out;
+    let run = run.trim();
+    until(|| {
+        let shown = server.run(&["runs", "show", run, "--json"]).expect(0).json();
+        assert_ne!(shown["status"], "completed", "it was over before the server could stop");
+        (shown["status"] == "running").then_some(())
+    });
+    assert!(server.stop(Signal::TERM).success());
+    let log = home.log();
+    let last = log.lines().rfind(|line| line.contains("the server has stopped")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["abandoned"], run, "{log}");
+    let server = home.start(&serve);
+    let shown = server.run(&["runs", "show", run, "--json"]).expect(0).json();
+    assert_eq!(shown["outcome"]["error"]["code"], "agent_lost", "{shown}");
+    let ended = server.run(&["tail", run, "--follow"]).expect(0);
+    assert!(ended.out.contains("agent_lost"), "{}", ended.out);
+}
+
+#[test]
+fn serve_follows_its_configuration() {
+    let home = Home::new();
+    home.write("t.toml", CONFIG);
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let agents = server.run(&["agents", "-q"]).expect(0).out;
+    assert_eq!(agents, "echo\nmailcomposer\nwriter\n");
+    server.run(&["run", "writer", "bees?"]).expect(0);
+    assert!(home.work().join("t.db").exists());
+    assert!(home.log().contains(&format!("listening: http://{}", server.address)));
+}
+
+#[test]
+fn a_second_server_on_one_store_or_address_is_refused() {
+    let home = Home::new();
+    home.write("t.toml", CONFIG);
+    let server = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    let ended = home.run(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]).expect(7);
+    assert!(ended.err.contains("t.db") && ended.err.contains("hint: "), "{}", ended.err);
+    let ended = home.run(&["serve", "--config", "t.toml", "--listen", &server.address]).expect(7);
+    assert!(ended.err.contains(&server.address), "{}", ended.err);
+    server.run(&["agents"]).expect(0);
+}
+
+#[test]
+fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
+    let home = Home::new();
+    let server = home.demo();
+    server.run(&["run", "echo", "precious", "--thread", "t"]).expect(0);
+    server.run(&["backup", "b.db"]).expect(0);
+    server.run(&["backup", "b.db"]).expect(7);
+    assert!(server.stop(Signal::TERM).success());
+    let ended = home.run(&["restore", "b.db", "--verify", "--json"]).expect(0).json();
+    assert_eq!(ended["damage"], serde_json::json!([]));
+    home.run(&["restore", "b.db", "--to", "restored.db"]).expect(0);
+    home.run(&["restore", "b.db", "--to", "restored.db"]).expect(7);
+    let server = home.start(&["demo", "--listen", "127.0.0.1:0", "--store", "sqlite:restored.db"]);
+    let shown = server.run(&["threads", "show", "t"]).expect(0).out;
+    assert!(shown.contains("precious"), "{shown}");
+    drop(server);
+
+    let backup = home.work().join("b.db");
+    let sound = fs::read(&backup).unwrap();
+    let mut damaged = sound.clone();
+    let at = sound.windows(8).rposition(|it| it == b"precious").unwrap();
+    damaged[at] ^= 1;
+    fs::write(&backup, &damaged).unwrap();
+    let ended = home.run(&["restore", "b.db", "--verify"]).expect(1);
+    assert!(ended.err.contains("damaged"), "{}", ended.err);
+    home.run(&["restore", "missing.db", "--verify"]).expect(2);
+
+    // SQLite keeps the number that we use as the schema's version in bytes 60 to 63 of its header.
+    let mut newer = sound;
+    newer[60..64].copy_from_slice(&9_999_u32.to_be_bytes());
+    fs::write(&backup, &newer).unwrap();
+    for arguments in
+        [["restore", "b.db", "--verify", "--json"], ["restore", "b.db", "--to", "n.db"]]
+    {
+        let ended = home.run(&arguments).expect(7);
+        assert!(ended.err.contains("newer"), "{}", ended.err);
+    }
+    assert!(!home.work().join("n.db").exists());
+}
+
+#[test]
+fn ctrl_c_cancels_the_run() {
+    let home = Home::new();
+    let server = home.demo();
+    let mut command =
+        server.command(&["run", "researcher", "How do bees find their way?", "--thread", "t"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = until(|| {
+        let runs = server.run(&["runs", "--thread", "t", "--status", "running", "-q"]).out;
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "the run was over before it could be cancelled"
+        );
+        runs.lines().next().map(str::to_owned)
+    });
+    kill_process(pid(&child), Signal::INT).unwrap();
+    let status = until(|| child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(130));
+    let shown = server.run(&["runs", "show", &run, "--json"]).expect(0).json();
+    assert_eq!(shown["status"], "cancelled");
+}
+
+#[test]
+fn a_stream_goes_on_after_the_server_was_away() {
+    let home = Home::new();
+    let address = lasting_address();
+    let server = home.start(&["demo", "--listen", &address]);
+    let (run, interrupt) = waiting(&server);
+    let mut tail = server.command(&["tail", &run, "--follow", "--json"]);
+    let out = home.work().join("tail.out");
+    let err = home.work().join("tail.err");
+    tail.stdin(Stdio::null());
+    tail.stdout(fs::File::create(&out).unwrap()).stderr(fs::File::create(&err).unwrap());
+    let mut child = tail.spawn().unwrap();
+    until(|| fs::read_to_string(&out).unwrap().contains("interrupt.raised").then_some(()));
+    server.stop(Signal::KILL);
+    let server = home.start(&["demo", "--listen", &address]);
+    server.run(&["approve", &interrupt]).expect(0);
+    let status = until(|| child.try_wait().unwrap());
+    let (out, err) = (fs::read_to_string(&out).unwrap(), fs::read_to_string(&err).unwrap());
+    assert!(status.success(), "{out}\n{err}");
+    assert!(err.contains("resuming after event"), "{err}");
+    let number = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        event["run_number"].as_u64().unwrap()
+    };
+    let numbers: Vec<_> = out.lines().map(number).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}

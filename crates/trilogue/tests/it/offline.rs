@@ -1,0 +1,113 @@
+//! What works, or is refused, without a server.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::harness::Home;
+
+fn check(home: &Home, config: &str) -> (i32, String) {
+    home.write("t.toml", config);
+    let ended = home.run(&["serve", "--config", "t.toml", "--check"]);
+    (ended.code, ended.err)
+}
+
+#[test]
+fn a_slip_in_the_configuration_names_place_and_nearest_key() {
+    let home = Home::new();
+    let (code, err) = check(&home, "[server]\nlisten = \"127.0.0.1:1\"\nno_aut = true\n");
+    assert_eq!(code, 2);
+    assert_eq!(err, "error: t.toml:3:1: unknown key `no_aut`, did you mean `no_auth`?\n");
+    let (code, err) = check(&home, "[agents.a]\nkind = \"builtin\"\nbuiltin = \"ecko\"\n");
+    assert_eq!(code, 2);
+    assert!(err.contains("no built-in agent 'ecko'") && err.contains("\"echo\""), "{err}");
+    let (code, err) = check(&home, "[agents.a]\nkind = \"agent-connect\"\nurl = \"http://x\"\n");
+    assert_eq!(code, 2);
+    assert!(err.contains("`agent-connect` are not available in this version"), "{err}");
+    let (code, err) = check(&home, "[store]\nurl = \"postgres://user:secret@host/db\"\n");
+    assert_eq!(code, 2);
+    assert!(err.contains("'postgres:…'") && !err.contains("secret"), "{err}");
+    let ended = home.run(&["serve", "--config", "missing.toml"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.err.contains("missing.toml"), "{}", ended.err);
+}
+
+#[test]
+fn check_explains_each_setting_and_where_it_came_from() {
+    let home = Home::new();
+    home.write("t.toml", "[log]\nlevel = \"warn\"\n[agents.echo]\nkind = \"builtin\"\n");
+    let arguments = ["serve", "--config", "t.toml", "--check", "--store", "memory:"];
+    let ended = home.run(&arguments).expect(0);
+    let row = |key: &str| {
+        let row = ended.out.lines().find(|line| line.split_whitespace().next() == Some(key));
+        row.unwrap().split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("log.level"), "\"warn\" t.toml:2");
+    assert_eq!(row("store.url"), "\"memory:\" --store");
+    assert_eq!(row("server.shutdown_deadline"), "\"30s\" default");
+    let json = home.run(&[&arguments[..], &["--json"]].concat()).expect(0).json();
+    assert!(json["settings"].as_array().unwrap().len() > 20, "{json}");
+    assert!(!home.state().exists(), "a check starts nothing");
+}
+
+#[test]
+fn a_public_bind_is_refused_with_the_fix() {
+    let home = Home::new();
+    let public = "[server]\nlisten = \"0.0.0.0:0\"\n";
+    let (code, err) = check(&home, public);
+    assert_eq!(code, 2);
+    assert!(err.contains("hint: put a TLS proxy in front"), "{err}");
+    let (code, err) = check(&home, &format!("{public}no_auth = true\n"));
+    assert_eq!(code, 2);
+    assert!(err.contains("hint: remove `no_auth`"), "{err}");
+    home.write("t.toml", "");
+    let flags = ["serve", "--config", "t.toml", "--listen", "0.0.0.0:0", "--no-auth"];
+    let ended = home.run(&flags).expect(2);
+    assert!(ended.err.contains("no_auth"), "{}", ended.err);
+    let (code, err) = check(&home, &format!("{public}dangerously_plain_http = true\n"));
+    assert_eq!(code, 0);
+    assert!(err.contains("override in force: server.dangerously_plain_http"), "{err}");
+}
+
+#[test]
+fn without_a_server_the_error_names_the_address_and_what_to_start() {
+    let home = Home::new();
+    let ended = home.run(&["agents", "--url", "http://127.0.0.1:1"]).expect(6);
+    assert!(ended.err.starts_with("error: no server answers at http://127.0.0.1:1: "), "{ended:?}");
+    assert!(ended.err.contains("hint: start one with `trilogue demo`"), "{ended:?}");
+    assert_eq!(ended.out, "");
+    home.run(&["agents", "--url", "ftp://x"]).expect(2);
+    home.run(&["agents", "--url", "nonsense"]).expect(2);
+}
+
+#[test]
+fn a_token_file_that_others_can_read_is_not_used() {
+    let home = Home::new();
+    let folder = home.state().join("tokens");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("127.0.0.1-1");
+    std::fs::write(&file, "tril_x\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = home.run(&["agents", "--url", "http://127.0.0.1:1"]).expect(5);
+    assert!(ended.err.contains("chmod 600"), "{}", ended.err);
+}
+
+#[test]
+fn usage_errors_help_and_completions_keep_their_streams() {
+    let home = Home::new();
+    let ended = home.run(&["nonsense"]).expect(2);
+    assert!(ended.out.is_empty() && ended.err.contains("nonsense"));
+    let ended = home.run(&["--help"]).expect(0);
+    assert!(ended.err.is_empty() && ended.out.contains("Exit codes:"));
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = home.run(&["completions", shell]).expect(0);
+        assert!(ended.out.contains("mailcomposer") || ended.out.contains("completions"));
+    }
+    let ended = home.run(&["run", "echo", "x", "--save", "out", "--raw", "--json"]).expect(2);
+    assert!(ended.err.contains("--raw"), "{}", ended.err);
+}
+
+#[test]
+fn the_reference_of_the_configuration_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let written = std::fs::read_to_string(path).unwrap();
+    assert!(written == trilogue::config::reference(), "run: trilogue config-docs > {path}");
+}

@@ -1,0 +1,148 @@
+//! Commands with somebody at the terminal: a pseudo-terminal stands in for the screen and the keys.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::approval::waiting;
+use crate::harness::{Home, until};
+
+const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
+
+/// A program on a pseudo-terminal.
+struct Screen {
+    child: Child,
+    keys: File,
+    seen: Arc<Mutex<String>>,
+}
+
+// === impl Screen ===
+
+impl Screen {
+    fn start(mut command: Command) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let theirs = File::options().read(true).write(true).open(name).unwrap();
+        command.stdin(theirs.try_clone().unwrap());
+        command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
+        let child = command.env("TERM", "xterm").spawn().unwrap();
+        // The other end is open in the command until it is dropped; then its last holder is the child.
+        drop(command);
+        let keys = File::from(ours);
+        let mut screen = keys.try_clone().unwrap();
+        let seen = Arc::new(Mutex::new(String::new()));
+        let writes = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            // Reading fails when the child has closed its end.
+            while let Ok(length @ 1..) = screen.read(&mut piece) {
+                let text = String::from_utf8_lossy(&piece[..length]).into_owned();
+                writes.lock().unwrap().push_str(&text);
+            }
+        });
+        Self { child, keys, seen }
+    }
+
+    fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until this is on the screen.
+    fn wait_for(&mut self, text: &str) {
+        until(|| {
+            let seen = self.seen();
+            if seen.contains(text) {
+                return Some(());
+            }
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "ended with {ended:?} without '{text}':\n{}", self.seen());
+            None
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The exit code, and everything that was on the screen.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = until(|| self.child.try_wait().unwrap());
+        (status.code(), self.seen())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+    }
+}
+
+#[test]
+fn a_question_is_asked_and_the_run_goes_on() {
+    let home = Home::new();
+    let server = home.demo();
+    let mut screen = Screen::start(server.command(&["run", "mailcomposer", MAIL]));
+    screen.wait_for("Approval Decision");
+    assert!(screen.seen().contains("ada@example.com"), "{}", screen.seen());
+    screen.press("n");
+    screen.wait_for("Approval Reason");
+    screen.press("not today\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.rsplit("Approval Reason").next().unwrap().contains("not today"), "{seen}");
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+}
+
+#[test]
+fn approve_asks_where_somebody_can_be_asked() {
+    let home = Home::new();
+    let server = home.demo();
+    let (_, interrupt) = waiting(&server);
+    let mut screen = Screen::start(server.command(&["approve", &interrupt]));
+    screen.wait_for("Approval Decision");
+    screen.press("y");
+    screen.wait_for("Approval Reason");
+    screen.press("\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let shown = server.run(&["inbox", "-q"]).expect(0);
+    assert_eq!(shown.out, "");
+}
+
+#[test]
+fn an_answer_streams_with_its_notes_and_obeys_no_color() {
+    let home = Home::new();
+    let server = home.demo();
+    let arguments = ["run", "researcher", "honey bees"];
+    let (code, seen) = Screen::start(server.command(&arguments)).end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains(" chapters.[1] A survey"), "{seen}");
+    assert!(seen.contains("\u{1b}[2m"), "steps are dimmed: {seen}");
+    let mut plain = server.command(&arguments);
+    plain.env("NO_COLOR", "1");
+    let (code, seen) = Screen::start(plain).end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(!seen.contains('\u{1b}'), "{seen}");
+    let (code, seen) = Screen::start(server.command(&["run", "echo", "x", "--raw"])).end();
+    assert_eq!(code, Some(2), "{seen}");
+}
+
+#[test]
+fn a_conversation_goes_line_by_line() {
+    let home = Home::new();
+    let server = home.demo();
+    let mut screen = Screen::start(server.command(&["chat", "echo", "--thread", "c"]));
+    screen.wait_for("> ");
+    screen.press("first words\r");
+    // Once as typed, once as the agent's answer.
+    until(|| (screen.seen().matches("first words").count() == 2).then_some(()));
+    screen.press("/quit\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+}
