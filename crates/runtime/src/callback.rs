@@ -83,7 +83,8 @@ async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
             services.store.abandon(&claim, Abandon::Dead, &error).await
         }
         Delivered::Later { error, after } => {
-            let wait = backoff(&services.options, claim.attempts, jitter(&claim)).max(after.unwrap_or_default());
+            let wait = backoff(&services.options, claim.attempts, jitter(&claim))
+                .max(after.unwrap_or_default());
             let again = services.clock.now().after(wait.min(services.options.callback_backoff_max));
             services.store.abandon(&claim, Abandon::RetryAt(again), &error).await
         }
@@ -114,7 +115,8 @@ async fn while_extending(
 
 /// How long to wait after this many attempts: doubled each time, by a quarter more or less.
 fn backoff(options: &Options, attempts: u32, jitter: f64) -> Duration {
-    let doubled = options.callback_backoff.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20));
+    let doubled =
+        options.callback_backoff.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20));
     doubled.min(options.callback_backoff_max).mul_f64(0.75 + jitter / 2.0)
 }
 

@@ -272,11 +272,7 @@ impl<K: Copy + Eq + Hash, T: Clone> Flights<K, T> {
     }
 
     /// Gives the result of the read under this key that is under way, or starts it.
-    pub(crate) async fn join(
-        &self,
-        key: K,
-        read: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
+    pub(crate) async fn join(&self, key: K, read: impl Future<Output = Result<T>>) -> Result<T> {
         let cell = Arc::clone(guard(&self.under_way).entry(key).or_default());
         // When the one that reads is cancelled, the next in line takes over.
         let found = cell.get_or_init(|| read).await.clone();

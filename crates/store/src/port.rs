@@ -109,7 +109,7 @@ pub struct Acquired {
     pub thread: ThreadRow,
     /// The last number of its log; zero when it is empty.
     pub last: u64,
-    /// Its runs that have not ended, oldest first.
+    /// Its runs that have not ended, oldest first, with [`RunRow::last_run_number`] as the log has it now.
     pub open_runs: Vec<RunRow>,
     /// Its interrupts that are pending, oldest first.
     pub pending: Vec<InterruptRow>,

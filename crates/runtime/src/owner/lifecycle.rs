@@ -59,15 +59,16 @@ impl Owner {
         self.watched.clear();
         let failure = Failure::of(error.code(), error.message());
         let recovered = match error.code() {
-            Code::DiskFull | Code::AlreadyExists | Code::BlobTooLarge => {
-                self.load(true, &failure).await
+            Code::StoreReadOnly | Code::StoreCorrupt | Code::ThreadQuarantined => {
+                Err(error.clone())
             }
-            _ => Err(error.clone()),
+            _ => self.load(true, &failure).await,
         };
-        if recovered.is_ok() {
-            self.wake_later();
-        } else {
-            tracing::error!(thread = %self.thread, %error, "a thread cannot be stored");
+        match recovered {
+            Ok(()) => self.wake_later(),
+            // It never came to be: who asked for it is told why.
+            Err(missing) if missing.code() == Code::ThreadNotFound => {}
+            Err(_) => tracing::error!(thread = %self.thread, %error, "a thread cannot be stored"),
         }
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {

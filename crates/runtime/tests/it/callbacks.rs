@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::Json;
+use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_runtime::{Options, ThreadChoice};
 use trilogue_store::rows::{Page, QueueItem, QueueKind};
 use trilogue_store::{Batch, Change};
@@ -27,12 +27,20 @@ impl Receiver {
     }
 
     fn attempts(&self) -> Vec<(String, u32)> {
-        self.came.lock().unwrap().iter().map(|delivery| (delivery.id.clone(), delivery.attempt)).collect()
+        self.came
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|delivery| (delivery.id.clone(), delivery.attempt))
+            .collect()
     }
 }
 
 impl Deliver for Receiver {
-    fn deliver<'a>(&'a self, delivery: &'a Delivery) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
+    fn deliver<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
         self.came.lock().unwrap().push(delivery.clone());
         let answer = self.answers.lock().unwrap().pop().unwrap_or(Delivered::Accepted);
         Box::pin(std::future::ready(answer))
@@ -83,7 +91,10 @@ async fn a_callback_is_tried_until_it_is_accepted() {
     }
     let one = |attempt| ("one".to_owned(), attempt);
     assert_eq!(receiver.attempts(), [one(1), one(2), one(3)]);
-    until("it has left the queue", || async { house.store.next_due(QueueKind::Callback).await.unwrap().is_none() }).await;
+    until("it has left the queue", || async {
+        house.store.next_due(QueueKind::Callback).await.unwrap().is_none()
+    })
+    .await;
     assert!(house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows.is_empty());
 }
 
@@ -93,7 +104,9 @@ async fn a_refused_callback_is_kept_for_the_operator_and_can_be_sent_again() {
         let receiver = Receiver::answering([Delivered::Refused { error: "410 gone".to_owned() }]);
         house.runtime.deliver_with(receiver.clone());
         offer(&house, "one").await;
-        let dead = || async { house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows };
+        let dead = || async {
+            house.store.dead_deliveries(&scope(), &Page::default()).await.unwrap().rows
+        };
         until("it is given up", || async { dead().await.len() == 1 }).await;
         let item = dead().await.remove(0);
         assert_eq!(item.error, "410 gone");

@@ -72,7 +72,10 @@ async fn draining_keeps_what_waits_and_reports_what_it_abandoned() {
         .await
         .unwrap();
     let report = house.runtime.drain(Duration::from_millis(50)).await;
-    assert_eq!((&report.abandoned[..], &report.waiting[..]), (&[stuck.run.id.clone()][..], &[waiting.id.clone()][..]));
+    assert_eq!(
+        (&report.abandoned[..], &report.waiting[..]),
+        (&[stuck.run.id.clone()][..], &[waiting.id.clone()][..])
+    );
     let refused = house
         .runtime
         .submit(&alice(), new_run("say:x", ThreadChoice::Ephemeral))

@@ -27,7 +27,7 @@ impl Admin for MemoryStore {
             threads: state.threads.len() as u64,
             runs: state.runs.len() as u64,
             bytes: state.held() as u64,
-            cache_bytes: 0,
+            cache_bytes: state.tails.bytes() as u64,
             quarantined: state.quarantined.len() as u64,
             commits: state.commits,
             frames: state.frames,

@@ -38,6 +38,11 @@ impl Blobs {
         self.bytes
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Stores a blob, or lets one that is there wait for its frame again.
     pub(super) fn put(&mut self, tenant: &TenantId, blob: &BlobRef, bytes: Bytes, now: Instant) {
         self.sweep(now);

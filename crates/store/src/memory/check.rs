@@ -51,7 +51,7 @@ impl State {
         });
         let (epoch, last, tenant) = match (self.threads.get(&batch.thread), created) {
             (Some(thread), _) => (thread.row.epoch, thread.last, &thread.row.tenant),
-            (None, Some(row)) => (batch.epoch, 0, &row.tenant),
+            (None, Some(row)) => (row.epoch, 0, &row.tenant),
             (None, None) => return Err(lost(batch.thread, "the thread is not there")),
         };
         if epoch != batch.epoch {
@@ -73,9 +73,6 @@ impl State {
         let thread = batch.thread;
         let of = match change {
             Change::Thread(row) => {
-                if row.epoch != batch.epoch {
-                    return Err(misfit(thread, "a row of it has another epoch"));
-                }
                 self.check_thread_id(row)?;
                 (row.key, Some(&row.tenant))
             }
@@ -109,7 +106,10 @@ impl State {
             }
             Change::Offer(item) => (item.thread.unwrap_or(thread), Some(&item.tenant)),
             Change::RemoveRun(key) => {
-                claims.removed.push(*key);
+                // A run of another thread is not touched.
+                if self.runs.get(key).is_none_or(|run| run.row.thread == thread) {
+                    self.remove_claims(*key, claims);
+                }
                 (thread, None)
             }
             Change::Withdraw(..) | Change::RemoveThread => (thread, None),
@@ -118,6 +118,17 @@ impl State {
             return Err(misfit(thread, "a row of it belongs to another thread or tenant"));
         }
         Ok(())
+    }
+
+    /// What a run held is free again, also what it took in this batch.
+    fn remove_claims(&self, key: RunKey, claims: &mut Claims<'_>) {
+        let taken = claims.runs.iter().find(|row| row.key == key).map(|row| &row.id);
+        if let Some(id) = taken.or_else(|| self.runs.get(&key).map(|run| &run.row.id)) {
+            claims.idempotency.retain(|row| row.run != *id);
+        }
+        claims.runs.retain(|row| row.key != key);
+        claims.interrupts.retain(|row| row.run != key);
+        claims.removed.push(key);
     }
 
     fn check_thread_id(&self, row: &ThreadRow) -> Result<()> {
@@ -144,9 +155,8 @@ impl State {
             .get(&row.tenant)
             .and_then(|tenant| tenant.interrupts.get(id))
             .and_then(|key| self.interrupts.get(key));
-        let is_other = |one: &InterruptRow| {
-            one.interrupt.id == *id && one.run != row.run && !claims.removed.contains(&one.run)
-        };
+        let is_other = |one: &InterruptRow| one.interrupt.id == *id && one.run != row.run;
+        let held = held.filter(|one| !claims.removed.contains(&one.run));
         if held.is_some_and(|one| is_other(one))
             || claims.interrupts.iter().any(|one| is_other(one))
         {
@@ -179,7 +189,7 @@ fn check_frames(batch: &Batch) -> Result<()> {
     let (mut last, mut bytes) = (batch.expected_last, 0);
     for frame in &batch.frames {
         if frame.thread() != batch.thread || frame.first() != last.saturating_add(1) {
-            return Err(misfit(batch.thread, "its frames do not continue the log"));
+            return Err(lost(batch.thread, "its frames do not continue the log"));
         }
         last = frame.last();
         bytes += frame.bytes().len();

@@ -5,6 +5,7 @@
 
 mod admin;
 mod append;
+mod apply;
 mod blob;
 mod check;
 mod evict;

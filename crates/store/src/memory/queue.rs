@@ -43,6 +43,13 @@ impl Items {
         self.bytes
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert_eq!(self.items.len(), self.by_key.len());
+        assert_eq!(self.items.is_empty(), self.by_thread.is_empty());
+        self.items.len()
+    }
+
     /// Puts an item in; one with the same key is replaced, and who holds it loses it.
     pub(super) fn offer(&mut self, item: QueueItem) {
         let key = (item.tenant.clone(), item.kind, item.key.clone());
@@ -181,6 +188,7 @@ impl Items {
         error.clone_into(&mut item.error);
         match how {
             Abandon::RetryAt(at) => {
+                item.item.due = *at;
                 self.reschedule(claim.id, *at);
             }
             Abandon::Dead => {

@@ -196,10 +196,11 @@ impl Read for MemoryStore {
     }
 
     async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
-        let state = self.open()?;
+        let mut state = self.open()?;
         state.check_quarantine(thread.key)?;
-        let Some(held) = state.threads.get(&thread.key) else { return Ok(Vec::new()) };
-        Ok(match range.run {
+        let State { threads, tails, .. } = &mut *state;
+        let Some(held) = threads.get(&thread.key) else { return Ok(Vec::new()) };
+        let frames = match range.run {
             Some(run) => {
                 let frames = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
                 let begin = frames.partition_point(|frame| frame.last_run() <= range.after);
@@ -213,7 +214,8 @@ impl Read for MemoryStore {
                 });
                 up_to(held.frames.range(begin..).map(|(_, frame)| frame), range.max_bytes)
             }
-        })
+        };
+        Ok(frames.into_iter().map(|frame| tails.shared(thread.key, frame)).collect())
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
@@ -265,11 +267,11 @@ fn before(page: &Page) -> i64 {
 }
 
 /// Frames up to the one with which their sizes pass `max_bytes`; at least one.
-fn up_to<'a>(frames: impl Iterator<Item = &'a Arc<Frame>>, max_bytes: usize) -> Vec<Arc<Frame>> {
+fn up_to<'a>(frames: impl Iterator<Item = &'a Arc<Frame>>, max_bytes: usize) -> Vec<&'a Frame> {
     let (mut taken, mut bytes) = (Vec::new(), 0_usize);
     for frame in frames {
         bytes = bytes.saturating_add(frame.bytes().len());
-        taken.push(Arc::clone(frame));
+        taken.push(&**frame);
         if bytes > max_bytes {
             break;
         }

@@ -1,6 +1,6 @@
 //! Readers that wait for commits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use trilogue_domain::ThreadKey;
 
 use super::Inner;
 use crate::port::{Tail, TailGuard};
+use crate::record::Frame;
 
 /// The threads that somebody reads along.
 #[derive(Debug, Default)]
@@ -20,7 +21,16 @@ pub(super) struct Tails {
 struct Attached {
     sender: Arc<watch::Sender<u64>>,
     readers: usize,
+    /// Frames whose decoded events the readers share, by first number.
+    shared: BTreeMap<u64, Arc<Frame>>,
+    /// The bytes of the shared frames, as they are stored.
+    bytes: usize,
 }
+
+/// The most bytes of frames that the readers of a thread share: the newest.
+const SHARED_BYTES: usize = 1024 * 1024;
+/// At least this many frames are shared, however large.
+const SHARED_FRAMES: usize = 4;
 
 /// Detaches one reader.
 struct Guard {
@@ -36,9 +46,67 @@ impl Tails {
         self.attached.get(&thread).map(|attached| Arc::clone(&attached.sender))
     }
 
+    /// Notes a frame that was just written, for readers that will ask for it.
+    pub(super) fn keep(&mut self, thread: ThreadKey, frame: &Arc<Frame>) {
+        if let Some(attached) = self.attached.get_mut(&thread) {
+            attached.put(Arc::clone(frame));
+        }
+    }
+
+    /// The frame to hand out: one that all attached readers share, or one of the caller's own.
+    pub(super) fn shared(&mut self, thread: ThreadKey, frame: &Frame) -> Arc<Frame> {
+        let Some(attached) = self.attached.get_mut(&thread) else {
+            return Arc::new(frame.undecoded());
+        };
+        if let Some(shared) = attached.shared.get(&frame.first()) {
+            return Arc::clone(shared);
+        }
+        let fresh = Arc::new(frame.undecoded());
+        attached.put(Arc::clone(&fresh));
+        fresh
+    }
+
+    /// Forgets a frame that was removed.
+    pub(super) fn forget(&mut self, thread: ThreadKey, first: u64) {
+        if let Some(attached) = self.attached.get_mut(&thread)
+            && let Some(frame) = attached.shared.remove(&first)
+        {
+            attached.bytes -= frame.bytes().len();
+        }
+    }
+
+    /// Forgets the frames of a thread that was removed.
+    pub(super) fn forget_all(&mut self, thread: ThreadKey) {
+        if let Some(attached) = self.attached.get_mut(&thread) {
+            attached.shared.clear();
+            attached.bytes = 0;
+        }
+    }
+
+    /// The bytes of all shared frames.
+    pub(super) fn bytes(&self) -> usize {
+        self.attached.values().map(|attached| attached.bytes).sum()
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.attached.is_empty()
+    }
+}
+
+// === impl Attached ===
+
+impl Attached {
+    /// Adds a frame and lets the oldest go while there are too many.
+    fn put(&mut self, frame: Arc<Frame>) {
+        self.bytes += frame.bytes().len();
+        if let Some(old) = self.shared.insert(frame.first(), frame) {
+            self.bytes -= old.bytes().len();
+        }
+        while self.bytes > SHARED_BYTES && self.shared.len() > SHARED_FRAMES {
+            let Some((_, oldest)) = self.shared.pop_first() else { return };
+            self.bytes -= oldest.bytes().len();
+        }
     }
 }
 
@@ -49,11 +117,12 @@ impl Inner {
     pub(super) fn attach(self: &Arc<Self>, thread: ThreadKey) -> Tail {
         let mut state = self.lock();
         let last = state.threads.get(&thread).map_or(0, |thread| thread.last);
-        let attached = state
-            .tails
-            .attached
-            .entry(thread)
-            .or_insert_with(|| Attached { sender: Arc::new(watch::Sender::new(last)), readers: 0 });
+        let attached = state.tails.attached.entry(thread).or_insert_with(|| Attached {
+            sender: Arc::new(watch::Sender::new(last)),
+            readers: 0,
+            shared: BTreeMap::new(),
+            bytes: 0,
+        });
         attached.readers += 1;
         let committed = attached.sender.subscribe();
         Tail { committed, guard: Box::new(Guard { inner: Arc::clone(self), thread }) }

@@ -88,6 +88,7 @@ impl State {
         self.bytes = self.bytes.saturating_sub(parts.bytes);
         for frame in &parts.frames {
             thread.frames.remove(&frame.first());
+            self.tails.forget(thread.row.key, frame.first());
         }
         for checkpoint in &parts.checkpoints {
             if let Some(row) = self.checkpoints.get_mut(checkpoint) {
@@ -154,6 +155,7 @@ impl State {
             self.blobs.unname(&thread.row.tenant, blob);
         }
         self.queue.remove_thread(key);
+        self.tails.forget_all(key);
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);

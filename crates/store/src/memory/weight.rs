@@ -5,26 +5,28 @@ use trilogue_domain::Json;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, InterruptRow, QueueItem, RunRow, ThreadRow};
 
-/// A row with its places in the maps, in bytes.
+/// A thread's row with the maps of what it holds, in bytes.
+const THREAD_BYTES: usize = 1_536;
+/// A run's row with the lists of what goes with it, in bytes.
+const RUN_BYTES: usize = 1_024;
+/// Another row with its places in the maps, in bytes.
 pub(super) const ROW_BYTES: usize = 512;
 /// A message's or an idempotency key's row, in bytes.
 pub(super) const SMALL_ROW_BYTES: usize = 256;
-/// A frame around its bytes, in bytes.
-const FRAME_BYTES: usize = 256;
-/// How much more a frame costs once its events were read: the bytes themselves and the events.
-const FRAME_FACTOR: usize = 2;
+/// A frame around its bytes, in bytes. Decoded events are not held.
+const FRAME_BYTES: usize = 512;
 
 pub(super) fn frame(frame: &Frame) -> usize {
-    FRAME_BYTES + FRAME_FACTOR * frame.bytes().len()
+    FRAME_BYTES + frame.bytes().len()
 }
 
 pub(super) fn thread(row: &ThreadRow) -> usize {
-    ROW_BYTES + json(&row.metadata)
+    THREAD_BYTES + json(&row.metadata)
 }
 
 pub(super) fn run(row: &RunRow) -> usize {
     let optional = |value: &Option<Json>| value.as_ref().map_or(0, json);
-    ROW_BYTES + json(&row.metadata) + optional(&row.config) + optional(&row.saved)
+    RUN_BYTES + json(&row.metadata) + optional(&row.config) + optional(&row.saved)
 }
 
 pub(super) fn checkpoint(row: &CheckpointRow) -> usize {

@@ -112,6 +112,16 @@ impl Frame {
         }
     }
 
+    /// The same frame without its decoded events: those of the copy live as long as the copy.
+    pub(crate) fn undecoded(&self) -> Self {
+        Self {
+            header: self.header,
+            bytes: self.bytes.clone(),
+            reader: Arc::clone(&self.reader),
+            events: OnceLock::new(),
+        }
+    }
+
     /// Reads a stored frame and checks its version, its checksum and that it belongs where it was found.
     ///
     /// # Errors
@@ -136,7 +146,9 @@ impl Frame {
         let mut input = Reader::new(&self.bytes, 0, end);
         input.byte()?;
         Header::take(&mut input)?;
-        let mut events = Vec::new();
+        // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
+        let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
+        let mut events = Vec::with_capacity(count.min(end / LENGTH_BYTES));
         for number in self.header.first..=self.header.last {
             let length = u32::from_le_bytes(input.array()?) as usize;
             let mut record = input.part(length)?;

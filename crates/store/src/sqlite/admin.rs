@@ -61,9 +61,8 @@ impl Admin for SqliteStore {
     async fn backup(&self, to: &Path) -> Result<()> {
         self.context.health.check_read()?;
         let (context, to) = (std::sync::Arc::clone(&self.context), to.to_owned());
-        let task = tokio::task::spawn_blocking(move || {
-            copy::backup(&context.path, &to, &context.health)
-        });
+        let task =
+            tokio::task::spawn_blocking(move || copy::backup(&context.path, &to, &context.health));
         task.await.unwrap_or_else(|_| Err(connection::closed()))
     }
 

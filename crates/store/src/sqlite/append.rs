@@ -81,14 +81,17 @@ fn acquired(
     let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?.ok_or_else(|| {
         Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
     })?;
+    let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
+    let mut open_runs = row::many::<RunRow>(conn, open, [thread.0])?;
+    for run in &mut open_runs {
+        // The row was written at a boundary; the log may have gone on.
+        let last = heads::last_of_run(conn, context, thread, run.key)?;
+        run.last_run_number = run.last_run_number.max(last);
+    }
     Ok(Acquired {
         thread: row,
         last: heads::last(conn, context, thread)?,
-        open_runs: row::many::<RunRow>(
-            conn,
-            "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key",
-            [thread.0],
-        )?,
+        open_runs,
         pending: row::many::<InterruptRow>(
             conn,
             "WHERE thread = ?1 AND pending = 1 ORDER BY key",

@@ -91,13 +91,22 @@ pub(super) fn batch(
     }
     let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
     heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
+    // A thread's first row comes before the names of its blobs, and what is removed takes them along.
+    let mut has_named = batch.blobs.is_empty();
     for change in &batch.changes {
-        if let Change::Thread(row) = change {
-            heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
+        match change {
+            Change::Thread(row) => {
+                heads.set(batch.thread, Some(Head { epoch: row.epoch, last }));
+            }
+            Change::RemoveRun(_) | Change::RemoveThread if !has_named => {
+                blob::refer(conn, blobs, batch)?;
+                has_named = true;
+            }
+            _ => {}
         }
         write_change(conn, heads, blobs, batch.thread, change)?;
     }
-    if !batch.blobs.is_empty() {
+    if !has_named {
         blob::refer(conn, blobs, batch)?;
     }
     Ok(())

@@ -70,11 +70,7 @@ pub(super) fn put(
 }
 
 /// Notes which runs of the batch name which blobs.
-pub(super) fn refer(
-    conn: &Connection,
-    pending: &mut Pending,
-    batch: &Batch,
-) -> Result<(), Fail> {
+pub(super) fn refer(conn: &Connection, pending: &mut Pending, batch: &Batch) -> Result<(), Fail> {
     let runs: BTreeSet<i64> =
         batch.frames.iter().map(|frame| frame.run().map_or(0, |run| run.0)).collect();
     for blob in &batch.blobs {
@@ -92,6 +88,10 @@ pub(super) fn refer(
             }
         }
         if naming.is_empty() {
+            // No frame says so: it lives as long as the last of the runs, or as the thread.
+            naming.extend(runs.iter().filter(|run| **run != 0));
+        }
+        if naming.is_empty() {
             naming.insert(0);
         }
         for run in naming {
@@ -107,11 +107,7 @@ pub(super) fn refer(
 }
 
 /// Keys of blobs.
-pub(super) fn named(
-    conn: &Connection,
-    sql: &str,
-    params: impl Params,
-) -> Result<Vec<i64>, Fail> {
+pub(super) fn named(conn: &Connection, sql: &str, params: impl Params) -> Result<Vec<i64>, Fail> {
     let mut statement = conn.prepare_cached(sql)?;
     let keys = statement.query_map(params, |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
@@ -127,7 +123,7 @@ pub(super) fn remove_unnamed(
         "DELETE FROM blobs WHERE key = ?1",
         " AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)"
     ))?;
-    for key in keys.iter().filter(|key| !pending.waiting.contains(key)) {
+    for key in keys.iter().filter(|key| !pending.is_waiting(**key)) {
         statement.execute([key])?;
     }
     Ok(())
@@ -168,11 +164,29 @@ pub(super) fn read(
     let is_whole = bytes.len() as u64 == blob.length && crc32c::crc32c(&bytes) == crc;
     if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
         let message = "a stored blob does not match its hash";
-        let error = Error::new(Code::ThreadQuarantined, message)
-            .hint("restore the store from a backup, or erase this thread; other threads are not affected");
+        let error = Error::new(Code::ThreadQuarantined, message).hint(
+            "restore the store from a backup, or erase this thread; other threads are not affected",
+        );
         return Err(Fail::Damaged(Some(thread), error));
     }
     Ok(Some((blob, bytes)))
+}
+
+/// Whether a stored blob is what its columns say.
+pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, Fail> {
+    let sql = "SELECT hash, length, crc, data FROM blobs WHERE key = ?1";
+    let found = conn
+        .prepare_cached(sql)?
+        .query_row([key], |row| {
+            let hash = row.get_ref(0)?.as_blob().unwrap_or_default();
+            let data = row.get_ref(3)?.as_blob().unwrap_or_default();
+            let (length, crc): (i64, i64) = (row.get(1)?, row.get(2)?);
+            Ok(data.len() as u64 == length.cast_unsigned()
+                && i64::from(crc32c::crc32c(data)) == crc
+                && Sha256::digest(data).as_slice() == hash)
+        })
+        .optional()?;
+    Ok(found.unwrap_or(false))
 }
 
 fn find(conn: &Connection, tenant: &TenantId, blob: &BlobRef) -> Result<Option<i64>, Fail> {
@@ -212,6 +226,11 @@ impl Pending {
             self.waiting.clear();
         }
         self.waiting.insert(key);
+    }
+
+    /// Whether the blob's frame is still to come: not in this transaction either.
+    fn is_waiting(&self, key: i64) -> bool {
+        self.waiting.contains(&key) && !self.named.contains(&key)
     }
 
     /// The transaction is durable.

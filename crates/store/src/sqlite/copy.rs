@@ -6,9 +6,9 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
 
+use super::connection;
 use super::fault::{Fail, Health};
 use super::file::{self, Lock, beside, cannot, create_new, sync_directory};
-use super::connection;
 use super::verify::{VerifyReport, verify};
 
 /// The page cache of a connection that goes through the whole file once, in KiB.
@@ -114,11 +114,10 @@ fn backup_error(fail: Fail, to: &Path, health: &Health) -> Error {
     let Fail::Sql(error) = &fail else { return health.settle(fail) };
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => health.settle(fail),
-        Some(ErrorCode::DiskFull) => Error::new(
-            Code::DiskFull,
-            format!("there is no room for the copy '{}'", to.display()),
-        )
-        .hint("write it to another disk"),
+        Some(ErrorCode::DiskFull) => {
+            Error::new(Code::DiskFull, format!("there is no room for the copy '{}'", to.display()))
+                .hint("write it to another disk")
+        }
         _ => Error::new(
             Code::Internal,
             format!("the copy '{}' could not be written: {error}", to.display()),

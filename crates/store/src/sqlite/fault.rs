@@ -287,8 +287,9 @@ impl Health {
 
 /// The error of a quarantined thread.
 pub(super) fn quarantined(why: &str) -> Error {
-    Error::new(Code::ThreadQuarantined, format!("the thread's stored data is damaged: {why}"))
-        .hint("restore the store from a backup, or erase this thread; other threads are not affected")
+    Error::new(Code::ThreadQuarantined, format!("the thread's stored data is damaged: {why}")).hint(
+        "restore the store from a backup, or erase this thread; other threads are not affected",
+    )
 }
 
 /// A guard of a mutex whose holders cannot leave it half changed.

@@ -78,8 +78,9 @@ pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
         }
         _ => Code::StoreReadOnly,
     };
-    Error::new(code, format!("cannot {what} the file '{}': {error}", path.display()))
-        .hint("check that the folder exists, that this user may write there, and that the disk has room")
+    Error::new(code, format!("cannot {what} the file '{}': {error}", path.display())).hint(
+        "check that the folder exists, that this user may write there, and that the disk has room",
+    )
 }
 
 // === impl Lock ===
@@ -127,8 +128,9 @@ fn held(path: &Path, file: &mut File) -> Error {
         (Ok(_), Ok(pid)) => format!("the process {pid}"),
         _ => "another process".to_owned(),
     };
-    Error::new(Code::StoreLocked, format!("the store '{}' is held by {by}", path.display()))
-        .hint("stop that process first, or use another store; commands on a running server need no store")
+    Error::new(Code::StoreLocked, format!("the store '{}' is held by {by}", path.display())).hint(
+        "stop that process first, or use another store; commands on a running server need no store",
+    )
 }
 
 fn restrict(file: &File) -> io::Result<()> {

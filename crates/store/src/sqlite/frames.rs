@@ -43,7 +43,7 @@ fn of_thread(
     thread: ThreadKey,
     range: Range,
 ) -> Result<Vec<Arc<Frame>>, Fail> {
-    let after = range.after.cast_signed();
+    let after = i64::try_from(range.after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64)> = conn
         .prepare_cached(concat!(
             "SELECT first, last FROM frames WHERE thread = ?1 AND first <= ?2",
@@ -71,7 +71,7 @@ fn of_thread(
 
 /// Where in the run's numbers the frame begins that holds the first number after this.
 fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, Fail> {
-    let after = after.cast_signed();
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64, i64)> = conn
         .prepare_cached(concat!(
             "SELECT first_run, first, last FROM frames WHERE run = ?1 AND first_run <= ?2",
@@ -82,7 +82,9 @@ fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, Fail> {
         })
         .optional()?;
     Ok(match start {
-        Some((first_run, first, last)) if first_run.saturating_add(last - first) > after => first_run,
+        Some((first_run, first, last)) if first_run.saturating_add(last - first) > after => {
+            first_run
+        }
         _ => after.saturating_add(1),
     })
 }
@@ -100,7 +102,7 @@ fn collect(
     let mut rows = statement.query(bound)?;
     let (mut frames, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        let frame = stored_frame(row, thread, context)?;
+        let frame = stored_frame(row, thread, &context.reader)?;
         if frame.thread() != thread {
             // The caller named a run of another thread.
             return Ok(Vec::new());
@@ -129,8 +131,9 @@ fn is_removed(conn: &Connection, thread: ThreadKey, first: u64, last: u64) -> Re
 
 fn hole(thread: ThreadKey, number: u64) -> Fail {
     let message = format!("the log of thread {thread} has a hole at number {number}");
-    let error = Error::new(Code::ThreadQuarantined, message)
-        .hint("restore the store from a backup, or erase this thread; other threads are not affected");
+    let error = Error::new(Code::ThreadQuarantined, message).hint(
+        "restore the store from a backup, or erase this thread; other threads are not affected",
+    );
     Fail::Damaged(Some(thread), error)
 }
 

@@ -1,14 +1,16 @@
 //! Where the logs end: what an append is compared with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row};
+use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey};
 
+use super::Context;
 use super::fault::Fail;
 use super::row;
-use super::Context;
 use crate::record::Frame;
 use crate::rows::ThreadRow;
 
@@ -83,7 +85,7 @@ pub(super) fn last(conn: &Connection, context: &Context, thread: ThreadKey) -> R
             "SELECT thread, run, first, last, first_run, body FROM frames",
             " WHERE thread = ?1 ORDER BY first DESC LIMIT 1"
         ))?
-        .query_row([thread.0], |row| Ok(stored_frame(row, thread, context)))
+        .query_row([thread.0], |row| Ok(stored_frame(row, thread, &context.reader)))
         .optional()?
         .transpose()?;
     let gap: Option<i64> = conn
@@ -94,11 +96,29 @@ pub(super) fn last(conn: &Connection, context: &Context, thread: ThreadKey) -> R
     Ok(newest.max(gap.map_or(0, i64::cast_unsigned)))
 }
 
+/// The last number of a run of this thread, as its newest frame has it.
+pub(super) fn last_of_run(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+    run: RunKey,
+) -> Result<u64, Fail> {
+    let newest = conn
+        .prepare_cached(concat!(
+            "SELECT thread, run, first, last, first_run, body FROM frames",
+            " WHERE run = ?1 ORDER BY first_run DESC LIMIT 1"
+        ))?
+        .query_row([run.0], |row| Ok(stored_frame(row, thread, &context.reader)))
+        .optional()?
+        .transpose()?;
+    Ok(newest.filter(|frame| frame.thread() == thread).map_or(0, |frame| frame.last_run()))
+}
+
 /// Reads a frame from `thread, run, first, last, first_run, body` and checks it.
 pub(super) fn stored_frame(
     row: &Row<'_>,
     thread: ThreadKey,
-    context: &Context,
+    reader: &Arc<dyn ReadOriginal>,
 ) -> Result<Frame, Fail> {
     let run: Option<i64> = row.get(1)?;
     let [first, last, first_run] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
@@ -110,7 +130,7 @@ pub(super) fn stored_frame(
         last.cast_unsigned(),
         first_run.cast_unsigned(),
         Bytes::copy_from_slice(body),
-        &context.reader,
+        reader,
     );
     // The thread is the one that was looked for, even when the column says another.
     frame.map_err(|error| Fail::Damaged(Some(thread), error))

@@ -134,7 +134,8 @@ fn expired(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     if let Some(age) = policy.max_age {
-        let sql = "SELECT ended_at, key FROM runs WHERE ended_at < ?1 ORDER BY ended_at, key LIMIT ?2";
+        let sql =
+            "SELECT ended_at, key FROM runs WHERE ended_at < ?1 ORDER BY ended_at, key LIMIT ?2";
         collect(conn, sql, now.before(age).as_micros(), limit, &mut found)?;
     }
     for (most, sql) in [

@@ -221,16 +221,11 @@ fn holds(metadata: &Json, conditions: &[Condition]) -> bool {
         return true;
     }
     let metadata = metadata.to_value();
-    conditions.iter().all(|(key, value)| {
-        metadata.get(key).is_some_and(|found| found.to_string() == *value)
-    })
+    let text = |key: &String| metadata.get(key).map(ToString::to_string);
+    conditions.iter().all(|(key, value)| text(key).as_ref() == Some(value))
 }
 
-fn thread_key(
-    conn: &Connection,
-    scope: &Scope,
-    id: &ThreadId,
-) -> Result<Option<ThreadKey>, Fail> {
+fn thread_key(conn: &Connection, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>, Fail> {
     let mut statement =
         conn.prepare_cached("SELECT key FROM threads WHERE tenant = ?1 AND id = ?2")?;
     let mut found = statement.query(params![scope.tenant.as_str(), id.as_str()])?;

@@ -8,9 +8,7 @@ use trilogue_domain::{
 use super::Context;
 use super::fault::Fail;
 use super::row::one;
-use crate::rows::{
-    BindingRow, CheckpointRow, InterruptRow, MessageRow, RunRow, ThreadRow,
-};
+use crate::rows::{BindingRow, CheckpointRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
 const BY_ID: &str = "WHERE tenant = ?1 AND id = ?2";
 

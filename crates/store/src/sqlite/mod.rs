@@ -5,6 +5,7 @@
 //! | `schema`, `search` | the tables, their migrations, the search rows |
 //! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue` | what happens inside the writer's transactions |
 //! | `checkpoint`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
+//! | `inspect` | damage in SQLite's own structures |
 //! | `row`, `frames`, `look_up`, `listing` | what happens on the readers' connections |
 //! | `append`, `read`, `housekeeping`, `work`, `admin` | the ports |
 //! | `copy`, `verify` | backup, restore, verification |
@@ -26,6 +27,7 @@ mod file;
 mod frames;
 mod heads;
 mod housekeeping;
+mod inspect;
 mod job;
 mod listing;
 mod look_up;

@@ -16,7 +16,7 @@ use super::file::{self, Lock, Reserve};
 use super::room::Room;
 use super::schema::Migrations;
 use super::writer::Writer;
-use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, remove};
+use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
 use crate::cache::{Flights, Tails};
 use crate::open::Options;
 
@@ -48,6 +48,7 @@ pub(super) fn open(
     let settle = |fail: Fail| opening_error(&health, fail);
     let mut conn = connection::writer(&path, options).map_err(settle)?;
     migrations.run(&mut conn).map_err(settle)?;
+    let inspection = inspect::start(&path, &health).map_err(settle)?;
     let swept = blob::sweep(&conn).map_err(settle)?;
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");
@@ -73,10 +74,11 @@ pub(super) fn open(
         frames: AtomicU64::new(0),
         path,
     });
-    let checkpointer =
-        Checkpointer::start(&context.path, Arc::clone(&health)).map_err(|fail| opening_error(&health, fail))?;
-    let writer = Writer::new(conn, lock, Arc::clone(&context), runtime, room, checkpointer)
+    let checkpointer = Checkpointer::start(&context.path, Arc::clone(&health))
         .map_err(|fail| opening_error(&health, fail))?;
+    let writer =
+        Writer::new(conn, lock, Arc::clone(&context), runtime, room, checkpointer, inspection)
+            .map_err(|fail| opening_error(&health, fail))?;
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
     let thread = std::thread::Builder::new()
         .name("trilogue-writer".to_owned())

@@ -54,10 +54,8 @@ pub(super) fn claim(
     lease_until: Timestamp,
     limit: usize,
 ) -> Result<Vec<Claim>, Fail> {
-    let rest = concat!(
-        "WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
-        " ORDER BY free_at, id LIMIT ?3"
-    );
+    let rest =
+        concat!("WHERE kind = ?1 AND dead = 0 AND free_at <= ?2", " ORDER BY free_at, id LIMIT ?3");
     let sql = format!(
         "SELECT {}, fence, attempts FROM queue {rest}",
         <QueueItem as row::Stored>::COLUMNS
@@ -66,8 +64,7 @@ pub(super) fn claim(
     let mut found = Vec::new();
     {
         let mut statement = conn.prepare_cached(&sql)?;
-        let mut rows =
-            statement.query(params![kind.as_str(), now.as_micros(), limit])?;
+        let mut rows = statement.query(params![kind.as_str(), now.as_micros(), limit])?;
         while let Some(row) = rows.next()? {
             found.push((row.get(1)?, row.get::<_, i64>(7)?, row.get::<_, u32>(8)?, row::take(row)));
         }

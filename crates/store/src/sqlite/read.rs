@@ -34,7 +34,8 @@ impl Read for SqliteStore {
         page: &Page,
     ) -> Result<Listing<ThreadRow>> {
         let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
-        self.read(move |conn, context| listing::threads(conn, context, &scope, &filter, &page)).await
+        self.read(move |conn, context| listing::threads(conn, context, &scope, &filter, &page))
+            .await
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
@@ -137,9 +138,8 @@ impl Read for SqliteStore {
     async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
         let (key, blob) = (thread.key, blob.clone());
         self.context.health.check_thread(key)?;
-        let found = self
-            .read(move |conn, _| blob::read(conn, key, &blob.hash, Some(blob.length)))
-            .await?;
+        let found =
+            self.read(move |conn, _| blob::read(conn, key, &blob.hash, Some(blob.length))).await?;
         Ok(found.map(|(_, bytes)| bytes))
     }
 

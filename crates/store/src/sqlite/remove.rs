@@ -53,11 +53,8 @@ pub(super) fn thread(
     blobs: &mut blob::Pending,
     thread: ThreadKey,
 ) -> Result<(), Fail> {
-    let named = blob::named(
-        conn,
-        "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1",
-        [thread.0],
-    )?;
+    let named =
+        blob::named(conn, "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1", [thread.0])?;
     search::remove(conn, search::Kind::Thread, thread.0)?;
     conn.prepare_cached(
         "DELETE FROM search WHERE kind = ?2 AND id IN (SELECT key FROM runs WHERE thread = ?1)",
@@ -182,7 +179,8 @@ fn remove_queue_items(
             let key: String = row.get(1)?;
             let body = row.get_ref(2)?.as_blob().unwrap_or_default();
             // A damaged item cannot be about anything any more.
-            let names = QueueItem::decode(body).map_or(true, |item| names_run(&item.reference, run));
+            let names =
+                QueueItem::decode(body).map_or(true, |item| names_run(&item.reference, run));
             if key == id || names || is_interrupt_of(conn, thread, run, &key)? {
                 doomed.push(row.get::<_, i64>(0)?);
             }

@@ -27,6 +27,9 @@ pub(super) trait Stored: Record {
     fn fits(&self, row: &Columns<'_, '_>) -> bool;
 }
 
+/// Rows with their integers, in its order; those that are damaged as what they are.
+pub(super) type Stretch<R> = Vec<(i64, Result<R, Fail>)>;
+
 /// The columns of one row.
 #[derive(Debug)]
 pub(super) struct Columns<'a, 'b>(&'a Row<'b>);
@@ -74,7 +77,7 @@ pub(super) fn all<R: Stored>(
     conn: &Connection,
     after: i64,
     limit: i64,
-) -> Result<Vec<(i64, Result<R, Fail>)>, Fail> {
+) -> Result<Stretch<R>, Fail> {
     let rest = format!("WHERE {0} > ?1 ORDER BY {0} LIMIT ?2", R::ORDER);
     let mut statement = conn.prepare_cached(&select::<R>(&rest))?;
     let mut rows = statement.query([after, limit])?;
@@ -92,8 +95,9 @@ pub(super) fn select<R: Stored>(rest: &str) -> String {
 
 fn damaged<R: Stored>(thread: Option<ThreadKey>) -> Fail {
     let message = format!("a stored {} row does not match its columns", R::NAME);
-    let error = Error::new(Code::ThreadQuarantined, message)
-        .hint("restore the store from a backup, or erase its thread; other threads are not affected");
+    let error = Error::new(Code::ThreadQuarantined, message).hint(
+        "restore the store from a backup, or erase its thread; other threads are not affected",
+    );
     Fail::Damaged(thread, error)
 }
 
@@ -131,8 +135,7 @@ impl Columns<'_, '_> {
 // === impl Stored ===
 
 impl Stored for ThreadRow {
-    const COLUMNS: &'static str =
-        "key, key, body, tenant, id, owner, owner_node, epoch, ephemeral";
+    const COLUMNS: &'static str = "key, key, body, tenant, id, owner, owner_node, epoch, ephemeral";
     const TABLE: &'static str = "threads";
 
     fn thread(&self) -> Option<ThreadKey> {
@@ -171,9 +174,7 @@ impl Stored for RunRow {
 
 /// When a run ended, for the column; open runs have none, whatever the row says.
 pub(super) fn ended_at(run: &RunRow) -> Option<i64> {
-    run.status
-        .is_terminal()
-        .then(|| run.ended_at.unwrap_or(run.created_at).as_micros())
+    run.status.is_terminal().then(|| run.ended_at.unwrap_or(run.created_at).as_micros())
 }
 
 impl Stored for MessageRow {
@@ -185,9 +186,7 @@ impl Stored for MessageRow {
     }
 
     fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.int(5, self.run.0)
+        row.text(3, self.tenant.as_str()) && row.text(4, self.id.as_str()) && row.int(5, self.run.0)
     }
 }
 

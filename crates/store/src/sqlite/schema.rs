@@ -5,7 +5,7 @@ use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{Json, TenantId};
 
 use super::fault::Fail;
-use super::row::{Stored, all};
+use super::row::{Stored, Stretch, all};
 use super::search;
 use crate::rows::{RunRow, ThreadRow};
 
@@ -42,7 +42,8 @@ impl Migrations {
     /// Brings the file to the newest version and refuses one that is newer or not ours.
     pub(super) fn run(self, conn: &mut Connection) -> Result<(), Fail> {
         let found = checked_version(conn)?;
-        let steps = Self::STEPS.iter().zip(1_u32..).take_while(|(_, version)| *version <= self.up_to);
+        let steps =
+            Self::STEPS.iter().zip(1_u32..).take_while(|(_, version)| *version <= self.up_to);
         for (step, version) in steps.filter(|(_, version)| *version > found) {
             let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             step(&transaction)?;
@@ -57,7 +58,8 @@ impl Migrations {
 pub(super) fn checked_version(conn: &Connection) -> Result<u32, Fail> {
     let application: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let objects: i64 =
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION_ID && (objects > 0 || version > 0) {
         return Err(Error::new(Code::InvalidRequest, "the file is a database of another program")
             .hint("name another file in [store] url; a new one is created")
@@ -105,7 +107,7 @@ fn index_all<R: Searched>(transaction: &Transaction<'_>) -> Result<(), Fail> {
     let mut after = i64::MIN;
     loop {
         // A bounded stretch at a time: a large store must fit through a small memory.
-        let rows: Vec<(i64, Result<R, Fail>)> = all(transaction, after, 1_000)?;
+        let rows: Stretch<R> = all(transaction, after, 1_000)?;
         let Some((last, _)) = rows.last() else { return Ok(()) };
         after = *last;
         for (_, row) in rows {

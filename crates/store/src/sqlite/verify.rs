@@ -4,13 +4,12 @@ use std::path::Path;
 
 use bytes::Bytes;
 use rusqlite::Connection;
-use sha2::{Digest, Sha256};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::fault::{Fail, Health};
 use super::row::{Stored, all};
-use super::{connection, copy, schema};
+use super::{blob, connection, copy, schema};
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, RunRow,
@@ -137,9 +136,8 @@ fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail
     let mut statement = conn.prepare(
         "SELECT thread, run, first, last, first_run, body FROM frames ORDER BY thread, first",
     )?;
-    let mut gap = conn.prepare(
-        "SELECT 1 FROM gaps WHERE thread = ?1 AND first <= ?2 AND last >= ?3",
-    )?;
+    let mut gap =
+        conn.prepare("SELECT 1 FROM gaps WHERE thread = ?1 AND first <= ?2 AND last >= ?3")?;
     let mut rows = statement.query([])?;
     let mut next = (0_i64, 1_i64);
     while let Some(row) = rows.next()? {
@@ -171,18 +169,11 @@ fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail
 }
 
 fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
-    let mut statement = conn.prepare("SELECT key, hash, length, crc, data FROM blobs")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (key, length): (i64, i64) = (row.get(0)?, row.get(2)?);
-        let crc: i64 = row.get(3)?;
-        let hash = row.get_ref(1)?.as_blob().unwrap_or_default();
-        let data = row.get_ref(4)?.as_blob().unwrap_or_default();
+    let mut statement = conn.prepare("SELECT key FROM blobs")?;
+    for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
+        let key = key?;
         report.blobs += 1;
-        let is_whole = data.len() as u64 == length.cast_unsigned()
-            && i64::from(crc32c::crc32c(data)) == crc
-            && Sha256::digest(data).as_slice() == hash;
-        if !is_whole {
+        if !blob::is_whole(conn, key)? {
             report.found(format!("blob {key} does not match its hash"));
         }
     }

@@ -45,7 +45,8 @@ impl Queue for SqliteStore {
 
     async fn finish(&self, claim: &Claim) -> Result<bool> {
         let claim = claim.clone();
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| queue::finish(desk.conn, &claim)).await
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| queue::finish(desk.conn, &claim))
+            .await
     }
 
     async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {

@@ -17,6 +17,7 @@ use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES};
 use super::fault::{Fail, State};
 use super::file::Lock;
 use super::heads::Heads;
+use super::inspect::Inspection;
 use super::job::{Desk, Job};
 use super::room::Room;
 use super::{Context, blob};
@@ -37,6 +38,7 @@ pub(super) struct Writer {
     blobs: blob::Pending,
     room: Room,
     checkpointer: Checkpointer,
+    inspection: Inspection,
     /// Pages of the write-ahead log, counted by SQLite at every commit.
     log_pages: Arc<AtomicUsize>,
     nudged_at: usize,
@@ -65,6 +67,7 @@ impl Writer {
         runtime: Handle,
         room: Room,
         checkpointer: Checkpointer,
+        inspection: Inspection,
     ) -> Result<Self, Fail> {
         let log_pages = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&log_pages);
@@ -76,6 +79,7 @@ impl Writer {
             blobs: blob::Pending::default(),
             room,
             checkpointer,
+            inspection,
             log_pages,
             nudged_at: 0,
             stopped_at: 0,
@@ -123,6 +127,7 @@ impl Writer {
         jobs.close();
         self.context.readers.close();
         self.checkpointer.end();
+        self.inspection.end();
         if self.context.health.state() as u8 >= State::ReadOnly as u8 {
             // What could not be synchronised must not be moved into the database either.
             let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use trilogue_domain::{Code, RunStatus};
-use trilogue_store::rows::QueueKind;
-use trilogue_store::{Change, Store};
+use trilogue_store::Change;
+use trilogue_store::rows::{QueueKind, RunRow};
 
 use crate::harness::{
-    NODE, World, alice, code, contract, now, own_scope, run_id, tenant_scope, thread_id, thread_row,
+    Log, NODE, World, alice, code, contract, now, own_scope, run_id, tenant_scope, thread_id,
+    thread_row,
 };
 
 contract!(
@@ -17,6 +18,7 @@ contract!(
     an_append_with_another_epoch_is_refused,
     an_append_that_expects_another_number_is_refused,
     a_thread_that_is_not_there_takes_nothing,
+    a_thread_begins_at_number_zero_under_its_own_epoch,
     a_refused_batch_leaves_nothing,
     ids_are_unique_in_their_tenant_only,
     an_id_is_free_again_after_its_run,
@@ -88,6 +90,20 @@ async fn a_thread_that_is_not_there_takes_nothing(world: World) {
     log.last = 0;
     assert_eq!(code(log.step().say(None, &["a"]).commit().await), Code::OwnershipLost);
     assert_eq!(code(world.store.acquire(log.row.key, NODE).await), Code::ThreadNotFound);
+}
+
+async fn a_thread_begins_at_number_zero_under_its_own_epoch(world: World) {
+    let row = thread_row(world.store.next_thread_key(), &alice(), "t");
+    let mut log = Log::of(world.store.clone(), row.clone());
+    let mut step = log.step().change(Change::Thread(row.clone()));
+    step.batch.epoch = 2;
+    assert_eq!(code(step.commit().await), Code::OwnershipLost);
+    log.last = 1;
+    let step = log.step().change(Change::Thread(row.clone()));
+    assert_eq!(code(step.commit().await), Code::OwnershipLost);
+    assert_eq!(world.store.thread(&alice(), &thread_id("t")).await.unwrap(), None);
+    log.last = 0;
+    log.step().change(Change::Thread(row)).say(None, &["a"]).commit().await.unwrap();
 }
 
 async fn a_refused_batch_leaves_nothing(world: World) {
@@ -217,8 +233,11 @@ async fn an_owner_begins_with_what_is_open(world: World) {
         .commit()
         .await
         .unwrap();
+    // Between two boundaries the log goes on without the row.
+    log.step().say(Some(one.key), &["more", "and more"]).commit().await.unwrap();
+    let last = |row: &RunRow, last_run_number| RunRow { last_run_number, ..row.clone() };
     let acquired = world.store.acquire(log.row.key, NODE).await.unwrap();
-    assert_eq!(acquired.open_runs, [one.clone(), two.clone()]);
+    assert_eq!(acquired.open_runs, [last(&one, 3), last(&two, 1)]);
     assert_eq!(acquired.pending, [first.clone(), second.clone()]);
     assert_eq!(acquired.last, log.last);
     assert_eq!(world.store.open_threads().await.unwrap(), [log.row.key]);
@@ -228,7 +247,7 @@ async fn an_owner_begins_with_what_is_open(world: World) {
     log.step().change(Change::Interrupt(Box::new(first))).commit().await.unwrap();
     log.end(one).await;
     let acquired = world.store.acquire(log.row.key, NODE).await.unwrap();
-    assert_eq!(acquired.open_runs, [two.clone()]);
+    assert_eq!(acquired.open_runs, [last(&two, 1)]);
     assert_eq!(acquired.pending, [second]);
     log.end(two).await;
     assert_eq!(world.store.open_threads().await.unwrap(), []);
@@ -242,13 +261,9 @@ async fn a_batch_that_makes_no_sense_is_refused(world: World) {
     let frame = other.step().say(None, &["a"]).batch.frames.remove(0);
     let mut step = log.step();
     step.batch.frames.push(frame);
-    assert_eq!(code(step.commit().await), Code::Internal);
+    assert_eq!(code(step.commit().await), Code::OwnershipLost);
     let mut step = log.step().say(None, &["a"]).say(None, &["b"]);
     step.batch.frames.swap(0, 1);
-    assert_eq!(code(step.commit().await), Code::Internal);
+    assert_eq!(code(step.commit().await), Code::OwnershipLost);
     assert_eq!(log.read().await, []);
 }
-
-/// Whatever the engine, it is used through this.
-#[expect(dead_code, reason = "shows at compile time that the ports make a trait object")]
-fn is_object(_: &dyn Store) {}

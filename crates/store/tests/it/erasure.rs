@@ -2,12 +2,10 @@
 
 use bytes::Bytes;
 use trilogue_domain::{MessageId, Resolution};
+use trilogue_store::Change;
 use trilogue_store::rows::{BindingRow, QueueKind, ThreadFilter};
-use trilogue_store::{Change, Store};
 
-use crate::harness::{
-    Log, World, agent, alice, contract, json, now, page, run_id, thread_id,
-};
+use crate::harness::{Log, World, agent, alice, contract, json, now, page, run_id, thread_id};
 
 contract!(a_removed_thread_leaves_nothing, a_removed_run_leaves_its_neighbours);
 
@@ -100,8 +98,4 @@ async fn a_removed_run_leaves_its_neighbours(world: World) {
     assert!(world.store.message(&alice(), &message).await.unwrap().is_some());
     let binding = world.store.binding(&alice(), &thread_id("t"), &agent("echo")).await.unwrap();
     assert!(binding.is_some(), "a binding is of the thread");
-    is_object(&*world.store);
 }
-
-/// Whatever the engine, it is used through this.
-fn is_object(_: &dyn Store) {}

@@ -52,8 +52,29 @@ async fn members_must_be_equal_in_value_and_kind(world: World) {
 
 async fn hostile_keys_and_values_are_only_text(world: World) {
     let hostile = [
-        "'", "\"", "' OR '1'='1", "a'); DROP TABLE threads; --", "$", "$.a", "$[0]", "a.b", "%", "_",
-        "*", "", "ключ", "💥", "a\u{0}b", "\\", "\\u0000", "{}", "[]", "null", "?1", ":a", "@a",
+        "'",
+        "\"",
+        "' OR '1'='1",
+        "a'); DROP TABLE threads; --",
+        "$",
+        "$.a",
+        "$[0]",
+        "a.b",
+        "%",
+        "_",
+        "*",
+        "",
+        "ключ",
+        "💥",
+        "a\u{0}b",
+        "\\",
+        "\\u0000",
+        "{}",
+        "[]",
+        "null",
+        "?1",
+        ":a",
+        "@a",
         "\u{202e}x",
     ];
     thread_with(&world, "plain", &json!({"a": "b"})).await;

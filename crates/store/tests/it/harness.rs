@@ -20,9 +20,7 @@ use trilogue_store::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, Page, QueueItem,
     QueueKind, RunRow, ThreadRow,
 };
-use trilogue_store::{
-    Batch, Change, Draft, Durability, Frame, Options, Range, Store, open,
-};
+use trilogue_store::{Batch, Change, Draft, Durability, Frame, Options, Range, Store, open};
 
 /// The node that writes in these tests.
 pub(crate) const NODE: &str = "node";
@@ -117,8 +115,7 @@ impl World {
     }
 
     pub(crate) async fn create(&self, row: ThreadRow) -> Result<Log> {
-        let mut log =
-            Log { store: Arc::clone(&self.store), row, last: 0, runs: HashMap::new() };
+        let mut log = Log::of(Arc::clone(&self.store), row);
         let change = Change::Thread(log.row.clone());
         log.step().change(change).commit().await?;
         Ok(log)
@@ -136,6 +133,11 @@ impl World {
 // === impl Log ===
 
 impl Log {
+    /// A thread that is not stored yet.
+    pub(crate) fn of(store: Arc<dyn Store>, row: ThreadRow) -> Self {
+        Self { store, row, last: 0, runs: HashMap::new() }
+    }
+
     pub(crate) fn step(&mut self) -> Step<'_> {
         let batch = Batch {
             thread: self.row.key,
@@ -323,7 +325,7 @@ impl Step<'_> {
     }
 }
 
-/// A point in time that no other call gives, a minute and more in the past of none.
+/// A point in time later than any that was given before.
 pub(crate) fn now() -> Timestamp {
     static LAST: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
     at(LAST.fetch_add(1, Ordering::Relaxed))

@@ -48,8 +48,7 @@ async fn a_page_stays_whole_while_rows_are_added_and_removed(world: World) {
     logs[4].step().change(Change::RemoveThread).commit().await.unwrap();
     logs[2].step().change(Change::RemoveThread).commit().await.unwrap();
     let second = world.store.threads(&alice(), &filter, &page(10, first.next)).await.unwrap();
-    let ids: Vec<_> =
-        first.rows.iter().chain(&second.rows).map(|row| row.id.as_str()).collect();
+    let ids: Vec<_> = first.rows.iter().chain(&second.rows).map(|row| row.id.as_str()).collect();
     assert_eq!(ids, ["t5", "t4", "t3", "t1", "t0"]);
 }
 
@@ -112,11 +111,11 @@ async fn interrupts_are_listed_by_thread_run_and_state(world: World) {
         world.store.interrupts(&alice(), &filter, &page(limit, after)).await.unwrap()
     };
     let all = interrupts(InterruptFilter::default(), 1, None).await;
-    assert_eq!(all.rows, [second.clone()]);
+    assert_eq!(all.rows, std::slice::from_ref(&second));
     let rest = interrupts(InterruptFilter::default(), 1, all.next).await;
     assert_eq!((rest.rows, rest.next), (vec![first.clone()], None));
     let pending = InterruptFilter { pending: true, ..InterruptFilter::default() };
-    assert_eq!(interrupts(pending, 9, None).await.rows, [second.clone()]);
+    assert_eq!(interrupts(pending, 9, None).await.rows, std::slice::from_ref(&second));
     let of_run = InterruptFilter { run: Some(one.id.clone()), ..InterruptFilter::default() };
     assert_eq!(interrupts(of_run, 9, None).await.rows, [first.clone()]);
     let of_thread = InterruptFilter { thread: Some(thread_id("t")), ..InterruptFilter::default() };
@@ -130,7 +129,8 @@ async fn interrupts_are_listed_by_thread_run_and_state(world: World) {
 async fn a_page_is_never_longer_than_the_limit(world: World) {
     let mut log = world.thread("t").await;
     for chunk in 0..11 {
-        let rows: Vec<_> = (0..100).map(|n| log.run_row(&format!("r{}", chunk * 100 + n))).collect();
+        let rows: Vec<_> =
+            (0..100).map(|n| log.run_row(&format!("r{}", chunk * 100 + n))).collect();
         let mut step = log.step();
         for row in &rows {
             step = step.run(row);

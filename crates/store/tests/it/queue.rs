@@ -103,7 +103,7 @@ async fn an_item_comes_back_when_it_shall(world: World) {
     assert!(!world.store.finish(&holder).await.unwrap(), "it was given back");
     assert_eq!(claim(&world, 29, 99, 1).await, []);
     let again = claim(&world, 30, 99, 1).await.remove(0);
-    assert_eq!((again.attempts, again.item.key.as_str()), (2, "k"));
+    assert_eq!((again.attempts, again.item), (2, log.item(KIND, "k", 30)));
 }
 
 async fn a_dead_item_is_listed_until_it_is_revived(world: World) {

@@ -44,7 +44,7 @@ async fn furnish(world: &World) {
     assert!(world.store.abandon(&claims[0], Abandon::Dead, "refused").await.unwrap());
 }
 
-/// How many of the nine kinds of look-up find something.
+/// Which look-ups find something.
 async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
     let (thread, page) = (thread_id("t"), Page::default());
     let mut found = Vec::new();
@@ -57,7 +57,9 @@ async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
     let threads = store.threads(scope, &ThreadFilter::default(), &page).await.unwrap();
     note("threads", !threads.rows.is_empty());
     note("run", store.run(scope, &run_id("r")).await.unwrap().is_some());
-    for filter in [RunFilter::default(), RunFilter { thread: Some(thread.clone()), ..RunFilter::default() }] {
+    for filter in
+        [RunFilter::default(), RunFilter { thread: Some(thread.clone()), ..RunFilter::default() }]
+    {
         let runs = store.runs(scope, &filter, &page).await.unwrap();
         note("runs", !runs.rows.is_empty());
     }
@@ -77,8 +79,18 @@ async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
 }
 
 const EVERYTHING: [&str; 12] = [
-    "thread", "threads", "run", "runs", "runs", "interrupt", "interrupts", "message", "checkpoint",
-    "path", "binding", "dead",
+    "thread",
+    "threads",
+    "run",
+    "runs",
+    "runs",
+    "interrupt",
+    "interrupts",
+    "message",
+    "checkpoint",
+    "path",
+    "binding",
+    "dead",
 ];
 
 async fn another_tenant_sees_nothing(world: World) {

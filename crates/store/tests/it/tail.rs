@@ -89,11 +89,8 @@ async fn every_reader_of_a_thread_is_woken(world: World) {
 }
 
 async fn a_tail_may_come_before_its_thread(world: World) {
-    let row = crate::harness::thread_row(
-        world.store.next_thread_key(),
-        &crate::harness::alice(),
-        "t",
-    );
+    let row =
+        crate::harness::thread_row(world.store.next_thread_key(), &crate::harness::alice(), "t");
     let mut tail = world.store.tail(row.key);
     let mut log = world.create(row).await.unwrap();
     log.step().say(None, &["a"]).commit().await.unwrap();
@@ -109,9 +106,10 @@ async fn a_tail_reads_what_a_cold_reader_reads(world: World) {
         log.step().say(Some(run.key), &[&text, "y"]).commit().await.unwrap();
     }
     log.step().say(None, &["z"]).commit().await.unwrap();
+    let row = log.row.clone();
     let bytes = async |after, run, max_bytes| {
         let range = trilogue_store::Range { run, after, max_bytes };
-        let frames = world.store.frames(&log.row, range).await.unwrap();
+        let frames = world.store.frames(&row, range).await.unwrap();
         frames.iter().map(|frame| frame.bytes().clone()).collect::<Vec<_>>()
     };
     let mut warm = Vec::new();

@@ -56,7 +56,9 @@ async fn a_token_is_revoked_in_its_tenant_only(world: World) {
 async fn rights_are_those_of_valid_tokens(world: World) {
     let short = TokenRow { expires_at: Some(at(10)), ..token("s", 1, "default", &[Right::Run]) };
     let bob = TokenRow { principal: principal("bob"), ..token("b", 2, "default", &[Right::Admin]) };
-    for row in [short, bob, token("l", 3, "default", &[Right::Read]), token("o", 4, "other", &Right::ALL)] {
+    for row in
+        [short, bob, token("l", 3, "default", &[Right::Read]), token("o", 4, "other", &Right::ALL)]
+    {
         world.store.put_token(row).await.unwrap();
     }
     let rights = async |name, now| {

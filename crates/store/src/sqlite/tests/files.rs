@@ -1,1 +1,197 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
 
+use bytes::Bytes;
+use trilogue_domain::error::Code;
+
+use super::seed::{
+    Folder, batch, creation, frames, naming, numbers, options, run_row, scope, tenant, thread_row,
+    thread_with_run,
+};
+use crate::port::{Admin, Append, Batch, Change, Read};
+use crate::sqlite::file::beside;
+use crate::sqlite::{SqliteStore, restore, verify};
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn a_second_opening_is_told_who_holds_the_store() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let error = SqliteStore::open(folder.path.clone(), options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreLocked);
+    assert!(error.message().contains(&std::process::id().to_string()), "{error}");
+    drop(store);
+    folder.open().await;
+}
+
+#[tokio::test]
+async fn nobody_else_may_read_the_files() {
+    let folder = Folder::new();
+    std::fs::write(&folder.path, b"").unwrap();
+    std::fs::set_permissions(&folder.path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let store = folder.open().await;
+    thread_with_run(&store, 1).await;
+    for suffix in ["", "-wal", "-shm", ".lock", ".reserve"] {
+        let path = beside(&folder.path, suffix);
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+    let copy = beside(&folder.path, ".backup");
+    store.backup(&copy).await.unwrap();
+    assert_eq!(mode(&copy), 0o600);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_not_there_is_named() {
+    let folder = Folder::new();
+    let path = folder.path.join("no/such/store.db");
+    let error = SqliteStore::open(path, options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    assert!(error.message().contains("no/such"), "{error}");
+}
+
+#[tokio::test]
+async fn a_backup_under_load_is_whole_and_restores() {
+    let folder = Folder::new();
+    let store = Arc::new(folder.open().await);
+    let (thread, run) = thread_with_run(&store, 5).await;
+    let content = Bytes::from(vec![b'x'; 100_000]);
+    let blob = store.put_blob(&tenant(), content.clone(), true).await.unwrap();
+    let named = Batch {
+        frames: naming(thread.key, Some(run), 6, 6, &blob),
+        blobs: vec![blob.clone()],
+        ..batch(thread.key, 5)
+    };
+    store.append(named).await.unwrap();
+    let writing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move {
+            for number in 7..=200 {
+                let frames = frames(thread_row_key(1), None, number, 0, &["while it is copied"]);
+                let batch = batch(thread_row_key(1), number - 1);
+                store.append(Batch { frames, ..batch }).await.unwrap();
+            }
+        }
+    });
+    let copy = beside(&folder.path, ".backup");
+    store.backup(&copy).await.unwrap();
+    writing.await.unwrap();
+    assert_eq!(store.backup(&copy).await.unwrap_err().code(), Code::AlreadyExists);
+    let report = verify(&copy).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!((report.threads, report.runs, report.blobs), (1, 1, 1));
+    assert!(report.frames >= 6 && report.events >= 6);
+
+    // Over a store that is in use, over one that is not, and where none is.
+    assert_eq!(restore(&copy, &folder.path, true).unwrap_err().code(), Code::StoreLocked);
+    store.close().await.unwrap();
+    assert_eq!(restore(&copy, &folder.path, false).unwrap_err().code(), Code::AlreadyExists);
+    restore(&copy, &folder.path, true).unwrap();
+    let elsewhere = Folder::new();
+    restore(&copy, &elsewhere.path, false).unwrap();
+    for folder in [&folder, &elsewhere] {
+        assert_eq!(mode(&folder.path), 0o600);
+        let store = folder.open().await;
+        let found = numbers(&store, &thread).await;
+        assert_eq!(found, (1..=report.events).collect::<Vec<_>>());
+        assert_eq!(store.blob(&thread, &blob).await.unwrap(), Some(content.clone()));
+        assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread_row(thread.key)));
+    }
+}
+
+fn thread_row_key(key: i64) -> trilogue_domain::ThreadKey {
+    trilogue_domain::ThreadKey(key)
+}
+
+#[tokio::test]
+async fn a_damaged_or_newer_backup_is_not_restored() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    thread_with_run(&store, 3).await;
+    let copy = beside(&folder.path, ".backup");
+    store.backup(&copy).await.unwrap();
+    store.close().await.unwrap();
+    let raw = rusqlite::Connection::open(&copy).unwrap();
+    raw.pragma_update(None, "user_version", 99).unwrap();
+    assert_eq!(verify(&copy).unwrap_err().code(), Code::StoreTooNew);
+    assert_eq!(restore(&copy, &folder.path, true).unwrap_err().code(), Code::StoreTooNew);
+    raw.pragma_update(None, "user_version", 2).unwrap();
+    raw.execute("DELETE FROM frames WHERE first = 2", []).unwrap();
+    raw.execute("UPDATE runs SET body = x'0102'", []).unwrap();
+    let report = verify(&copy).unwrap();
+    assert_eq!(report.damage.len(), 2, "{report:?}");
+    let error = restore(&copy, &folder.path, true).unwrap_err();
+    assert_eq!(error.code(), Code::StoreCorrupt);
+    // The store that was there is still there.
+    assert_eq!(numbers(&folder.open().await, &thread_row(thread_row_key(1))).await, [1, 2, 3]);
+    assert_eq!(verify(Path::new("/no/such/backup")).unwrap_err().code(), Code::InvalidRequest);
+}
+
+#[tokio::test]
+async fn what_was_removed_is_in_none_of_the_files() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = (store.next_thread_key(), store.next_run_key());
+    store.append(creation(thread)).await.unwrap();
+    let secret = "a secret that must be gone";
+    let content = Bytes::from(secret.repeat(4_000));
+    let blob = store.put_blob(&tenant(), content, true).await.unwrap();
+    let mut told = batch(thread, 0);
+    told.frames = frames(thread, Some(run), 1, 1, &[secret]);
+    told.frames.extend(naming(thread, Some(run), 2, 2, &blob));
+    told.blobs = vec![blob];
+    told.changes = vec![Change::Run(Box::new(run_row(thread, run)))];
+    store.append(told).await.unwrap();
+    let removal = Batch { changes: vec![Change::RemoveThread], vital: true, ..batch(thread, 2) };
+    store.append(removal).await.unwrap();
+    let holds = |suffix: &str| {
+        let bytes = std::fs::read(beside(&folder.path, suffix)).unwrap_or_default();
+        bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while holds("") || holds("-wal") {
+        assert!(std::time::Instant::now() < deadline, "the removed content is still on the disk");
+        tokio::task::yield_now().await;
+    }
+    store.close().await.unwrap();
+    assert!(!holds(""));
+}
+
+#[tokio::test]
+async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (one, run) = thread_with_run(&store, 0).await;
+    let (two, other) = thread_with_run(&store, 0).await;
+    let content = Bytes::from_static(b"shared content");
+    let blob = store.put_blob(&tenant(), content.clone(), false).await.unwrap();
+    for (thread, run) in [(one.key, run), (two.key, other)] {
+        let frames = naming(thread, Some(run), 1, 1, &blob);
+        let named = Batch { frames, blobs: vec![blob.clone()], ..batch(thread, 0) };
+        store.append(named).await.unwrap();
+    }
+    let removal = Batch { changes: vec![Change::RemoveRun(run)], ..batch(one.key, 1) };
+    store.append(removal).await.unwrap();
+    assert_eq!(store.blob(&one, &blob).await.unwrap(), None);
+    assert_eq!(store.blob(&two, &blob).await.unwrap(), Some(content.clone()));
+    // Stored again for a frame to come, while the last frame that names it goes.
+    store.put_blob(&tenant(), content.clone(), false).await.unwrap();
+    let removal = Batch { changes: vec![Change::RemoveThread], ..batch(two.key, 1) };
+    store.append(removal).await.unwrap();
+    let frames = naming(one.key, None, 2, 0, &blob);
+    let named = Batch { frames, blobs: vec![blob.clone()], ..batch(one.key, 1) };
+    store.append(named).await.unwrap();
+    assert_eq!(store.blob(&one, &blob).await.unwrap(), Some(content));
+    // What no frame ever names is swept by the next start.
+    store.put_blob(&tenant(), Bytes::from_static(b"never named"), false).await.unwrap();
+    drop(store);
+    let count = || -> i64 {
+        folder.raw().query_row("SELECT count(*) FROM blobs", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count(), 2);
+    drop(folder.open().await);
+    assert_eq!(count(), 1);
+}

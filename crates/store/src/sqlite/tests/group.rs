@@ -123,10 +123,7 @@ async fn a_closed_store_refuses_and_keeps_everything() {
     let (thread, _) = thread_with_run(&store, 3).await;
     store.close().await.unwrap();
     store.close().await.unwrap();
-    assert_eq!(
-        store.append(batch(thread.key, 3)).await.unwrap_err().code(),
-        Code::ShuttingDown
-    );
+    assert_eq!(store.append(batch(thread.key, 3)).await.unwrap_err().code(), Code::ShuttingDown);
     assert_eq!(
         store.thread(&super::seed::scope(), &thread.id).await.unwrap_err().code(),
         Code::ShuttingDown

@@ -1,1 +1,169 @@
+use rusqlite::{Connection, params};
+use trilogue_domain::Json;
+use trilogue_domain::error::Code;
 
+use super::seed::{
+    Folder, creation, frames, numbers, options, run_row, scope, thread_row, thread_with_run,
+};
+use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
+use crate::record::Record;
+use crate::rows::{Page, RunFilter, ThreadFilter};
+use crate::sqlite::SqliteStore;
+use crate::sqlite::schema::{Migrations, SCHEMA_VERSION};
+
+/// Writes a thread with a run and a frame as version 1 did.
+fn write_version_1(conn: &Connection, key: i64) {
+    let thread = thread_row(trilogue_domain::ThreadKey(key));
+    let run = run_row(thread.key, trilogue_domain::RunKey(key));
+    conn.execute(
+        "INSERT INTO threads (key, tenant, id, owner, owner_node, epoch, ephemeral, body)
+         VALUES (?1, ?2, ?3, ?4, ?5, 1, 0, ?6)",
+        params![
+            key,
+            thread.tenant.as_str(),
+            thread.id.as_str(),
+            thread.owner.as_str(),
+            thread.owner_node,
+            thread.encode()
+        ],
+    )
+    .unwrap();
+    conn.execute(
+        "INSERT INTO runs (key, tenant, id, thread, principal, agent, status, body)
+         VALUES (?1, ?2, ?3, ?1, ?4, ?5, 'running', ?6)",
+        params![
+            key,
+            run.tenant.as_str(),
+            run.id.as_str(),
+            run.principal.as_str(),
+            run.agent.as_str(),
+            run.encode()
+        ],
+    )
+    .unwrap();
+    let frame = frames(thread.key, Some(run.key), 1, 1, &["written by version 1"]).remove(0);
+    conn.execute(
+        "INSERT INTO frames (thread, run, first, last, first_run, body) VALUES (?1, ?1, 1, 1, 1, ?2)",
+        params![key, frame.bytes().as_ref()],
+    )
+    .unwrap();
+}
+
+fn metadata(key: &str, value: &str) -> Vec<(String, String)> {
+    vec![(key.to_owned(), value.to_owned())]
+}
+
+#[tokio::test]
+async fn a_store_of_version_1_opens_with_everything_and_is_searched() {
+    let folder = Folder::new();
+    {
+        let mut conn = folder.raw();
+        Migrations::up_to(1).run(&mut conn).unwrap();
+        conn.execute_batch("BEGIN").unwrap();
+        for key in 1..=1_500 {
+            write_version_1(&conn, key);
+        }
+        conn.execute_batch("COMMIT").unwrap();
+        // One damaged row must not keep the others from being migrated.
+        conn.execute("UPDATE threads SET body = x'00' WHERE key = 7", []).unwrap();
+    }
+    let store = folder.open().await;
+    assert_eq!(store.stats().await.unwrap().schema_version, SCHEMA_VERSION);
+    let thread = thread_row(trilogue_domain::ThreadKey(1_234));
+    assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread.clone()));
+    assert_eq!(numbers(&store, &thread).await, [1]);
+    let filter = ThreadFilter { metadata: metadata("key", "1234") };
+    let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
+    assert_eq!(found.rows, std::slice::from_ref(&thread));
+    let filter = RunFilter { metadata: metadata("number", "1400"), ..RunFilter::default() };
+    let found = store.runs(&scope(), &filter, &Page::default()).await.unwrap();
+    assert_eq!(found.rows[0].key.0, 1_400);
+    // New metadata replaces what the migration made of the old.
+    let mut changed = thread.clone();
+    changed.metadata = Json::parse(r#"{"key":"new"}"#).unwrap();
+    let change = Batch {
+        changes: vec![Change::Thread(changed.clone())],
+        ..super::seed::batch(thread.key, 1)
+    };
+    store.append(change).await.unwrap();
+    for (value, expected) in [("1234", vec![]), ("\"new\"", vec![changed])] {
+        let filter = ThreadFilter { metadata: metadata("key", value) };
+        let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
+        assert_eq!(found.rows, expected);
+    }
+    assert_eq!(store.next_thread_key().0, 1_501);
+    let damaged = store.thread_by_key(trilogue_domain::ThreadKey(7)).await.unwrap_err();
+    assert_eq!(damaged.code(), Code::ThreadQuarantined);
+}
+
+#[tokio::test]
+async fn a_migration_that_was_cut_off_is_made_again() {
+    let folder = Folder::new();
+    {
+        let mut conn = folder.raw();
+        Migrations::up_to(1).run(&mut conn).unwrap();
+        write_version_1(&conn, 1);
+        // What a crash in the middle of version 2 leaves: its transaction did not end.
+        conn.execute_batch("BEGIN; CREATE TABLE search (x); INSERT INTO search VALUES (1)")
+            .unwrap();
+    }
+    let store = folder.open().await;
+    let filter = ThreadFilter { metadata: metadata("colour", "\"blue\"") };
+    let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
+    assert_eq!(found.rows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_or_another_program_is_refused_unchanged() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, _) = thread_with_run(&store, 1).await;
+    drop(store);
+    let newer = SCHEMA_VERSION + 1;
+    folder.raw().pragma_update(None, "user_version", newer).unwrap();
+    let error = SqliteStore::open(folder.path.clone(), options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreTooNew);
+    assert!(error.message().contains(&newer.to_string()), "{error}");
+    folder.raw().pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
+    assert_eq!(numbers(&folder.open().await, &thread).await, [1]);
+
+    let other = Folder::new();
+    other.raw().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let error = SqliteStore::open(other.path.clone(), options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    let tables: i64 =
+        other.raw().query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1);
+
+    let text = Folder::new();
+    std::fs::write(&text.path, "this is no database, it is a text of some length. ".repeat(50))
+        .unwrap();
+    let error = SqliteStore::open(text.path.clone(), options()).await.unwrap_err();
+    assert_eq!(error.code(), Code::StoreCorrupt);
+    assert!(error.hint_text().unwrap().contains("trilogue restore"));
+}
+
+#[tokio::test]
+async fn keys_of_what_was_removed_are_not_given_again() {
+    let folder = Folder::new();
+    let (run, thread) = {
+        let store = folder.open().await;
+        let (thread, run) = thread_with_run(&store, 2).await;
+        let (other, _) = (store.next_thread_key(), ());
+        store.append(creation(other)).await.unwrap();
+        let removal =
+            Batch { changes: vec![Change::RemoveRun(run)], ..super::seed::batch(thread.key, 2) };
+        store.append(removal).await.unwrap();
+        let removal = Batch { changes: vec![Change::RemoveThread], ..super::seed::batch(other, 0) };
+        store.append(removal).await.unwrap();
+        (run, other)
+    };
+    let store = folder.open().await;
+    assert!(store.next_run_key() > run);
+    assert!(store.next_thread_key() > thread);
+    // Nor are the numbers of its log: the next is behind those that went.
+    let first = trilogue_domain::ThreadKey(1);
+    let frames = frames(first, None, 3, 0, &["behind the gap"]);
+    store.append(Batch { frames, ..super::seed::batch(first, 2) }).await.unwrap();
+    assert_eq!(numbers(&store, &thread_row(first)).await, [3]);
+}

@@ -1,0 +1,264 @@
+//! What a batch changes, once it was checked.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{RunKey, ThreadKey};
+
+use super::blob::Blobs;
+use super::state::{Run, State};
+use super::thread::Thread;
+use super::weight;
+use crate::port::{Batch, Change};
+use crate::record::{Frame, blobs_in};
+use crate::rows::{
+    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
+};
+
+// === impl State ===
+
+impl State {
+    /// Applies a batch that was checked. Frames come first, so that a run removed in the batch takes them along.
+    pub(super) fn apply(&mut self, batch: Batch) {
+        self.commits += 1;
+        self.frames += batch.frames.len() as u64;
+        let thread = batch.thread;
+        for change in &batch.changes {
+            // A new thread must be there before its frames.
+            if let Change::Thread(row) = change
+                && !self.threads.contains_key(&thread)
+            {
+                self.put_thread(row.clone());
+            }
+        }
+        self.put_frames(thread, batch.frames, &batch.blobs);
+        for change in batch.changes {
+            match change {
+                Change::Thread(row) => self.put_thread(row),
+                Change::Run(row) => self.put_run(row),
+                Change::Message(row) => self.put_message(row),
+                Change::Checkpoint(row) => self.put_checkpoint(row),
+                Change::Interrupt(row) => self.put_interrupt(row),
+                Change::Binding(row) => self.put_binding(row),
+                Change::Idempotency(row) => self.put_idempotency(row),
+                Change::Offer(item) => self.queue.offer(item),
+                Change::Withdraw(kind, key) => {
+                    if let Some(held) = self.threads.get(&thread) {
+                        self.queue.withdraw(&held.row.tenant, kind, &key);
+                    }
+                }
+                Change::RemoveRun(key) => self.remove_run(thread, key),
+                Change::RemoveThread => self.remove_thread(thread),
+            }
+        }
+        self.note_idle(thread);
+    }
+
+    fn put_frames(&mut self, key: ThreadKey, frames: Vec<Arc<Frame>>, blobs: &[BlobRef]) {
+        let Some(thread) = self.threads.get_mut(&key) else { return };
+        self.bytes += name_blobs(thread, &frames, blobs, &mut self.blobs);
+        for frame in frames {
+            self.tails.keep(key, &frame);
+            // Whoever decodes the writer's frame, or the readers', decodes a copy.
+            let frame = Arc::new(frame.undecoded());
+            let weight = weight::frame(&frame);
+            self.bytes += weight;
+            thread.last = frame.last();
+            match frame.run() {
+                Some(run) => {
+                    let parts = thread.parts.entry(run).or_default();
+                    parts.bytes += weight;
+                    parts.frames.push(Arc::clone(&frame));
+                }
+                None => thread.bytes += weight,
+            }
+            thread.frames.insert(frame.first(), frame);
+        }
+    }
+
+    fn put_thread(&mut self, row: ThreadRow) {
+        let tenant = self.tenants.entry(row.tenant.clone()).or_default();
+        self.bytes += weight::thread(&row);
+        let key = row.key;
+        match self.threads.get_mut(&key) {
+            Some(held) => {
+                self.bytes = self.bytes.saturating_sub(weight::thread(&held.row));
+                if held.row.id != row.id {
+                    tenant.threads.remove(&held.row.id);
+                }
+                if row.ephemeral {
+                    tenant.listed.remove(&key);
+                }
+                tenant.threads.insert(row.id.clone(), key);
+                if !row.ephemeral {
+                    tenant.listed.insert(key);
+                }
+                held.row = Arc::new(row);
+            }
+            None => {
+                tenant.threads.insert(row.id.clone(), key);
+                if !row.ephemeral {
+                    tenant.listed.insert(key);
+                }
+                self.threads.insert(key, Thread::new(Arc::new(row)));
+            }
+        }
+    }
+
+    fn put_run(&mut self, row: Box<RunRow>) {
+        let key = row.key;
+        let tenant = self.tenants.entry(row.tenant.clone()).or_default();
+        tenant.runs.insert(row.id.clone(), key);
+        tenant.run_keys.insert(key);
+        if let Some(thread) = self.threads.get_mut(&row.thread) {
+            thread.runs.insert(key);
+            thread.parts.entry(key).or_default();
+        }
+        self.bytes += weight::run(&row);
+        let has_ended = row.status.is_terminal();
+        let row = Arc::from(row);
+        let old = self.runs.remove(&key);
+        if let Some(old) = &old {
+            self.bytes = self.bytes.saturating_sub(weight::run(&old.row));
+        }
+        let mut ended = old.and_then(|old| old.ended);
+        match ended {
+            None if has_ended => {
+                let place = self.next_place();
+                self.ended.insert(place, key);
+                ended = Some(place);
+            }
+            Some(place) if !has_ended => {
+                self.ended.remove(&place);
+                ended = None;
+            }
+            _ => {}
+        }
+        self.runs.insert(key, Run { row, ended });
+    }
+
+    fn put_message(&mut self, row: MessageRow) {
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        let tenant = self.tenants.entry(row.tenant.clone()).or_default();
+        match tenant.messages.get(&row.id) {
+            Some(held) if held.run != row.run => return,
+            Some(_) => {}
+            None => {
+                let parts = thread.parts.entry(row.run).or_default();
+                parts.messages.push(row.id.clone());
+                parts.bytes += weight::SMALL_ROW_BYTES;
+                self.bytes += weight::SMALL_ROW_BYTES;
+            }
+        }
+        tenant.messages.insert(row.id.clone(), Arc::new(row));
+    }
+
+    fn put_checkpoint(&mut self, row: CheckpointRow) {
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        let is_new = thread.checkpoints.insert(row.id.clone(), row.key).is_none();
+        if is_new {
+            // A value may go with its run; the link stays with the thread.
+            thread.bytes += weight::SMALL_ROW_BYTES;
+            let value = weight::checkpoint(&row) - weight::SMALL_ROW_BYTES;
+            match row.run {
+                Some(run) => {
+                    let parts = thread.parts.entry(run).or_default();
+                    parts.checkpoints.push(row.key);
+                    parts.bytes += value;
+                }
+                None => thread.bytes += value,
+            }
+            self.bytes += weight::checkpoint(&row);
+        }
+        self.checkpoints.insert(row.key, Arc::new(row));
+    }
+
+    fn put_interrupt(&mut self, row: Box<InterruptRow>) {
+        let place = self.next_place().cast_signed();
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        let tenant = self.tenants.entry(row.tenant.clone()).or_default();
+        let key = match tenant.interrupts.get(&row.interrupt.id) {
+            Some(key) => *key,
+            None => {
+                tenant.interrupts.insert(row.interrupt.id.clone(), place);
+                tenant.interrupt_keys.insert(place);
+                thread.interrupts.insert(place);
+                let parts = thread.parts.entry(row.run).or_default();
+                parts.interrupts.push(place);
+                parts.bytes += weight::interrupt(&row);
+                self.bytes += weight::interrupt(&row);
+                place
+            }
+        };
+        self.interrupts.insert(key, Arc::from(row));
+    }
+
+    fn put_binding(&mut self, row: BindingRow) {
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        let weight = weight::ROW_BYTES + weight::json(&row.capabilities);
+        if thread.bindings.insert(row.agent.clone(), row).is_none() {
+            thread.bytes += weight;
+            self.bytes += weight;
+        }
+    }
+
+    fn put_idempotency(&mut self, row: IdempotencyRow) {
+        self.forget_idempotency(&row.key.clone());
+        let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        thread.idempotency.entry(row.run.clone()).or_default().push(row.key.clone());
+        thread.bytes += weight::SMALL_ROW_BYTES;
+        self.bytes += weight::SMALL_ROW_BYTES;
+        self.idempotency.insert(row.key.clone(), Arc::new(row));
+    }
+}
+
+/// Notes which runs of the batch name its blobs; gives what the notes weigh.
+fn name_blobs(
+    thread: &mut Thread,
+    frames: &[Arc<Frame>],
+    named: &[BlobRef],
+    blobs: &mut Blobs,
+) -> usize {
+    if named.is_empty() {
+        return 0;
+    }
+    const SIZE: usize = size_of::<BlobRef>() * 2;
+    let mut weight = 0;
+    for blob in named {
+        for run in naming(frames, blob) {
+            blobs.name(&thread.row.tenant, blob);
+            thread.blobs.entry(blob.hash).or_default().push(blob.clone());
+            weight += SIZE;
+            if let Some(run) = run {
+                let parts = thread.parts.entry(run).or_default();
+                parts.blobs.push(blob.clone());
+                parts.bytes += SIZE;
+            } else {
+                thread.own_blobs.push(blob.clone());
+                thread.bytes += SIZE;
+            }
+        }
+    }
+    weight
+}
+
+/// The runs whose frames name a blob; `None` for frames of no run.
+fn naming(frames: &[Arc<Frame>], blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
+    let mut runs: BTreeSet<_> = frames.iter().map(|frame| frame.run()).collect();
+    if runs.len() > 1 {
+        // Frames of several runs: only those that name it, so that it goes with the right run.
+        let names = |frame: &&Arc<Frame>| {
+            let mut named = Vec::new();
+            for event in frame.undecoded().events().unwrap_or_default() {
+                blobs_in(&event.body, &mut named);
+            }
+            named.contains(blob)
+        };
+        runs = frames.iter().filter(names).map(|frame| frame.run()).collect();
+    }
+    if runs.is_empty() {
+        runs.insert(None);
+    }
+    runs
+}

@@ -1,0 +1,195 @@
+//! Inspection at the start: damage in SQLite's own structures stops the store before it answers from them.
+//!
+//! A damaged page of an index can make a row look as if it were not there, and no checksum of a row shows that.
+//! SQLite compares its trees and indexes; what it finds about a row that is itself damaged is that row's matter, and its thread's alone.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, ErrorCode, InterruptHandle, OptionalExtension};
+
+use trilogue_domain::ThreadKey;
+use trilogue_domain::port::ReadOriginal;
+
+use super::fault::{Fail, Health, State};
+use super::row::{Stored, one};
+use super::{blob, connection};
+use crate::record::NoOriginals;
+use crate::rows::{
+    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, RunRow,
+    ThreadRow, TokenRow,
+};
+
+/// Up to this many bytes a store is inspected before it opens; a larger one beside its first work.
+const AT_ONCE_BYTES: u64 = 4 * 1024 * 1024;
+/// The most findings that are looked at, a table.
+const MAX_FINDINGS: usize = 1_000;
+
+/// An inspection that may be under way; it ends with it.
+pub(super) struct Inspection {
+    interrupt: Option<InterruptHandle>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Inspects the store, at once or beside.
+pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, Fail> {
+    let conn = connection::reader(path, 256)?;
+    let size = std::fs::metadata(path).map_or(0, |file| file.len());
+    if size <= AT_ONCE_BYTES {
+        inspect(&conn, health)?;
+        return Ok(Inspection { interrupt: None, thread: None });
+    }
+    let interrupt = conn.get_interrupt_handle();
+    let health = Arc::clone(health);
+    let thread = std::thread::Builder::new()
+        .name("trilogue-inspect".to_owned())
+        .spawn(move || match inspect(&conn, &health) {
+            Err(Fail::Sql(error)) if was_interrupted(&error) => {}
+            Err(fail) => drop(health.settle(fail)),
+            Ok(()) => {}
+        })
+        .map_err(|error| super::file::cannot("start a thread for", path, &error))?;
+    Ok(Inspection { interrupt: Some(interrupt), thread: Some(thread) })
+}
+
+/// Table by table, so that no snapshot is held for long.
+fn inspect(conn: &Connection, health: &Health) -> Result<(), Fail> {
+    let tables: Vec<String> = conn
+        .prepare(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+        )?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for table in tables {
+        // The names are our own; a pragma takes no bound parameters.
+        let sql = format!("PRAGMA integrity_check({table})");
+        let findings: Vec<String> = conn
+            .prepare(&sql)?
+            .query_map([], |row| row.get(0))?
+            .take(MAX_FINDINGS)
+            .collect::<rusqlite::Result<_>>()?;
+        judge(conn, health, &table, &findings)?;
+    }
+    Ok(())
+}
+
+/// Tells damage of rows from damage of the structures around them.
+fn judge(conn: &Connection, health: &Health, table: &str, findings: &[String]) -> Result<(), Fail> {
+    let mut has_damaged_row = false;
+    for finding in findings {
+        let is_of_row = match row_of(finding) {
+            Some(rowid) => is_damaged(conn, health, table, rowid)?,
+            // A value of another type than its column's: the row is found damaged when it is read.
+            None => finding.contains(" value in "),
+        };
+        // Counts differ where a row is missing; with the row explained, so are they.
+        let is_count = finding.starts_with("wrong # of entries");
+        has_damaged_row |= is_of_row;
+        if finding != "ok" && !is_of_row && !(is_count && has_damaged_row) {
+            health.worsen(State::Corrupt, finding);
+            return health.check_read().map_err(Fail::from);
+        }
+    }
+    Ok(())
+}
+
+/// The row that a finding is about: `row 7 missing from index …`.
+fn row_of(finding: &str) -> Option<i64> {
+    finding.strip_prefix("row ")?.split(' ').next()?.parse().ok()
+}
+
+/// Whether the row itself is damaged; its thread is quarantined then.
+fn is_damaged(conn: &Connection, health: &Health, table: &str, rowid: i64) -> Result<bool, Fail> {
+    match table {
+        "threads" => check::<ThreadRow>(conn, health, rowid),
+        "runs" => check::<RunRow>(conn, health, rowid),
+        "messages" => check::<MessageRow>(conn, health, rowid),
+        "checkpoints" => check::<CheckpointRow>(conn, health, rowid),
+        "interrupts" => check::<InterruptRow>(conn, health, rowid),
+        "bindings" => check::<BindingRow>(conn, health, rowid),
+        "idempotency" => check::<IdempotencyRow>(conn, health, rowid),
+        "queue" => check::<QueueItem>(conn, health, rowid),
+        "tokens" => check::<TokenRow>(conn, health, rowid),
+        "frames" => check_frame(conn, health, rowid),
+        "blobs" => check_blob(conn, health, rowid),
+        _ => Ok(false),
+    }
+}
+
+fn check<R: Stored>(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
+    match one::<R>(conn, "WHERE rowid = ?1", [rowid]) {
+        Ok(_) => Ok(false),
+        Err(fail @ Fail::Damaged(..)) => {
+            drop(health.settle(fail));
+            Ok(true)
+        }
+        Err(fail) => Err(fail),
+    }
+}
+
+fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
+    let sql = "SELECT thread, run, first, last, first_run, body FROM frames WHERE id = ?1";
+    let reader: Arc<dyn ReadOriginal> = Arc::new(NoOriginals);
+    let found = conn
+        .prepare_cached(sql)?
+        .query_row([rowid], |row| {
+            let thread = ThreadKey(row.get(0)?);
+            Ok(super::heads::stored_frame(row, thread, &reader))
+        })
+        .optional()?;
+    match found {
+        Some(Err(fail @ Fail::Damaged(..))) => {
+            drop(health.settle(fail));
+            Ok(true)
+        }
+        Some(Err(fail)) => Err(fail),
+        Some(Ok(_)) | None => Ok(false),
+    }
+}
+
+/// A damaged blob is the matter of every thread that names it.
+fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, Fail> {
+    if blob::is_whole(conn, key)? {
+        return Ok(false);
+    }
+    let mut statement = conn.prepare("SELECT DISTINCT thread FROM blob_refs WHERE blob = ?1")?;
+    let threads = statement.query_map([key], |row| row.get(0).map(ThreadKey))?;
+    for thread in threads {
+        health.quarantine(thread?, "a stored blob does not match its hash");
+    }
+    Ok(true)
+}
+
+fn was_interrupted(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    /// Ends the inspection and its connection.
+    pub(super) fn end(mut self) {
+        let thread = self.thread.take();
+        drop(self);
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the inspection panicked");
+        }
+    }
+}
+
+impl Drop for Inspection {
+    fn drop(&mut self) {
+        if let Some(interrupt) = &self.interrupt {
+            interrupt.interrupt();
+        }
+    }
+}
+
+impl std::fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspection").finish_non_exhaustive()
+    }
+}
