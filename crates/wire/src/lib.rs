@@ -1,1 +1,8 @@
 //! The protocols as data: wire types and codecs, no IO.
+//!
+//! # Invariants
+//! - Nothing here does IO or needs an async runtime.
+//! - No type of this crate reaches the runtime or the store: conversions are written by hand at the edge.
+
+pub mod native;
+pub mod sse;

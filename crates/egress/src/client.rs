@@ -1,0 +1,190 @@
+//! The client.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use url::Url;
+
+use crate::error::Error;
+use crate::policy::Policy;
+use crate::resolver::CheckedResolver;
+
+/// The client's limits.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long connecting may take, name look-up and TLS included.
+    pub connect_timeout: Duration,
+    /// How long a peer may send nothing.
+    pub idle_timeout: Duration,
+    /// How long a whole exchange may take; `None` for streams without end.
+    pub total_timeout: Option<Duration>,
+    /// The largest response body, in bytes.
+    pub max_response_bytes: u64,
+    /// What we call ourselves.
+    pub user_agent: String,
+}
+
+/// Sends requests to where the policy allows. Cheap to clone; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    policy: Policy,
+    options: Arc<Options>,
+}
+
+/// A response's body, read piece by piece.
+#[derive(Debug)]
+pub struct Body {
+    response: reqwest::Response,
+    host: String,
+    read: u64,
+    deadline: Option<Instant>,
+    options: Arc<Options>,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            total_timeout: Some(Duration::from_secs(120)),
+            max_response_bytes: 32 * 1024 * 1024,
+            user_agent: concat!("trilogue/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client under this policy. Installs the process's TLS provider if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when the TLS roots cannot be loaded.
+    pub fn new(policy: Policy, options: Options) -> Result<Self, Error> {
+        // Somebody else may have installed one: then that one is used.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .connect_timeout(options.connect_timeout)
+            .read_timeout(options.idle_timeout)
+            .user_agent(&options.user_agent)
+            .dns_resolver(Arc::new(CheckedResolver { policy: policy.clone() }))
+            .build()
+            .map_err(|error| Error::Failed {
+                host: "this machine".to_owned(),
+                reason: chain(&error),
+            })?;
+        Ok(Self { http, policy, options: Arc::new(options) })
+    }
+
+    /// Sends a request and returns the head of the response; the body is read from [`Body`].
+    /// A redirect is a response like any other.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn send(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> Result<(StatusCode, HeaderMap, Body), Error> {
+        let (head, body) = request.into_parts();
+        let url = Url::parse(&head.uri.to_string())
+            .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
+        self.policy.check_url(&url)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let deadline = self.options.total_timeout.map(|limit| Instant::now() + limit);
+        let sending = self.http.request(head.method, url).headers(head.headers).body(body).send();
+        let response = within(deadline, &self.options, &host, sending).await?;
+        let too_large = |length| length > self.options.max_response_bytes;
+        if response.content_length().is_some_and(too_large) {
+            return Err(Error::TooLarge { host, limit: self.options.max_response_bytes });
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let options = Arc::clone(&self.options);
+        Ok((status, headers, Body { response, host, read: 0, deadline, options }))
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::TimedOut`] or [`Error::Failed`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let Self { response, host, deadline, options, .. } = self;
+        let piece = within(*deadline, options, host, response.chunk()).await?;
+        self.read += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        if self.read > self.options.max_response_bytes {
+            let limit = self.options.max_response_bytes;
+            return Err(Error::TooLarge { host: self.host.clone(), limit });
+        }
+        Ok(piece)
+    }
+
+    /// The whole body.
+    ///
+    /// # Errors
+    /// As [`Body::next`].
+    pub async fn collect(mut self) -> Result<Bytes, Error> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.next().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(Bytes::from(whole))
+    }
+}
+
+/// Waits for a step of an exchange until the exchange's deadline.
+async fn within<T>(
+    deadline: Option<Instant>,
+    options: &Options,
+    host: &str,
+    step: impl Future<Output = reqwest::Result<T>>,
+) -> Result<T, Error> {
+    let done = match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), step).await,
+        None => Ok(step.await),
+    };
+    match done {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(told(&error, host, options)),
+        Err(_) => Err(Error::TimedOut {
+            host: host.to_owned(),
+            limit: options.total_timeout.unwrap_or_default(),
+        }),
+    }
+}
+
+/// Finds our own refusal inside the client's error.
+fn told(error: &reqwest::Error, host: &str, options: &Options) -> Error {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(inner) = source {
+        if let Some(refused) = inner.downcast_ref::<Error>() {
+            return refused.clone();
+        }
+        source = inner.source();
+    }
+    let host = host.to_owned();
+    if error.is_timeout() {
+        let limit = if error.is_connect() { options.connect_timeout } else { options.idle_timeout };
+        return Error::TimedOut { host, limit };
+    }
+    Error::Failed { host, reason: chain(error) }
+}
+
+/// The innermost cause: the outer ones only repeat the address.
+fn chain(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

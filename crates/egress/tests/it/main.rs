@@ -1,0 +1,179 @@
+//! The outbound client against real sockets.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use trilogue_egress::{AddressClass, Client, Error, Options, Policy};
+
+/// Answers every connection with these bytes, piece by piece, and leaves it open.
+async fn serve(pieces: &'static [&'static str]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(answer(stream, pieces));
+        }
+    });
+    address
+}
+
+async fn answer(mut stream: TcpStream, pieces: &'static [&'static str]) {
+    let mut request = [0_u8; 4096];
+    let _read = stream.read(&mut request).await.unwrap();
+    for piece in pieces {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    std::future::pending::<()>().await;
+}
+
+fn quick() -> Options {
+    Options {
+        connect_timeout: Duration::from_secs(5),
+        idle_timeout: Duration::from_millis(300),
+        total_timeout: Some(Duration::from_secs(10)),
+        max_response_bytes: 16,
+        ..Options::default()
+    }
+}
+
+fn get(url: &str) -> http::Request<Bytes> {
+    http::Request::get(url).body(Bytes::new()).unwrap()
+}
+
+async fn fetch(policy: Policy, options: Options, url: &str) -> Result<(StatusCode, Bytes), Error> {
+    let client = Client::new(policy, options)?;
+    let (status, _, body) = client.send(get(url)).await?;
+    Ok((status, body.collect().await?))
+}
+
+fn refused(result: Result<(StatusCode, Bytes), Error>) -> AddressClass {
+    match result.unwrap_err() {
+        error @ Error::Refused { class, .. } => {
+            assert_eq!(error.code(), "egress_refused");
+            assert!(error.hint().unwrap().contains("[egress] allow"));
+            class
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_loopback_address_is_refused_however_it_is_written() {
+    let port = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"]).await.port();
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+    ] {
+        let url = format!("http://{host}:{port}/");
+        let class = refused(fetch(Policy::default(), quick(), &url).await);
+        assert_eq!(class, AddressClass::Loopback, "{host}");
+    }
+    let url = format!("http://0.0.0.0:{port}/");
+    assert_eq!(refused(fetch(Policy::default(), quick(), &url).await), AddressClass::Unspecified);
+}
+
+#[tokio::test]
+async fn ssrf_to_cloud_metadata_is_refused() {
+    for host in ["169.254.169.254", "[::ffff:169.254.169.254]", "2852039166"] {
+        let url = format!("http://{host}/latest/meta-data/");
+        let class = refused(fetch(Policy::local(), quick(), &url).await);
+        assert_eq!(class, AddressClass::LinkLocal, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_local_server_is_reached_under_the_local_policy_and_by_name() {
+    let port = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"]).await.port();
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("http://{host}:{port}/");
+        let answer = fetch(Policy::local(), quick(), &url).await;
+        assert_eq!(answer, Ok((StatusCode::OK, Bytes::from_static(b"hi"))), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_allows_one_block_and_no_other() {
+    let port = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"]).await.port();
+    let url = format!("http://127.0.0.1:{port}/");
+    let policy = Policy { allow: vec!["127.0.0.1/32".parse().unwrap()] };
+    assert!(fetch(policy.clone(), quick(), &url).await.is_ok());
+    let mapped = format!("http://[::ffff:127.0.0.1]:{port}/");
+    assert!(fetch(policy, quick(), &mapped).await.is_ok());
+    let other = Policy { allow: vec!["127.0.0.2/32".parse().unwrap()] };
+    assert_eq!(refused(fetch(other, quick(), &url).await), AddressClass::Loopback);
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_response_and_is_not_followed() {
+    let target =
+        "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n";
+    let pieces: &'static [&'static str] = Box::leak(Box::new([target]));
+    let port = serve(pieces).await.port();
+    let answer = fetch(Policy::local(), quick(), &format!("http://127.0.0.1:{port}/")).await;
+    assert_eq!(answer.map(|(status, _)| status), Ok(StatusCode::FOUND));
+}
+
+#[tokio::test]
+async fn other_schemes_and_credentials_in_the_address_are_refused() {
+    let client = Client::new(Policy::local(), quick()).unwrap();
+    for url in ["ftp://example.com/", "gopher://127.0.0.1/", "http://user:secret@127.0.0.1/"] {
+        let error = client.send(get(url)).await.map(drop).unwrap_err();
+        assert!(matches!(error, Error::BadUrl(_)), "{url}: {error:?}");
+        assert_eq!(error.code(), "egress_refused");
+        assert!(!error.to_string().contains("secret"));
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_too_large_is_cut_off() {
+    let said = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n"]).await;
+    let endless = serve(&[
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "8\r\n01234567\r\n",
+        "8\r\n01234567\r\n",
+        "8\r\n01234567\r\n",
+    ])
+    .await;
+    for address in [said, endless] {
+        let answer = fetch(Policy::local(), quick(), &format!("http://{address}/")).await;
+        assert!(matches!(answer, Err(Error::TooLarge { limit: 16, .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_in_the_middle_is_given_up() {
+    let silent = serve(&[]).await;
+    let stalled = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi"]).await;
+    for address in [silent, stalled] {
+        let answer = fetch(Policy::local(), quick(), &format!("http://{address}/")).await;
+        assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_whole_exchange_has_a_deadline() {
+    let stalled = serve(&["HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhi"]).await;
+    let options = Options {
+        idle_timeout: Duration::from_secs(60),
+        total_timeout: Some(Duration::from_millis(200)),
+        ..quick()
+    };
+    let answer = fetch(Policy::local(), options, &format!("http://{stalled}/")).await;
+    let limit = Duration::from_millis(200);
+    assert_eq!(answer, Err(Error::TimedOut { host: "127.0.0.1".to_owned(), limit }));
+}

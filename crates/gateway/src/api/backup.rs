@@ -1,0 +1,69 @@
+//! A consistent copy of the store.
+
+use std::io::Read as _;
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right};
+
+use crate::http::body::ReplyBody;
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Answer, Content, Route, Verb};
+
+/// How much of the copy is sent at once, in bytes.
+const PIECE_BYTES: usize = 256 * 1024;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/api/v1/backup",
+    access: Access::Right(Right::Admin),
+    operation: "back_up",
+    summary: "A consistent copy of the store of all tenants, made while the server goes on",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[Answer {
+        status: 200,
+        about: "The copy, for `trilogue restore`.",
+        content: Content::Other("application/octet-stream"),
+    }],
+    errors: &[Code::InvalidRequest],
+    handler: |call| Box::pin(back_up(call)),
+}];
+
+async fn back_up(call: Call) -> Result<Reply> {
+    // A folder of mode 0700 that goes when the response is sent or given up.
+    let folder = tempfile::Builder::new()
+        .prefix("trilogue-backup-")
+        .tempdir()
+        .map_err(|error| failed(&error))?;
+    let path = folder.path().join("backup");
+    call.shared.ports.admin.backup(&path).await?;
+    let file = std::fs::File::open(&path).map_err(|error| failed(&error))?;
+    let length = file.metadata().map_err(|error| failed(&error))?.len();
+    let pieces = futures_util::stream::unfold((file, folder), |(mut file, folder)| async move {
+        let read = tokio::task::spawn_blocking(move || {
+            let mut piece = vec![0; PIECE_BYTES];
+            let read = file.read(&mut piece);
+            (file, piece, read)
+        });
+        match read.await {
+            Ok((_, _, Ok(0))) => None,
+            Ok((file, mut piece, Ok(read))) => {
+                piece.truncate(read);
+                Some((Ok(Bytes::from(piece)), (file, folder)))
+            }
+            Ok((file, _, Err(error))) => Some((Err(error), (file, folder))),
+            Err(_) => None,
+        }
+    });
+    Ok(Reply::new(StatusCode::OK, ReplyBody::pieces(pieces))
+        .header(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
+        .header_text(header::CONTENT_LENGTH, &length.to_string()))
+}
+
+fn failed(error: &std::io::Error) -> Error {
+    Error::new(Code::Internal, format!("the backup cannot be written: {error}"))
+}

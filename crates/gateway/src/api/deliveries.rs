@@ -1,0 +1,64 @@
+//! Callback deliveries that were given up.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right};
+use trilogue_wire::native::{Delivery, List};
+
+use super::{AFTER, LIMIT, answer, no_content};
+use crate::convert;
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Get,
+        path: "/api/v1/deliveries",
+        access: Access::Right(Right::Admin),
+        operation: "list_deliveries",
+        summary: "Callback deliveries that were given up, newest first",
+        query: &[LIMIT, AFTER],
+        headers: &[],
+        request: None,
+        answers: &[answer(200, "A page.", of::<List<Delivery>>)],
+        errors: &[Code::InvalidCursor],
+        handler: |call| Box::pin(list(call)),
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/deliveries/{delivery_id}/redeliver",
+        access: Access::Right(Right::Admin),
+        operation: "redeliver",
+        summary: "Try a delivery again now",
+        query: &[],
+        headers: &[],
+        request: None,
+        answers: &[no_content("It is tried again.")],
+        errors: &[Code::NotFound],
+        handler: |call| Box::pin(redeliver(call)),
+    },
+];
+
+async fn list(call: Call) -> Result<Reply> {
+    let listing = call.shared.read().dead_deliveries(&call.scope(), &call.page()?).await?;
+    let items = listing.rows.iter().map(|dead| Delivery {
+        id: dead.id.to_string(),
+        attempts: dead.attempts,
+        error: dead.error.clone(),
+        due: dead.item.due.to_string(),
+        reference: convert::json(&dead.item.reference),
+    });
+    Ok(Reply::ok(&List { items: items.collect(), next: listing.next.map(|next| next.to_string()) }))
+}
+
+async fn redeliver(call: Call) -> Result<Reply> {
+    let text = call.param("delivery_id");
+    let missing =
+        || Error::new(Code::NotFound, format!("there is no dead delivery '{}'", shown(text)));
+    let id = text.parse().map_err(|_| missing())?;
+    let now = call.shared.ports.clock.now();
+    match call.shared.ports.queue.revive(&call.scope(), id, now).await? {
+        true => Ok(Reply::no_content()),
+        false => Err(missing()),
+    }
+}

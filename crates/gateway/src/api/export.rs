@@ -1,0 +1,223 @@
+//! Everything of a thread, as a stream of lines.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderValue, StatusCode, header};
+use serde_json::json;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{InterruptEvent, MessageEvent, ToolEvent};
+use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, Right, RunId, RunKey, Scope};
+use trilogue_runtime::Runtime;
+use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
+use trilogue_store::{Range, Read};
+
+use super::thread;
+use crate::convert::{self, hex};
+use crate::http::body::ReplyBody;
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Answer as Reply200, Content as Carries, Route, Verb};
+
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+/// The most checkpoints that are exported.
+const MAX_PATH: usize = 10_000;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Get,
+    path: "/api/v1/threads/{thread_id}/export",
+    access: Access::Right(Right::Read),
+    operation: "export_thread",
+    summary: "Everything of a thread, one object a line: `thread`, `run`, `interrupt`, `checkpoint`, `event`, `blob`, and `end` as the last line of a whole export",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[Reply200 {
+        status: 200,
+        about: "The lines.",
+        content: Carries::Other("application/x-ndjson"),
+    }],
+    errors: &[Code::ThreadNotFound],
+    handler: |call| Box::pin(export(call)),
+}];
+
+/// Where an export is.
+struct Export {
+    read: Arc<dyn Read>,
+    runtime: Runtime,
+    reader: trilogue_domain::PrincipalId,
+    scope: Scope,
+    thread: ThreadRow,
+    stage: Stage,
+    runs: HashMap<RunKey, RunId>,
+    blobs: HashSet<[u8; 32]>,
+    ready: VecDeque<Vec<u8>>,
+    events: u64,
+}
+
+enum Stage {
+    Runs(Option<i64>),
+    Interrupts(Option<i64>),
+    Checkpoints,
+    Events(u64),
+    End,
+    Done,
+}
+
+async fn export(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    let mut export = Export {
+        read: Arc::clone(call.shared.read()),
+        runtime: call.shared.runtime().clone(),
+        reader: call.principal().id.clone(),
+        scope: Scope { tenant: row.tenant.clone(), owner: None },
+        thread: row,
+        stage: Stage::Runs(None),
+        runs: HashMap::new(),
+        blobs: HashSet::new(),
+        ready: VecDeque::new(),
+        events: 0,
+    };
+    export.line(&json!({ "thread": convert::thread::thread(&export.thread) }));
+    Ok(Reply::new(StatusCode::OK, ReplyBody::pieces(pieces(export)))
+        .header(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")))
+}
+
+fn pieces(export: Export) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
+    futures_util::stream::unfold(export, |mut export| async move {
+        loop {
+            if let Some(line) = export.ready.pop_front() {
+                return Some((Ok(Bytes::from(line)), export));
+            }
+            if matches!(export.stage, Stage::Done) {
+                return None;
+            }
+            if let Err(error) = export.step().await {
+                tracing::warn!(error = %error, thread = %export.thread.id, "an export broke off");
+                export.stage = Stage::Done;
+                // Breaking the body off tells the client that the export is not whole.
+                return Some((Err(std::io::Error::other(error)), export));
+            }
+        }
+    })
+}
+
+// === impl Export ===
+
+impl Export {
+    fn line(&mut self, value: &impl serde::Serialize) {
+        let mut line = serde_json::to_vec(value).unwrap_or_default();
+        line.push(b'\n');
+        self.ready.push_back(line);
+    }
+
+    async fn step(&mut self) -> Result<()> {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Runs(after) => self.runs(after).await?,
+            Stage::Interrupts(after) => self.interrupts(after).await?,
+            Stage::Checkpoints => self.checkpoints().await?,
+            Stage::Events(after) => self.events(after).await?,
+            Stage::End => {
+                let events = self.events;
+                self.line(&json!({ "end": { "events": events } }));
+                Stage::Done
+            }
+            Stage::Done => Stage::Done,
+        };
+        Ok(())
+    }
+
+    async fn runs(&mut self, after: Option<i64>) -> Result<Stage> {
+        let filter = RunFilter { thread: Some(self.thread.id.clone()), ..RunFilter::default() };
+        let page = Page { after, ..Page::default() };
+        let listing = self.read.runs(&self.scope, &filter, &page).await?;
+        for row in &listing.rows {
+            self.runs.insert(row.key, row.id.clone());
+            self.line(&json!({ "run": convert::run::run(row) }));
+        }
+        Ok(listing.next.map_or(Stage::Interrupts(None), |next| Stage::Runs(Some(next))))
+    }
+
+    async fn interrupts(&mut self, after: Option<i64>) -> Result<Stage> {
+        let thread = Some(self.thread.id.clone());
+        let filter = InterruptFilter { thread, ..InterruptFilter::default() };
+        let page = Page { after, ..Page::default() };
+        let listing = self.read.interrupts(&self.scope, &filter, &page).await?;
+        for row in &listing.rows {
+            self.runtime.shown(&self.reader, &row.run_id, &row.interrupt.id);
+            self.line(&json!({ "interrupt": convert::interrupt::interrupt(row) }));
+        }
+        Ok(listing.next.map_or(Stage::Checkpoints, |next| Stage::Interrupts(Some(next))))
+    }
+
+    async fn checkpoints(&mut self) -> Result<Stage> {
+        if self.thread.head.is_some() {
+            let path = self.read.path(&self.scope, &self.thread.id, None, MAX_PATH).await?;
+            for (place, row) in path.iter().enumerate() {
+                let parent = path.get(place + 1).map(|parent| parent.id.as_str().to_owned());
+                let run = row.run.and_then(|key| self.runs.get(&key));
+                let run = run.map(|run| run.as_str().to_owned());
+                self.line(&json!({ "checkpoint": convert::thread::checkpoint(row, parent, run) }));
+            }
+        }
+        Ok(Stage::Events(0))
+    }
+
+    async fn events(&mut self, after: u64) -> Result<Stage> {
+        let range = Range { run: None, after, max_bytes: READ_BYTES };
+        let frames = self.read.frames(&self.thread, range).await?;
+        let mut last = after;
+        for frame in &frames {
+            let run = frame.run().and_then(|key| self.runs.get(&key)).cloned();
+            let run = run.as_ref().map(RunId::as_str);
+            for event in frame.events()?.iter().filter(|event| event.number > after) {
+                let wire = convert::event::event(event, event.number, run, &self.thread.id);
+                self.line(&json!({ "event": wire }));
+                self.events += 1;
+                last = event.number;
+                for blob in blobs(&event.body) {
+                    self.blob(blob).await?;
+                }
+            }
+        }
+        Ok(if last == after { Stage::End } else { Stage::Events(last) })
+    }
+
+    async fn blob(&mut self, blob: &BlobRef) -> Result<()> {
+        if !self.blobs.insert(blob.hash) {
+            return Ok(());
+        }
+        if let Some(bytes) = self.read.blob(&self.thread, blob).await? {
+            let content = STANDARD.encode(&bytes);
+            let sha256 = hex(&blob.hash);
+            let is_text = blob.is_text;
+            self.line(&json!({ "blob": { "sha256": sha256, "is_text": is_text, "content": content, "content_encoding": "base64" } }));
+        }
+        Ok(())
+    }
+}
+
+/// The blobs that an event names.
+fn blobs(body: &Body) -> Vec<&BlobRef> {
+    let parts: &[Part] = match body {
+        Body::Message(MessageEvent::Part { part, .. }) => std::slice::from_ref(part),
+        Body::Tool(ToolEvent::Updated { content, .. }) => content,
+        Body::Interrupt(InterruptEvent::Raised(interrupt)) => &interrupt.prompt,
+        Body::Interrupt(InterruptEvent::Resolved {
+            resolution: Resolution::Answered { answer: Answer::Message(parts), .. },
+            ..
+        }) => parts,
+        _ => &[],
+    };
+    let blobs = parts.iter().filter_map(|part| match &part.content {
+        Content::Blob(blob) => Some(blob),
+        _ => None,
+    });
+    blobs.collect()
+}

@@ -1,0 +1,172 @@
+//! Interrupts and answers to them.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, InterruptId, Right, RunId};
+use trilogue_runtime::AnswerTo;
+use trilogue_store::rows::{InterruptFilter, InterruptRow};
+use trilogue_wire::native::{AnswerCreate, Interrupt, List};
+
+use super::runs::known_thread;
+use super::{AFTER, LIMIT, answer, run};
+use crate::convert;
+use crate::http::call::{Call, no_interrupt, no_run, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb, of};
+
+const BASE: Route = Route {
+    verb: Verb::Get,
+    path: "/api/v1/interrupts/{interrupt_id}",
+    access: Access::Right(Right::Read),
+    operation: "",
+    summary: "",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[],
+    errors: &[Code::InterruptNotFound],
+    handler: |call| Box::pin(get(call)),
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/api/v1/interrupts",
+        operation: "list_interrupts",
+        summary: "Interrupts, newest first",
+        query: &[
+            LIMIT,
+            AFTER,
+            Parameter { name: "thread_id", about: "Only of this thread." },
+            Parameter { name: "run_id", about: "Only of this run." },
+            Parameter { name: "pending", about: "With `true` only those that wait for an answer." },
+        ],
+        answers: &[answer(200, "A page.", of::<List<Interrupt>>)],
+        errors: &[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound],
+        handler: |call| Box::pin(list(call)),
+        ..BASE
+    },
+    Route {
+        operation: "get_interrupt",
+        summary: "One interrupt",
+        answers: &[answer(200, "The interrupt.", of::<Interrupt>)],
+        ..BASE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/interrupts/{interrupt_id}/answer",
+        access: Access::Right(Right::Answer),
+        operation: "answer_interrupt",
+        summary: "Answer an interrupt; of two answers the second is refused",
+        request: Some(of::<AnswerCreate>),
+        answers: &[answer(200, "The interrupt, answered.", of::<Interrupt>)],
+        errors: &[Code::InterruptNotFound, Code::InterruptResolved, Code::AnswerInvalid],
+        handler: |call| Box::pin(answer_interrupt(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/runs/{run_id}/answer",
+        access: Access::Right(Right::Answer),
+        operation: "answer_run",
+        summary: "Answer the interrupt of a run that `interrupt_id` names, or the one that the caller was last shown",
+        request: Some(of::<AnswerCreate>),
+        answers: &[answer(200, "The interrupt, answered.", of::<Interrupt>)],
+        errors: &[
+            Code::RunNotFound,
+            Code::InterruptNotFound,
+            Code::InterruptMismatch,
+            Code::InterruptResolved,
+            Code::RunEnded,
+            Code::AnswerInvalid,
+        ],
+        handler: |call| Box::pin(answer_run(call)),
+        ..BASE
+    },
+];
+
+async fn list(call: Call) -> Result<Reply> {
+    let thread = match call.query("thread_id") {
+        None => None,
+        Some(text) => Some(known_thread(&call, text).await?),
+    };
+    let run = match call.query("run_id") {
+        None => None,
+        Some(text) => {
+            let id = RunId::parse(text).map_err(|_| no_run(text))?;
+            let found = call.shared.read().run(&call.scope(), &id).await?;
+            Some(found.ok_or_else(|| no_run(text))?.id)
+        }
+    };
+    let pending = match call.query("pending") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            let message = format!("'pending' is '{}'", shown(other));
+            return Err(Error::new(Code::InvalidRequest, message).hint("it is 'true' or 'false'"));
+        }
+    };
+    let filter = InterruptFilter { thread, run, pending };
+    let listing = call.shared.read().interrupts(&call.scope(), &filter, &call.page()?).await?;
+    // The newest is noted last, as the one that was shown last.
+    listing.rows.iter().rev().for_each(|row| note_shown(&call, row));
+    Ok(Reply::ok(&List {
+        items: listing.rows.iter().map(convert::interrupt::interrupt).collect(),
+        next: listing.next.map(|next| next.to_string()),
+    }))
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = interrupt(&call, call.param("interrupt_id")).await?;
+    note_shown(&call, &row);
+    Ok(Reply::ok(&convert::interrupt::interrupt(&row)))
+}
+
+async fn answer_interrupt(call: Call) -> Result<Reply> {
+    let text = call.param("interrupt_id");
+    let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
+    let body: AnswerCreate = call.json()?;
+    if let Some(named) = body.interrupt_id.as_deref()
+        && named != id.as_str()
+    {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            "the body names another interrupt than the path",
+        ));
+    }
+    let to = AnswerTo::Interrupt(id);
+    give(&call, to, body).await
+}
+
+async fn answer_run(call: Call) -> Result<Reply> {
+    let row = run(&call).await?;
+    let body: AnswerCreate = call.json()?;
+    let to = match body.interrupt_id.as_deref() {
+        None => AnswerTo::Run(row.id),
+        Some(text) => {
+            let found = interrupt(&call, text).await?;
+            if found.run != row.key {
+                return Err(no_interrupt(text));
+            }
+            AnswerTo::Interrupt(found.interrupt.id)
+        }
+    };
+    give(&call, to, body).await
+}
+
+async fn give(call: &Call, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
+    let answer = convert::answer::answer(body)?;
+    let row = call.shared.runtime().answer(call.principal(), to, answer).await?;
+    Ok(Reply::ok(&convert::interrupt::interrupt(&row)))
+}
+
+async fn interrupt(call: &Call, text: &str) -> Result<InterruptRow> {
+    let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
+    let found = call.shared.read().interrupt(&call.scope(), &id).await?;
+    found.ok_or_else(|| no_interrupt(text))
+}
+
+fn note_shown(call: &Call, row: &InterruptRow) {
+    if row.resolution.is_none() {
+        let id = &row.interrupt.id;
+        call.shared.runtime().shown(&call.principal().id, &row.run_id, id);
+    }
+}

@@ -1,0 +1,171 @@
+//! Creating runs.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use sha2::{Digest, Sha256};
+use trilogue_domain::Right;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, RunId, Strategy, ThreadId, limits};
+use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_wire::native;
+use trilogue_wire::native::{Run, RunCreate, RunMode};
+
+use super::agents::agent_name;
+use super::{EVENT_STREAM, IDEMPOTENCY, answer, runs, thread_of};
+use crate::convert::{self, read_json, read_object, read_time};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+use crate::stream::cursor::Cursor;
+use crate::stream::reader;
+use crate::stream::view::NativeView;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Says that the run was created by an earlier request under the same key.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/api/v1/runs",
+    access: Access::Right(Right::Run),
+    operation: "create_run",
+    summary: "Run an agent",
+    query: &[],
+    headers: &[IDEMPOTENCY],
+    request: Some(of::<RunCreate>),
+    answers: &[
+        answer(
+            200,
+            "With the mode `wait`: the run when it has ended or waits for an answer.",
+            of::<Run>,
+        ),
+        EVENT_STREAM,
+        answer(202, "With the mode `async`: the run as it was accepted.", of::<Run>),
+    ],
+    errors: &[
+        Code::AgentNotFound,
+        Code::ThreadNotFound,
+        Code::AlreadyExists,
+        Code::ThreadWaiting,
+        Code::ThreadBusy,
+        Code::InvalidInput,
+        Code::IdempotencyMismatch,
+        Code::TooManyParts,
+        Code::JsonTooDeep,
+        Code::AgentMemoryNotRewindable,
+    ],
+    handler: |call| Box::pin(create(call)),
+}];
+
+async fn create(call: Call) -> Result<Reply> {
+    let body: RunCreate = call.json()?;
+    let mode = body.mode;
+    let new = new_run(&call, body)?;
+    let submitted = call.shared.runtime().submit(call.principal(), new).await?;
+    let replayed = !submitted.created;
+    let reply = match mode {
+        RunMode::Wait => wait(&call, submitted).await?,
+        RunMode::Async => accepted(&submitted.run),
+        RunMode::Stream => stream(&call, &submitted.run).await?,
+    };
+    Ok(if replayed { reply.header(REPLAYED, HeaderValue::from_static("true")) } else { reply })
+}
+
+async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
+    // Keeps the end of the log in memory until it was read below.
+    let _tail = call.shared.read().tail(submitted.run.thread);
+    let row = submitted.settled.wait().await?;
+    let run = runs::whole(&call.shared, &call.caller, &log_of(&row), &row).await?;
+    Ok(Reply::ok(&run))
+}
+
+fn accepted(row: &RunRow) -> Reply {
+    Reply::json(StatusCode::ACCEPTED, &convert::run::run(row))
+        .header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id)))
+}
+
+async fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
+    let thread = thread_of(call, row).await?;
+    let view = Arc::new(NativeView);
+    let reply = reader::open(&call.shared, &call.caller, thread, Some(row), view, Cursor::START)?;
+    Ok(reply.header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id))))
+}
+
+fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
+    percent_encoding::utf8_percent_encode(id.as_str(), convert::message::PATH_SEGMENT)
+}
+
+/// Enough of the thread of a run that was just created in the caller's scope to read its log: looking it up again would cost a query a run.
+fn log_of(run: &RunRow) -> ThreadRow {
+    ThreadRow {
+        key: run.thread,
+        id: run.thread_id.clone(),
+        tenant: run.tenant.clone(),
+        owner: run.principal.clone(),
+        metadata: trilogue_domain::Json::empty_object(),
+        created_at: run.created_at,
+        updated_at: run.created_at,
+        head: None,
+        owner_node: String::new(),
+        epoch: 0,
+        ephemeral: false,
+    }
+}
+
+fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
+    let now = call.shared.ports.clock.now();
+    let thread_id = body.thread_id.as_deref();
+    let thread_metadata = read_object(body.thread_metadata, "thread_metadata")?;
+    if thread_metadata.is_some() && !body.create_thread {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            "'thread_metadata' is given without 'create_thread'",
+        ));
+    }
+    let thread = match (thread_id, body.create_thread) {
+        (None, false) => ThreadChoice::Ephemeral,
+        (Some(id), false) => ThreadChoice::Existing(
+            ThreadId::parse(id).map_err(|_| crate::http::call::no_thread(id))?,
+        ),
+        (id, true) => ThreadChoice::Ensure(NewThread {
+            id: id.map(ThreadId::parse).transpose()?,
+            metadata: thread_metadata,
+        }),
+    };
+    Ok(NewRun {
+        agent: agent_name(&body.agent)?,
+        thread,
+        id: body.id.as_deref().map(RunId::parse).transpose()?,
+        input: convert::input::input(body.input, now)?,
+        config: body.config.map(read_json).transpose()?,
+        metadata: read_object(body.metadata, "metadata")?,
+        strategy: body.strategy.map_or(Strategy::Enqueue, convert::run::strategy),
+        when_waiting: match body.when_waiting {
+            native::WhenWaiting::Start => WhenWaiting::Start,
+            native::WhenWaiting::Supersede => WhenWaiting::Supersede,
+            native::WhenWaiting::Refuse => WhenWaiting::Refuse,
+        },
+        when_holding: match body.strategy {
+            Some(_) => WhenHolding::Strategy,
+            None => WhenHolding::Refuse,
+        },
+        idempotency: idempotency(call)?,
+        not_before: body.not_before.map(|text| read_time(&text, "not_before")).transpose()?,
+        synchronous: body.mode == RunMode::Wait,
+    })
+}
+
+fn idempotency(call: &Call) -> Result<Option<(String, [u8; 32])>> {
+    let Some(key) = call.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match key.to_str() {
+        Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => {
+            Ok(Some((key.to_owned(), Sha256::digest(&call.body).into())))
+        }
+        _ => Err(Error::new(
+            Code::InvalidRequest,
+            format!("the Idempotency-Key is not 1 to {} characters of ASCII", limits::MAX_ID_BYTES),
+        )),
+    }
+}

@@ -1,0 +1,29 @@
+//! What a run's log holds.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Right};
+
+use super::{EVENT_STREAM, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, events, run, thread_of};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb};
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Get,
+    path: "/api/v1/runs/{run_id}/events",
+    access: Access::Right(Right::Read),
+    operation: "list_run_events",
+    summary: "The events of a run, as a page or as a stream that ends with the run",
+    query: &[LIMIT, EVENTS_AFTER],
+    headers: &[LAST_EVENT],
+    request: None,
+    answers: &[EVENTS, EVENT_STREAM],
+    errors: &[Code::RunNotFound, Code::InvalidCursor, Code::ThreadQuarantined],
+    handler: |call| Box::pin(list_events(call)),
+}];
+
+async fn list_events(call: Call) -> Result<Reply> {
+    let row = run(&call).await?;
+    let thread = thread_of(&call, &row).await?;
+    events(&call, thread, Some(&row)).await
+}

@@ -1,0 +1,251 @@
+//! Runs: list, look at, wait for, cancel, remove.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::RunEvent;
+use trilogue_domain::{Body, Code, Error, Json, Message, Right, RunStatus, ThreadId, Transcript};
+use trilogue_store::Range;
+use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
+use trilogue_wire::native::{List, Run};
+
+use super::agents::agent_name;
+use super::{AFTER, LIMIT, METADATA, answer, no_content, run, thread_of};
+use crate::access::tokens::Caller;
+use crate::convert;
+use crate::http::call::{Call, no_thread, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb, of};
+use crate::shared::Shared;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+/// The longest that a client may ask to wait, in seconds.
+const MAX_WAIT_SECONDS: u64 = 3_600;
+
+const BASE: Route = Route {
+    verb: Verb::Get,
+    path: "/api/v1/runs/{run_id}",
+    access: Access::Right(Right::Read),
+    operation: "",
+    summary: "",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[],
+    errors: &[Code::RunNotFound],
+    handler: |call| Box::pin(get(call)),
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/api/v1/runs",
+        operation: "list_runs",
+        summary: "Runs, newest first",
+        query: &[
+            LIMIT,
+            AFTER,
+            METADATA,
+            Parameter { name: "thread_id", about: "Only runs of this thread." },
+            Parameter { name: "agent", about: "Only runs of this agent." },
+            Parameter { name: "status", about: "Only runs in this status." },
+        ],
+        answers: &[answer(200, "A page.", of::<List<Run>>)],
+        errors: &[
+            Code::InvalidCursor,
+            Code::FilterTooBroad,
+            Code::ThreadNotFound,
+            Code::AgentNotFound,
+        ],
+        handler: |call| Box::pin(list(call)),
+        ..BASE
+    },
+    Route {
+        operation: "get_run",
+        summary: "One run, with its output and what it waits for",
+        answers: &[answer(200, "The run.", of::<Run>)],
+        ..BASE
+    },
+    Route {
+        path: "/api/v1/runs/{run_id}/wait",
+        operation: "wait_for_run",
+        summary: "The same when the run has ended or waits for an answer, or when the time is over",
+        query: &[Parameter {
+            name: "timeout_seconds",
+            about: "Answer after this time with the run as it is: 0 to 3600.",
+        }],
+        answers: &[answer(200, "The run.", of::<Run>)],
+        handler: |call| Box::pin(wait(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/runs/{run_id}/cancel",
+        access: Access::Right(Right::Run),
+        operation: "cancel_run",
+        summary: "Ask a run to stop: its interrupts are resolved as cancelled, its agent is stopped, then it ends",
+        answers: &[answer(200, "The run as it is now.", of::<Run>)],
+        errors: &[Code::RunNotFound, Code::RunEnded],
+        handler: |call| Box::pin(cancel(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Delete,
+        access: Access::Right(Right::Run),
+        operation: "delete_run",
+        summary: "Remove a run that has ended, with its events",
+        answers: &[no_content("It is gone.")],
+        errors: &[Code::RunNotFound, Code::RunNotEnded],
+        handler: |call| Box::pin(remove(call)),
+        ..BASE
+    },
+];
+
+async fn list(call: Call) -> Result<Reply> {
+    let thread = match call.query("thread_id") {
+        None => None,
+        Some(text) => Some(known_thread(&call, text).await?),
+    };
+    let agent = call.query("agent").map(agent_name).transpose()?;
+    if let Some(agent) = &agent {
+        call.shared.runtime().agent(agent)?;
+    }
+    let status = call.query("status").map(read_status).transpose()?;
+    let filter = RunFilter { thread, agent, status, metadata: call.metadata_filter() };
+    let listing = call.shared.read().runs(&call.scope(), &filter, &call.page()?).await?;
+    Ok(Reply::ok(&List {
+        items: listing.rows.iter().map(convert::run::run).collect(),
+        next: listing.next.map(|next| next.to_string()),
+    }))
+}
+
+/// The thread that a filter names: a foreign one is as unknown as one that never was.
+pub(crate) async fn known_thread(call: &Call, text: &str) -> Result<ThreadId> {
+    let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
+    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    found.map(|_| id).ok_or_else(|| no_thread(text))
+}
+
+fn read_status(text: &str) -> Result<RunStatus> {
+    RunStatus::from_text(text).ok_or_else(|| {
+        let names = RunStatus::ALL.map(RunStatus::as_str).join(", ");
+        Error::new(Code::InvalidRequest, format!("'{}' is no status of a run", shown(text)))
+            .hint(format!("a status is one of: {names}"))
+    })
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = run(&call).await?;
+    let thread = thread_of(&call, &row).await?;
+    Ok(Reply::ok(&whole(&call.shared, &call.caller, &thread, &row).await?))
+}
+
+async fn wait(call: Call) -> Result<Reply> {
+    let row = run(&call).await?;
+    let thread = thread_of(&call, &row).await?;
+    let seconds = call.query("timeout_seconds").map(read_seconds).transpose()?;
+    let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
+    // Keeps the end of the log in memory until it was read below.
+    let _tail = call.shared.read().tail(row.thread);
+    let settled = call.shared.runtime().settled(call.principal(), &row.id);
+    let stop = call.shared.streams_end.cancelled();
+    let row = tokio::select! {
+        settled = tokio::time::timeout(limit, settled) => match settled {
+            Ok(settled) => settled?,
+            Err(_) => run(&call).await?,
+        },
+        () = stop => return Err(Error::new(Code::ShuttingDown, "the server is shutting down")),
+    };
+    Ok(Reply::ok(&whole(&call.shared, &call.caller, &thread, &row).await?))
+}
+
+fn read_seconds(text: &str) -> Result<u64> {
+    text.parse().ok().filter(|seconds| *seconds <= MAX_WAIT_SECONDS).ok_or_else(|| {
+        Error::new(Code::InvalidRequest, format!("'{}' is no time to wait", shown(text)))
+            .hint(format!("'timeout_seconds' is 0 to {MAX_WAIT_SECONDS}"))
+    })
+}
+
+async fn cancel(call: Call) -> Result<Reply> {
+    let id = call.run_id()?;
+    let row = call.shared.runtime().cancel(call.principal(), &id).await?;
+    Ok(Reply::ok(&convert::run::run(&row)))
+}
+
+async fn remove(call: Call) -> Result<Reply> {
+    let id = call.run_id()?;
+    call.shared.runtime().remove_run(call.principal(), &id).await?;
+    Ok(Reply::no_content())
+}
+
+/// A run with its output, result and pending interrupts, which count as shown to the caller.
+///
+/// # Errors
+/// When the log cannot be read, or holds more than fits one response.
+pub(crate) async fn whole(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    thread: &ThreadRow,
+    row: &RunRow,
+) -> Result<Run> {
+    let (said, result) = output(shared, thread, row).await?;
+    let mut run = convert::run::run(row);
+    let messages =
+        said.iter().map(|item| convert::message::message(item, Some(&run.id), &row.thread_id));
+    run.output = Some(messages.collect());
+    run.result = result.as_ref().map(convert::json);
+    if row.status.is_terminal() {
+        return Ok(run);
+    }
+    let scope = trilogue_domain::Scope { tenant: row.tenant.clone(), owner: None };
+    let filter =
+        InterruptFilter { run: Some(row.id.clone()), pending: true, ..InterruptFilter::default() };
+    let listing = shared.read().interrupts(&scope, &filter, &Page::default()).await?;
+    for pending in listing.rows.iter().rev() {
+        shared.runtime().shown(&caller.principal.id, &row.id, &pending.interrupt.id);
+    }
+    let pending = listing.rows.iter().rev().map(convert::interrupt::interrupt);
+    run.interrupts = Some(pending.collect());
+    Ok(run)
+}
+
+/// What the agent said and answered: what stands in the log behind its start.
+async fn output(
+    shared: &Arc<Shared>,
+    thread: &ThreadRow,
+    run: &RunRow,
+) -> Result<(Vec<Message>, Option<Json>)> {
+    let (mut transcript, mut result) = (Transcript::default(), None);
+    let (mut begun, mut after, mut size) = (false, 0, 0);
+    loop {
+        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
+        let frames = shared.read().frames(thread, range).await?;
+        let mut last = after;
+        for frame in &frames {
+            size += frame.bytes().len();
+            for event in frame.events()?.iter().filter(|event| event.run_number > after) {
+                last = event.run_number;
+                match &event.body {
+                    Body::Run(RunEvent::Started) => begun = true,
+                    Body::Run(RunEvent::Result(value)) => result = Some(value.clone()),
+                    Body::Message(_) if begun => transcript.push(event),
+                    _ => {}
+                }
+            }
+        }
+        if size > shared.options.max_output_bytes {
+            let most = shared.options.max_output_bytes;
+            return Err(Error::new(
+                Code::BodyTooLarge,
+                format!("the run's output is larger than {most} bytes"),
+            )
+            .hint(format!("read its events: GET /api/v1/runs/{}/events", run.id)));
+        }
+        // A run that has ended ends with its last number: no need to look for more.
+        if last == after || (run.status.is_terminal() && last >= run.last_run_number) {
+            return Ok((transcript.into_messages(), result));
+        }
+        after = last;
+    }
+}

@@ -1,0 +1,178 @@
+//! What a thread's log holds: events, messages, checkpoints, blobs.
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointKey, Code, Error, Right, RunId, Transcript};
+use trilogue_store::rows::ThreadRow;
+use trilogue_store::{Range, rows::CheckpointRow};
+use trilogue_wire::native::{Checkpoint, List, Message};
+
+use super::threads::{checkpoint_id, no_checkpoint};
+use super::{AFTER, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, answer, events, thread};
+use crate::convert::{self, read_sha256};
+use crate::http::body::ReplyBody;
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Answer, Content, Route, Verb, of};
+use crate::stream::page::Names;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+/// The most bytes of messages on one page, apart from its last run.
+const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
+const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
+
+const BASE: Route = Route {
+    verb: Verb::Get,
+    path: "/api/v1/threads/{thread_id}/events",
+    access: Access::Right(Right::Read),
+    operation: "",
+    summary: "",
+    query: &[LIMIT, AFTER],
+    headers: &[],
+    request: None,
+    answers: &[],
+    errors: &[Code::ThreadNotFound, Code::InvalidCursor, Code::ThreadQuarantined],
+    handler: |call| Box::pin(list_events(call)),
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        operation: "list_thread_events",
+        summary: "The events of a thread, as a page or as a stream that goes on",
+        query: &[LIMIT, EVENTS_AFTER],
+        headers: &[LAST_EVENT],
+        answers: &[EVENTS, super::EVENT_STREAM],
+        ..BASE
+    },
+    Route {
+        path: "/api/v1/threads/{thread_id}/messages",
+        operation: "list_messages",
+        summary: "The messages on the path to the thread's head, newest first; a page holds whole runs and may be longer than its limit",
+        answers: &[answer(200, "A page.", of::<List<Message>>)],
+        handler: |call| Box::pin(list_messages(call)),
+        ..BASE
+    },
+    Route {
+        path: "/api/v1/threads/{thread_id}/checkpoints",
+        operation: "list_checkpoints",
+        summary: "The checkpoints on the path to the thread's head, newest first",
+        answers: &[answer(200, "A page.", of::<List<Checkpoint>>)],
+        handler: |call| Box::pin(list_checkpoints(call)),
+        ..BASE
+    },
+    Route {
+        path: "/api/v1/threads/{thread_id}/blobs/{sha256}",
+        operation: "get_blob",
+        summary: "Large content that a part of this thread links to",
+        query: &[],
+        answers: &[Answer {
+            status: 200,
+            about: "The bytes.",
+            content: Content::Other("application/octet-stream"),
+        }],
+        errors: &[Code::ThreadNotFound, Code::NotFound, Code::ThreadQuarantined],
+        handler: |call| Box::pin(get_blob(call)),
+        ..BASE
+    },
+];
+
+async fn list_events(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    events(&call, row, None).await
+}
+
+async fn list_messages(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    let limit = call.limit()?;
+    let path = path(&call, &row, limit + 1).await?;
+    let (mut items, mut names, mut taken, mut size) = (Vec::new(), Names::default(), 0, 0);
+    for checkpoint in &path {
+        if items.len() >= limit || size >= MAX_PAGE_BYTES || taken == limit {
+            break;
+        }
+        taken += 1;
+        let Some(name) = names.find(&call.shared, &row, checkpoint.run).await? else { continue };
+        let mut said = messages(&call, &row, checkpoint, &name).await?;
+        size += said.iter().map(|message| message.text().len()).sum::<usize>();
+        said.reverse();
+        items.append(&mut said);
+    }
+    let next = path.get(taken).map(|checkpoint| checkpoint.id.as_str().to_owned());
+    Ok(Reply::ok(&List { items, next }))
+}
+
+/// The messages of the run that made a checkpoint, oldest first.
+async fn messages(
+    call: &Call,
+    thread: &ThreadRow,
+    checkpoint: &CheckpointRow,
+    run: &RunId,
+) -> Result<Vec<Message>> {
+    let (mut transcript, mut after) = (Transcript::default(), 0);
+    loop {
+        let range = Range { run: checkpoint.run, after, max_bytes: READ_BYTES };
+        let frames = call.shared.read().frames(thread, range).await?;
+        for event in frames.iter().map(|frame| frame.events()).collect::<Result<Vec<_>>>()? {
+            event
+                .iter()
+                .filter(|event| event.run_number > after)
+                .for_each(|event| transcript.push(event));
+        }
+        match frames.last().map(|frame| frame.last_run()) {
+            Some(last) if last > after => after = last,
+            _ => break,
+        }
+    }
+    let said = transcript.into_messages();
+    Ok(said
+        .iter()
+        .map(|item| convert::message::message(item, Some(run.as_str()), &thread.id))
+        .collect())
+}
+
+async fn list_checkpoints(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    let limit = call.limit()?;
+    let path = path(&call, &row, limit + 1).await?;
+    let (mut items, mut names) = (Vec::new(), Names::default());
+    for (place, checkpoint) in path.iter().take(limit).enumerate() {
+        let parent = path.get(place + 1).map(|parent| parent.id.as_str().to_owned());
+        let run = names.find(&call.shared, &row, checkpoint.run).await?;
+        let run = run.map(|run| run.as_str().to_owned());
+        items.push(convert::thread::checkpoint(checkpoint, parent, run));
+    }
+    let next = path.get(limit).map(|checkpoint| checkpoint.id.as_str().to_owned());
+    Ok(Reply::ok(&List { items, next }))
+}
+
+/// The path from `after` (which it begins with) or the head.
+async fn path(call: &Call, row: &ThreadRow, limit: usize) -> Result<Vec<CheckpointRow>> {
+    let from: Option<CheckpointKey> = match call.query("after") {
+        None => None,
+        Some(text) => {
+            let id = checkpoint_id(text)?;
+            let found = call.shared.read().checkpoint(&call.scope(), &row.id, &id).await?;
+            Some(found.ok_or_else(|| no_checkpoint(text))?.key)
+        }
+    };
+    if from.is_none() && row.head.is_none() {
+        return Ok(Vec::new());
+    }
+    call.shared.read().path(&call.scope(), &row.id, from, limit).await
+}
+
+async fn get_blob(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    let text = call.param("sha256");
+    let missing =
+        || Error::new(Code::NotFound, format!("the thread has no blob '{}'", shown(text)));
+    let hash = read_sha256(text).ok_or_else(missing)?;
+    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let kind = if blob.is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
+    // What an agent made must not run as a page of this server.
+    Ok(Reply::new(StatusCode::OK, ReplyBody::whole(bytes))
+        .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
+        .header(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"))
+        .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox")))
+}

@@ -1,0 +1,176 @@
+//! Threads.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointId, Code, Error, Right, ThreadId};
+use trilogue_runtime::{NewThread, ThreadPatch};
+use trilogue_store::rows::{ThreadFilter, ThreadRow};
+use trilogue_wire::native;
+use trilogue_wire::native::{List, Thread};
+
+use super::{AFTER, LIMIT, METADATA, answer, no_content, thread};
+use crate::convert::{self, read_json, read_object};
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+
+/// How far back on the path a thread's newest state is looked for, in checkpoints.
+const MAX_STATE_PATH: usize = 64;
+
+const BASE: Route = Route {
+    verb: Verb::Get,
+    path: "/api/v1/threads/{thread_id}",
+    access: Access::Right(Right::Run),
+    operation: "",
+    summary: "",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[],
+    errors: &[Code::ThreadNotFound],
+    handler: |call| Box::pin(get(call)),
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/threads",
+        operation: "create_thread",
+        summary: "Create a thread",
+        request: Some(of::<native::ThreadCreate>),
+        answers: &[answer(201, "The thread.", of::<Thread>)],
+        errors: &[Code::AlreadyExists],
+        handler: |call| Box::pin(create(call)),
+        ..BASE
+    },
+    Route {
+        path: "/api/v1/threads",
+        access: Access::Right(Right::Read),
+        operation: "list_threads",
+        summary: "Threads, newest first",
+        query: &[LIMIT, AFTER, METADATA],
+        answers: &[answer(200, "A page.", of::<List<Thread>>)],
+        errors: &[Code::InvalidCursor, Code::FilterTooBroad],
+        handler: |call| Box::pin(list(call)),
+        ..BASE
+    },
+    Route {
+        access: Access::Right(Right::Read),
+        operation: "get_thread",
+        summary: "One thread, with its head and state",
+        answers: &[answer(200, "The thread.", of::<Thread>)],
+        ..BASE
+    },
+    Route {
+        verb: Verb::Patch,
+        operation: "patch_thread",
+        summary: "Change a thread's metadata, or set its state as a new checkpoint",
+        request: Some(of::<native::ThreadPatch>),
+        answers: &[answer(200, "The thread as it is now.", of::<Thread>)],
+        errors: &[Code::ThreadNotFound, Code::AgentMemoryNotRewindable],
+        handler: |call| Box::pin(patch(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/api/v1/threads/{thread_id}/copy",
+        operation: "copy_thread",
+        summary: "Copy a thread with its content",
+        request: Some(of::<native::ThreadCopy>),
+        answers: &[answer(201, "The copy.", of::<Thread>)],
+        errors: &[Code::ThreadNotFound, Code::AlreadyExists],
+        handler: |call| Box::pin(copy(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Delete,
+        access: Access::Right(Right::Admin),
+        operation: "erase_thread",
+        summary: "Erase a thread with everything of it: events, originals, blobs, search and idempotency rows, deliveries",
+        answers: &[no_content("It is gone.")],
+        handler: |call| Box::pin(erase(call)),
+        ..BASE
+    },
+];
+
+async fn create(call: Call) -> Result<Reply> {
+    let body: native::ThreadCreate = call.json()?;
+    let new = NewThread {
+        id: body.id.as_deref().map(ThreadId::parse).transpose()?,
+        metadata: read_object(body.metadata, "metadata")?,
+    };
+    let row = call.shared.runtime().create_thread(call.principal(), new).await?;
+    Ok(Reply::json(StatusCode::CREATED, &convert::thread::thread(&row)))
+}
+
+async fn list(call: Call) -> Result<Reply> {
+    let filter = ThreadFilter { metadata: call.metadata_filter() };
+    let listing = call.shared.read().threads(&call.scope(), &filter, &call.page()?).await?;
+    Ok(Reply::ok(&List {
+        items: listing.rows.iter().map(convert::thread::thread).collect(),
+        next: listing.next.map(|next| next.to_string()),
+    }))
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = thread(&call).await?;
+    Ok(Reply::ok(&whole(&call, &row).await?))
+}
+
+async fn patch(call: Call) -> Result<Reply> {
+    let id = call.thread_id()?;
+    let body: native::ThreadPatch = call.json()?;
+    let metadata = read_object(body.metadata, "metadata")?;
+    let values = body.values.map(read_json).transpose()?;
+    if metadata.is_none() && values.is_none() {
+        return Err(Error::new(Code::InvalidRequest, "the change is empty")
+            .hint("give 'metadata', 'values' or both"));
+    }
+    if body.from.is_some() && values.is_none() {
+        return Err(Error::new(Code::InvalidRequest, "'from' is given without 'values'"));
+    }
+    let from = body.from.as_deref().map(checkpoint_id).transpose()?;
+    let patch = ThreadPatch { metadata, values, from };
+    let row = call.shared.runtime().patch_thread(call.principal(), &id, patch).await?;
+    Ok(Reply::ok(&whole(&call, &row).await?))
+}
+
+async fn copy(call: Call) -> Result<Reply> {
+    let id = call.thread_id()?;
+    let body: native::ThreadCopy = call.json()?;
+    let new = NewThread {
+        id: body.id.as_deref().map(ThreadId::parse).transpose()?,
+        metadata: read_object(body.metadata, "metadata")?,
+    };
+    let row = call.shared.runtime().copy_thread(call.principal(), &id, new).await?;
+    Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
+}
+
+async fn erase(call: Call) -> Result<Reply> {
+    let id = call.thread_id()?;
+    call.shared.runtime().erase_thread(call.principal(), &id).await?;
+    Ok(Reply::no_content())
+}
+
+/// # Errors
+/// `not_found` where the id cannot be one: it names nothing.
+pub(crate) fn checkpoint_id(text: &str) -> Result<CheckpointId> {
+    CheckpointId::parse(text).map_err(|_| no_checkpoint(text))
+}
+
+pub(crate) fn no_checkpoint(id: &str) -> Error {
+    Error::new(Code::NotFound, format!("the thread has no checkpoint '{}'", shown(id)))
+}
+
+/// A thread with its head and the newest state on the path to it.
+async fn whole(call: &Call, row: &ThreadRow) -> Result<Thread> {
+    let mut thread = convert::thread::thread(row);
+    if row.head.is_none() {
+        return Ok(thread);
+    }
+    let path = call.shared.read().path(&call.scope(), &row.id, None, MAX_STATE_PATH).await?;
+    thread.head = path.first().map(|checkpoint| checkpoint.id.as_str().to_owned());
+    let value = path.iter().find_map(|checkpoint| checkpoint.value.as_ref());
+    thread.values = value.map(convert::json);
+    Ok(thread)
+}

@@ -1,0 +1,128 @@
+//! Tokens.
+
+use http::StatusCode;
+use sha2::{Digest, Sha256};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TokenId};
+use trilogue_store::rows::TokenRow;
+use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
+
+use super::{answer, no_content};
+use crate::convert::token::{read_right, token};
+use crate::convert::{hex, read_time};
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+
+/// The longest label, in bytes.
+const MAX_LABEL_BYTES: usize = 256;
+
+const BASE: Route = Route {
+    verb: Verb::Get,
+    path: "/api/v1/tokens",
+    access: Access::Right(Right::Admin),
+    operation: "list_tokens",
+    summary: "The tokens of the caller's tenant, newest first",
+    query: &[],
+    headers: &[],
+    request: None,
+    answers: &[answer(200, "All tokens, on one page, without their secrets.", of::<List<Token>>)],
+    errors: &[],
+    handler: |call| Box::pin(list(call)),
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    BASE,
+    Route {
+        verb: Verb::Post,
+        operation: "create_token",
+        summary: "Make a token in the caller's tenant",
+        request: Some(of::<TokenCreate>),
+        answers: &[answer(
+            201,
+            "The token with its secret, which is shown this once.",
+            of::<TokenCreated>,
+        )],
+        handler: |call| Box::pin(create(call)),
+        ..BASE
+    },
+    Route {
+        verb: Verb::Delete,
+        path: "/api/v1/tokens/{token_id}",
+        operation: "revoke_token",
+        summary: "Revoke a token: its requests are refused at once, its streams end within seconds",
+        answers: &[no_content("It works no more.")],
+        errors: &[Code::NotFound],
+        handler: |call| Box::pin(revoke(call)),
+        ..BASE
+    },
+];
+
+async fn list(call: Call) -> Result<Reply> {
+    let rows = call.shared.ports.tokens.tokens(&call.principal().tenant).await?;
+    Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
+}
+
+async fn create(call: Call) -> Result<Reply> {
+    let body: TokenCreate = call.json()?;
+    if body.label.len() > MAX_LABEL_BYTES || body.label.chars().any(char::is_control) {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("'label' is longer than {MAX_LABEL_BYTES} bytes or holds a control character"),
+        ));
+    }
+    let now = call.shared.ports.clock.now();
+    let expires_at = body.expires_at.map(|text| read_time(&text, "expires_at")).transpose()?;
+    if expires_at.is_some_and(|end| end <= now) {
+        return Err(Error::new(Code::InvalidRequest, "'expires_at' has passed"));
+    }
+    let principal = match body.principal.as_deref() {
+        None => call.principal().id.clone(),
+        Some(text) => PrincipalId::parse(text)?,
+    };
+    let rights: Rights = match body.rights {
+        None => [Right::Read, Right::Run, Right::Answer].into_iter().collect(),
+        Some(rights) => rights.into_iter().map(read_right).collect(),
+    };
+    // A caller that sees only its own things cannot make a token that sees more, or acts for others.
+    let own = body.own || call.principal().own;
+    if call.principal().own && principal != call.principal().id {
+        return Err(Error::new(
+            Code::Forbidden,
+            "a token that sees only its own things makes none for another principal",
+        ));
+    }
+    let secret = secret();
+    let row = TokenRow {
+        id: TokenId::generate(),
+        label: body.label,
+        hash: Sha256::digest(&secret).into(),
+        tenant: call.principal().tenant.clone(),
+        principal,
+        rights,
+        own,
+        created_at: now,
+        expires_at,
+    };
+    let created = TokenCreated { token: token(&row), secret };
+    call.shared.ports.tokens.put_token(row).await?;
+    Ok(Reply::json(StatusCode::CREATED, &created))
+}
+
+/// 256 random bits with a prefix by which scanners find leaked ones.
+fn secret() -> String {
+    let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
+    let mut random = Sha256::new();
+    halves.iter().for_each(|half| random.update(half.as_bytes()));
+    format!("tri_{}", hex(&random.finalize()))
+}
+
+async fn revoke(call: Call) -> Result<Reply> {
+    let text = call.param("token_id");
+    let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
+    let id = TokenId::parse(text).map_err(|_| missing())?;
+    let tenant = &call.principal().tenant;
+    let row = call.shared.ports.tokens.revoke_token(tenant, &id).await?.ok_or_else(missing)?;
+    call.shared.gatekeeper.forget(&row.hash);
+    Ok(Reply::no_content())
+}

@@ -1,0 +1,165 @@
+//! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client, with a retry policy.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use metrics::counter;
+use sha2::Sha256;
+use trilogue_domain::{DeliveryId, Timestamp};
+use trilogue_egress::{Client, Error as EgressError};
+
+use crate::metric_names::DELIVERIES;
+
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// A callback to deliver.
+#[derive(Clone, Debug)]
+pub struct Callback {
+    /// The same for every attempt, so that a receiver can tell a repetition.
+    pub id: DeliveryId,
+    /// Where to.
+    pub url: String,
+    /// What: JSON.
+    pub body: Bytes,
+}
+
+/// Why a delivery did not succeed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Undelivered {
+    /// What happened.
+    pub reason: String,
+    /// Whether trying again can help.
+    pub retry: bool,
+}
+
+/// When a delivery that did not succeed is tried again: each wait is twice the one before, and up to a fifth is left to chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryPolicy {
+    /// The wait after the first attempt.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+    /// The most attempts; then the delivery goes to the dead-letter list.
+    pub max_attempts: u32,
+}
+
+/// Signs callbacks and sends them.
+#[derive(Clone)]
+pub struct Sender {
+    client: Client,
+    /// Secrets that are valid now: two while one takes over from another.
+    secrets: Vec<Bytes>,
+}
+
+/// The signature of one message under one secret: `v1,` and base64 of HMAC-SHA-256 over `id.timestamp.body`.
+#[must_use]
+pub fn sign(secret: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> String {
+    // HMAC takes keys of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else { return String::new() };
+    mac.update(id.as_bytes());
+    mac.update(format!(".{timestamp_seconds}.").as_bytes());
+    mac.update(body);
+    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+// === impl RetryPolicy ===
+
+impl RetryPolicy {
+    /// How long to wait after this many attempts; `None` when it is given up. `chance` is any number, drawn anew each time.
+    #[must_use]
+    pub fn wait_after(&self, attempts: u32, chance: u64) -> Option<Duration> {
+        if attempts >= self.max_attempts {
+            return None;
+        }
+        let doubled = self.first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1)));
+        let wait = doubled.min(self.longest);
+        let fifth = u64::try_from(wait.as_millis() / 5).unwrap_or(u64::MAX);
+        Some(wait + Duration::from_millis(chance % (fifth + 1)))
+    }
+}
+
+impl Default for RetryPolicy {
+    /// From 5 seconds to 6 hours, 12 attempts: about a day.
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(5),
+            longest: Duration::from_secs(6 * 3600),
+            max_attempts: 12,
+        }
+    }
+}
+
+// === impl Sender ===
+
+impl Sender {
+    /// Sends through this client, signed under each of these secrets.
+    #[must_use]
+    pub fn new(client: Client, secrets: Vec<Bytes>) -> Self {
+        Self { client, secrets }
+    }
+
+    /// Makes one attempt.
+    ///
+    /// # Errors
+    /// Everything but a status of success: [`Undelivered`] says whether to try again.
+    pub async fn send(&self, callback: &Callback, now: Timestamp) -> Result<(), Undelivered> {
+        let result = self.attempt(callback, now).await;
+        let outcome = match &result {
+            Ok(()) => "delivered",
+            Err(undelivered) if undelivered.retry => "failed",
+            Err(_) => "refused",
+        };
+        counter!(DELIVERIES, "outcome" => outcome).increment(1);
+        result
+    }
+
+    async fn attempt(&self, callback: &Callback, now: Timestamp) -> Result<(), Undelivered> {
+        let (status, _, _) =
+            self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
+                reason: error.to_string(),
+                retry: !matches!(error, EgressError::Refused { .. } | EgressError::BadUrl(_)),
+            })?;
+        if status.is_success() {
+            return Ok(());
+        }
+        // A receiver that is gone says so; everything else may pass.
+        Err(Undelivered {
+            reason: format!("the receiver answered {}", status.as_u16()),
+            retry: status != StatusCode::GONE,
+        })
+    }
+
+    fn request(
+        &self,
+        callback: &Callback,
+        now: Timestamp,
+    ) -> Result<http::Request<Bytes>, Undelivered> {
+        let id = callback.id.as_str();
+        let seconds = now.as_micros().div_euclid(1_000_000);
+        let signatures: Vec<_> =
+            self.secrets.iter().map(|secret| sign(secret, id, seconds, &callback.body)).collect();
+        http::Request::post(&callback.url)
+            .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .header(ID, id)
+            .header(TIMESTAMP, seconds)
+            .header(SIGNATURE, signatures.join(" "))
+            .body(callback.body.clone())
+            .map_err(|error| Undelivered {
+                reason: format!("the callback cannot be sent: {error}"),
+                retry: false,
+            })
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("secrets", &self.secrets.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,22 @@
+//! Answers from the wire.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Answer, Code, Error, Part};
+use trilogue_wire::native::AnswerCreate;
+
+use super::{input, read_json};
+
+/// # Errors
+/// `invalid_request` unless exactly one form is there, and as the form's own content.
+pub(crate) fn answer(given: AnswerCreate) -> Result<Answer> {
+    match (given.option, given.value, given.message, given.text) {
+        (Some(option), None, None, None) => Ok(Answer::Option(option)),
+        (None, Some(value), None, None) => Ok(Answer::Json(read_json(value)?)),
+        (None, None, Some(parts), None) => Ok(Answer::Message(input::parts(parts)?)),
+        (None, None, None, Some(text)) => Ok(Answer::Message(vec![Part::text(text)])),
+        _ => Err(Error::new(
+            Code::InvalidRequest,
+            "an answer has exactly one of 'option', 'value', 'message' and 'text'",
+        )),
+    }
+}

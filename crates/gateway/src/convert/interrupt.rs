@@ -1,0 +1,97 @@
+//! Interrupts to the wire.
+
+use trilogue_domain as domain;
+use trilogue_domain::interrupt;
+use trilogue_domain::{Answer, ThreadId};
+use trilogue_store::rows::InterruptRow;
+use trilogue_wire::native::{
+    AnswerGiven, Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives,
+};
+
+use super::json;
+use super::message::parts;
+
+/// What is asked, without the run that asks.
+pub(crate) fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
+    let options = interrupt.options.iter().map(|option| PermissionOption {
+        id: option.id.clone(),
+        name: option.name.clone(),
+        effect: match option.effect {
+            interrupt::Effect::Allow => Effect::Allow,
+            interrupt::Effect::Reject => Effect::Reject,
+        },
+        always: option.always,
+    });
+    let patience_ms = |patience: std::time::Duration| u64::try_from(patience.as_millis()).ok();
+    Interrupt {
+        id: interrupt.id.as_str().to_owned(),
+        run_id: None,
+        thread_id: None,
+        agent: None,
+        raised_at: None,
+        kind: interrupt.kind.as_str().to_owned(),
+        prompt: parts(&interrupt.prompt, thread),
+        payload: json(&interrupt.payload),
+        options: options.collect(),
+        schema: interrupt.schema.as_ref().map(json),
+        survives: match interrupt.survives {
+            domain::Survives::Process => Survives::Process,
+            domain::Survives::Restart => Survives::Restart,
+        },
+        patience_ms: interrupt.patience.and_then(patience_ms),
+        resolution: None,
+        resolved_at: None,
+    }
+}
+
+/// An interrupt with its run, and how it ended.
+pub(crate) fn interrupt(row: &InterruptRow) -> Interrupt {
+    Interrupt {
+        run_id: Some(row.run_id.as_str().to_owned()),
+        thread_id: Some(row.thread_id.as_str().to_owned()),
+        agent: Some(row.agent.as_str().to_owned()),
+        raised_at: Some(row.raised_at.to_string()),
+        resolution: row.resolution.as_ref().map(|how| resolution(how, &row.thread_id)),
+        resolved_at: row.resolved_at.map(|at| at.to_string()),
+        ..question(&row.interrupt, &row.thread_id)
+    }
+}
+
+pub(crate) fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolution {
+    let plain = |kind| Resolution {
+        kind,
+        by: None,
+        answer: None,
+        digest: None,
+        option: None,
+        reason: None,
+    };
+    match resolution {
+        domain::Resolution::Answered { by, answer, digest } => Resolution {
+            by: Some(by.as_str().to_owned()),
+            answer: Some(given(answer, thread)),
+            digest: Some(digest.clone()),
+            ..plain(ResolutionKind::Answered)
+        },
+        domain::Resolution::TimedOut { option } => {
+            Resolution { option: option.clone(), ..plain(ResolutionKind::TimedOut) }
+        }
+        domain::Resolution::Cancelled => plain(ResolutionKind::Cancelled),
+        domain::Resolution::Withdrawn { reason } => Resolution {
+            reason: Some(reason.as_str().to_owned()),
+            ..plain(ResolutionKind::Withdrawn)
+        },
+    }
+}
+
+fn given(answer: &Answer, thread: &ThreadId) -> AnswerGiven {
+    match answer {
+        Answer::Option(option) => {
+            AnswerGiven { option: Some(option.clone()), ..AnswerGiven::default() }
+        }
+        Answer::Json(value) => AnswerGiven { value: Some(json(value)), ..AnswerGiven::default() },
+        Answer::Message(said) => {
+            AnswerGiven { message: Some(parts(said, thread)), ..AnswerGiven::default() }
+        }
+    }
+}

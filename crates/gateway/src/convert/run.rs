@@ -1,0 +1,76 @@
+//! Runs, both ways.
+
+use trilogue_domain as domain;
+use trilogue_domain::Failure;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::native::{Outcome, Run, RunError, RunStatus, Strategy};
+
+use super::json;
+
+/// A run without its output, result and interrupts.
+pub(crate) fn run(row: &RunRow) -> Run {
+    Run {
+        id: row.id.as_str().to_owned(),
+        thread_id: row.thread_id.as_str().to_owned(),
+        agent: row.agent.as_str().to_owned(),
+        status: status(row.status),
+        created_at: row.created_at.to_string(),
+        started_at: row.started_at.map(|at| at.to_string()),
+        ended_at: row.ended_at.map(|at| at.to_string()),
+        not_before: row.not_before.map(|at| at.to_string()),
+        outcome: row.outcome.as_ref().map(outcome),
+        metadata: json(&row.metadata),
+        config: row.config.as_ref().map(json),
+        output: None,
+        result: None,
+        interrupts: None,
+    }
+}
+
+pub(crate) fn status(status: domain::RunStatus) -> RunStatus {
+    match status {
+        domain::RunStatus::Queued => RunStatus::Queued,
+        domain::RunStatus::Running => RunStatus::Running,
+        domain::RunStatus::Interrupted => RunStatus::Interrupted,
+        domain::RunStatus::Cancelling => RunStatus::Cancelling,
+        domain::RunStatus::Completed => RunStatus::Completed,
+        domain::RunStatus::Failed => RunStatus::Failed,
+        domain::RunStatus::Cancelled => RunStatus::Cancelled,
+        domain::RunStatus::TimedOut => RunStatus::TimedOut,
+    }
+}
+
+pub(crate) fn outcome(outcome: &domain::Outcome) -> Outcome {
+    let plain = |status| Outcome { status, reason: None, error: None };
+    match outcome {
+        domain::Outcome::Completed => plain(RunStatus::Completed),
+        domain::Outcome::Failed(failure) => {
+            Outcome { error: Some(error(failure)), ..plain(RunStatus::Failed) }
+        }
+        domain::Outcome::Cancelled { reason } => Outcome {
+            reason: reason.map(|code| code.as_str().to_owned()),
+            ..plain(RunStatus::Cancelled)
+        },
+        domain::Outcome::TimedOut { reason } => {
+            Outcome { reason: Some(reason.as_str().to_owned()), ..plain(RunStatus::TimedOut) }
+        }
+    }
+}
+
+fn error(failure: &Failure) -> RunError {
+    RunError {
+        code: failure.code.clone(),
+        message: failure.message.clone(),
+        transient: failure.transient,
+        data: failure.data.as_ref().map(json),
+    }
+}
+
+pub(crate) fn strategy(strategy: Strategy) -> domain::Strategy {
+    match strategy {
+        Strategy::Reject => domain::Strategy::Reject,
+        Strategy::Interrupt => domain::Strategy::Interrupt,
+        Strategy::Rollback => domain::Strategy::Rollback,
+        Strategy::Enqueue => domain::Strategy::Enqueue,
+    }
+}

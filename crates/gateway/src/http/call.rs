@@ -1,0 +1,138 @@
+//! A request that was let in, as a handler sees it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
+use serde::de::DeserializeOwned;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Principal, RunId, Scope, ThreadId, limits};
+use trilogue_store::rows::Page;
+
+use crate::access::tokens::Caller;
+use crate::shared::Shared;
+
+/// A request that was let in.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) caller: Caller,
+    pub(crate) headers: HeaderMap,
+    pub(crate) params: Vec<(&'static str, String)>,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) body: Bytes,
+}
+
+// === impl Call ===
+
+impl Call {
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.caller.principal
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.caller.principal.scope()
+    }
+
+    /// A parameter of the path. The router fills every one that the route's path names.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// # Errors
+    /// `thread_not_found` where the id cannot be one: it names nothing.
+    pub(crate) fn thread_id(&self) -> Result<ThreadId> {
+        let text = self.param("thread_id");
+        ThreadId::parse(text).map_err(|_| no_thread(text))
+    }
+
+    /// # Errors
+    /// `run_not_found` where the id cannot be one: it names nothing.
+    pub(crate) fn run_id(&self) -> Result<RunId> {
+        let text = self.param("run_id");
+        RunId::parse(text).map_err(|_| no_run(text))
+    }
+
+    /// A parameter of the query; the first where it is repeated.
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// # Errors
+    /// `invalid_json` or `invalid_request`.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        super::receive::json(&self.body)
+    }
+
+    /// The part of a listing that `limit` and `after` ask for.
+    ///
+    /// # Errors
+    /// `invalid_request` or `invalid_cursor`.
+    pub(crate) fn page(&self) -> Result<Page> {
+        let after = match self.query("after") {
+            Some(text) => Some(text.parse().map_err(|_| {
+                Error::new(
+                    Code::InvalidCursor,
+                    format!("'{}' is no cursor of a listing", text.escape_debug()),
+                )
+                .hint("give the 'next' of the page before")
+            })?),
+            None => None,
+        };
+        Ok(Page { limit: self.limit()?, after })
+    }
+
+    /// How many items `limit` asks for.
+    ///
+    /// # Errors
+    /// `invalid_request`.
+    pub(crate) fn limit(&self) -> Result<usize> {
+        let Some(text) = self.query("limit") else { return Ok(limits::DEFAULT_PAGE_ROWS) };
+        match text.parse() {
+            Ok(limit @ 1..=limits::MAX_PAGE_ROWS) => Ok(limit),
+            _ => Err(Error::new(
+                Code::InvalidRequest,
+                format!("'{}' is no page length", text.escape_debug()),
+            )
+            .hint(format!("'limit' is 1 to {}", limits::MAX_PAGE_ROWS))),
+        }
+    }
+
+    /// The conditions `metadata.KEY=VALUE`: the value is JSON, or text where it is none.
+    pub(crate) fn metadata_filter(&self) -> Vec<(String, String)> {
+        let conditions = self.query.iter().filter_map(|(name, value)| {
+            let key = name.strip_prefix("metadata.")?;
+            let value = match serde_json::from_str::<serde_json::Value>(value) {
+                Ok(value) => value,
+                Err(_) => serde_json::Value::String(value.clone()),
+            };
+            Some((key.to_owned(), value.to_string()))
+        });
+        conditions.collect()
+    }
+}
+
+pub(crate) fn no_thread(id: &str) -> Error {
+    Error::new(Code::ThreadNotFound, format!("there is no thread '{}'", shown(id)))
+}
+
+pub(crate) fn no_run(id: &str) -> Error {
+    Error::new(Code::RunNotFound, format!("there is no run '{}'", shown(id)))
+}
+
+pub(crate) fn no_interrupt(id: &str) -> Error {
+    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{}'", shown(id)))
+}
+
+/// An id as it may be repeated in a message: bounded and without control characters.
+pub(crate) fn shown(id: &str) -> Cow<'_, str> {
+    if id.len() <= limits::MAX_ID_BYTES && !id.chars().any(char::is_control) {
+        return Cow::Borrowed(id);
+    }
+    Cow::Owned(id.chars().take(64).flat_map(char::escape_debug).collect())
+}

@@ -1,0 +1,78 @@
+//! Reading request bodies within limits.
+
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+
+use crate::options::Options;
+
+/// Reads a whole body.
+///
+/// # Errors
+/// `body_too_large`, and `invalid_request` when it does not come in time or breaks off.
+pub(crate) async fn body(body: Incoming, options: &Options) -> Result<Bytes> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let most = options.max_body_bytes;
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large(most));
+    }
+    match tokio::time::timeout(options.body_timeout, collect(body, most)).await {
+        Ok(read) => read,
+        Err(_) => Err(Error::new(
+            Code::InvalidRequest,
+            format!("the body did not arrive within {} s", options.body_timeout.as_secs()),
+        )),
+    }
+}
+
+async fn collect(body: Incoming, most: usize) -> Result<Bytes> {
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + whole.len() + data.len() > most {
+            return Err(too_large(most));
+        }
+        // Most bodies come in one piece, which needs no copy.
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+        } else {
+            if whole.is_empty() {
+                whole.extend_from_slice(&std::mem::take(&mut first));
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+fn too_large(most: usize) -> Error {
+    Error::new(Code::BodyTooLarge, format!("the body is larger than {most} bytes"))
+        .hint("large content goes in by reference, or the operator raises max_body")
+}
+
+/// Reads JSON as a type; an empty body counts as `{}`.
+///
+/// # Errors
+/// `invalid_json` where it is not JSON, `invalid_request` where it does not fit; both name line and column.
+pub(crate) fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    serde_json::from_slice(body).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => {
+            Error::new(Code::InvalidRequest, format!("the body does not fit: {error}"))
+        }
+        _ => Error::new(Code::InvalidJson, format!("the body is not JSON: {error}")),
+    })
+}

@@ -1,0 +1,75 @@
+//! Responses under construction.
+
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue};
+use http::{Response, StatusCode, header};
+use serde::Serialize;
+
+use super::body::ReplyBody;
+
+/// Names the pending interrupt that an answer missed.
+pub(crate) const INTERRUPT_ID: HeaderName = HeaderName::from_static("interrupt-id");
+/// Says that an acknowledged event is less durable than an fsync makes it.
+pub(crate) const DURABILITY: HeaderName = HeaderName::from_static("trilogue-durability");
+/// Names the request in the server's log.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// A response under construction.
+#[derive(Debug)]
+pub(crate) struct Reply(Response<ReplyBody>);
+
+// === impl Reply ===
+
+impl Reply {
+    pub(crate) fn new(status: StatusCode, body: ReplyBody) -> Self {
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        Self(response)
+    }
+
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
+        // Only a map with keys that are no strings can fail, and there is none in the wire types.
+        let bytes = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
+        Self::json_bytes(status, bytes)
+    }
+
+    pub(crate) fn ok(value: &impl Serialize) -> Self {
+        Self::json(StatusCode::OK, value)
+    }
+
+    pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Self {
+        Self::new(status, ReplyBody::whole(bytes)).header(header::CONTENT_TYPE, JSON)
+    }
+
+    pub(crate) fn no_content() -> Self {
+        Self::new(StatusCode::NO_CONTENT, ReplyBody::Whole(None))
+    }
+
+    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers_mut().insert(name, value);
+        self
+    }
+
+    /// Sets a header from text; text that no header can hold is left out.
+    pub(crate) fn header_text(self, name: HeaderName, value: &str) -> Self {
+        match HeaderValue::from_str(value) {
+            Ok(value) => self.header(name, value),
+            Err(_) => self,
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    pub(crate) fn into_response(self) -> Response<ReplyBody> {
+        self.0
+    }
+}

@@ -1,0 +1,39 @@
+//! The names of the metrics, each with what it counts. `/metrics` shows them.
+
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+/// Requests that were answered, by operation and status class.
+pub const REQUESTS: &str = "trilogue_http_requests_total";
+/// How long requests took until their response began, by operation.
+pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
+/// Requests that were refused before routing, by code.
+pub const REFUSED: &str = "trilogue_http_refused_total";
+/// Open connections.
+pub const CONNECTIONS: &str = "trilogue_http_connections";
+/// Open event streams.
+pub const STREAMS: &str = "trilogue_event_streams";
+/// Bytes of rendered events that were put on streams.
+pub const STREAM_BYTES: &str = "trilogue_event_stream_bytes_total";
+/// Frames that were rendered.
+pub const FRAMES_RENDERED: &str = "trilogue_frames_rendered_total";
+/// Requests whose handler panicked.
+pub const PANICS: &str = "trilogue_http_panics_total";
+/// Callback deliveries, by outcome.
+pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
+
+/// Tells the recorder what each metric means.
+pub(crate) fn describe() {
+    describe_counter!(REQUESTS, "Requests that were answered, by operation and status class");
+    describe_histogram!(
+        REQUEST_SECONDS,
+        Unit::Seconds,
+        "How long requests took until their response began, by operation"
+    );
+    describe_counter!(REFUSED, "Requests that were refused before routing, by code");
+    describe_gauge!(CONNECTIONS, "Open connections");
+    describe_gauge!(STREAMS, "Open event streams");
+    describe_counter!(STREAM_BYTES, Unit::Bytes, "Bytes of rendered events put on streams");
+    describe_counter!(FRAMES_RENDERED, "Frames that were rendered");
+    describe_counter!(PANICS, "Requests whose handler panicked");
+    describe_counter!(DELIVERIES, "Callback deliveries, by outcome");
+}

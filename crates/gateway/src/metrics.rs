@@ -1,0 +1,144 @@
+//! Meters, made once so that a request only adds to them.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::StatusCode;
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use trilogue_domain::Code;
+
+use crate::metric_names as names;
+use crate::routes::Route;
+
+/// Upper bounds of the latency buckets, in seconds.
+const BUCKETS: &[f64] =
+    &[0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+/// The classes of status codes, as labels.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The process has one recorder; servers started later in the same process share it.
+static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+/// Everything the gateway counts.
+pub(crate) struct Meters {
+    routes: Vec<RouteMeters>,
+    pub(crate) connections: Level,
+    pub(crate) streams: Level,
+    pub(crate) stream_bytes: Counter,
+    pub(crate) frames_rendered: Counter,
+    pub(crate) panics: Counter,
+}
+
+struct RouteMeters {
+    answered: [Counter; 5],
+    seconds: Histogram,
+}
+
+/// A number of things that are there now.
+pub(crate) struct Level {
+    now: AtomicU64,
+    gauge: Gauge,
+}
+
+/// Counts one thing as there until it is dropped.
+pub(crate) struct Held<'a>(&'a Level);
+
+// === impl Meters ===
+
+impl Meters {
+    pub(crate) fn new(routes: &[Route]) -> Self {
+        recorder();
+        let meters = |route: &Route| {
+            RouteMeters {
+            answered: CLASSES.map(|class| {
+                counter!(names::REQUESTS, "operation" => route.operation, "status" => class)
+            }),
+            seconds: histogram!(names::REQUEST_SECONDS, "operation" => route.operation),
+        }
+        };
+        Self {
+            routes: routes.iter().map(meters).collect(),
+            connections: Level::new(gauge!(names::CONNECTIONS)),
+            streams: Level::new(gauge!(names::STREAMS)),
+            stream_bytes: counter!(names::STREAM_BYTES),
+            frames_rendered: counter!(names::FRAMES_RENDERED),
+            panics: counter!(names::PANICS),
+        }
+    }
+
+    pub(crate) fn answered(&self, route: usize, status: StatusCode, took: Duration) {
+        let Some(meters) = self.routes.get(route) else { return };
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
+        if let Some(counter) = meters.answered.get(class) {
+            counter.increment(1);
+        }
+        meters.seconds.record(took.as_secs_f64());
+    }
+
+    pub(crate) fn refused(&self, code: Code) {
+        counter!(names::REFUSED, "code" => code.as_str()).increment(1);
+    }
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").field("routes", &self.routes.len()).finish_non_exhaustive()
+    }
+}
+
+// === impl Level ===
+
+impl Level {
+    fn new(gauge: Gauge) -> Self {
+        Self { now: AtomicU64::new(0), gauge }
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self) {
+        self.now.fetch_add(1, Ordering::Relaxed);
+        self.gauge.increment(1.0);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.now.fetch_sub(1, Ordering::Relaxed);
+        self.gauge.decrement(1.0);
+    }
+
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.add();
+        Held(self)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
+/// The metrics in the exposition format of Prometheus; `None` when another recorder was installed first.
+pub(crate) fn render() -> Option<String> {
+    recorder().map(PrometheusHandle::render)
+}
+
+/// Folds recorded samples together, so that nobody has to ask for them to keep memory bounded.
+pub(crate) fn upkeep() {
+    if let Some(recorder) = recorder() {
+        recorder.run_upkeep();
+    }
+}
+
+fn recorder() -> Option<&'static PrometheusHandle> {
+    let install = || {
+        let handle = PrometheusBuilder::new().set_buckets(BUCKETS).ok()?.install_recorder().ok()?;
+        names::describe();
+        Some(handle)
+    };
+    RECORDER.get_or_init(install).as_ref()
+}

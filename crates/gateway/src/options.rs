@@ -1,0 +1,96 @@
+//! The gateway's settings.
+
+use std::time::Duration;
+
+use trilogue_domain::{Principal, limits};
+
+/// The gateway's settings.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who may call.
+    pub access: Access,
+    /// How far the listeners may reach.
+    pub exposure: Exposure,
+    /// Host names that this server answers for beside loopback ones, without port.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of pages that may call, such as `https://inspector.example.com`. A page of an allowed host's own origin may always.
+    pub allowed_origins: Vec<String>,
+    /// Protections that were switched off, by the name of the option that did; shown in the status.
+    pub dangerously: Vec<String>,
+    /// The largest request body, in bytes.
+    pub max_body_bytes: usize,
+    /// The largest head of a request, address and headers together, in bytes.
+    pub max_head_bytes: usize,
+    /// The most headers of a request.
+    pub max_headers: usize,
+    /// The most output of a run that is given in one response, in bytes.
+    pub max_output_bytes: usize,
+    /// The most connections at once; further ones wait to be accepted.
+    pub max_connections: usize,
+    /// The most event streams at once.
+    pub max_streams: usize,
+    /// The most requests at once on one HTTP/2 connection.
+    pub max_requests_per_connection: u32,
+    /// How long a client may take to send the head of a request, and how long a connection may idle.
+    pub head_timeout: Duration,
+    /// How long a client may take to send a body.
+    pub body_timeout: Duration,
+    /// How long a client may accept nothing of what is sent to it.
+    pub write_timeout: Duration,
+    /// How often a stream without news says that it lives.
+    pub heartbeat: Duration,
+    /// How old what is known of a token may be: a revoked one ends its streams within twice this.
+    pub token_recheck: Duration,
+    /// The most rendered events that are kept for sharing between streams, in bytes.
+    pub render_cache_bytes: usize,
+    /// How long connections have to end when the server stops, after its runs and streams have.
+    pub connection_grace: Duration,
+}
+
+/// Who may call.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// Who shows a token.
+    Tokens,
+    /// Everybody who reaches the listener, in the name of this principal. Only on loopback.
+    Open(Principal),
+}
+
+/// How far the listeners may reach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exposure {
+    /// Only this machine.
+    Loopback,
+    /// A proxy that encrypts stands in front.
+    BehindProxy,
+    /// Anybody, unencrypted; the operator said `dangerously-…`.
+    DangerouslyPublic,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            access: Access::Tokens,
+            exposure: Exposure::Loopback,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            dangerously: Vec::new(),
+            max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
+            max_head_bytes: 32 * 1024,
+            max_headers: 100,
+            max_output_bytes: 32 * 1024 * 1024,
+            max_connections: 4_096,
+            max_streams: 4_096,
+            max_requests_per_connection: 256,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(15),
+            token_recheck: Duration::from_secs(2),
+            render_cache_bytes: 32 * 1024 * 1024,
+            connection_grace: Duration::from_secs(5),
+        }
+    }
+}

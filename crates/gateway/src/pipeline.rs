@@ -1,0 +1,144 @@
+//! What every request goes through, in order: host and origin, route, caller and right, body, handler.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, header};
+use hyper::body::Incoming;
+use tracing::Instrument;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+
+use crate::http::body::ReplyBody;
+use crate::http::call::Call;
+use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
+use crate::http::{problem, receive};
+use crate::routes::{Access, Match, Route};
+use crate::shared::Shared;
+use crate::trace::{self, TRACEPARENT, Trace};
+
+/// Answers a request. Never fails: an error is an answer too.
+pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Response<ReplyBody> {
+    let begun = Instant::now();
+    let (head, body) = request.into_parts();
+    let trace = Trace::of(&head.headers);
+    let request_id = match trace::chosen_request_id(&head.headers) {
+        Some(id) => id.to_owned(),
+        None => shared.next_request_id(),
+    };
+    let is_head = head.method == Method::HEAD;
+    let (route, reply) = match find(&shared, &head) {
+        Ok((number, found)) => {
+            let span = trace.span(found.route.operation, &request_id);
+            let answering = answer(&shared, found, head, body).instrument(span);
+            let reply = match AssertUnwindSafe(answering).catch_unwind().await {
+                Ok(reply) => reply,
+                Err(_) => {
+                    shared.meters.panics.increment(1);
+                    Err(Error::new(Code::Internal, "the handler panicked"))
+                }
+            };
+            (Some(number), reply)
+        }
+        Err(refusal) => {
+            shared.meters.refused(refusal.error.code());
+            let mut reply = problem::respond(&refusal.error, Some(&request_id));
+            if let Some(allow) = refusal.allow {
+                reply = reply.header_text(header::ALLOW, &allow);
+            }
+            (None, Ok(reply))
+        }
+    };
+    let mut reply = reply.unwrap_or_else(|error| problem::respond(&error, Some(&request_id)));
+    if let Some(route) = route {
+        shared.meters.answered(route, reply.status(), begun.elapsed());
+    }
+    reply = reply.header_text(REQUEST_ID, &request_id);
+    if let Some(parent) = trace.parent {
+        reply = reply.header(TRACEPARENT, parent);
+    }
+    if let Some(durability) = &shared.weak_durability {
+        reply = reply.header(DURABILITY, HeaderValue::clone(durability));
+    }
+    let response = reply.into_response();
+    if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response }
+}
+
+/// A refusal before a handler was found.
+struct Refusal {
+    error: Error,
+    allow: Option<String>,
+}
+
+fn find<'a>(shared: &'a Shared, head: &Parts) -> Result<(usize, Match<'a>), Refusal> {
+    let plain = |error| Refusal { error, allow: None };
+    shared.guard.check(head).map_err(plain)?;
+    shared
+        .router
+        .find(&head.method, head.uri.path())
+        .map_err(|miss| Refusal { error: miss.error, allow: miss.allow })
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    found: Match<'_>,
+    head: Parts,
+    body: Incoming,
+) -> Result<Reply> {
+    let route: &Route = found.route;
+    let caller = match route.access {
+        Access::Public => None,
+        Access::Right(right) => {
+            let caller = shared.gatekeeper.admit(&head.headers).await?;
+            caller.principal.require(right)?;
+            Some(caller)
+        }
+    };
+    let query = read_query(route, head.uri.query().unwrap_or_default())?;
+    let Some(caller) = caller else {
+        return crate::api::meta::public_answer(shared, route.operation);
+    };
+    let body = receive::body(body, &shared.options).await?;
+    let call = Call {
+        shared: Arc::clone(shared),
+        caller,
+        headers: head.headers,
+        params: found.params,
+        query,
+        body,
+    };
+    (route.handler)(call).await
+}
+
+/// The query's parameters, each of which the route must know.
+fn read_query(route: &Route, query: &str) -> Result<Vec<(String, String)>> {
+    let read: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    let known = |name: &str| {
+        route.query.iter().any(|parameter| match parameter.name.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix) && name.len() > prefix.len(),
+            None => parameter.name == name,
+        })
+    };
+    match read.iter().find(|(name, _)| !known(name)) {
+        None => Ok(read),
+        Some((name, _)) => {
+            let names: Vec<_> = route.query.iter().map(|parameter| parameter.name).collect();
+            let hint = if names.is_empty() {
+                "this route takes no query parameters".to_owned()
+            } else {
+                format!("this route takes: {}", names.join(", "))
+            };
+            let name = crate::http::call::shown(name);
+            Err(Error::new(
+                Code::InvalidRequest,
+                format!("the query parameter '{name}' is not known"),
+            )
+            .hint(hint))
+        }
+    }
+}

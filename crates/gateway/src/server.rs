@@ -1,0 +1,235 @@
+//! The server: listeners, connections, shutdown.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::HeaderValue;
+use hyper_util::rt::TokioExecutor;
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_runtime::DrainReport;
+use trilogue_wire::native::Status;
+
+use crate::access::guard::Guard;
+use crate::access::tokens::Gatekeeper;
+use crate::http::connection;
+use crate::metrics::{self, Meters};
+use crate::options::{Access, Exposure, Options};
+use crate::routes::Router;
+use crate::shared::{Ports, Shared};
+use crate::stream::feed::Feeds;
+
+/// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often recorded metrics are folded together.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    tasks: TaskTracker,
+    /// Ends accepting.
+    accept_end: CancellationToken,
+    /// Asks connections to end.
+    connections_end: CancellationToken,
+    /// Drops connections.
+    drop_connections: CancellationToken,
+}
+
+/// What a shutdown left behind.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShutdownReport {
+    /// What became of the runs.
+    pub runs: DrainReport,
+    /// Connections that were still open at the end and were dropped.
+    pub dropped_connections: u64,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Serves on these listeners. Needs a Tokio runtime.
+    ///
+    /// # Errors
+    /// `invalid_request` when a listener reaches further than the options allow, naming the fix.
+    pub fn start(options: Options, ports: Ports, listeners: Vec<TcpListener>) -> Result<Self> {
+        let addresses: std::io::Result<Vec<_>> =
+            listeners.iter().map(TcpListener::local_addr).collect();
+        let addresses = addresses.map_err(|error| {
+            Error::new(Code::Internal, format!("a listener has no address: {error}"))
+        })?;
+        check_exposure(&options, &addresses)?;
+        let shared = Arc::new(share(options, ports, &addresses)?);
+        let server = Self {
+            tasks: TaskTracker::new(),
+            accept_end: CancellationToken::new(),
+            connections_end: CancellationToken::new(),
+            drop_connections: CancellationToken::new(),
+            addresses,
+            shared,
+        };
+        let builder = Arc::new(connection::builder(&server.shared.options));
+        let room = Arc::new(Semaphore::new(server.shared.options.max_connections));
+        for listener in listeners {
+            let accepting = Accepting {
+                shared: Arc::clone(&server.shared),
+                builder: Arc::clone(&builder),
+                room: Arc::clone(&room),
+                tasks: server.tasks.clone(),
+                accept_end: server.accept_end.clone(),
+                connections_end: server.connections_end.clone(),
+                drop_connections: server.drop_connections.clone(),
+            };
+            server.tasks.spawn(accepting.run(listener));
+        }
+        let accept_end = server.accept_end.clone();
+        server.tasks.spawn(async move {
+            while tokio::time::timeout(UPKEEP, accept_end.cancelled()).await.is_err() {
+                metrics::upkeep();
+            }
+        });
+        Ok(server)
+    }
+
+    /// The addresses that it listens on.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What the server is and does.
+    ///
+    /// # Errors
+    /// When the store cannot count.
+    pub async fn status(&self) -> Result<Status> {
+        crate::api::meta::state(&self.shared).await
+    }
+
+    /// Stops: takes no new connections and runs, lets runs end until the deadline, ends streams and then connections, and reports what it abandoned.
+    pub async fn shutdown(self, deadline: Duration) -> ShutdownReport {
+        self.shared.draining.store(true, Ordering::Relaxed);
+        self.accept_end.cancel();
+        let runs = self.shared.runtime().drain(deadline).await;
+        self.shared.streams_end.cancel();
+        self.connections_end.cancel();
+        self.tasks.close();
+        let grace = self.shared.options.connection_grace;
+        let mut dropped_connections = 0;
+        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+            dropped_connections = self.shared.meters.connections.get();
+            self.drop_connections.cancel();
+            self.tasks.wait().await;
+        }
+        ShutdownReport { runs, dropped_connections }
+    }
+}
+
+/// What one listener's loop needs.
+struct Accepting {
+    shared: Arc<Shared>,
+    builder: Arc<Builder<TokioExecutor>>,
+    room: Arc<Semaphore>,
+    tasks: TaskTracker,
+    accept_end: CancellationToken,
+    connections_end: CancellationToken,
+    drop_connections: CancellationToken,
+}
+
+// === impl Accepting ===
+
+impl Accepting {
+    async fn run(self, listener: TcpListener) {
+        loop {
+            let accepted = tokio::select! {
+                () = self.accept_end.cancelled() => return,
+                accepted = self.accept(&listener) => accepted,
+            };
+            let Some((stream, permit)) = accepted else { continue };
+            let connection = connection::serve(
+                Arc::clone(&self.shared),
+                Arc::clone(&self.builder),
+                stream,
+                self.connections_end.clone(),
+            );
+            let dropped = self.drop_connections.clone();
+            let shared = Arc::clone(&self.shared);
+            self.tasks.spawn(async move {
+                let _held = shared.meters.connections.hold();
+                let _permit = permit;
+                tokio::select! {
+                    () = connection => {}
+                    () = dropped.cancelled() => {}
+                }
+            });
+        }
+    }
+
+    /// The next connection, when there is room for it.
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+    ) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.room).acquire_owned().await.ok()?;
+        match listener.accept().await {
+            Ok((stream, _)) => Some((stream, permit)),
+            Err(error) => {
+                tracing::warn!(error = %error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                None
+            }
+        }
+    }
+}
+
+fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
+    let Some(public) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
+    else {
+        return Ok(());
+    };
+    if matches!(options.access, Access::Open(_)) {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("{public} is reachable from other machines, and authentication is off"),
+        )
+        .hint("listen on 127.0.0.1 and [::1] only, or leave authentication on"));
+    }
+    if options.exposure == Exposure::Loopback {
+        return Err(Error::new(
+            Code::InvalidRequest,
+            format!("{public} is reachable from other machines, and would be unencrypted"),
+        )
+        .hint("listen on 127.0.0.1 and [::1] only, put a proxy that encrypts in front and set trusted_proxies, or accept the risk with dangerously-public-bind"));
+    }
+    Ok(())
+}
+
+fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Shared> {
+    let router = Router::new(crate::api::routes())?;
+    let durability = ports.admin.durability();
+    let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
+    let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
+    Ok(Shared {
+        guard: Guard::new(&options.allowed_hosts, &options.allowed_origins, addresses),
+        gatekeeper: Gatekeeper::new(&options, Arc::clone(&ports.tokens), Arc::clone(&ports.clock)),
+        meters: Meters::new(router.routes()),
+        router,
+        feeds: Feeds::new(options.render_cache_bytes),
+        started_at: ports.clock.now(),
+        draining: AtomicBool::new(false),
+        streams_end: CancellationToken::new(),
+        weak_durability: weak,
+        request_prefix: u32::try_from(random >> 32).unwrap_or_default(),
+        requests: AtomicU64::new(0),
+        options,
+        ports,
+    })
+}

@@ -1,0 +1,78 @@
+//! What every request shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use http::HeaderValue;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::Timestamp;
+use trilogue_domain::port::Clock;
+use trilogue_runtime::Runtime;
+use trilogue_store::{Admin, Queue, Read, Tokens};
+
+use crate::access::guard::Guard;
+use crate::access::tokens::Gatekeeper;
+use crate::metrics::Meters;
+use crate::options::Options;
+use crate::routes::Router;
+use crate::stream::feed::Feeds;
+
+/// What the gateway needs of the rest of the server.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// Runs agents.
+    pub runtime: Runtime,
+    /// Reads the log and its rows.
+    pub read: Arc<dyn Read>,
+    /// Keeps tokens.
+    pub tokens: Arc<dyn Tokens>,
+    /// Tells durability, health and numbers, and backs up.
+    pub admin: Arc<dyn Admin>,
+    /// Puts dead deliveries back.
+    pub queue: Arc<dyn Queue>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What every request shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) ports: Ports,
+    pub(crate) guard: Guard,
+    pub(crate) gatekeeper: Gatekeeper,
+    pub(crate) router: Router,
+    pub(crate) feeds: Feeds,
+    pub(crate) meters: Meters,
+    pub(crate) started_at: Timestamp,
+    /// Set when the server takes no more work.
+    pub(crate) draining: AtomicBool,
+    /// Ends event streams.
+    pub(crate) streams_end: CancellationToken,
+    /// Set where an acknowledged event is less durable than an fsync makes it.
+    pub(crate) weak_durability: Option<HeaderValue>,
+    /// Makes request ids: random at the start, then counted.
+    pub(crate) request_prefix: u32,
+    pub(crate) requests: AtomicU64,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.ports.runtime
+    }
+
+    pub(crate) fn read(&self) -> &Arc<dyn Read> {
+        &self.ports.read
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn next_request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{:08x}-{number:x}", self.request_prefix)
+    }
+}

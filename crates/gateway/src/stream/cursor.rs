@@ -1,0 +1,93 @@
+//! Positions on a stream.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+
+/// The position of the last wire event of a log event.
+const LAST: u32 = u32::MAX;
+
+/// A position on a stream: a log event's number, and which of its wire events.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Cursor {
+    pub(crate) number: u64,
+    pub(crate) sub: u32,
+}
+
+// === impl Cursor ===
+
+impl Cursor {
+    pub(crate) const START: Self = Self::after(0);
+
+    /// Behind everything of this log event.
+    pub(crate) const fn after(number: u64) -> Self {
+        Self { number, sub: LAST }
+    }
+
+    /// The number of the last log event of which nothing is missing.
+    pub(crate) fn whole(self) -> u64 {
+        if self.sub == LAST { self.number } else { self.number.saturating_sub(1) }
+    }
+
+    /// Reads `12`, `12.3` or `12.v`.
+    ///
+    /// # Errors
+    /// `invalid_cursor`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let malformed = || {
+            let text = crate::http::call::shown(text);
+            Error::new(Code::InvalidCursor, format!("'{text}' is no position on an event stream"))
+                .hint("give the 'id' of the last event that you have, or 0 for the beginning")
+        };
+        let digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (number, sub) = text.split_once('.').unwrap_or((text, "v"));
+        if !digits(number) || !(sub == "v" || digits(sub)) {
+            return Err(malformed());
+        }
+        let number: i64 = number.parse().map_err(|_| malformed())?;
+        let sub = if sub == "v" { LAST } else { sub.parse().map_err(|_| malformed())? };
+        Ok(Self { number: number.unsigned_abs(), sub })
+    }
+
+    /// That the position lies behind the end of the log.
+    pub(crate) fn beyond(self, last: u64) -> Error {
+        Error::new(
+            Code::InvalidCursor,
+            format!("the position {} lies beyond the last event, {last}", self.number),
+        )
+        .hint("give the 'id' of an event of this same stream")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_read_and_order() {
+        assert_eq!(Cursor::parse("12"), Ok(Cursor::after(12)));
+        assert_eq!(Cursor::parse("12.v"), Ok(Cursor::after(12)));
+        assert_eq!(Cursor::parse("12.3"), Ok(Cursor { number: 12, sub: 3 }));
+        assert!(Cursor { number: 12, sub: 3 } < Cursor::after(12));
+        assert_eq!(Cursor { number: 12, sub: 3 }.whole(), 11);
+        for bad in [
+            "",
+            "x",
+            "-1",
+            "+1",
+            "1.",
+            ".1",
+            "1.x",
+            "1.2.3",
+            "99999999999999999999",
+            " 1",
+            "1.99999999999",
+        ] {
+            assert_eq!(
+                Cursor::parse(bad).map_err(|error| error.code()),
+                Err(Code::InvalidCursor),
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Rendered events, shared between the readers of one log.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::Event;
+use trilogue_domain::{InterruptId, RunId, RunKey, Scope, ThreadKey};
+use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
+use trilogue_store::{Frame, Range, Read, Tail};
+
+use super::cursor::Cursor;
+use super::view::{Fold, Mark, Out, Place, View};
+
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+/// The most run ids that a feed remembers.
+const MAX_NAMES: usize = 4_096;
+
+/// Every feed that has a reader.
+#[derive(Debug)]
+pub(crate) struct Feeds {
+    open: Mutex<HashMap<FeedKey, Weak<Feed>>>,
+    budget: Arc<Budget>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct FeedKey {
+    thread: ThreadKey,
+    run: Option<RunKey>,
+    view: &'static str,
+}
+
+/// The bytes that all feeds hold together.
+#[derive(Debug)]
+struct Budget {
+    held: AtomicUsize,
+    most: usize,
+}
+
+/// One log as one view shows it: a thread's, or a run's.
+pub(crate) struct Feed {
+    pub(crate) thread: ThreadRow,
+    pub(crate) run: Option<(RunKey, RunId)>,
+    view: Arc<dyn View>,
+    tail: Tail,
+    names: Mutex<HashMap<RunKey, Option<RunId>>>,
+    /// By the last number that each holds.
+    chunks: Mutex<BTreeMap<u64, Arc<Chunk>>>,
+    budget: Arc<Budget>,
+}
+
+/// A rendered frame.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// The chunk is what comes next for every position from here to `last`.
+    follows: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    bytes: Bytes,
+    marks: Vec<Mark>,
+    /// Interrupts that are shown, with their run and number.
+    pub(crate) shown: Vec<(u64, RunId, InterruptId)>,
+    /// Whether the run of the stream ends here.
+    pub(crate) ends: bool,
+    /// The fold behind the frame, where the view has state.
+    fold: Option<Box<dyn Fold>>,
+}
+
+// === impl Feeds ===
+
+impl Feeds {
+    pub(crate) fn new(most: usize) -> Self {
+        let budget = Arc::new(Budget { held: AtomicUsize::new(0), most });
+        Self { open: Mutex::default(), budget }
+    }
+
+    /// The feed of a thread, or of one of its runs, that the caller has looked up.
+    pub(crate) fn open(
+        &self,
+        read: &Arc<dyn Read>,
+        thread: ThreadRow,
+        run: Option<&RunRow>,
+        view: Arc<dyn View>,
+    ) -> Arc<Feed> {
+        let key = FeedKey { thread: thread.key, run: run.map(|run| run.key), view: view.name() };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(feed) = open.get(&key).and_then(Weak::upgrade) {
+            return feed;
+        }
+        if open.len() > 64 && open.len().is_power_of_two() {
+            open.retain(|_, feed| feed.strong_count() > 0);
+        }
+        let feed = Arc::new(Feed {
+            tail: read.tail(thread.key),
+            run: run.map(|run| (run.key, run.id.clone())),
+            thread,
+            view,
+            names: Mutex::default(),
+            chunks: Mutex::default(),
+            budget: Arc::clone(&self.budget),
+        });
+        open.insert(key, Arc::downgrade(&feed));
+        feed
+    }
+}
+
+// === impl Feed ===
+
+impl Feed {
+    /// Woken by every commit on the thread.
+    pub(crate) fn committed(&self) -> watch::Receiver<u64> {
+        self.tail.committed.clone()
+    }
+
+    /// What follows a position, when it is rendered already.
+    pub(crate) fn rendered(&self, cursor: Cursor) -> Option<Arc<Chunk>> {
+        let whole = cursor.whole();
+        let chunks = self.chunks();
+        let (_, chunk) = chunks.range(whole + 1..).next()?;
+        (chunk.follows <= whole).then(|| Arc::clone(chunk))
+    }
+
+    /// Reads and renders what follows a position; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) async fn advance(
+        &self,
+        read: &Arc<dyn Read>,
+        cursor: Cursor,
+    ) -> Result<Option<(Arc<Chunk>, usize)>> {
+        let after = cursor.whole();
+        let run = self.run.as_ref().map(|(key, _)| *key);
+        let range = Range { run, after, max_bytes: READ_BYTES };
+        let frames = read.frames(&self.thread, range).await?;
+        let (mut follows, mut next, mut rendered) = (after, None, 0);
+        for frame in frames {
+            let (first, last) = self.numbers(&frame);
+            if last <= after {
+                continue;
+            }
+            let chunk = match self.rendered(Cursor::after(follows.max(first - 1))) {
+                Some(chunk) if chunk.last == last => chunk,
+                _ => {
+                    rendered += 1;
+                    let chunk = self.render(read, &frame, follows.min(first - 1)).await?;
+                    self.keep(chunk)
+                }
+            };
+            follows = last;
+            next.get_or_insert(chunk);
+        }
+        Ok(next.map(|chunk| (chunk, rendered)))
+    }
+
+    /// The first and last number of a frame, as this feed counts.
+    fn numbers(&self, frame: &Frame) -> (u64, u64) {
+        match self.run {
+            Some(_) => (frame.first_run().max(1), frame.last_run()),
+            None => (frame.first().max(1), frame.last()),
+        }
+    }
+
+    async fn render(&self, read: &Arc<dyn Read>, frame: &Frame, follows: u64) -> Result<Chunk> {
+        let (first, last) = self.numbers(frame);
+        let run_id = self.name(read, frame.run()).await?;
+        let mut fold = self.fold_before(read, first).await?;
+        let mut out = Out::default();
+        let mut ends = false;
+        for event in frame.events()? {
+            let number = self.number(event);
+            let place = self.place(number, run_id.as_ref());
+            fold.push(event, &place, &mut out);
+            out.close(event, number);
+            ends |= self.run.is_some() && event.body.is_run_end();
+        }
+        let shown = run_id.map_or_else(Vec::new, |run| {
+            out.shown.into_iter().map(|(number, id)| (number, run.clone(), id)).collect()
+        });
+        Ok(Chunk {
+            follows,
+            first,
+            last,
+            bytes: Bytes::from(out.bytes),
+            marks: out.marks,
+            shown,
+            ends,
+            fold: (!self.view.is_stateless()).then_some(fold),
+        })
+    }
+
+    /// The view's state before a number: at hand behind the chunk before, or folded again from the beginning.
+    async fn fold_before(&self, read: &Arc<dyn Read>, first: u64) -> Result<Box<dyn Fold>> {
+        if first == 1 || self.view.is_stateless() {
+            return Ok(self.view.begin());
+        }
+        let at_hand = self.chunks().get(&(first - 1)).cloned();
+        if let Some(fold) = at_hand.as_ref().and_then(|chunk| chunk.fold.as_ref()) {
+            return Ok(fold.fork());
+        }
+        let mut fold = self.view.begin();
+        let mut after = 0;
+        let run = self.run.as_ref().map(|(key, _)| *key);
+        while after + 1 < first {
+            let range = Range { run, after, max_bytes: READ_BYTES };
+            let frames = read.frames(&self.thread, range).await?;
+            let Some(end) = frames.last().map(|frame| self.numbers(frame).1) else { break };
+            for frame in &frames {
+                let run_id = self.name(read, frame.run()).await?;
+                for event in frame.events()? {
+                    let number = self.number(event);
+                    if number > after && number < first {
+                        let place = self.place(number, run_id.as_ref());
+                        fold.push(event, &place, &mut Out::default());
+                    }
+                }
+            }
+            after = end;
+        }
+        Ok(fold)
+    }
+
+    fn number(&self, event: &Event) -> u64 {
+        if self.run.is_some() { event.run_number } else { event.number }
+    }
+
+    fn place<'a>(&'a self, number: u64, run_id: Option<&'a RunId>) -> Place<'a> {
+        Place { thread: &self.thread.id, run_id: run_id.map(RunId::as_str), number }
+    }
+
+    /// Keeps a chunk for others, and drops the oldest where too much is held.
+    fn keep(&self, chunk: Chunk) -> Arc<Chunk> {
+        let chunk = Arc::new(chunk);
+        let mut chunks = self.chunks();
+        if let Some(known) = chunks.get(&chunk.last) {
+            return Arc::clone(known);
+        }
+        self.budget.held.fetch_add(chunk.weight(), Ordering::Relaxed);
+        chunks.insert(chunk.last, Arc::clone(&chunk));
+        while self.budget.held.load(Ordering::Relaxed) > self.budget.most && chunks.len() > 1 {
+            if let Some((_, oldest)) = chunks.pop_first() {
+                self.budget.held.fetch_sub(oldest.weight(), Ordering::Relaxed);
+            }
+        }
+        chunk
+    }
+
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Chunk>>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id of a run of this thread; `None` when it is gone.
+    pub(crate) async fn name(
+        &self,
+        read: &Arc<dyn Read>,
+        key: Option<RunKey>,
+    ) -> Result<Option<RunId>> {
+        let Some(key) = key else { return Ok(None) };
+        if let Some((own, id)) = &self.run
+            && *own == key
+        {
+            return Ok(Some(id.clone()));
+        }
+        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let name = run_id(read, &self.thread, key).await?;
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= MAX_NAMES {
+            names.clear();
+        }
+        names.insert(key, name.clone());
+        Ok(name)
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        let held: usize = self.chunks().values().map(|chunk| chunk.weight()).sum();
+        self.budget.held.fetch_sub(held, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("thread", &self.thread.id)
+            .field("run", &self.run)
+            .field("view", &self.view.name())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Chunk ===
+
+impl Chunk {
+    /// The bytes behind a position.
+    pub(crate) fn after(&self, cursor: Cursor) -> Bytes {
+        let passed = self.marks.partition_point(|mark| mark.cursor <= cursor);
+        match passed.checked_sub(1).and_then(|index| self.marks.get(index)) {
+            Some(mark) => self.bytes.slice(mark.end..),
+            None => self.bytes.clone(),
+        }
+    }
+
+    fn weight(&self) -> usize {
+        self.bytes.len() + self.marks.len() * size_of::<Mark>() + size_of::<Self>()
+    }
+}
+
+/// The id of a run of a thread that the caller has looked up; `None` when it is gone.
+pub(crate) async fn run_id(
+    read: &Arc<dyn Read>,
+    thread: &ThreadRow,
+    key: RunKey,
+) -> Result<Option<RunId>> {
+    let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+    let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
+    // Listings are newest first by key, so the page behind the next key begins with this run.
+    let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)) };
+    loop {
+        let listing = read.runs(&scope, &filter, &page).await?;
+        if let Some(run) = listing.rows.iter().find(|run| run.key == key) {
+            return Ok(Some(run.id.clone()));
+        }
+        if listing.rows.iter().any(|run| run.key < key) {
+            return Ok(None);
+        }
+        let Some(next) = listing.next else { return Ok(None) };
+        page.after = Some(next);
+    }
+}
+
+#[cfg(test)]
+#[path = "feed_tests.rs"]
+mod tests;

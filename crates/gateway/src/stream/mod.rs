@@ -1,0 +1,11 @@
+//! Event streams: shared rendering, and readers that pull from it.
+//!
+//! # Invariants
+//! - A reader has no queue: it asks for what follows its cursor, so a slow one costs nothing but its place.
+//! - What is sent was committed: everything comes from the store's read port.
+
+pub(crate) mod cursor;
+pub(crate) mod feed;
+pub(crate) mod page;
+pub(crate) mod reader;
+pub(crate) mod view;

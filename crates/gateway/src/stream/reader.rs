@@ -1,0 +1,313 @@
+//! One client's place on a stream.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderValue, StatusCode, header};
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right, RunId, Scope};
+use trilogue_runtime::Presence;
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_wire::native::Gap;
+use trilogue_wire::sse;
+
+use super::cursor::Cursor;
+use super::feed::{Chunk, Feed};
+use super::view::View;
+use crate::access::tokens::Caller;
+use crate::http::body::ReplyBody;
+use crate::http::problem;
+use crate::http::reply::Reply;
+use crate::shared::Shared;
+
+/// The most that a stream still sends once the server is stopping, apart from its last chunk, in bytes.
+const FAREWELL_BYTES: usize = 1024 * 1024;
+
+/// One client's place on a stream. It pulls: there is no queue.
+struct Reader {
+    shared: Arc<Shared>,
+    feed: Arc<Feed>,
+    committed: watch::Receiver<u64>,
+    caller: Caller,
+    cursor: Cursor,
+    begun: bool,
+    done: bool,
+    /// Whether the stream's run had ended when somebody last looked.
+    run_ended: bool,
+    ticks: Interval,
+    checked_at: Instant,
+    sent_at: Instant,
+    _presence: Option<Presence>,
+    _open: Open,
+}
+
+/// Counts a stream as open until it is dropped.
+struct Open(Arc<Shared>);
+
+/// What woke a reader at the end of the log.
+enum Woken {
+    Committed,
+    LogGone,
+    Tick,
+    Stopping,
+}
+
+/// Opens a stream of a thread, or of a run, that the caller has looked up.
+///
+/// # Errors
+/// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log.
+pub(crate) fn open(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    thread: ThreadRow,
+    run: Option<&RunRow>,
+    view: Arc<dyn View>,
+    cursor: Cursor,
+) -> Result<Reply> {
+    if shared.streams_end.is_cancelled() {
+        return Err(stopping());
+    }
+    let open = Open::new(shared)?;
+    let feed = shared.feeds.open(shared.read(), thread, run, view);
+    let committed = feed.committed();
+    let last = match run {
+        None => Some(*committed.borrow()),
+        Some(run) => run.status.is_terminal().then_some(run.last_run_number),
+    };
+    if let Some(last) = last
+        && cursor.number > last
+    {
+        return Err(cursor.beyond(last));
+    }
+    let may_answer = caller.principal.rights.has(Right::Answer);
+    let mut ticks = interval(shared.options.token_recheck.min(shared.options.heartbeat));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
+    let reader = Reader {
+        committed,
+        caller: caller.clone(),
+        cursor,
+        begun: false,
+        done: false,
+        run_ended: run.is_some_and(|run| run.status.is_terminal()),
+        ticks,
+        checked_at: Instant::now(),
+        sent_at: Instant::now(),
+        _presence: may_answer.then(|| shared.runtime().present(&feed.thread)),
+        _open: open,
+        feed,
+        shared: Arc::clone(shared),
+    };
+    let body = ReplyBody::pieces(pieces(reader));
+    Ok(Reply::new(StatusCode::OK, body)
+        .header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
+        .header(
+            header::HeaderName::from_static("x-accel-buffering"),
+            HeaderValue::from_static("no"),
+        ))
+}
+
+fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
+    futures_util::stream::unfold(reader, |mut reader| async move {
+        let piece = reader.next().await?;
+        reader.sent_at = Instant::now();
+        reader.shared.meters.stream_bytes.increment(piece.len() as u64);
+        Some((Ok(piece), reader))
+    })
+}
+
+// === impl Reader ===
+
+impl Reader {
+    async fn next(&mut self) -> Option<Bytes> {
+        while !self.done {
+            if self.checked_at.elapsed() >= self.shared.options.token_recheck
+                && let Some(end) = self.check_token().await
+            {
+                return Some(end);
+            }
+            match self.following().await {
+                Ok(Some(chunk)) => {
+                    let bytes = self.take(&chunk);
+                    if !bytes.is_empty() {
+                        return Some(bytes);
+                    }
+                    continue;
+                }
+                Ok(None) if self.run_ended => return None,
+                Ok(None) => {}
+                Err(error) => return Some(self.end_with(&error)),
+            }
+            match self.wait().await {
+                Woken::Committed => {}
+                Woken::LogGone => return Some(self.end_with(&self.gone())),
+                Woken::Stopping => return Some(self.farewell().await),
+                Woken::Tick => {
+                    if let Some(piece) = self.tick().await {
+                        return Some(piece);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    async fn following(&self) -> Result<Option<Arc<Chunk>>> {
+        if let Some(chunk) = self.feed.rendered(self.cursor) {
+            return Ok(Some(chunk));
+        }
+        let Some((chunk, rendered)) = self.feed.advance(self.shared.read(), self.cursor).await?
+        else {
+            return Ok(None);
+        };
+        self.shared.meters.frames_rendered.increment(rendered as u64);
+        Ok(Some(chunk))
+    }
+
+    /// What of a chunk this client has not, and notes what it is shown with it.
+    fn take(&mut self, chunk: &Chunk) -> Bytes {
+        let mut bytes = chunk.after(self.cursor);
+        let asked = self.cursor.whole();
+        if !std::mem::replace(&mut self.begun, true) && chunk.first > asked + 1 {
+            bytes = with_gap(&Gap { after: asked, first: chunk.first }, &bytes);
+        }
+        for (number, run, interrupt) in &chunk.shown {
+            if *number > asked {
+                self.shared.runtime().shown(&self.caller.principal.id, run, interrupt);
+            }
+        }
+        self.cursor = Cursor::after(chunk.last);
+        self.done |= chunk.ends;
+        bytes
+    }
+
+    async fn wait(&mut self) -> Woken {
+        tokio::select! {
+            changed = self.committed.changed() => match changed {
+                Ok(()) => Woken::Committed,
+                Err(_) => Woken::LogGone,
+            },
+            () = self.shared.streams_end.cancelled() => Woken::Stopping,
+            _ = self.ticks.tick() => Woken::Tick,
+        }
+    }
+
+    /// What the shutdown itself brought, and then the reason for the end.
+    async fn farewell(&mut self) -> Bytes {
+        let mut bytes = Vec::new();
+        while !self.done
+            && bytes.len() < FAREWELL_BYTES
+            && let Ok(Some(chunk)) = self.following().await
+        {
+            bytes.extend_from_slice(&self.take(&chunk));
+        }
+        if !self.done {
+            bytes.extend_from_slice(&self.end_with(&stopping()));
+        }
+        Bytes::from(bytes)
+    }
+
+    /// A sign of life, or the end of a stream whose token or log is gone.
+    async fn tick(&mut self) -> Option<Bytes> {
+        if let Some(end) = self.check_token().await {
+            return Some(end);
+        }
+        // Nothing more will come: the client looks for the next life of the server.
+        if let Err(error) = self.shared.ports.admin.health()
+            && matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt)
+        {
+            return Some(self.end_with(&error));
+        }
+        if self.sent_at.elapsed() < self.shared.options.heartbeat {
+            return None;
+        }
+        match self.still_there().await {
+            Ok(()) => {}
+            Err(error) => return Some(self.end_with(&error)),
+        }
+        let mut comment = Vec::new();
+        sse::comment(&mut comment, "still here");
+        Some(Bytes::from(comment))
+    }
+
+    async fn check_token(&mut self) -> Option<Bytes> {
+        self.checked_at = Instant::now();
+        if self.shared.gatekeeper.still_admits(&self.caller).await {
+            return None;
+        }
+        let error = Error::new(Code::Unauthenticated, "the token was revoked or has expired");
+        Some(self.end_with(&error))
+    }
+
+    /// Whether thread and run still exist; notes when the run has ended.
+    async fn still_there(&mut self) -> Result<()> {
+        let scope = Scope { tenant: self.feed.thread.tenant.clone(), owner: None };
+        match self.feed.run.as_ref().map(|(_, id)| id) {
+            None => {
+                let found = self.shared.read().thread(&scope, &self.feed.thread.id).await?;
+                found.filter(|row| row.key == self.feed.thread.key).ok_or_else(|| self.gone())?;
+            }
+            Some(id) => {
+                let row = self.shared.read().run(&scope, id).await?.ok_or_else(|| self.gone())?;
+                self.run_ended = row.status.is_terminal();
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&self) -> Error {
+        match self.feed.run.as_ref().map(|(_, id)| RunId::as_str(id)) {
+            Some(run) => crate::http::call::no_run(run),
+            None => crate::http::call::no_thread(self.feed.thread.id.as_str()),
+        }
+    }
+
+    /// The last piece of a stream that ends before its log does: a named event without id, so that the cursor stays.
+    fn end_with(&mut self, error: &Error) -> Bytes {
+        self.done = true;
+        let data = serde_json::to_vec(&problem::describe(error, None)).unwrap_or_default();
+        let mut bytes = Vec::new();
+        sse::encode(&mut bytes, None, Some("error"), &data);
+        Bytes::from(bytes)
+    }
+}
+
+fn with_gap(gap: &Gap, rest: &Bytes) -> Bytes {
+    let data = serde_json::to_vec(gap).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(rest.len() + data.len() + 32);
+    sse::encode(&mut bytes, None, Some("gap"), &data);
+    bytes.extend_from_slice(rest);
+    Bytes::from(bytes)
+}
+
+fn stopping() -> Error {
+    Error::new(Code::ShuttingDown, "the server is shutting down")
+        .hint("connect again with the id of the last event that you have")
+}
+
+// === impl Open ===
+
+impl Open {
+    fn new(shared: &Arc<Shared>) -> Result<Self> {
+        let open = Self(Arc::clone(shared));
+        shared.meters.streams.add();
+        if shared.meters.streams.get() > shared.options.max_streams as u64 {
+            return Err(Error::new(
+                Code::Overloaded,
+                format!("{} event streams are open, which is the most", shared.options.max_streams),
+            )
+            .hint("an operator may raise max_streams"));
+        }
+        Ok(open)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.meters.streams.remove();
+    }
+}

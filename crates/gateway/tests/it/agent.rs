@@ -1,0 +1,152 @@
+//! An agent that does what it is told: the first word of its input chooses.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::agent::InputKind;
+use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::interrupt::{Effect, PermissionOption};
+use trilogue_domain::{
+    AgentCard, AgentName, Answer, Failure, Interrupt, InterruptId, InterruptKind, Json, MessageId,
+    Part, Resolution, Role, Survives,
+};
+use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
+
+#[derive(Debug)]
+pub(crate) struct Puppet {
+    card: AgentCard,
+}
+
+impl Puppet {
+    pub(crate) fn new() -> Self {
+        let text = || vec!["text/plain".to_owned()];
+        let card = AgentCard {
+            name: AgentName::parse("puppet").unwrap(),
+            title: None,
+            version: "1".to_owned(),
+            description: "does what it is told".to_owned(),
+            input: InputKind::Chat,
+            output_schema: None,
+            state_schema: None,
+            config_schema: None,
+            interrupts: Vec::new(),
+            input_content_types: text(),
+            output_content_types: text(),
+        };
+        Self { card }
+    }
+}
+
+fn stopped<E: std::fmt::Display>(error: E) -> Failure {
+    Failure { code: "stopped".to_owned(), message: error.to_string(), transient: false, data: None }
+}
+
+async fn emit(context: &RunContext, event: MessageEvent) -> Result<(), Failure> {
+    context.emit(Body::Message(event), None).await.map_err(stopped)
+}
+
+async fn say(context: &RunContext, parts: Vec<Part>) -> Result<(), Failure> {
+    let message = MessageId::generate();
+    emit(context, MessageEvent::Started { message: message.clone(), role: Role::Agent }).await?;
+    for part in parts {
+        emit(context, MessageEvent::Part { message: message.clone(), part }).await?;
+    }
+    emit(context, MessageEvent::Completed { message }).await
+}
+
+fn question(kind: InterruptKind, survives: Survives) -> Interrupt {
+    let option = |id: &str, effect| PermissionOption {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        effect,
+        always: false,
+    };
+    let options = match kind {
+        InterruptKind::Permission => {
+            vec![option("yes", Effect::Allow), option("no", Effect::Reject)]
+        }
+        _ => Vec::new(),
+    };
+    Interrupt {
+        id: InterruptId::generate(),
+        kind,
+        prompt: vec![Part::text("may I?")],
+        payload: Json::parse(r#"{"b":1.0,"a":2}"#).unwrap(),
+        options,
+        schema: None,
+        survives,
+        patience: None,
+    }
+}
+
+#[async_trait]
+impl Backend for Puppet {
+    fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        let text = match turn {
+            Turn::Resume { answer, .. } => {
+                say(&context, vec![Part::text(format!("{answer:?}"))]).await?;
+                return Ok(Ending::Completed);
+            }
+            Turn::Start { input: Input::Messages(messages) } => {
+                messages.iter().map(trilogue_domain::Message::text).collect::<String>()
+            }
+            Turn::Start { input: Input::Value(value) } => {
+                context.emit(Body::Run(RunEvent::Result(value)), None).await.map_err(stopped)?;
+                return Ok(Ending::Completed);
+            }
+        };
+        let (command, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        match command {
+            "panic" => panic!("the secret plans"),
+            "fail" => return Err(stopped("as told")),
+            "count" => {
+                for number in 0..rest.parse::<u32>().unwrap() {
+                    say(&context, vec![Part::text(format!("part {number}"))]).await?;
+                    if number % 7 == 0 {
+                        context.commit().await.map_err(stopped)?;
+                    }
+                }
+            }
+            "large" => {
+                let large = "x".repeat(100 * 1024);
+                let data = Part::bytes("image/png", vec![7_u8; 5]).named("a.png");
+                say(&context, vec![Part::text(large), data]).await?;
+            }
+            "state" => {
+                let values = Json::parse(format!("{{\"said\":\"{rest}\"}}")).unwrap();
+                let event = Body::State(StateEvent::Values(values));
+                context.emit(event, None).await.map_err(stopped)?;
+            }
+            "sleep" => context.cancelled().await,
+            "ask" => {
+                let asked = question(InterruptKind::Permission, Survives::Process);
+                let answer = context.ask(asked).await.map_err(stopped)?;
+                let Resolution::Answered { answer: Answer::Option(option), .. } = answer else {
+                    return Err(stopped("no answer"));
+                };
+                say(&context, vec![Part::text(option)]).await?;
+            }
+            "suspend" => {
+                let interrupt = Box::new(question(InterruptKind::Form, Survives::Restart));
+                return Ok(Ending::Suspended { interrupt, saved: Json::null() });
+            }
+            _ => {
+                let message = MessageId::generate();
+                let began = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+                emit(&context, began).await?;
+                let delta = MessageEvent::Delta { message: message.clone(), text: Arc::from(text) };
+                emit(&context, delta).await?;
+                emit(&context, MessageEvent::Completed { message }).await?;
+            }
+        }
+        Ok(Ending::Completed)
+    }
+}

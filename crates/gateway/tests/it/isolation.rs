@@ -1,0 +1,212 @@
+//! Two tenants: every id of one is unknown to the other, on every route there is.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use trilogue_domain::Rights;
+
+use crate::rig::{Rig, text};
+
+/// What one tenant has.
+struct Things {
+    thread: String,
+    run: String,
+    waiting: String,
+    interrupt: String,
+    checkpoint: String,
+    sha256: String,
+    token: String,
+}
+
+impl Things {
+    async fn of(rig: &Rig) -> Self {
+        let client = rig.alice();
+        let run = rig.run_on("secret-thread", "large").await;
+        let waiting = rig.run_on("secret-waiting", "suspend").await;
+        let thread = client.get("/api/v1/threads/secret-thread").await.unwrap().ok().unwrap();
+        let tokens = client.get("/api/v1/tokens").await.unwrap().ok().unwrap();
+        Self {
+            thread: "secret-thread".to_owned(),
+            run: text(&run, "/id").to_owned(),
+            waiting: text(&waiting, "/id").to_owned(),
+            interrupt: text(&waiting, "/interrupts/0/id").to_owned(),
+            checkpoint: text(&thread, "/head").to_owned(),
+            sha256: text(&run, "/output/0/parts/0/blob/sha256").to_owned(),
+            token: text(&tokens, "/items/0/id").to_owned(),
+        }
+    }
+
+    /// The same with ids that nobody has.
+    fn unknown() -> Self {
+        let unknown = |kind: &str| format!("unknown-{kind}");
+        Self {
+            thread: unknown("thread"),
+            run: unknown("run"),
+            waiting: unknown("waiting"),
+            interrupt: unknown("interrupt"),
+            checkpoint: unknown("checkpoint"),
+            sha256: "0".repeat(64),
+            token: unknown("token"),
+        }
+    }
+
+    /// The requests of an operation that name something: path, query and body. `None` when the table has a route that this test does not know.
+    fn requests(&self, operation: &str) -> Option<Vec<(String, Value)>> {
+        let (thread, run) = (&self.thread, &self.run);
+        let plain = |path: String| vec![(path, Value::Null)];
+        let nothing = Vec::new;
+        Some(match operation {
+            "get_health" | "get_readiness" | "get_metrics" | "get_status" | "get_document"
+            | "list_agents" | "get_agent" | "create_thread" | "list_threads"
+            | "list_deliveries" | "list_tokens" | "create_token" | "back_up" => nothing(),
+            // Deliveries are numbered by the store; there is none here, so every number is unknown.
+            "redeliver" => nothing(),
+            "get_thread" | "erase_thread" => plain(format!("/api/v1/threads/{thread}")),
+            "patch_thread" => vec![
+                (format!("/api/v1/threads/{thread}"), json!({"metadata": {"stolen": true}})),
+                (
+                    "/api/v1/threads/their-own".to_owned(),
+                    json!({"values": 1, "from": self.checkpoint}),
+                ),
+            ],
+            "copy_thread" => vec![(format!("/api/v1/threads/{thread}/copy"), json!({}))],
+            "list_thread_events" => plain(format!("/api/v1/threads/{thread}/events?after=1")),
+            "list_messages" | "list_checkpoints" => {
+                let noun = operation.trim_start_matches("list_");
+                vec![
+                    (format!("/api/v1/threads/{thread}/{noun}"), Value::Null),
+                    (
+                        format!("/api/v1/threads/their-own/{noun}?after={}", self.checkpoint),
+                        Value::Null,
+                    ),
+                ]
+            }
+            "get_blob" => vec![
+                (format!("/api/v1/threads/{thread}/blobs/{}", self.sha256), Value::Null),
+                (format!("/api/v1/threads/their-own/blobs/{}", self.sha256), Value::Null),
+            ],
+            "export_thread" => plain(format!("/api/v1/threads/{thread}/export")),
+            "create_run" => vec![(
+                "/api/v1/runs".to_owned(),
+                json!({"agent": "puppet", "input": "x", "thread_id": thread}),
+            )],
+            "list_runs" => plain(format!("/api/v1/runs?thread_id={thread}")),
+            "get_run" | "delete_run" => plain(format!("/api/v1/runs/{run}")),
+            "wait_for_run" => plain(format!("/api/v1/runs/{run}/wait")),
+            "cancel_run" => plain(format!("/api/v1/runs/{}/cancel", self.waiting)),
+            "list_run_events" => plain(format!("/api/v1/runs/{run}/events?after=1")),
+            "list_interrupts" => vec![
+                (format!("/api/v1/interrupts?thread_id={thread}"), Value::Null),
+                (format!("/api/v1/interrupts?run_id={run}"), Value::Null),
+            ],
+            "get_interrupt" => plain(format!("/api/v1/interrupts/{}", self.interrupt)),
+            "answer_interrupt" => {
+                vec![(format!("/api/v1/interrupts/{}/answer", self.interrupt), json!({"value": 1}))]
+            }
+            "answer_run" => vec![
+                (format!("/api/v1/runs/{}/answer", self.waiting), json!({"value": 1})),
+                (
+                    format!("/api/v1/runs/{}/answer", self.waiting),
+                    json!({"value": 1, "interrupt_id": self.interrupt}),
+                ),
+            ],
+            "revoke_token" => plain(format!("/api/v1/tokens/{}", self.token)),
+            _ => return None,
+        })
+    }
+}
+
+/// What a refusal looks like, without the ids that the request itself named.
+fn shape(body: &Value, path: &str) -> Value {
+    let mut shape = body.clone();
+    shape["request_id"] = Value::Null;
+    let mut detail = text(body, "/detail").to_owned();
+    if let (Some(begin), Some(end)) = (detail.find('\''), detail.rfind('\'')) {
+        let named = detail.get(begin + 1..end).unwrap().to_owned();
+        assert!(!named.is_empty(), "{path}: {detail}");
+        detail = detail.replace(&named, "…");
+    }
+    shape["detail"] = Value::String(detail);
+    shape
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was() {
+    check_every_route(Rig::start().await).await;
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was_on_disk() {
+    check_every_route(Rig::on_disk().await).await;
+}
+
+async fn check_every_route(rig: Rig) {
+    let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
+    rig.token("beta", "mallory", Rights::all(), false).await;
+    let mallory = rig.as_("beta", "mallory");
+    let own =
+        json!({"agent": "puppet", "input": "x", "thread_id": "their-own", "create_thread": true});
+    mallory.post("/api/v1/runs", &own).await.unwrap().ok().unwrap();
+
+    let document: Value = serde_json::from_str(&trilogue_gateway::openapi_document()).unwrap();
+    let mut checked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (verb, operation) in item.as_object().unwrap() {
+            let operation = text(operation, "/operationId");
+            let requests = theirs.requests(operation);
+            let requests = requests.unwrap_or_else(|| panic!("{verb} {path} needs a case here"));
+            let names_something =
+                path.contains('{') && operation != "get_agent" && operation != "redeliver";
+            assert!(!(requests.is_empty() && names_something), "{operation} has no request");
+            let method = Method::from_bytes(verb.to_ascii_uppercase().as_bytes()).unwrap();
+            let send = async |path: &str, body: &Value| {
+                let body =
+                    if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+                let plain = mallory.send(method.clone(), path, &[], body.clone()).await.unwrap();
+                let headers = [("accept", "text/event-stream"), ("last-event-id", "1")];
+                let stream = mallory.send(method.clone(), path, &headers, body).await.unwrap();
+                (plain, stream)
+            };
+            for (foreign, never) in requests.iter().zip(unknown.requests(operation).unwrap()) {
+                let (foreign_path, never_path) = (&foreign.0, &never.0);
+                let (got, got_stream) = send(foreign_path, &foreign.1).await;
+                let (expected, _) = send(never_path, &never.1).await;
+                assert_eq!(got.status, 404, "{operation} {foreign_path}: {}", got.json());
+                assert_eq!(got_stream.status, 404, "{operation} {foreign_path} as a stream");
+                assert_eq!(
+                    shape(&got.json(), foreign_path),
+                    shape(&expected.json(), never_path),
+                    "{operation}"
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 25, "{checked}");
+
+    // Nothing of it happened, and nothing is listed.
+    let waiting = rig.alice().get(&format!("/api/v1/runs/{}", theirs.waiting)).await.unwrap();
+    assert_eq!(text(&waiting.ok().unwrap(), "/status"), "interrupted");
+    let thread = rig.alice().get("/api/v1/threads/secret-thread").await.unwrap().ok().unwrap();
+    assert_eq!(thread["metadata"], json!({}));
+    for list in ["threads", "runs", "interrupts", "tokens"] {
+        let listed = mallory.get(&format!("/api/v1/{list}")).await.unwrap();
+        let listed = String::from_utf8_lossy(&listed.body).into_owned();
+        for id in [&theirs.thread, &theirs.run, &theirs.interrupt, &theirs.token] {
+            assert!(!listed.contains(id.as_str()), "{list} shows {id}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_id_in_two_tenants_is_two_things() {
+    let rig = Rig::start().await;
+    rig.token("beta", "bob", Rights::all(), false).await;
+    for (tenant, principal) in [("alpha", "alice"), ("beta", "bob")] {
+        let body = json!({"id": "shared", "metadata": {"whose": principal}});
+        let made = rig.as_(tenant, principal).post("/api/v1/threads", &body).await.unwrap();
+        assert_eq!(made.status, 201);
+    }
+    let seen = rig.alice().get("/api/v1/threads/shared").await.unwrap().ok().unwrap();
+    assert_eq!(seen["metadata"]["whose"], "alice");
+}

@@ -1,0 +1,139 @@
+//! Slow, half-open and oversize clients.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use trilogue_gateway::Options;
+use trilogue_testkit::until;
+
+use crate::rig::{LIMIT, Rig, text};
+
+/// Sends bytes and reads until the server closes.
+async fn exchange(rig: &Rig, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(rig.address).await.unwrap();
+    // The server may refuse and close before it has read everything.
+    drop(stream.write_all(bytes).await);
+    let mut answer = Vec::new();
+    drop(timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap());
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn hasty() -> Options {
+    Options {
+        head_timeout: Duration::from_millis(300),
+        body_timeout: Duration::from_millis(300),
+        write_timeout: Duration::from_millis(500),
+        max_body_bytes: 64 * 1024,
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn oversize_bodies_are_refused_whether_announced_or_not() {
+    let rig = Rig::with(hasty()).await;
+    let body = json!({"agent": "puppet", "input": "x".repeat(65 * 1024)});
+    let reply = rig.alice().post("/api/v1/runs", &body).await.unwrap();
+    assert_eq!((reply.status, reply.code().as_str()), (413, "body_too_large"));
+    let mut chunked = b"POST /api/v1/runs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alpha-alice\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    for _ in 0..9 {
+        chunked.extend_from_slice(b"2000\r\n");
+        chunked.extend_from_slice(&[b' '; 0x2000]);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    let answer = exchange(&rig, &chunked).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+#[tokio::test]
+async fn oversize_heads_are_refused() {
+    let rig = Rig::with(Options { max_head_bytes: 8 * 1024, ..hasty() }).await;
+    let long = "a".repeat(9 * 1024);
+    let url = format!("GET /{long} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let header = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n");
+    let many = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
+    for request in [url, header, many] {
+        let answer = exchange(&rig, request.as_bytes()).await;
+        let status = answer.get(9..12).unwrap_or_default();
+        assert!(["414", "431", "400"].contains(&status), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn too_many_parts_and_messages_are_refused() {
+    let rig = Rig::start().await;
+    let parts: Vec<_> = (0..1_025).map(|_| json!({"content": "x"})).collect();
+    let messages: Vec<_> = (0..257).map(|_| json!({"parts": []})).collect();
+    for input in [json!([{ "parts": parts }]), json!(messages)] {
+        let body = json!({"agent": "puppet", "input": input});
+        let reply = rig.alice().post("/api/v1/runs", &body).await.unwrap();
+        assert_eq!((reply.status, reply.code().as_str()), (413, "too_many_parts"));
+    }
+}
+
+#[tokio::test]
+async fn slow_loris_is_cut_off_wherever_it_dawdles() {
+    let rig = Rig::with(hasty()).await;
+    let begun = Instant::now();
+    for bytes in
+        [&b""[..], b"P", b"GET / HTTP/1.1\r\nhost: local", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+    {
+        exchange(&rig, bytes).await;
+    }
+    let body = b"POST /api/v1/threads HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer alpha-alice\r\ncontent-length: 10\r\n\r\n{";
+    let answer = exchange(&rig, body).await;
+    assert!(answer.contains("did not arrive"), "{answer}");
+    assert!(begun.elapsed() < LIMIT);
+    assert_eq!(rig.run("still serving").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_loses_its_connection_and_harms_nobody() {
+    let rig = Rig::with(hasty()).await;
+    let run = rig.run_on("t", "count 20000").await;
+    let mut stuck = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(rig.address).await.unwrap();
+        let request = "GET /api/v1/threads/t/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer alpha-alice\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stuck.push(stream);
+    }
+    let streams = async || {
+        let status = rig.alice().get("/api/v1/status").await.ok()?.ok().ok()?;
+        status["streams"].as_u64()
+    };
+    until("the streams to open", LIMIT, async || (streams().await? == 3).then_some(()))
+        .await
+        .unwrap();
+    until("the streams to be dropped", LIMIT, async || (streams().await? == 0).then_some(()))
+        .await
+        .unwrap();
+    assert_eq!(rig.run("still serving").await["status"], "completed");
+    assert_eq!(text(&run, "/status"), "completed");
+}
+
+#[tokio::test]
+async fn streams_are_counted_and_a_further_one_is_refused() {
+    let rig = Rig::with(Options { max_streams: 2, ..Options::default() }).await;
+    rig.run_on("t", "x").await;
+    let path = "/api/v1/threads/t/events";
+    let held = [
+        rig.alice().stream(path, None).await.unwrap(),
+        rig.alice().stream(path, None).await.unwrap(),
+    ];
+    let headers = [("accept", "text/event-stream")];
+    let reply = rig.alice().send(Method::GET, path, &headers, Bytes::new()).await.unwrap();
+    assert_eq!((reply.status, reply.code().as_str()), (429, "overloaded"));
+    assert_eq!(reply.headers["retry-after"], "1");
+    drop(held);
+    let free = async || {
+        let status = rig.alice().get("/api/v1/status").await.ok()?.ok().ok()?;
+        (status["streams"] == 0).then_some(())
+    };
+    until("room for a stream", LIMIT, free).await.unwrap();
+    assert!(rig.alice().stream(path, None).await.is_ok());
+}

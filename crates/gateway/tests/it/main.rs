@@ -1,0 +1,13 @@
+//! The real gateway on a real socket, with the memory store and the real runtime.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
+
+mod access;
+mod agent;
+mod api;
+mod callbacks;
+mod isolation;
+mod limits;
+mod openapi;
+mod rig;
+mod shutdown;
+mod streams;

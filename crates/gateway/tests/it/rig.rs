@@ -1,0 +1,145 @@
+//! A whole server in one line.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use trilogue_domain::event::{Body, Original};
+use trilogue_domain::port::{ReadOriginal, SystemClock};
+use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
+use trilogue_gateway::{Options, Ports, Server};
+use trilogue_runtime::Runtime;
+use trilogue_store::memory::MemoryStore;
+use trilogue_store::rows::TokenRow;
+use trilogue_store::{Admin, Queue, Read, Store, Tokens};
+use trilogue_testkit::Client;
+
+use crate::agent::Puppet;
+
+/// How long anything may take before a test gives up.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+pub(crate) struct Rig {
+    pub(crate) server: Server,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) address: SocketAddr,
+    /// Holds the store's file, where it has one.
+    _folder: Option<TempDir>,
+}
+
+#[derive(Debug)]
+struct NoOriginals;
+
+impl ReadOriginal for NoOriginals {
+    fn read(&self, _: &Original) -> Result<Body> {
+        Ok(Body::Opaque)
+    }
+}
+
+impl Rig {
+    pub(crate) async fn start() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        Self::over(Arc::new(MemoryStore::default()), None, options).await
+    }
+
+    /// With a store on disk.
+    pub(crate) async fn on_disk() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("store.db").display());
+        let options = trilogue_store::Options::new(Arc::new(NoOriginals));
+        let store = trilogue_store::open(&url, options).await.unwrap();
+        Self::over(store, Some(folder), Options::default()).await
+    }
+
+    async fn over(store: Arc<dyn Store>, folder: Option<TempDir>, options: Options) -> Self {
+        let ports = ports(Arc::clone(&store)).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server::start(options, ports, vec![listener]).unwrap();
+        let rig = Self { server, store, address, _folder: folder };
+        rig.token("alpha", "alice", Rights::all(), false).await;
+        rig
+    }
+
+    /// Makes a token whose secret names tenant and principal.
+    pub(crate) async fn token(&self, tenant: &str, principal: &str, rights: Rights, own: bool) {
+        let secret = format!("{tenant}-{principal}");
+        let row = TokenRow {
+            id: TokenId::generate(),
+            label: secret.clone(),
+            hash: Sha256::digest(&secret).into(),
+            tenant: TenantId::parse(tenant).unwrap(),
+            principal: PrincipalId::parse(principal).unwrap(),
+            rights,
+            own,
+            created_at: Timestamp::from_micros(0),
+            expires_at: None,
+        };
+        self.store.put_token(row).await.unwrap();
+    }
+
+    /// A client without a token.
+    pub(crate) fn stranger(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// The client of this tenant and principal.
+    pub(crate) fn as_(&self, tenant: &str, principal: &str) -> Client {
+        Client::new(self.address).with_token(format!("{tenant}-{principal}"))
+    }
+
+    pub(crate) fn alice(&self) -> Client {
+        self.as_("alpha", "alice")
+    }
+
+    /// Runs the puppet and waits.
+    pub(crate) async fn run(&self, input: &str) -> Value {
+        let body = json!({"agent": "puppet", "input": input});
+        self.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
+    }
+
+    /// Runs the puppet on this thread, creating it, and waits.
+    pub(crate) async fn run_on(&self, thread: &str, input: &str) -> Value {
+        let body = json!({
+            "agent": "puppet", "input": input, "thread_id": thread, "create_thread": true,
+        });
+        self.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
+    }
+}
+
+pub(crate) async fn ports(store: Arc<dyn Store>) -> Ports {
+    let clock = Arc::new(SystemClock);
+    let runtime = Runtime::start(
+        trilogue_runtime::Options::default(),
+        Arc::clone(&store),
+        vec![Arc::new(Puppet::new())],
+        Arc::clone(&clock) as _,
+        Arc::new(NoOriginals),
+    )
+    .await
+    .unwrap();
+    Ports {
+        runtime,
+        read: Arc::clone(&store) as Arc<dyn Read>,
+        tokens: Arc::clone(&store) as Arc<dyn Tokens>,
+        admin: Arc::clone(&store) as Arc<dyn Admin>,
+        queue: store as Arc<dyn Queue>,
+        clock,
+    }
+}
+
+/// The rights of somebody who is no administrator.
+pub(crate) fn user() -> Rights {
+    [Right::Read, Right::Run, Right::Answer].into_iter().collect()
+}
+
+pub(crate) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    value.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("no {path} in {value}"))
+}

@@ -1,0 +1,69 @@
+//! Agents.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Json;
+
+/// An agent and what it says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Agent {
+    /// The name under which it is served.
+    pub name: String,
+    /// The name it has elsewhere, such as a descriptor's dotted name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// What it does, for people.
+    pub description: String,
+    /// How it takes its input.
+    pub input: AgentInput,
+    /// The JSON Schema of its output, where it answers with a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Json>,
+    /// The JSON Schema of the thread state it keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_schema: Option<Json>,
+    /// The JSON Schema of its configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<Json>,
+    /// The interrupts it declares.
+    #[serde(default)]
+    pub interrupts: Vec<DeclaredInterrupt>,
+    /// MIME types it reads.
+    pub input_content_types: Vec<String>,
+    /// MIME types it writes.
+    pub output_content_types: Vec<String>,
+}
+
+/// How an agent takes its input.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AgentInput {
+    /// Messages, or one JSON value.
+    pub kind: AgentInputKind,
+    /// The JSON Schema of the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Json>,
+}
+
+/// Whether an agent takes messages or one JSON value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentInputKind {
+    /// Messages.
+    Chat,
+    /// One JSON value that fits the schema.
+    Schema,
+}
+
+/// An interrupt that an agent may raise.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct DeclaredInterrupt {
+    /// Its kind.
+    pub kind: String,
+    /// The JSON Schema of the question.
+    pub payload_schema: Json,
+    /// The JSON Schema of the answer.
+    pub answer_schema: Json,
+}

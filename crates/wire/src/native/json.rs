@@ -1,0 +1,97 @@
+//! One JSON value, carried as it was written.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+/// One JSON value, carried as it was written: member order and the spelling of numbers are kept.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Json(Box<RawValue>);
+
+// === impl Json ===
+
+impl Json {
+    /// Checks and takes JSON text.
+    ///
+    /// # Errors
+    /// When the text is not one JSON value.
+    pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(Self)
+    }
+
+    /// The JSON of a value built in this process.
+    #[must_use]
+    pub fn from_value(value: &serde_json::Value) -> Self {
+        Self::parse(value.to_string()).unwrap_or_else(|_| Self::null())
+    }
+
+    /// The literal `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The JSON text, taken.
+    #[must_use]
+    pub fn into_string(self) -> String {
+        Box::<str>::from(self.0).into_string()
+    }
+
+    /// The value, for looking inside.
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(self.0.get()).unwrap_or(serde_json::Value::Null)
+    }
+
+    /// Reads the value as a type.
+    ///
+    /// # Errors
+    /// When it does not fit.
+    pub fn read<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.0.get())
+    }
+}
+
+impl PartialEq for Json {
+    /// Compares the text as it was written.
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Json {}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl JsonSchema for Json {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Json")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
+
+/// Reads a member that is there, so that `null` is a value and not an absence.
+pub(super) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(from).map(Some)
+}

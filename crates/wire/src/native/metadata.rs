@@ -1,0 +1,145 @@
+//! What a part means beyond its content.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::Json;
+
+/// What a part means beyond its content, told apart by `kind`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PartMetadata {
+    /// Where a statement comes from.
+    Citation(Citation),
+    /// How the agent got there.
+    Trajectory(Trajectory),
+    /// Anything else.
+    Other(OtherMetadata),
+}
+
+/// Attributes a range of the message's text to a source. Indexes count characters.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+pub struct Citation {
+    /// First character of the range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_index: Option<u64>,
+    /// First character after the range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_index: Option<u64>,
+    /// The source's address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The source's title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// A description or snippet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// One step of the agent: a thought, or a tool with its input and output.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+pub struct Trajectory {
+    /// Reasoning in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// What the tool was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_input: Option<Json>,
+    /// What the tool gave back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_output: Option<Json>,
+}
+
+/// Metadata that our vocabulary has no word for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct OtherMetadata {
+    /// The metadata as it came.
+    pub value: Json,
+}
+
+/// The members of every kind, as they are read.
+/// One flat object instead of a tagged one keeps JSON members as they were written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    kind: Kind,
+    start_index: Option<u64>,
+    end_index: Option<u64>,
+    url: Option<String>,
+    title: Option<String>,
+    description: Option<String>,
+    message: Option<String>,
+    tool_name: Option<String>,
+    #[serde(default, deserialize_with = "super::json::present")]
+    tool_input: Option<Json>,
+    #[serde(default, deserialize_with = "super::json::present")]
+    tool_output: Option<Json>,
+    #[serde(default, deserialize_with = "super::json::present")]
+    value: Option<Json>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Citation,
+    Trajectory,
+    Other,
+}
+
+// === impl PartMetadata ===
+
+impl<'de> Deserialize<'de> for PartMetadata {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::try_from(Members::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+impl TryFrom<Members> for PartMetadata {
+    type Error = String;
+
+    fn try_from(members: Members) -> Result<Self, String> {
+        let citation = members.start_index.is_some()
+            || members.end_index.is_some()
+            || members.url.is_some()
+            || members.title.is_some()
+            || members.description.is_some();
+        let trajectory = members.message.is_some()
+            || members.tool_name.is_some()
+            || members.tool_input.is_some()
+            || members.tool_output.is_some();
+        let other = members.value.is_some();
+        let foreign = match members.kind {
+            Kind::Citation => trajectory || other,
+            Kind::Trajectory => citation || other,
+            Kind::Other => citation || trajectory,
+        };
+        if foreign {
+            return Err(format!(
+                "the metadata of kind {:?} has members of another kind",
+                members.kind
+            ));
+        }
+        Ok(match members.kind {
+            Kind::Citation => Self::Citation(Citation {
+                start_index: members.start_index,
+                end_index: members.end_index,
+                url: members.url,
+                title: members.title,
+                description: members.description,
+            }),
+            Kind::Trajectory => Self::Trajectory(Trajectory {
+                message: members.message,
+                tool_name: members.tool_name,
+                tool_input: members.tool_input,
+                tool_output: members.tool_output,
+            }),
+            Kind::Other => Self::Other(OtherMetadata {
+                value: members.value.ok_or("the metadata of kind Other lacks 'value'")?,
+            }),
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Our own face `/api/v1` as data.
+//!
+//! What clients send is strict: an unknown member is an error.
+//! What we send leaves out members that have nothing to say; times are RFC 3339 in UTC with microseconds.
+
+mod agent;
+mod answer;
+mod checkpoint;
+mod delivery;
+mod event;
+mod event_body;
+mod input;
+mod interrupt;
+mod json;
+mod list;
+mod message;
+mod metadata;
+mod problem;
+mod run;
+mod status;
+mod thread;
+mod token;
+
+pub use agent::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
+pub use answer::{AnswerCreate, AnswerGiven};
+pub use checkpoint::Checkpoint;
+pub use delivery::Delivery;
+pub use event::{Event, Gap, Original};
+pub use event_body::{
+    EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
+    MessageStarted, Nothing, PlanEntry, RuleApplied, RunCancelling, RunCreated, RunEnded,
+    RunResult, StateCustom, StatePlan, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved,
+    ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
+};
+pub use input::{InputMessage, InputPart, RunInput};
+pub use interrupt::{Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives};
+pub use json::Json;
+pub use list::List;
+pub use message::{BlobLink, ContentEncoding, Message, Part};
+pub use metadata::{Citation, OtherMetadata, PartMetadata, Trajectory};
+pub use problem::Problem;
+pub use run::{Outcome, Run, RunCreate, RunError, RunMode, RunStatus, Strategy, WhenWaiting};
+pub use status::{RuntimeState, Status, StoreState};
+pub use thread::{Thread, ThreadCopy, ThreadCreate, ThreadPatch};
+pub use token::{RightName, Token, TokenCreate, TokenCreated};

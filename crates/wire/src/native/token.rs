@@ -1,0 +1,67 @@
+//! Tokens.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A token, without its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Token {
+    /// Its id.
+    pub id: String,
+    /// What people call it.
+    pub label: String,
+    /// Who acts with it.
+    pub principal: String,
+    /// What it may do.
+    pub rights: Vec<RightName>,
+    /// Whether it sees and answers only what its principal created.
+    pub own: bool,
+    /// When it was made.
+    pub created_at: String,
+    /// When it stops to work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// One right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RightName {
+    /// See agents, threads, runs, events and interrupts.
+    Read,
+    /// Create and change threads and runs.
+    Run,
+    /// Answer interrupts.
+    Answer,
+    /// Make tokens, back up, erase, redeliver.
+    Admin,
+}
+
+/// A token to make.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenCreate {
+    /// What people call it.
+    pub label: String,
+    /// Who acts with it; the caller when absent. Tokens of one principal see the same own things.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    /// What it may do; `read`, `run` and `answer` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rights: Option<Vec<RightName>>,
+    /// Whether it sees and answers only what its principal created.
+    #[serde(default)]
+    pub own: bool,
+    /// When it stops to work (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// A token that was made. The secret is shown this once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TokenCreated {
+    /// The token.
+    pub token: Token,
+    /// What the client sends as `Authorization: Bearer …` or `x-api-key: …`.
+    pub secret: String,
+}

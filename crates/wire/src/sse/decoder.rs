@@ -1,0 +1,198 @@
+//! Reading server-sent events, a piece at a time.
+
+use std::collections::VecDeque;
+
+/// How large lines and events may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The longest line, in bytes.
+    pub max_line_bytes: usize,
+    /// The most data of one event, in bytes.
+    pub max_event_bytes: usize,
+}
+
+/// What the stream said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// An event.
+    Event {
+        /// The last id that the stream named, with this event or before; empty when it named none.
+        id: String,
+        /// The event's name; `message` when it has none.
+        event: String,
+        /// The data, lines joined with `\n`.
+        data: String,
+    },
+    /// How long to wait before reconnecting, in milliseconds.
+    Retry(u64),
+    /// A comment: a sign of life.
+    Comment(String),
+}
+
+/// Why a stream cannot be read on. The decoder gives nothing more after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// A line is longer than [`Limits::max_line_bytes`].
+    #[error("a line of the event stream is longer than {0} bytes")]
+    LineTooLong(usize),
+    /// An event has more data than [`Limits::max_event_bytes`].
+    #[error("an event of the stream has more than {0} bytes of data")]
+    EventTooLarge(usize),
+    /// The stream is not UTF-8.
+    #[error("the event stream is not valid UTF-8")]
+    NotUtf8,
+}
+
+/// Reads server-sent events from pieces that are split anywhere.
+///
+/// An event that the stream's end cuts off is not given, as the specification wants.
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    line: Vec<u8>,
+    /// The piece before ended in CR, so an LF at the start of the next belongs to that line end.
+    after_cr: bool,
+    /// Nothing was read yet, so a byte order mark may come.
+    at_start: bool,
+    id: String,
+    event: String,
+    data: String,
+    has_data: bool,
+    ready: VecDeque<Item>,
+    failed: Option<Error>,
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    /// Lines of 16 MiB and events of 32 MiB.
+    fn default() -> Self {
+        Self { max_line_bytes: 16 * 1024 * 1024, max_event_bytes: 32 * 1024 * 1024 }
+    }
+}
+
+// === impl Decoder ===
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            line: Vec::new(),
+            after_cr: false,
+            at_start: true,
+            id: String::new(),
+            event: String::new(),
+            data: String::new(),
+            has_data: false,
+            ready: VecDeque::new(),
+            failed: None,
+        }
+    }
+
+    /// The last id that the stream named: what to resume after.
+    #[must_use]
+    pub fn last_event_id(&self) -> &str {
+        &self.id
+    }
+
+    /// Takes the next piece of the stream; what it completes is given by [`Decoder::next`].
+    pub fn push(&mut self, mut piece: &[u8]) {
+        while self.failed.is_none() && !piece.is_empty() {
+            if std::mem::take(&mut self.after_cr)
+                && let Some(rest) = piece.strip_prefix(b"\n")
+            {
+                piece = rest;
+                continue;
+            }
+            let end = piece.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+            let (part, rest) = piece.split_at(end.unwrap_or(piece.len()));
+            if self.line.len() + part.len() > self.limits.max_line_bytes {
+                return self.fail(Error::LineTooLong(self.limits.max_line_bytes));
+            }
+            self.line.extend_from_slice(part);
+            let Some((end, rest)) = rest.split_first() else { return };
+            self.after_cr = *end == b'\r';
+            piece = rest;
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line);
+            // The buffer's room is used again, unless a long line made it large.
+            if line.capacity() <= 64 * 1024 {
+                self.line = line;
+                self.line.clear();
+            }
+        }
+    }
+
+    /// The next item of what was pushed; `None` when more must be pushed first.
+    ///
+    /// # Errors
+    /// When a limit was passed or the stream is not UTF-8; everything before that is given first.
+    #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
+    pub fn next(&mut self) -> Result<Option<Item>, Error> {
+        match (self.ready.pop_front(), self.failed) {
+            (Some(item), _) => Ok(Some(item)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn take_line(&mut self, line: &[u8]) {
+        let line = match line.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) if self.at_start => rest,
+            _ => line,
+        };
+        self.at_start = false;
+        let Ok(line) = std::str::from_utf8(line) else { return self.fail(Error::NotUtf8) };
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "" => self.ready.push_back(Item::Comment(value.to_owned())),
+            "data" => self.add_data(value),
+            "event" => value.clone_into(&mut self.event),
+            "id" if !value.contains('\0') => value.clone_into(&mut self.id),
+            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.ready.push_back(Item::Retry(value.parse().unwrap_or(u64::MAX)));
+            }
+            _ => {}
+        }
+    }
+
+    fn add_data(&mut self, value: &str) {
+        if self.data.len() + value.len() + 1 > self.limits.max_event_bytes {
+            return self.fail(Error::EventTooLarge(self.limits.max_event_bytes));
+        }
+        if std::mem::replace(&mut self.has_data, true) {
+            self.data.push('\n');
+        }
+        self.data.push_str(value);
+    }
+
+    fn dispatch(&mut self) {
+        let event = std::mem::take(&mut self.event);
+        if !std::mem::take(&mut self.has_data) {
+            return;
+        }
+        self.ready.push_back(Item::Event {
+            id: self.id.clone(),
+            event: if event.is_empty() { "message".to_owned() } else { event },
+            data: std::mem::take(&mut self.data),
+        });
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failed = Some(error);
+        self.line = Vec::new();
+        self.data = String::new();
+    }
+}

@@ -1,0 +1,7 @@
+//! Server-sent events: an encoder, and an incremental decoder without IO.
+
+mod decoder;
+mod encoder;
+
+pub use decoder::{Decoder, Error, Item, Limits};
+pub use encoder::{comment, encode};
