@@ -129,13 +129,25 @@ impl Runtime {
         }
     }
 
-    /// Erases a thread with everything of it. Its runs are stopped first.
+    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread.
     ///
     /// # Errors
     /// `thread_not_found`, and what storing can fail with.
     pub async fn erase_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
-        let thread = self.thread_row(&by.scope(), id).await?;
-        self.change(thread.key, Command::Erase).await.map(drop)
+        let erased = match self.thread_row(&by.scope(), id).await {
+            Ok(thread) => self.change(thread.key, Command::Erase).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match erased {
+            // Its owner cannot load what is damaged; the store removes it unread.
+            Err(error) if error.code() == Code::ThreadQuarantined => {
+                match self.services().store.erase_quarantined(&by.scope(), id).await? {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            }
+            other => other,
+        }
     }
 
     /// Waits until a run has ended or waits for an answer.

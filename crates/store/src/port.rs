@@ -245,6 +245,11 @@ pub trait Housekeeping: Send + Sync + fmt::Debug {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<RunRow>>;
+    /// Removes a quarantined thread with everything of it, without reading what is damaged. `false` when no thread of this id is quarantined in the scope.
+    ///
+    /// # Errors
+    /// As [`Append::append`].
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<bool>;
     /// Names a thread as damaged: it is not read or written until the next start.
     fn quarantine(&self, thread: ThreadKey, why: &str);
 }

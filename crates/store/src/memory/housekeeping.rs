@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, RunKey, ThreadKey, Timestamp, limits};
+use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits};
 
 use super::state::State;
 use super::{MemoryStore, weight};
@@ -79,6 +79,18 @@ impl Housekeeping for MemoryStore {
             oldest.is_some_and(|oldest| ended_at(row) < oldest) || is_over.contains(&true)
         });
         Ok(ended.iter().rev().take(limit).map(|row| RunRow::clone(row)).collect())
+    }
+
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<bool> {
+        let mut state = self.open()?;
+        let found = state.threads.values().map(|thread| &thread.row).find(|row| {
+            row.id == *id
+                && scope.sees(&row.tenant, &row.owner)
+                && state.quarantined.contains(&row.key)
+        });
+        let Some(key) = found.map(|row| row.key) else { return Ok(false) };
+        state.remove_thread(key);
+        Ok(true)
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {

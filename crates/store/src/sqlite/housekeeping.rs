@@ -1,14 +1,14 @@
 //! The port for recovery and retention.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
-use trilogue_domain::{CheckpointKey, RunKey, ThreadKey, Timestamp};
+use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
 use super::fault::Fail;
 use super::job::{Desk, WorkKind};
-use super::{SqliteStore, row};
+use super::{SqliteStore, remove, row};
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
@@ -103,6 +103,39 @@ impl Housekeeping for SqliteStore {
             Ok(runs)
         })
         .await
+    }
+
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<bool> {
+        let (scope, id) = (scope.clone(), id.clone());
+        let erased = self
+            .write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+                // The key columns say which thread it is; what the damaged row says is not asked.
+                let found: Option<(i64, String)> = desk
+                    .conn
+                    .prepare_cached("SELECT key, owner FROM threads WHERE tenant = ?1 AND id = ?2")?
+                    .query_row([scope.tenant.as_str(), id.as_str()], |row| {
+                        Ok((row.get(0)?, row.get(1)?))
+                    })
+                    .optional()?;
+                let visible = |owner: &str| {
+                    scope.owner.as_ref().is_none_or(|principal| principal.as_str() == owner)
+                };
+                let Some((key, _)) = found.filter(|(_, owner)| visible(owner)) else {
+                    return Ok(None);
+                };
+                let key = ThreadKey(key);
+                if desk.context.health.check_thread(key).is_ok() {
+                    return Ok(None);
+                }
+                desk.heads.set(key, None);
+                remove::thread(desk.conn, desk.blobs, key)?;
+                Ok(Some(key))
+            })
+            .await?;
+        if let Some(key) = erased {
+            self.context.health.forget(key);
+        }
+        Ok(erased.is_some())
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {

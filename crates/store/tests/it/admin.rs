@@ -1,6 +1,6 @@
 //! Counts, health and the end.
 
-use trilogue_domain::Code;
+use trilogue_domain::{Code, Scope, TenantId};
 use trilogue_store::Change;
 
 use crate::harness::{World, alice, code, contract, thread_id};
@@ -43,7 +43,11 @@ async fn a_quarantined_thread_is_alone(world: World) {
     assert_eq!(code(store.thread(&alice(), &thread_id("bad")).await), Code::ThreadQuarantined);
     good.step().say(None, &["x"]).commit().await.unwrap();
     assert_eq!(good.read().await.len(), 3);
-    // What is damaged can still be erased.
-    bad.step().change(Change::RemoveThread).commit().await.unwrap();
+    // What is damaged can still be erased, and what is not is left alone.
+    assert!(!store.erase_quarantined(&alice(), &thread_id("good")).await.unwrap());
+    let stranger = Scope { tenant: TenantId::parse("another").unwrap(), owner: None };
+    assert!(!store.erase_quarantined(&stranger, &thread_id("bad")).await.unwrap());
+    assert!(store.erase_quarantined(&alice(), &thread_id("bad")).await.unwrap());
+    assert_eq!(store.stats().await.unwrap().quarantined, 0);
     assert_eq!(store.thread(&alice(), &thread_id("bad")).await.unwrap(), None);
 }

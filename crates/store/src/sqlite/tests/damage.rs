@@ -10,7 +10,7 @@ use super::seed::{
     Folder, START, batch, creation, everything, frames, naming, run_row, scope, tenant, thread_row,
 };
 use crate::open::Durability;
-use crate::port::{Admin, Append, Batch, Change, Read};
+use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow,
     ThreadFilter,
@@ -195,6 +195,29 @@ async fn every_flipped_byte_of_a_row_frame_or_blob_quarantines_its_thread_and_no
         let goes_on = Batch { frames: frames(sound[0], None, 2, 0, &["on"]), ..batch(sound[0], 1) };
         store.append(goes_on).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_thread_whose_own_row_is_damaged_is_erased_unread() {
+    let (folder, keys) = full_store(2).await;
+    let store = folder.open().await;
+    let ids: Vec<_> = {
+        let page = crate::rows::Page::default();
+        let listed = store.threads(&scope(), &ThreadFilter::default(), &page).await.unwrap();
+        listed.rows.iter().map(|row| (row.key, row.id.clone())).collect()
+    };
+    let id = |key| ids.iter().find(|(found, _)| *found == key).unwrap().1.clone();
+    flip(&folder.raw(), "threads", "body", "key", keys[0].0, 9);
+    let damaged = store.thread(&scope(), &id(keys[0])).await.map_err(|error| error.code());
+    assert_eq!(damaged, Err(Code::ThreadQuarantined));
+    assert!(store.erase_quarantined(&scope(), &id(keys[0])).await.unwrap());
+    assert_eq!(store.thread(&scope(), &id(keys[0])).await.unwrap(), None);
+    let left: i64 = folder
+        .raw()
+        .query_row("SELECT count(*) FROM frames WHERE thread = ?1", [keys[0].0], |row| row.get(0))
+        .unwrap();
+    assert_eq!(left, 0);
+    show(&store, keys[1]).await.unwrap();
 }
 
 #[tokio::test]
