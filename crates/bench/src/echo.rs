@@ -1,0 +1,83 @@
+//! Runs of `echo` through `/api/v1`, beside a bare handler that parses and returns the same JSON.
+
+use anyhow::Result;
+use serde_json::json;
+use trilogue_testkit::Server;
+
+use crate::peer::Peer;
+use crate::report::{self, Report, median};
+use crate::{disk, load};
+
+/// How many connections ask at once.
+const CONNECTIONS: usize = 16;
+/// How many requests one measurement has, for memory and the peer.
+const REQUESTS: u64 = 20_000;
+/// How many it has with a disk.
+const DURABLE_REQUESTS: u64 = 5_000;
+/// The least share of the peer's requests.
+const SHARE: f64 = 0.5;
+/// The least runs that share one commit of the disk.
+const RUNS_PER_COMMIT: f64 = 6.0;
+/// About what a run of `echo` appends, in bytes.
+const FRAME_BYTES: usize = 512;
+
+pub(crate) async fn measure(report: &mut Report) -> Result<()> {
+    let body =
+        json!({"agent": "echo", "input": "hello, who is there?", "mode": "wait"}).to_string();
+    let dir = tempfile::tempdir_in(report::folder())?;
+    let server = Server::start(dir.path(), &report::server_options("memory:")?).await?;
+    let answer = server.client().post("/api/v1/runs", &serde_json::from_str(&body)?).await?;
+    answer.ok()?;
+    let peer = Peer::start("json", &String::from_utf8_lossy(&answer.body)).await?;
+
+    let ours = load::post(server.home().address(), "/api/v1/runs", server.token(), &body);
+    let theirs = load::post(peer.address(), "/api/v1/runs", server.token(), &body);
+    let (mut our_rates, mut their_rates, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..report.runs {
+        let them = load::hammer(peer.address(), theirs.clone(), CONNECTIONS, REQUESTS).await?;
+        let us = load::hammer(server.home().address(), ours.clone(), CONNECTIONS, REQUESTS).await?;
+        our_rates.push(us.per_second());
+        their_rates.push(them.per_second());
+        ratios.push(us.per_second() / them.per_second());
+    }
+    report.line(
+        "a bare handler of the same JSON, requests a second",
+        &format!("{:.0}", median(their_rates)),
+    );
+    report.line("echo with memory:, runs a second", &format!("{:.0}", median(our_rates)));
+    let ratio = median(ratios);
+    report.target(
+        "echo with memory:, share of the peer",
+        &format!("{ratio:.2}"),
+        ratio >= SHARE,
+        ">= 0.50",
+    );
+    drop(peer);
+    server.stop().await?;
+    durable(report, &body).await
+}
+
+/// The same with a disk, beside the disk's own commit.
+async fn durable(report: &mut Report, body: &str) -> Result<()> {
+    let dir = tempfile::tempdir_in(report::folder())?;
+    let options = report::server_options("sqlite:store/trilogue.db")?;
+    let server = Server::start(dir.path(), &options).await?;
+    let address = server.home().address();
+    let request = load::post(address, "/api/v1/runs", server.token(), body);
+    let (mut rates, mut per_commit) = (Vec::new(), Vec::new());
+    for _ in 0..report.runs {
+        let commit = disk::measure(report, FRAME_BYTES)?;
+        let done = load::hammer(address, request.clone(), CONNECTIONS, DURABLE_REQUESTS).await?;
+        rates.push(done.per_second());
+        per_commit.push(done.per_second() * commit.p50.as_secs_f64());
+    }
+    report.line("echo with SQLite and fsync, runs a second", &format!("{:.0}", median(rates)));
+    report.line("the same in the time of one bare commit", &format!("{:.1}", median(per_commit)));
+    let status = server.client().get("/api/v1/status").await?.ok()?;
+    let commits = status["store"]["commits"].as_u64().unwrap_or(u64::MAX);
+    let runs = (report.runs as u64 * DURABLE_REQUESTS) as f64 / commits as f64;
+    let what = "echo with SQLite and fsync, runs for each commit made";
+    report.target(what, &format!("{runs:.1}"), runs >= RUNS_PER_COMMIT, ">= 6");
+    server.stop().await?;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The figures, each measured beside a peer in the same run.
+//!
+//! Started by `cargo xtask bench [NAMES…]`, which builds it and the server in release mode.
+//! With `peer NAME` it is itself the peer: a bare server in a process of its own, as ours is.
+//! With `ours ADDRESS` it is our server with an agent of its own.
+
+mod appends;
+mod disk;
+mod echo;
+mod load;
+mod memory;
+mod peer;
+mod report;
+mod start;
+mod stream;
+mod subscribers;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use report::Report;
+
+/// Every figure, in the order in which it is measured.
+const NAMES: [&str; 6] = ["start", "appends", "stream", "echo", "sse", "memory"];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            report::say(&format!("error: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(&arguments)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            report::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every target was reached.
+async fn run(arguments: &[String]) -> Result<bool> {
+    load::raise_file_limit()?;
+    match arguments {
+        [role, name] if role == "peer" => return peer::serve(name).await.map(|()| true),
+        [role, address] if role == "ours" => {
+            return subscribers::serve(address).await.map(|()| true);
+        }
+        _ => {}
+    }
+    for name in arguments {
+        if !NAMES.contains(&name.as_str()) {
+            bail!("there is no figure called {name}; there are {}", NAMES.join(", "));
+        }
+    }
+    let mut report = Report::begin()?;
+    for name in NAMES {
+        if !arguments.is_empty() && !arguments.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        report.section(name);
+        match name {
+            "start" => start::measure(&mut report).await?,
+            "appends" => appends::measure(&mut report).await?,
+            "stream" => stream::measure(&mut report).await?,
+            "echo" => echo::measure(&mut report).await?,
+            "sse" => subscribers::measure(&mut report).await?,
+            _ => memory::measure(&mut report).await?,
+        }
+    }
+    Ok(report.end())
+}

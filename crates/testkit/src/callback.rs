@@ -1,0 +1,144 @@
+//! A receiver of callbacks on a real loopback socket.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::routing::any;
+use http::{HeaderMap, StatusCode, Uri};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::wait::until;
+
+/// One request that arrived.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Path and query.
+    pub target: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Listens on a loopback port and keeps what arrives.
+#[derive(Debug)]
+pub struct Receiver {
+    address: std::net::SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    deliveries: Mutex<Vec<Delivery>>,
+    /// The statuses of the next answers; 204 when there is none.
+    answers: Mutex<VecDeque<StatusCode>>,
+}
+
+// === impl Receiver ===
+
+impl Receiver {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// When no loopback port is free.
+    pub async fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::<Shared>::default();
+        let router = Router::new().fallback(any(receive)).with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move {
+            // Ends with the runtime or by the abort on drop.
+            let _ = serve(listener, router).await;
+        });
+        Ok(Self { address, shared, task })
+    }
+
+    /// The address to deliver to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/callback", self.address)
+    }
+
+    /// The next requests are answered with these statuses, in this order; later ones with 204.
+    pub fn answer_next(&self, statuses: impl IntoIterator<Item = StatusCode>) {
+        lock(&self.shared.answers).extend(statuses);
+    }
+
+    /// What has arrived so far.
+    #[must_use]
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        lock(&self.shared.deliveries).clone()
+    }
+
+    /// Waits until at least `count` requests have arrived.
+    ///
+    /// # Errors
+    /// When the time is over.
+    pub async fn wait_for(&self, count: usize, limit: Duration) -> Result<Vec<Delivery>> {
+        until(&format!("{count} callbacks"), limit, || {
+            let deliveries = self.deliveries();
+            async move { (deliveries.len() >= count).then_some(deliveries) }
+        })
+        .await
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn receive(
+    State(shared): State<Arc<Shared>>,
+    target: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    lock(&shared.deliveries).push(Delivery { target: target.to_string(), headers, body });
+    lock(&shared.answers).pop_front().unwrap_or(StatusCode::NO_CONTENT)
+}
+
+/// Serves each connection until its peer closes it.
+async fn serve(listener: TcpListener, router: Router) -> Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let service = hyper_util::service::TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let io = hyper_util::rt::TokioIo::new(stream);
+            // A broken connection is the sender's affair.
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    #[tokio::test]
+    async fn keeps_what_arrives_and_answers_as_told() {
+        let receiver = Receiver::start().await.unwrap();
+        receiver.answer_next([StatusCode::SERVICE_UNAVAILABLE]);
+        let client = Client::new(receiver.address);
+        for expected in [503, 204] {
+            let reply = client.post("/callback?x=1", &serde_json::json!({"a": 1})).await.unwrap();
+            assert_eq!(reply.status, expected);
+        }
+        let seen = receiver.wait_for(2, Duration::from_secs(5)).await.unwrap();
+        assert_eq!(seen[1].target, "/callback?x=1");
+        assert_eq!(&seen[0].body[..], br#"{"a":1}"#);
+    }
+}

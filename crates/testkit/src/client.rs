@@ -1,0 +1,263 @@
+//! A small HTTP client: one connection a request, nothing retried, nothing hidden.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long one request may take, in full.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+
+/// Talks to one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: SocketAddr,
+    token: Option<String>,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// One event of a stream.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ServerSent {
+    /// Its id.
+    pub id: Option<String>,
+    /// Its name.
+    pub event: Option<String>,
+    /// Its data, lines joined.
+    pub data: String,
+}
+
+/// An open stream of events.
+#[derive(Debug)]
+pub struct Stream {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Talks to this address, without a token.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self { address, token: None }
+    }
+
+    /// The same with a token.
+    #[must_use]
+    pub fn with_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// When the connection fails; a status is no error.
+    pub async fn get(&self, path: &str) -> Result<Reply> {
+        self.send(Method::GET, path, &[], Bytes::new()).await
+    }
+
+    /// Posts JSON.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Reply> {
+        self.send(Method::POST, path, &[], Bytes::from(body.to_string())).await
+    }
+
+    /// Sends any request. Each of `headers` replaces the one of that name.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Reply> {
+        let whole = async {
+            let response = self.open(method, path, headers, body).await?;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await?.to_bytes();
+            Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
+        };
+        timeout(REQUEST_LIMIT, whole).await.context("the request took too long")?
+    }
+
+    /// Opens a stream of events, from after the event `after` where one is given.
+    ///
+    /// # Errors
+    /// When the connection fails or the answer is no stream.
+    pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<Stream> {
+        let mut headers = vec![("accept", "text/event-stream")];
+        headers.extend(after.map(|id| ("last-event-id", id)));
+        self.stream_of(Method::GET, path, &headers, Bytes::new()).await
+    }
+
+    /// Sends a request whose answer is a stream of events.
+    ///
+    /// # Errors
+    /// As [`Client::stream`].
+    pub async fn stream_of(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Stream> {
+        let opening = self.open(method, path, headers, body);
+        let response = timeout(REQUEST_LIMIT, opening).await.context("no answer came")??;
+        let status = response.status();
+        if !status.is_success() {
+            let body = response.into_body().collect().await?.to_bytes();
+            anyhow::bail!("the stream was refused: {status} {}", String::from_utf8_lossy(&body));
+        }
+        Ok(Stream { body: response.into_body(), buffer: BytesMut::new() })
+    }
+
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        // Ends when the answer has been read or dropped.
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path);
+        let has = |name: &str| headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if !has("host") {
+            request = request.header("host", self.address.to_string());
+        }
+        if !body.is_empty() && !has("content-type") {
+            request = request.header("content-type", "application/json");
+        }
+        if let Some(token) = self.token.as_deref().filter(|_| !has("authorization")) {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Ok(sender.send_request(request.body(Full::new(body))?).await?)
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The body as JSON; `null` when it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The body of a successful answer.
+    ///
+    /// # Errors
+    /// Shows status and body of any other answer.
+    pub fn ok(&self) -> Result<Value> {
+        ensure!(
+            (200..300).contains(&self.status),
+            "the answer was {} {}",
+            self.status,
+            String::from_utf8_lossy(&self.body)
+        );
+        Ok(self.json())
+    }
+
+    /// The stable code of a problem.
+    #[must_use]
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// The next event; `None` at the end of the stream. Comments are left out.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn next(&mut self) -> Result<Option<ServerSent>> {
+        loop {
+            while let Some(block) = self.take_block() {
+                let event = parse(&block);
+                if event != ServerSent::default() {
+                    return Ok(Some(event));
+                }
+            }
+            match self.body.frame().await {
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.buffer.extend_from_slice(&data);
+                    }
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Everything up to the next blank line.
+    fn take_block(&mut self) -> Option<String> {
+        let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;
+        let block = self.buffer.split_to(end + 2);
+        Some(String::from_utf8_lossy(&block).into_owned())
+    }
+}
+
+/// Reads the fields of one event.
+fn parse(block: &str) -> ServerSent {
+    let mut event = ServerSent::default();
+    let mut data: Vec<&str> = Vec::new();
+    for line in block.lines() {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "id" => event.id = Some(value.to_owned()),
+            "event" => event.event = Some(value.to_owned()),
+            "data" => data.push(value),
+            _ => {}
+        }
+    }
+    event.data = data.join("\n");
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_fields_of_an_event() {
+        let event = parse(": hello\nid: 7\nevent: x\ndata: a\ndata:b\n\n");
+        assert_eq!(event.id.as_deref(), Some("7"));
+        assert_eq!(event.event.as_deref(), Some("x"));
+        assert_eq!(event.data, "a\nb");
+        assert_eq!(parse(": ping\n\n"), ServerSent::default());
+    }
+}

@@ -1,0 +1,38 @@
+//! A temporary folder that stays when its test fails.
+
+use std::path::Path;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+/// A temporary folder. It is removed when dropped, and kept when dropped by a panic.
+#[derive(Debug)]
+pub struct Folder(TempDir);
+
+// === impl Folder ===
+
+impl Folder {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When the system has no room for it.
+    pub fn new() -> Result<Self> {
+        Ok(Self(TempDir::new()?))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    #[expect(clippy::print_stderr, reason = "who reads the failure wants to look into the folder")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.disable_cleanup(true);
+            eprintln!("kept for inspection: {}", self.0.path().display());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The agent: its memory is its own, as that of a remote or a child process is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use serde_json::json;
+use trilogue_domain::agent::InputKind;
+use trilogue_domain::event::{Body, MessageEvent, Original};
+use trilogue_domain::{
+    AgentCard, AgentName, Error, Failure, Json, Message, MessageId, Result, Role,
+};
+use trilogue_runtime::{Backend, EmitError, Ending, Input, Rewind, RunContext, Standing, Turn};
+
+use super::dialect::Notification;
+
+/// A backend that keeps every conversation in a session of its own, and answers with how much it remembers.
+///
+/// It is told what it missed, and no more: a text that it were told twice, or never, would show in the count.
+#[derive(Clone, Debug)]
+pub struct ProbeAgent {
+    card: AgentCard,
+    rewind: Rewind,
+    process: Arc<Process>,
+}
+
+/// What would be on the other side of a pipe.
+#[derive(Debug, Default)]
+struct Process {
+    /// The texts of each session, both sides, oldest first.
+    sessions: Mutex<HashMap<String, Vec<String>>>,
+    begun: AtomicU64,
+}
+
+// === impl ProbeAgent ===
+
+impl ProbeAgent {
+    /// An agent of this name, which treats a rewind in this way.
+    ///
+    /// # Errors
+    /// When the name is not one.
+    pub fn new(name: &str, rewind: Rewind) -> Result<Self> {
+        let text = || vec!["text/plain".to_owned()];
+        let card = AgentCard {
+            name: AgentName::parse(name)?,
+            title: None,
+            version: "1".to_owned(),
+            description: "answers with how much it remembers".to_owned(),
+            input: InputKind::Chat,
+            output_schema: None,
+            state_schema: None,
+            config_schema: None,
+            interrupts: Vec::new(),
+            input_content_types: text(),
+            output_content_types: text(),
+        };
+        Ok(Self { card, rewind, process: Arc::default() })
+    }
+
+    /// What it remembers of a session: the texts of both sides, oldest first.
+    #[must_use]
+    pub fn remembers(&self, session: &str) -> Vec<String> {
+        self.process.lock().get(session).cloned().unwrap_or_default()
+    }
+
+    /// Forgets everything, as a process that is started again does.
+    pub fn forget(&self) {
+        self.process.lock().clear();
+    }
+
+    /// The session of this thread, told what it missed.
+    async fn session(&self, context: &RunContext) -> Result<String, Failure> {
+        if let Standing::Bound { binding, missed } =
+            context.standing().await.map_err(|error| told(&error))?
+            && self.process.knows(&binding.remote)
+        {
+            self.process.tell(&binding.remote, missed.iter().map(Message::text));
+            return Ok(binding.remote);
+        }
+        let session = self.process.begin();
+        context.bind(&session, Json::empty_object()).await.map_err(|_| stopped())?;
+        let history = context.history().await.map_err(|error| told(&error))?;
+        self.process.tell(&session, history.iter().map(Message::text));
+        Ok(session)
+    }
+}
+
+#[async_trait]
+impl Backend for ProbeAgent {
+    fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    fn rewind(&self) -> Rewind {
+        self.rewind
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        let asked = match turn {
+            Turn::Start { input: Input::Messages(messages) } => {
+                messages.iter().map(Message::text).collect::<Vec<_>>().join("\n")
+            }
+            Turn::Start { input: Input::Value(value) } => value.as_str().to_owned(),
+            Turn::Resume { .. } => return Err(failure("invalid_input", "probe never suspends")),
+        };
+        let session = self.session(&context).await?;
+        let count = self.process.tell(&session, [asked]);
+        let answer = format!("{count} texts remembered");
+        for (body, original) in answered(&answer, count).map_err(|error| told(&error))? {
+            context.emit(body, original).await.map_err(|error| match error {
+                EmitError::Stopped => stopped(),
+                EmitError::Refused(error) => told(&error),
+            })?;
+        }
+        self.process.tell(&session, [answer]);
+        Ok(Ending::Completed)
+    }
+}
+
+// === impl Process ===
+
+impl Process {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<String>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn knows(&self, session: &str) -> bool {
+        self.lock().contains_key(session)
+    }
+
+    /// Begins a session, under an id that was never given before.
+    fn begin(&self) -> String {
+        let session = format!("session-{}", self.begun.fetch_add(1, Ordering::Relaxed) + 1);
+        self.lock().insert(session.clone(), Vec::new());
+        session
+    }
+
+    /// Adds texts; gives how many the session has now.
+    fn tell(&self, session: &str, texts: impl IntoIterator<Item = String>) -> usize {
+        let mut sessions = self.lock();
+        let known = sessions.entry(session.to_owned()).or_default();
+        known.extend(texts);
+        known.len()
+    }
+}
+
+/// The events of an answer: one of ours, then those of the peer with their originals.
+fn answered(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
+    let message = MessageId::generate();
+    let notifications = [
+        Notification::Think("counting".to_owned()),
+        Notification::Unknown("wobble".to_owned(), json!({"count": count})),
+        Notification::Say { message: message.as_str().to_owned(), text: text.to_owned() },
+    ];
+    let started = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+    let mut events = vec![(Body::Message(started), None)];
+    for notification in &notifications {
+        let (body, original) = notification.event()?;
+        events.push((body, Some(original)));
+    }
+    events.push((Body::Message(MessageEvent::Completed { message }), None));
+    Ok(events)
+}
+
+fn told(error: &Error) -> Failure {
+    failure(error.code().as_str(), error.message())
+}
+
+fn stopped() -> Failure {
+    failure("agent_failed", "the run was stopped")
+}
+
+fn failure(code: &str, message: &str) -> Failure {
+    Failure { code: code.to_owned(), message: message.to_owned(), transient: false, data: None }
+}

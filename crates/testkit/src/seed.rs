@@ -1,0 +1,75 @@
+//! Deterministic random numbers: the same seed gives the same test.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A source of numbers that a printed seed brings back.
+///
+/// SplitMix64: one word of state, every seed is good, and no crate is needed for it.
+#[derive(Clone, Debug)]
+pub struct Seed {
+    state: u64,
+}
+
+// === impl Seed ===
+
+impl Seed {
+    /// Numbers from this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// The seed in the environment variable `name`, or one from the clock; returned beside the source so that the test can print it.
+    #[must_use]
+    pub fn from_env(name: &str) -> (u64, Self) {
+        let seed =
+            std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+                SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .map_or(0, |since| since.as_micros() as u64)
+            });
+        (seed, Self::new(seed))
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`; zero when the bound is zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// One of the choices.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
+        choices.get(self.below(choices.len() as u64) as usize)
+    }
+
+    /// A source of its own for another task, so that their order does not matter.
+    #[must_use]
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.draw())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_itself_and_another_does_not() {
+        let take = |seed| {
+            let mut seed = Seed::new(seed);
+            (0..64).map(|_| seed.below(1_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(take(7), take(7));
+        assert_ne!(take(7), take(8));
+        assert!(take(7).iter().any(|number| *number > 500));
+        assert!(take(7).iter().any(|number| *number < 500));
+    }
+}

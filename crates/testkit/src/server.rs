@@ -1,0 +1,305 @@
+//! The real binary as a process: started, killed, started again on the same store and the same address.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::client::Client;
+use crate::seed::Seed;
+use crate::wait::until;
+
+/// How long a start may take, recovery included.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a graceful stop may take.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// Ports below those that the system gives to outgoing connections, so that a server finds its own again after a restart.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// What a server needs to be itself: its folder, its address, its configuration.
+#[derive(Clone, Debug)]
+pub struct Home {
+    dir: PathBuf,
+    address: SocketAddr,
+    environment: Vec<(String, PathBuf)>,
+    binary: Option<PathBuf>,
+}
+
+/// How to set a server up.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// `memory:`, or `sqlite:` and a path below the home's folder.
+    pub store: String,
+    /// Further lines of the configuration, tables with their heads.
+    pub settings: String,
+    /// Further environment.
+    pub environment: Vec<(String, PathBuf)>,
+    /// The binary; the one that belongs to the calling test when `None`.
+    pub binary: Option<PathBuf>,
+}
+
+/// A running server. Killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    home: Home,
+    child: Child,
+    token: String,
+}
+
+// === impl ServerOptions ===
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            store: "sqlite:store/trilogue.db".to_owned(),
+            settings: String::new(),
+            environment: Vec::new(),
+            binary: None,
+        }
+    }
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Prepares a server in this folder, which must exist. Nothing is started.
+    ///
+    /// # Errors
+    /// When the folder cannot be written or no port is free.
+    pub fn new(dir: &Path, options: &ServerOptions) -> Result<Self> {
+        let dir = dir.canonicalize()?;
+        let address = free_address()?;
+        fs::create_dir_all(dir.join("store"))?;
+        let mut config = format!(
+            "[server]\nlisten = \"{address}\"\n\n[store]\nurl = \"{}\"\n\n[log]\nlevel = \"info\"\n\n",
+            options.store
+        );
+        for agent in ["echo", "mailcomposer", "researcher"] {
+            config.push_str(&format!("[agents.{agent}]\nkind = \"builtin\"\n\n"));
+        }
+        config.push_str(&options.settings);
+        fs::write(dir.join("trilogue.toml"), config)?;
+        Ok(Self {
+            dir,
+            address,
+            environment: options.environment.clone(),
+            binary: options.binary.clone(),
+        })
+    }
+
+    /// The folder that holds the store's files and nothing else.
+    #[must_use]
+    pub fn store_dir(&self) -> PathBuf {
+        self.dir.join("store")
+    }
+
+    /// The server's folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where the server listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same home with further environment.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Vec<(String, PathBuf)>) -> Self {
+        self.environment.extend(environment);
+        self
+    }
+
+    /// Runs any command of the binary with this home's folder and state, to its end.
+    ///
+    /// # Errors
+    /// When the binary is missing or does not end in time.
+    pub async fn command(&self, arguments: &[&str]) -> Result<std::process::Output> {
+        let run = self.prepared().await?.args(arguments).stdin(Stdio::null()).output();
+        timeout(START_LIMIT, run).await.context("the command did not end")?.map_err(Into::into)
+    }
+
+    /// Starts the server and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends instead, with the end of its log.
+    pub async fn start(&self) -> Result<Server> {
+        let log = File::options().create(true).append(true).open(self.log_path())?;
+        let mut command = self.prepared().await?;
+        command
+            .args(["serve", "--config", "trilogue.toml"])
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true);
+        let mut child = command.spawn().context("the server could not be started")?;
+        let client = Client::new(self.address);
+        let ready = until("the server to be ready", START_LIMIT, || {
+            let ended = child.try_wait();
+            let ask = client.get("/readyz");
+            async move {
+                if let Ok(Some(status)) = ended {
+                    return Some(Err(status));
+                }
+                matches!(ask.await, Ok(reply) if reply.status == 200).then_some(Ok(()))
+            }
+        })
+        .await;
+        match ready {
+            Ok(Ok(())) => {}
+            Ok(Err(status)) => bail!("the server ended with {status}:\n{}", self.log_end()),
+            Err(error) => bail!("{error}:\n{}", self.log_end()),
+        }
+        let token = self.token()?;
+        Ok(Server { home: self.clone(), child, token })
+    }
+
+    /// The last lines that servers of this home logged.
+    #[must_use]
+    pub fn log_end(&self) -> String {
+        let text = fs::read(self.log_path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    async fn prepared(&self) -> Result<Command> {
+        let program = match &self.binary {
+            Some(program) => program.clone(),
+            None => binary().await?,
+        };
+        let mut command = Command::new(program);
+        command.current_dir(&self.dir).env("XDG_STATE_HOME", self.dir.join("state"));
+        Ok(command)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.join("server.log")
+    }
+
+    /// The token that the server wrote for its user at its first start.
+    fn token(&self) -> Result<String> {
+        let folder = self.dir.join("state/trilogue/tokens");
+        let entry = fs::read_dir(&folder)?.next().context("the server wrote no token file")??;
+        Ok(fs::read_to_string(entry.path())?.trim().to_owned())
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Prepares and starts a server in this folder.
+    ///
+    /// # Errors
+    /// As [`Home::new`] and [`Home::start`].
+    pub async fn start(dir: &Path, options: &ServerOptions) -> Result<Self> {
+        Home::new(dir, options)?.start().await
+    }
+
+    /// What is left when the server is gone.
+    #[must_use]
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Talks to the server with its user's token.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.home.address).with_token(self.token.clone())
+    }
+
+    /// The token of the server's user.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Kills the server without a word (`SIGKILL`) and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it is gone already.
+    pub async fn kill(mut self) -> Result<Home> {
+        ensure!(self.child.try_wait()?.is_none(), "the server was gone:\n{}", self.home.log_end());
+        self.child.kill().await?;
+        Ok(self.home)
+    }
+
+    /// Asks the server to stop (`SIGTERM`) and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not in time.
+    pub async fn stop(mut self) -> Result<(Home, ExitStatus)> {
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        kill_process(pid.context("the server was gone")?, Signal::TERM)?;
+        let status = timeout(STOP_LIMIT, self.child.wait())
+            .await
+            .with_context(|| format!("the server did not stop:\n{}", self.home.log_end()))??;
+        Ok((self.home, status))
+    }
+}
+
+/// The `trilogue` binary: `TRILOGUE_BIN`, or the one beside this test, brought up to date first.
+async fn binary() -> Result<PathBuf> {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(binary) = BINARY.get() {
+        return Ok(binary.clone());
+    }
+    let path = if let Some(path) = std::env::var_os("TRILOGUE_BIN") {
+        PathBuf::from(path)
+    } else {
+        let me = std::env::current_exe()?;
+        let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
+        build(profile).await?;
+        profile.join("trilogue")
+    };
+    ensure!(path.is_file(), "{} is missing", path.display());
+    Ok(BINARY.get_or_init(|| path).clone())
+}
+
+/// Builds the binary into the target folder that this test was built into; free when nothing changed.
+async fn build(profile: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--workspace", "--bin", "trilogue"])
+        .arg("--target-dir")
+        .arg(profile.parent().context("the profile's folder has none above it")?)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let output = command.output().await.context("cargo could not be started")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// A loopback address that nobody listens on.
+fn free_address() -> Result<SocketAddr> {
+    let (_, mut seed) = Seed::from_env("TRILOGUE_TEST_PORTS");
+    // Tests run as processes at the same time: the process id keeps their choices apart.
+    let mut seed = Seed::new(seed.draw() ^ u64::from(std::process::id()));
+    for _ in 0..100 {
+        let offset = seed.below(u64::from(PORTS.end - PORTS.start));
+        let port = PORTS.start + u16::try_from(offset)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+        }
+    }
+    bail!("no loopback port is free")
+}

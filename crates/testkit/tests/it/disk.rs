@@ -1,0 +1,137 @@
+//! A full disk, and one whose fsync fails.
+
+use std::time::Duration;
+
+use serde_json::json;
+use trilogue_testkit::shim::Shim;
+use trilogue_testkit::{Client, Folder, Home, Server, ServerOptions, until};
+
+use crate::ledger::Ledger;
+use crate::{echo, events, run_of};
+
+/// How long the server may take to notice what changed.
+const NOTICE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A server whose store lies on a disk that fails on demand.
+async fn faulty(dir: &std::path::Path) -> (Server, Shim) {
+    let home = Home::new(dir, &ServerOptions::default()).unwrap();
+    let shim = Shim::build(dir, &home.store_dir()).unwrap();
+    let server = home.with_environment(shim.environment()).start().await.unwrap();
+    (server, shim)
+}
+
+/// Text that needs room.
+fn long_text() -> String {
+    "0123456789abcdef".repeat(2048)
+}
+
+/// Appends until the disk refuses; gives how many runs were acknowledged.
+async fn fill(client: &Client, thread: &str) -> usize {
+    for count in 0..10_000 {
+        let reply = echo(client, thread, &long_text()).await;
+        if reply.status >= 400 {
+            assert_eq!((reply.status, reply.code().as_str()), (507, "disk_full"), "{reply:?}");
+            return count;
+        }
+    }
+    panic!("the disk never filled");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_new_work_and_lets_waiting_work_end() {
+    let dir = Folder::new().unwrap();
+    let (server, shim) = faulty(dir.path()).await;
+    let client = server.client();
+    let ledger = Ledger::default();
+
+    // A run that waits for an answer while the disk fills.
+    let ask = run_of(
+        "mailcomposer",
+        "asks",
+        &json!({"message": "Write to ada@example.com about the report: it is ready."}),
+        "wait",
+    );
+    let waiting = client.post("/api/v1/runs", &ask).await.unwrap().ok().unwrap();
+    let interrupt = waiting["interrupts"][0]["id"].as_str().unwrap().to_owned();
+    echo(&client, "fills", "before").await.ok().unwrap();
+
+    shim.fill_disk(256 * 1024).unwrap();
+    let acknowledged = fill(&client, "fills").await;
+    for event in events(&client, "fills").await.unwrap() {
+        ledger.event("fills", &event);
+    }
+
+    // Reading goes on, and what ends or makes room is admitted.
+    let path = format!("/api/v1/interrupts/{interrupt}/answer");
+    let answer = json!({"value": {"approved": false, "reason": "the disk is full"}});
+    client.post(&path, &answer).await.unwrap().ok().unwrap();
+    let id = waiting["id"].as_str().unwrap();
+    let run = client.get(&format!("/api/v1/runs/{id}/wait")).await.unwrap().ok().unwrap();
+    assert_ne!(run["status"], "interrupted", "the run ended: {run}");
+    assert_eq!(echo(&client, "fills", "still full").await.code(), "disk_full");
+
+    // Room returns: new work is admitted without a restart.
+    shim.free_disk().unwrap();
+    until("new work to be admitted", NOTICE_LIMIT, || async {
+        (echo(&client, "fills", "after").await.status < 300).then_some(())
+    })
+    .await
+    .unwrap();
+
+    // Nothing acknowledged is lost, now and after a restart.
+    let seen = ledger.check(&client).await.unwrap();
+    assert!(seen.events > acknowledged, "{seen:?}");
+    let (home, _) = server.stop().await.unwrap();
+    let server = home.start().await.unwrap();
+    assert_eq!(ledger.check(&server.client()).await.unwrap(), seen);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_fsync_stops_writing_until_the_next_start() {
+    let dir = Folder::new().unwrap();
+    let (server, shim) = faulty(dir.path()).await;
+    let client = server.client();
+    let ledger = Ledger::default();
+    echo(&client, "kept", "before").await.ok().unwrap();
+    for event in events(&client, "kept").await.unwrap() {
+        ledger.event("kept", &event);
+    }
+    let mut stream = client.stream("/api/v1/threads/kept/events", None).await.unwrap();
+    stream.next().await.unwrap().unwrap();
+
+    shim.break_fsync().unwrap();
+    let refused = echo(&client, "kept", "lost").await;
+    assert!(shim.failed_fsyncs() > 0, "no fsync was tried: {refused:?}");
+    assert_eq!((refused.status, refused.code().as_str()), (503, "store_read_only"));
+
+    // It is never tried again, even when the disk would have it.
+    shim.mend_fsync().unwrap();
+    let again = echo(&client, "other", "again").await;
+    assert_eq!((again.status, again.code().as_str()), (503, "store_read_only"));
+    let ready = Client::new(server.home().address()).get("/readyz").await.unwrap();
+    assert_eq!(ready.status, 503);
+    let alive = Client::new(server.home().address()).get("/healthz").await.unwrap();
+    assert_eq!(alive.status, 200);
+
+    // An open stream ends with an error that says to come back, and what is durable can still be read.
+    let ended = tokio::time::timeout(NOTICE_LIMIT, async {
+        let mut last = None;
+        while let Ok(Some(event)) = stream.next().await {
+            last = Some(event);
+        }
+        last
+    });
+    let last =
+        ended.await.expect("the stream stays open").expect("the stream ended without a word");
+    let problem: serde_json::Value = serde_json::from_str(&last.data).unwrap();
+    assert_eq!(problem["code"], "store_read_only", "{last:?}");
+    assert_eq!(problem["transient"], true);
+    ledger.check(&client).await.unwrap();
+
+    // The next start recovers, from what the disk has.
+    let home = server.kill().await.unwrap();
+    let server = home.start().await.unwrap();
+    let client = server.client();
+    ledger.check(&client).await.unwrap();
+    echo(&client, "kept", "after").await.ok().unwrap();
+}

@@ -1,0 +1,49 @@
+//! The real program under the faults of the world: killed, with a full or failing disk, with damaged files, started twice.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "functions that tests share fail as tests do, and print their seeds"
+)]
+
+mod disk;
+mod flip;
+mod kill;
+mod ledger;
+mod probe;
+mod process;
+
+use serde_json::{Value, json};
+use trilogue_testkit::{Client, Reply};
+
+/// A run of an agent on a thread that is created when it is missing.
+fn run_of(agent: &str, thread: &str, input: &Value, mode: &str) -> Value {
+    json!({
+        "agent": agent, "thread_id": thread, "create_thread": true, "input": input, "mode": mode,
+    })
+}
+
+/// Runs `echo` once and waits for the end.
+async fn echo(client: &Client, thread: &str, text: &str) -> Reply {
+    client.post("/api/v1/runs", &run_of("echo", thread, &json!(text), "wait")).await.unwrap()
+}
+
+/// Every event of a thread, page by page.
+async fn events(client: &Client, thread: &str) -> anyhow::Result<Vec<Value>> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/api/v1/threads/{thread}/events?limit=1000{after}");
+        let page = client.get(&path).await?.ok()?;
+        for mut event in page["items"].as_array().cloned().unwrap_or_default() {
+            // The id counts run numbers on a run's stream and thread numbers here.
+            event.as_object_mut().map(|members| members.remove("id"));
+            all.push(event);
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(all),
+        }
+    }
+}

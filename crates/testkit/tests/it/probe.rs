@@ -1,0 +1,200 @@
+//! The contracts of store and runtime, through a peer with a language of its own.
+
+use std::sync::Arc;
+
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::port::SystemClock;
+use trilogue_domain::{
+    AgentName, Body, Code, Content, Event, Json, Message, MessageId, Part, Principal, PrincipalId,
+    Rights, Role, RunStatus, Strategy, TenantId, ThreadId, Timestamp,
+};
+use trilogue_runtime::{
+    Input, NewRun, NewThread, Options, Rewind, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
+    WhenWaiting,
+};
+use trilogue_store::rows::RunRow;
+use trilogue_store::{Range, Store};
+use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeReader};
+
+/// A runtime with a probe agent over one of the stores.
+struct House {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+    agent: ProbeAgent,
+    by: Principal,
+    thread: ThreadId,
+    _dir: tempfile::TempDir,
+}
+
+// === impl House ===
+
+impl House {
+    async fn open(engine: &str, rewind: Rewind) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let url = match engine {
+            "memory" => "memory:".to_owned(),
+            _ => format!("sqlite:{}", dir.path().join("probe.db").display()),
+        };
+        let reader = Arc::new(ProbeReader);
+        let options = trilogue_store::Options::new(reader.clone());
+        let store = trilogue_store::open(&url, options).await.unwrap();
+        let agent = ProbeAgent::new("probe", rewind).unwrap();
+        let runtime = Runtime::start(
+            Options::default(),
+            Arc::clone(&store),
+            vec![Arc::new(agent.clone())],
+            Arc::new(SystemClock),
+            reader,
+        )
+        .await
+        .unwrap();
+        let by = Principal {
+            tenant: TenantId::parse("t").unwrap(),
+            id: PrincipalId::parse("p").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        Self { runtime, store, agent, by, thread: ThreadId::generate(), _dir: dir }
+    }
+
+    /// Says something to the agent and waits for the end.
+    async fn say(&self, text: &str) -> RunRow {
+        let message = Message {
+            id: MessageId::generate(),
+            role: Role::User,
+            parts: vec![Part {
+                content_type: Arc::from("text/plain"),
+                content: Content::Text(Arc::from(text)),
+                name: None,
+                metadata: None,
+                extra: None,
+            }],
+            created_at: Timestamp::from_micros(0),
+            completed_at: None,
+        };
+        let new = NewRun {
+            agent: AgentName::parse("probe").unwrap(),
+            thread: ThreadChoice::Ensure(NewThread {
+                id: Some(self.thread.clone()),
+                metadata: None,
+            }),
+            id: None,
+            input: Input::Messages(vec![message]),
+            config: None,
+            metadata: None,
+            strategy: Strategy::default(),
+            when_waiting: WhenWaiting::Start,
+            when_holding: WhenHolding::Strategy,
+            idempotency: None,
+            not_before: None,
+            synchronous: false,
+        };
+        let run = self.runtime.submit(&self.by, new).await.unwrap().settled.wait().await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+        run
+    }
+
+    /// The events of the thread, or of one run.
+    async fn events(&self, run: Option<&RunRow>) -> Vec<Event> {
+        let row = self.store.thread(&self.by.scope(), &self.thread).await.unwrap().unwrap();
+        let range = Range { run: run.map(|run| run.key), after: 0, max_bytes: usize::MAX };
+        let frames = self.store.frames(&row, range).await.unwrap();
+        frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
+    }
+
+    /// What the agent answered last.
+    async fn answer(&self) -> String {
+        let text = |event: &Event| match &event.body {
+            Body::Message(MessageEvent::Delta { text, .. }) => Some(text.to_string()),
+            _ => None,
+        };
+        self.events(None).await.iter().filter_map(text).next_back().unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn originals_are_kept_byte_for_byte_and_unknown_variants_are_events() {
+    for engine in ["memory", "sqlite"] {
+        let house = House::open(engine, Rewind::Refuse).await;
+        let run = house.say("hello").await;
+        let events = house.events(Some(&run)).await;
+        let originals: Vec<_> = events.iter().filter(|event| event.original.is_some()).collect();
+        let names: Vec<_> = originals.iter().map(|event| event.body.name()).collect();
+        assert_eq!(names, ["message.thought", "opaque", "message.delta"], "{engine}");
+        let original = originals[1].original.as_ref().unwrap();
+        assert_eq!((&*original.dialect, original.version), (probe::DIALECT, probe::VERSION));
+        let sent = Notification::Unknown("wobble".to_owned(), serde_json::json!({"count": 1}));
+        assert_eq!(original.bytes, sent.to_bytes(), "{engine}");
+        let said = &originals[2].original.as_ref().unwrap().bytes;
+        assert!(String::from_utf8_lossy(said).contains("x_unknown"), "an unknown member is lost");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_resumes_within_the_wire_events_of_one_log_event() {
+    let house = House::open("sqlite", Rewind::Refuse).await;
+    let run = house.say("hello").await;
+    let events = house.events(Some(&run)).await;
+    let whole: Vec<_> = events.iter().flat_map(probe::render).collect();
+    assert_eq!(whole.len(), 2 * events.len());
+    let row = house.store.thread(&house.by.scope(), &house.thread).await.unwrap().unwrap();
+    for (index, seen) in whole.iter().enumerate() {
+        let (after, skip) = probe::parse_cursor(&seen.id).unwrap();
+        let range = Range { run: Some(run.key), after, max_bytes: usize::MAX };
+        let frames = house.store.frames(&row, range).await.unwrap();
+        let rest: Vec<_> = frames
+            .iter()
+            .flat_map(|frame| frame.events().unwrap().to_vec())
+            .filter(|event| event.run_number > after)
+            .flat_map(|event| probe::render(&event))
+            .skip(skip)
+            .collect();
+        assert_eq!(rest, whole[index + 1..], "after {}", seen.id);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_with_its_own_memory_is_told_what_it_missed_and_no_more() {
+    for engine in ["memory", "sqlite"] {
+        let house = House::open(engine, Rewind::Refuse).await;
+        house.say("one").await;
+        assert_eq!(house.answer().await, "1 texts remembered", "{engine}");
+        house.say("two").await;
+        assert_eq!(house.answer().await, "3 texts remembered", "{engine}");
+        assert_eq!(house.agent.remembers("session-1").len(), 4);
+
+        // Its process is lost: a new session is told the whole history.
+        house.agent.forget();
+        house.say("three").await;
+        assert_eq!(house.answer().await, "5 texts remembered", "{engine}");
+        let remembered = house.agent.remembers("session-2");
+        assert_eq!(remembered[..2], ["one", "1 texts remembered"], "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
+    for engine in ["memory", "sqlite"] {
+        for (rewind, expected) in
+            [(Rewind::Refuse, Err(Code::AgentMemoryNotRewindable)), (Rewind::Prime, Ok(()))]
+        {
+            let house = House::open(engine, rewind).await;
+            let first = house.say("one").await;
+            house.say("two").await;
+            let scope = house.by.scope();
+            let path = house.store.path(&scope, &house.thread, None, 10).await.unwrap();
+            let back = path.iter().find(|checkpoint| checkpoint.run == Some(first.key)).unwrap();
+            let patch = ThreadPatch {
+                metadata: None,
+                values: Some(Json::empty_object()),
+                from: Some(back.id.clone()),
+            };
+            let moved = house.runtime.patch_thread(&house.by, &house.thread, patch).await;
+            assert_eq!(moved.map(|_| ()).map_err(|error| error.code()), expected, "{engine}");
+            house.say("three").await;
+            // One who was told anew knows the first turn only; one who was not moved knows both.
+            let texts = if rewind == Rewind::Prime { 3 } else { 5 };
+            assert_eq!(house.answer().await, format!("{texts} texts remembered"), "{engine}");
+        }
+    }
+}
