@@ -1,7 +1,7 @@
 //! The vocabulary of Trilogue: agents, threads, runs, messages, events, interrupts, limits, errors.
 //!
 //! This crate knows no protocol and no IO.
-//! None of its types is serialisable: wire types live in `trilogue-wire`, the persisted form in `trilogue-store`, and conversions between them are written by hand at the edge.
+//! None of its types is serialisable: wire types live in `trilogue-wire`, the persisted form in `trilogue-store`, and conversions are written by hand, those of the wire in `trilogue-mapping`.
 
 pub mod agent;
 pub mod content;
@@ -28,7 +28,7 @@ pub use id::{
 };
 pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
 pub use json::Json;
-pub use run::{Failure, Outcome, RunStatus, Strategy};
+pub use run::{Failure, Input, Outcome, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
 pub use thread::HeadMove;
 pub use time::Timestamp;

@@ -1,6 +1,8 @@
 //! Runs: one execution of an agent, from input to outcome.
 
+use crate::content::Message;
 use crate::error::Code;
+use crate::json::Json;
 use crate::limits;
 
 /// Where a run is.
@@ -68,6 +70,15 @@ pub enum Outcome {
         /// Why, as a stable code.
         reason: Code,
     },
+}
+
+/// What a run is given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// Messages, oldest first.
+    Messages(Vec<Message>),
+    /// One JSON value.
+    Value(Json),
 }
 
 /// Why a run failed, as its caller is told.

@@ -11,7 +11,6 @@
 mod access;
 mod api;
 pub mod callback;
-mod convert;
 mod http;
 pub mod metric_names;
 mod metrics;
@@ -19,11 +18,14 @@ mod openapi;
 mod options;
 mod pipeline;
 mod routes;
+mod rows;
 mod server;
 mod shared;
 mod stream;
 mod trace;
 
+pub use access::peers::Proxies;
+pub use access::secret::{hash_secret, new_secret};
 pub use options::{Access, Exposure, Options};
 pub use server::{Server, ShutdownReport};
 pub use shared::Ports;

@@ -8,6 +8,8 @@ pub const REQUESTS: &str = "trilogue_http_requests_total";
 pub const REQUEST_SECONDS: &str = "trilogue_http_request_seconds";
 /// Requests that were refused before routing, by code.
 pub const REFUSED: &str = "trilogue_http_refused_total";
+/// Connections that were closed because they came from outside the trusted proxies.
+pub const REFUSED_PEERS: &str = "trilogue_http_refused_peers_total";
 /// Open connections.
 pub const CONNECTIONS: &str = "trilogue_http_connections";
 /// Open event streams.
@@ -30,6 +32,10 @@ pub(crate) fn describe() {
         "How long requests took until their response began, by operation"
     );
     describe_counter!(REFUSED, "Requests that were refused before routing, by code");
+    describe_counter!(
+        REFUSED_PEERS,
+        "Connections that were closed because they came from outside the trusted proxies"
+    );
     describe_gauge!(CONNECTIONS, "Open connections");
     describe_gauge!(STREAMS, "Open event streams");
     describe_counter!(STREAM_BYTES, Unit::Bytes, "Bytes of rendered events put on streams");

@@ -25,6 +25,7 @@ static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 /// Everything the gateway counts.
 pub(crate) struct Meters {
     routes: Vec<RouteMeters>,
+    pub(crate) refused_peers: Counter,
     pub(crate) connections: Level,
     pub(crate) streams: Level,
     pub(crate) stream_bytes: Counter,
@@ -61,6 +62,7 @@ impl Meters {
         };
         Self {
             routes: routes.iter().map(meters).collect(),
+            refused_peers: counter!(names::REFUSED_PEERS),
             connections: Level::new(gauge!(names::CONNECTIONS)),
             streams: Level::new(gauge!(names::STREAMS)),
             stream_bytes: counter!(names::STREAM_BYTES),

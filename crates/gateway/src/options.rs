@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use trilogue_domain::{Principal, limits};
 
+use crate::access::peers::Proxies;
+
 /// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -13,7 +15,7 @@ pub struct Options {
     pub exposure: Exposure,
     /// Host names that this server answers for beside loopback ones, without port.
     pub allowed_hosts: Vec<String>,
-    /// Origins of pages that may call, such as `https://inspector.example.com`. A page of an allowed host's own origin may always.
+    /// Origins of pages that may call, such as `https://inspector.example.com`. They are told so by CORS headers; without any there are none. A page of an allowed host's own origin may always call.
     pub allowed_origins: Vec<String>,
     /// Protections that were switched off, by the name of the option that did; shown in the status.
     pub dangerously: Vec<String>,
@@ -57,13 +59,13 @@ pub enum Access {
 }
 
 /// How far the listeners may reach.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Exposure {
     /// Only this machine.
     Loopback,
-    /// A proxy that encrypts stands in front.
-    BehindProxy,
-    /// Anybody, unencrypted; the operator said `dangerously-…`.
+    /// Proxies that encrypt stand in front. On a listener beyond loopback, connections from elsewhere are closed before a request is read.
+    BehindProxy(Proxies),
+    /// Anybody, unencrypted; the operator said `dangerously_…`.
     DangerouslyPublic,
 }
 

@@ -12,6 +12,7 @@ use tracing::Instrument;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
+use crate::access::cors;
 use crate::http::body::ReplyBody;
 use crate::http::call::Call;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
@@ -29,6 +30,7 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
         Some(id) => id.to_owned(),
         None => shared.next_request_id(),
     };
+    let origin = shared.guard.allowed_origin(&head.headers);
     let is_head = head.method == Method::HEAD;
     let (route, reply) = match find(&shared, &head) {
         Ok((number, found)) => {
@@ -44,12 +46,8 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
             (Some(number), reply)
         }
         Err(refusal) => {
-            shared.meters.refused(refusal.error.code());
-            let mut reply = problem::respond(&refusal.error, Some(&request_id));
-            if let Some(allow) = refusal.allow {
-                reply = reply.header_text(header::ALLOW, &allow);
-            }
-            (None, Ok(reply))
+            let asked = origin.is_some() && cors::is_preflight(&head);
+            (None, Ok(refuse(&shared, &refusal, asked, &request_id)))
         }
     };
     let mut reply = reply.unwrap_or_else(|error| problem::respond(&error, Some(&request_id)));
@@ -63,6 +61,9 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
     if let Some(durability) = &shared.weak_durability {
         reply = reply.header(DURABILITY, HeaderValue::clone(durability));
     }
+    if let Some(origin) = origin {
+        reply = origin.mark(reply);
+    }
     let response = reply.into_response();
     if is_head { response.map(|_| ReplyBody::Whole(None)) } else { response }
 }
@@ -70,6 +71,7 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
 /// A refusal before a handler was found.
 struct Refusal {
     error: Error,
+    /// The methods that the path has, where it has not this one.
     allow: Option<String>,
 }
 
@@ -80,6 +82,19 @@ fn find<'a>(shared: &'a Shared, head: &Parts) -> Result<(usize, Match<'a>), Refu
         .router
         .find(&head.method, head.uri.path())
         .map_err(|miss| Refusal { error: miss.error, allow: miss.allow })
+}
+
+/// Answers what has no handler; where a browser `asked` for the methods of a path, that is no refusal.
+fn refuse(shared: &Shared, refusal: &Refusal, asked: bool, request_id: &str) -> Reply {
+    if let (true, Some(methods)) = (asked, &refusal.allow) {
+        return cors::preflight(methods);
+    }
+    shared.meters.refused(refusal.error.code());
+    let reply = problem::respond(&refusal.error, Some(request_id));
+    match &refusal.allow {
+        Some(allow) => reply.header_text(header::ALLOW, allow),
+        None => reply,
+    }
 }
 
 async fn answer(

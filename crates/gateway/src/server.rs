@@ -18,6 +18,7 @@ use trilogue_runtime::DrainReport;
 use trilogue_wire::native::Status;
 
 use crate::access::guard::Guard;
+use crate::access::peers::Doorkeeper;
 use crate::access::tokens::Gatekeeper;
 use crate::http::connection;
 use crate::metrics::{self, Meters};
@@ -79,11 +80,13 @@ impl Server {
         };
         let builder = Arc::new(connection::builder(&server.shared.options));
         let room = Arc::new(Semaphore::new(server.shared.options.max_connections));
-        for listener in listeners {
+        let door = Doorkeeper::of(&server.shared.options.exposure);
+        for (listener, address) in listeners.into_iter().zip(&server.addresses) {
             let accepting = Accepting {
                 shared: Arc::clone(&server.shared),
                 builder: Arc::clone(&builder),
                 room: Arc::clone(&room),
+                door: door.clone().filter(|_| reaches_out(*address)),
                 tasks: server.tasks.clone(),
                 accept_end: server.accept_end.clone(),
                 connections_end: server.connections_end.clone(),
@@ -138,6 +141,8 @@ struct Accepting {
     shared: Arc<Shared>,
     builder: Arc<Builder<TokioExecutor>>,
     room: Arc<Semaphore>,
+    /// Where not everybody may connect.
+    door: Option<Arc<Doorkeeper>>,
     tasks: TaskTracker,
     accept_end: CancellationToken,
     connections_end: CancellationToken,
@@ -173,14 +178,18 @@ impl Accepting {
         }
     }
 
-    /// The next connection, when there is room for it.
+    /// The next connection, when there is room for it; `None` where it may not connect, or broke.
     async fn accept(
         &self,
         listener: &TcpListener,
     ) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.room).acquire_owned().await.ok()?;
         match listener.accept().await {
-            Ok((stream, _)) => Some((stream, permit)),
+            Ok((stream, peer)) => {
+                let door = self.door.as_ref();
+                let admitted = door.is_none_or(|door| door.admits(peer, &self.shared.meters));
+                admitted.then_some((stream, permit))
+            }
             Err(error) => {
                 tracing::warn!(error = %error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -190,9 +199,13 @@ impl Accepting {
     }
 }
 
+/// Whether other machines may reach a listener on this address.
+fn reaches_out(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
 fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
-    let Some(public) = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback())
-    else {
+    let Some(public) = addresses.iter().find(|address| reaches_out(**address)) else {
         return Ok(());
     };
     if matches!(options.access, Access::Open(_)) {
@@ -200,14 +213,14 @@ fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
             Code::InvalidRequest,
             format!("{public} is reachable from other machines, and authentication is off"),
         )
-        .hint("listen on 127.0.0.1 and [::1] only, or leave authentication on"));
+        .hint("listen on 127.0.0.1 and [::1] only, or leave authentication on: remove `server.no_auth`"));
     }
     if options.exposure == Exposure::Loopback {
         return Err(Error::new(
             Code::InvalidRequest,
             format!("{public} is reachable from other machines, and would be unencrypted"),
         )
-        .hint("listen on 127.0.0.1 and [::1] only, put a proxy that encrypts in front and set trusted_proxies, or accept the risk with dangerously-public-bind"));
+        .hint("listen on 127.0.0.1 and [::1] only; or put a proxy that encrypts in front and name its address in `server.trusted_proxies`; or accept the risk with `server.dangerously_plain_http = true`"));
     }
     Ok(())
 }

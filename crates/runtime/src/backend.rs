@@ -3,8 +3,9 @@
 use std::fmt;
 
 use async_trait::async_trait;
+pub use trilogue_domain::Input;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json, Message};
+use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 
 use crate::context::RunContext;
 
@@ -64,15 +65,6 @@ pub enum Turn {
         /// What the agent left when it suspended.
         saved: Json,
     },
-}
-
-/// A run's input.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// Messages, oldest first.
-    Messages(Vec<Message>),
-    /// One JSON value.
-    Value(Json),
 }
 
 /// How a turn of an agent ended.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use trilogue_domain::content::{BlobRef, Content, Part};
 use trilogue_domain::event::{Body, MessageEvent, Original, StateEvent};
 use trilogue_domain::port::Clock;
@@ -45,7 +44,9 @@ pub(crate) struct Shared {
     space: Notify,
     /// Woken when there is something in the draft.
     dirty: Notify,
-    cancel: CancellationToken,
+    /// Whether the run was asked to stop, and who waits for that.
+    cancelled: AtomicBool,
+    cancel: Notify,
     stopped: AtomicBool,
     asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
     base: Mutex<Option<CheckpointKey>>,
@@ -253,12 +254,12 @@ impl RunContext {
     /// Whether the run was asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.cancelled.load(Ordering::Acquire)
     }
 
     /// Returns when the run is asked to stop.
     pub async fn cancelled(&self) {
-        self.0.cancel.cancelled().await;
+        self.0.cancelled().await;
     }
 }
 
@@ -282,7 +283,8 @@ impl Shared {
             filling: Mutex::default(),
             space: Notify::new(),
             dirty: Notify::new(),
-            cancel: CancellationToken::new(),
+            cancelled: AtomicBool::new(false),
+            cancel: Notify::new(),
             stopped: AtomicBool::new(false),
             asks: Mutex::default(),
             base: Mutex::new(row.base),
@@ -332,8 +334,21 @@ impl Shared {
         filling.values = Some(values);
     }
 
-    pub(crate) fn cancel_token(&self) -> &CancellationToken {
-        &self.cancel
+    /// Asks the run to stop.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.cancel.notify_waiters();
+    }
+
+    /// Returns when the run is asked to stop.
+    pub(crate) async fn cancelled(&self) {
+        loop {
+            let asked = self.cancel.notified();
+            if self.cancelled.load(Ordering::Acquire) {
+                return;
+            }
+            asked.await;
+        }
     }
 
     pub(crate) fn deliver(&self, interrupt: &InterruptId, resolution: Resolution) {

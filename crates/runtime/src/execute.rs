@@ -1,10 +1,11 @@
 //! A run's task: polls the agent, tells the owner when there is something to take, and catches a panic.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use tokio::time::Sleep;
 use trilogue_domain::{Code, Failure};
 
 use crate::backend::{Backend, Ending, Turn};
@@ -28,7 +29,7 @@ pub(crate) async fn execute(
         Err(failure) => Err(failure),
     };
     drop(running);
-    let finish = Envelope::Finish { run: shared.key, ending };
+    let finish = Envelope::Finish { run: shared.key, ending: Box::new(ending) };
     // The owner outlives its tasks; when it is gone, so is the thread.
     drop(shared.owner.send(finish).await);
 }
@@ -44,8 +45,7 @@ async fn drive(
     let context = RunContext(Arc::clone(shared));
     let agent = AssertUnwindSafe(async move { backend.run(turn, context).await }).catch_unwind();
     let mut agent = pin!(agent);
-    let mut grace = pin!(tokio::time::sleep(services.options.cancel_grace));
-    let mut cancelling = false;
+    let mut grace = None;
     let mut unannounced = deferred;
     loop {
         tokio::select! {
@@ -63,15 +63,22 @@ async fn drive(
                 unannounced = false;
                 drop(shared.owner.send(Envelope::Progress { run: shared.key }).await);
             }
-            () = shared.cancel_token().cancelled(), if !cancelling => {
-                cancelling = true;
-                grace.as_mut().reset(tokio::time::Instant::now() + services.options.cancel_grace);
+            () = shared.cancelled(), if grace.is_none() => {
+                grace = Some(Box::pin(tokio::time::sleep(services.options.cancel_grace)));
             }
-            () = &mut grace, if cancelling => {
+            () = over(&mut grace) => {
                 tracing::warn!(run = %shared.id, "the agent did not stop when asked and was dropped");
                 return Err(Failure::of(Code::AgentFailed, "the agent did not stop when asked"));
             }
         }
+    }
+}
+
+/// Returns when the time is over, and never where there is none.
+async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
+    match grace {
+        Some(grace) => grace.await,
+        None => std::future::pending().await,
     }
 }
 

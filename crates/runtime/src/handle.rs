@@ -411,7 +411,7 @@ impl Runtime {
                     Code::AgentMemoryNotRewindable,
                     format!("the agent '{name}' remembers what lies behind the checkpoint '{id}'"),
                 )
-                .hint("copy the thread, or set on_rewind = \"prime\" for this agent"));
+                .hint("copy the thread and go back in the copy: no agent remembers it"));
             }
         }
         Ok(row.key)

@@ -1,5 +1,6 @@
 //! What callers ask of the runtime, and what they get.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -7,6 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentName, CheckpointId, InterruptId, Json, PrincipalId, RunId, Strategy, ThreadId, Timestamp,
 };
+use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
 
 use crate::backend::Input;
@@ -129,6 +131,8 @@ pub struct Submitted {
     pub created: bool,
     /// Fires once when the run has ended or waits, after that is durable.
     pub settled: Settled,
+    /// The run's whole log, when the agent's turn ended within this call; what it tells is durable once `settled` says so.
+    pub log: Option<Vec<Arc<Frame>>>,
 }
 
 /// The end of a run, or that it waits. Await the receiver; it fails only when the server stops.

@@ -102,12 +102,23 @@ impl Services {
 
     /// Starts the owner of a thread that is not stored yet.
     pub(crate) fn start_owner(self: &Arc<Self>, state: ThreadState) -> mpsc::Sender<Envelope> {
-        let (sender, receiver) = mpsc::channel(self.options.max_commands_per_thread);
-        let thread = state.thread.key;
-        lock(&self.owners).insert(thread, sender.clone());
-        let owner = Owner::new(Arc::clone(self), thread, Some(state), sender.clone(), receiver);
+        let owner = self.new_owner(state);
+        let (thread, sender) = (owner.thread(), owner.sender());
+        self.register(thread, sender.clone());
         tokio::spawn(owner.run());
         sender
+    }
+
+    /// The owner of a thread that is not stored yet, known to nobody.
+    pub(crate) fn new_owner(self: &Arc<Self>, state: ThreadState) -> Owner {
+        let (sender, receiver) = mpsc::channel(self.options.max_commands_per_thread);
+        let thread = state.thread.key;
+        Owner::new(Arc::clone(self), thread, Some(state), sender, receiver)
+    }
+
+    /// Makes an owner known.
+    pub(crate) fn register(&self, thread: ThreadKey, owner: mpsc::Sender<Envelope>) {
+        lock(&self.owners).insert(thread, owner);
     }
 
     fn owner(self: &Arc<Self>, thread: ThreadKey) -> mpsc::Sender<Envelope> {

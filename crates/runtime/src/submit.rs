@@ -33,19 +33,23 @@ impl Runtime {
     ///
     /// # Errors
     /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub async fn submit(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+    pub async fn submit(&self, by: &Principal, mut new: NewRun) -> Result<Submitted> {
         self.check_open()?;
         let backend = Arc::clone(self.services().backend(&new.agent)?);
-        let input = backend.admit(new.input.clone(), new.config.as_ref())?;
+        let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
+        let input = backend.admit(given, new.config.as_ref())?;
         check_size(&input, new.metadata.as_ref())?;
         let input = self.outline_input(by, input).await?;
+        if !may_be_a_race(&new) {
+            return self.try_submit(by, &new, input, backend.as_ref()).await;
+        }
         let mut last = None;
         for _ in 0..RACES {
             if let Some(known) = self.known_key(by, &new).await? {
                 return Ok(known);
             }
             match self.try_submit(by, &new, input.clone(), backend.as_ref()).await {
-                Err(error) if error.code() == Code::AlreadyExists && may_be_a_race(&new) => {
+                Err(error) if error.code() == Code::AlreadyExists => {
                     last = Some(error);
                 }
                 other => return other,
@@ -85,8 +89,16 @@ impl Runtime {
             when_holding: new.when_holding,
             idempotency,
         });
-        let (reply, accepted) = oneshot::channel();
         let (settled, ended) = oneshot::channel();
+        let place = match place {
+            Place::New(row, _) if deferred => {
+                let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
+                let (run, log) = services.new_owner(state).accept(submit, settled).await?;
+                return Ok(Submitted { run, created: true, settled: Settled(ended), log });
+            }
+            place => place,
+        };
+        let (reply, accepted) = oneshot::channel();
         let envelope = Envelope::Submit { submit, deferred, reply, settled };
         match place {
             Place::New(row, _) => {
@@ -97,7 +109,7 @@ impl Runtime {
             Place::Stored(row) => services.send(row.key, envelope).await?,
         }
         let run = accepted.await.map_err(|_| stopped())??;
-        Ok(Submitted { run, created: true, settled: Settled(ended) })
+        Ok(Submitted { run, created: true, settled: Settled(ended), log: None })
     }
 
     async fn place(&self, by: &Principal, new: &NewRun) -> Result<Place> {
@@ -197,7 +209,7 @@ impl Runtime {
         tokio::spawn(async move {
             drop(sender.send(runtime.settled_row(waited).await));
         });
-        Ok(Some(Submitted { run, created: false, settled: Settled(receiver) }))
+        Ok(Some(Submitted { run, created: false, settled: Settled(receiver), log: None }))
     }
 
     fn key_row(&self, by: &Principal, new: &NewRun, row: &RunRow) -> Option<IdempotencyRow> {

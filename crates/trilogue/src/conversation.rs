@@ -8,13 +8,15 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue_sdk::client::{Client, ClientError, EventStream, StreamItem};
-use trilogue_wire::native::{ContentEncoding, Interrupt, Outcome, Part, RunCreate, RunStatus};
+use trilogue_wire::native::{
+    ContentEncoding, Interrupt, Outcome, Part, ResolutionKind, RunCreate, RunStatus,
+};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
 use crate::terminal::save::Folder;
 use crate::terminal::show::{Show, Turn, summary};
-use crate::terminal::{ask, print, safe};
+use crate::terminal::{ask, print, safe, style};
 
 /// The largest artifact that is fetched to be saved, in bytes.
 const MAX_ARTIFACT_BYTES: usize = trilogue_domain::limits::MAX_BLOB_BYTES;
@@ -189,13 +191,31 @@ impl Conversation {
                 Err(error) if error.code() == Some("answer_invalid") => {
                     print::note(&format!("the answer does not fit: {error}"));
                 }
-                Err(error) if error.code() == Some("interrupt_resolved") => {
-                    print::note("somebody else has answered already");
+                // Somebody else was faster, or the run has ended: its events go on and say how.
+                Err(error) if matches!(error.code(), Some("interrupt_resolved" | "run_ended")) => {
+                    let why = self.why_resolved(&interrupt.id).await;
+                    let why = why.unwrap_or_else(|| safe::line(&error.to_string()));
+                    let refused = style::bold("your answer was not taken");
+                    print::note(&format!("\n{refused}: {why}"));
                     return Ok(());
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// How a question ended; `None` where the server does not say.
+    async fn why_resolved(&self, interrupt: &str) -> Option<String> {
+        let resolution = self.client.interrupt(interrupt).await.ok()?.resolution?;
+        Some(match (resolution.kind, &resolution.by) {
+            (ResolutionKind::Answered, Some(by)) => {
+                format!("the question was answered by {} before", safe::visible(by))
+            }
+            (ResolutionKind::Answered, None) => "the question was answered before".to_owned(),
+            (ResolutionKind::TimedOut, _) => "the time to answer was over".to_owned(),
+            (ResolutionKind::Cancelled, _) => "the run was cancelled before".to_owned(),
+            (ResolutionKind::Withdrawn, _) => "the question was withdrawn before".to_owned(),
+        })
     }
 
     fn ended(&self, outcome: &Outcome, cancelling: bool) -> Result {

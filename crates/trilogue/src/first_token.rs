@@ -4,19 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sha2::{Digest as _, Sha256};
 use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TenantId, Timestamp, TokenId};
+use trilogue_gateway::{hash_secret, new_secret};
 use trilogue_store::Tokens;
 use trilogue_store::rows::TokenRow;
 
 use crate::token_file;
 
-/// What every secret begins with, so that a leaked one is recognised.
-pub(crate) const PREFIX: &str = "tril_";
-/// The length of a secret's random part, in bytes.
-const SECRET_BYTES: usize = 32;
 /// The tenant of a server that one user runs.
 const TENANT: &str = "default";
 /// The principal of the user who runs the server.
@@ -65,24 +59,19 @@ pub(crate) fn owner() -> Result<(TenantId, PrincipalId), Error> {
 }
 
 async fn works(tokens: &dyn Tokens, secret: &str, now: Timestamp) -> Result<bool, Error> {
-    let row = tokens.token(&hash(secret)).await?;
+    let row = tokens.token(&hash_secret(secret.as_bytes())).await?;
     Ok(row.is_some_and(|row| {
         row.rights.has(Right::Admin) && row.expires_at.is_none_or(|end| now < end)
     }))
 }
 
 async fn make(tokens: &dyn Tokens, now: Timestamp) -> Result<String, Error> {
-    let mut random = [0; SECRET_BYTES];
-    rustls::crypto::ring::default_provider()
-        .secure_random
-        .fill(&mut random)
-        .map_err(|_| Error::new(Code::Internal, "the system gives no random bytes"))?;
-    let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
+    let secret = new_secret()?;
     let (tenant, principal) = owner()?;
     let row = TokenRow {
         id: TokenId::generate(),
         label: "the user who runs the server".to_owned(),
-        hash: hash(&secret),
+        hash: hash_secret(secret.as_bytes()),
         tenant,
         principal,
         rights: Rights::all(),
@@ -92,10 +81,6 @@ async fn make(tokens: &dyn Tokens, now: Timestamp) -> Result<String, Error> {
     };
     tokens.put_token(row).await?;
     Ok(secret)
-}
-
-fn hash(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret.as_bytes()).into()
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Error {

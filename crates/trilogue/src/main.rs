@@ -5,6 +5,8 @@ mod attach;
 mod command;
 mod conversation;
 mod exit;
+#[cfg(test)]
+mod hints;
 mod remote;
 mod server_command;
 mod terminal;

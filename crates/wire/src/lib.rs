@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Nothing here does IO or needs an async runtime.
-//! - No type of this crate reaches the runtime or the store: conversions are written by hand at the edge.
+//! - No type of this crate reaches the runtime or the store: conversions are written by hand in `trilogue-mapping`.
 
 pub mod native;
 pub mod sse;

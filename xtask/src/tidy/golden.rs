@@ -13,6 +13,7 @@ type Golden = (&'static str, fn() -> String);
 /// The generated documents.
 const GOLDEN: &[Golden] = &[
     ("docs/configuration.md", trilogue::config::reference),
+    ("docs/fidelity.md", trilogue_mapping::fidelity::page),
     ("docs/openapi/native.json", trilogue_gateway::openapi_document),
 ];
 

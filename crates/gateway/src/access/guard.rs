@@ -11,6 +11,8 @@ use http::{HeaderMap, HeaderName, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
+use crate::access::cors::AllowedOrigin;
+
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Names of query parameters that clients put secrets into.
 const SECRET_PARAMETERS: &[&str] =
@@ -38,6 +40,11 @@ impl Guard {
         }
         let origins = origins.iter().map(|origin| origin.to_ascii_lowercase()).collect();
         Self { hosts: known, origins }
+    }
+
+    /// The origin of the page that asks, where it is one that the operator named.
+    pub(crate) fn allowed_origin(&self, headers: &HeaderMap) -> Option<AllowedOrigin> {
+        AllowedOrigin::of(headers, &self.origins)
     }
 
     /// # Errors
@@ -122,12 +129,12 @@ fn foreign_host(what: &str) -> Error {
         Code::HostNotAllowed,
         format!("the request names {what}, and this server does not answer for it"),
     )
-    .hint("an operator may add the host name to [server] allowed_hosts")
+    .hint("an operator may add the host name to `server.allowed_hosts`")
 }
 
 fn foreign_origin(what: &str) -> Error {
     Error::new(Code::OriginNotAllowed, format!("{what} may not call this server"))
-        .hint("an operator may add the origin to [server] allowed_origins")
+        .hint("an operator may add the origin to `server.allowed_origins`")
 }
 
 #[cfg(test)]

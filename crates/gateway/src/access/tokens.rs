@@ -6,13 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, header};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
 use trilogue_domain::{Code, Error, Principal, Timestamp};
 use trilogue_store::Tokens;
 
+use crate::access::secret::hash_secret;
 use crate::options::{Access, Options};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -67,7 +67,7 @@ impl Gatekeeper {
             return Ok(Caller { principal: Arc::clone(principal), hash: None });
         }
         let secret = secret(headers)?;
-        let hash: [u8; 32] = Sha256::digest(secret).into();
+        let hash = hash_secret(secret);
         let principal = self.look_up(&hash).await?.ok_or_else(unknown)?;
         Ok(Caller { principal, hash: Some(hash) })
     }
@@ -138,7 +138,7 @@ fn secret(headers: &HeaderMap) -> Result<&[u8]> {
         Some(Some(secret)) if !secret.is_empty() && secret.len() <= MAX_SECRET_BYTES => Ok(secret),
         Some(_) => Err(unknown()),
         None => Err(Error::new(Code::Unauthenticated, "the request has no token").hint(
-            "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create",
+            "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create --label NAME",
         )),
     }
 }
@@ -150,5 +150,5 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 
 fn unknown() -> Error {
     Error::new(Code::Unauthenticated, "the token is not known, was revoked or has expired")
-        .hint("make one with: trilogue token create")
+        .hint("make one with: trilogue token create --label NAME")
 }

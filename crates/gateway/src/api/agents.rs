@@ -2,10 +2,10 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Right};
+use trilogue_mapping::native as mapping;
 use trilogue_wire::native::{Agent, List};
 
 use super::answer;
-use crate::convert;
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Route, Verb, of};
@@ -40,13 +40,13 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn list(call: &Call) -> Reply {
-    let items = call.shared.runtime().agents().into_iter().map(convert::agent::agent).collect();
+    let items = call.shared.runtime().agents().into_iter().map(mapping::agent::agent).collect();
     Reply::ok(&List { items, next: None })
 }
 
 fn get(call: &Call) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
-    Ok(Reply::ok(&convert::agent::agent(call.shared.runtime().agent(&name)?)))
+    Ok(Reply::ok(&mapping::agent::agent(call.shared.runtime().agent(&name)?)))
 }
 
 /// # Errors

@@ -2,10 +2,10 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
+use trilogue_mapping::native as mapping;
 use trilogue_wire::native::{Delivery, List};
 
 use super::{AFTER, LIMIT, answer, no_content};
-use crate::convert;
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Route, Verb, of};
@@ -46,7 +46,7 @@ async fn list(call: Call) -> Result<Reply> {
         attempts: dead.attempts,
         error: dead.error.clone(),
         due: dead.item.due.to_string(),
-        reference: convert::json(&dead.item.reference),
+        reference: mapping::json(&dead.item.reference),
     });
     Ok(Reply::ok(&List { items: items.collect(), next: listing.next.map(|next| next.to_string()) }))
 }

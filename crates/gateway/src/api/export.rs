@@ -13,16 +13,17 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, ToolEvent};
 use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, Right, RunId, RunKey, Scope};
+use trilogue_mapping::native::{self as mapping, hex};
 use trilogue_runtime::Runtime;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
 use trilogue_store::{Range, Read};
 
 use super::thread;
-use crate::convert::{self, hex};
 use crate::http::body::ReplyBody;
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::routes::{Access, Answer as Reply200, Content as Carries, Route, Verb};
+use crate::rows;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -84,7 +85,7 @@ async fn export(call: Call) -> Result<Reply> {
         ready: VecDeque::new(),
         events: 0,
     };
-    export.line(&json!({ "thread": convert::thread::thread(&export.thread) }));
+    export.line(&json!({ "thread": rows::thread(&export.thread) }));
     Ok(Reply::new(StatusCode::OK, ReplyBody::pieces(pieces(export)))
         .header(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")))
 }
@@ -139,7 +140,7 @@ impl Export {
         let listing = self.read.runs(&self.scope, &filter, &page).await?;
         for row in &listing.rows {
             self.runs.insert(row.key, row.id.clone());
-            self.line(&json!({ "run": convert::run::run(row) }));
+            self.line(&json!({ "run": rows::run(row) }));
         }
         Ok(listing.next.map_or(Stage::Interrupts(None), |next| Stage::Runs(Some(next))))
     }
@@ -151,7 +152,7 @@ impl Export {
         let listing = self.read.interrupts(&self.scope, &filter, &page).await?;
         for row in &listing.rows {
             self.runtime.shown(&self.reader, &row.run_id, &row.interrupt.id);
-            self.line(&json!({ "interrupt": convert::interrupt::interrupt(row) }));
+            self.line(&json!({ "interrupt": rows::interrupt(row) }));
         }
         Ok(listing.next.map_or(Stage::Checkpoints, |next| Stage::Interrupts(Some(next))))
     }
@@ -160,10 +161,9 @@ impl Export {
         if self.thread.head.is_some() {
             let path = self.read.path(&self.scope, &self.thread.id, None, MAX_PATH).await?;
             for (place, row) in path.iter().enumerate() {
-                let parent = path.get(place + 1).map(|parent| parent.id.as_str().to_owned());
+                let parent = path.get(place + 1).map(|parent| &parent.id);
                 let run = row.run.and_then(|key| self.runs.get(&key));
-                let run = run.map(|run| run.as_str().to_owned());
-                self.line(&json!({ "checkpoint": convert::thread::checkpoint(row, parent, run) }));
+                self.line(&json!({ "checkpoint": rows::checkpoint(row, parent, run) }));
             }
         }
         Ok(Stage::Events(0))
@@ -177,7 +177,7 @@ impl Export {
             let run = frame.run().and_then(|key| self.runs.get(&key)).cloned();
             let run = run.as_ref().map(RunId::as_str);
             for event in frame.events()?.iter().filter(|event| event.number > after) {
-                let wire = convert::event::event(event, event.number, run, &self.thread.id);
+                let wire = mapping::event::event(event, event.number, run, &self.thread.id);
                 self.line(&json!({ "event": wire }));
                 self.events += 1;
                 last = event.number;

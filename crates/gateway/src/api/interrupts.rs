@@ -2,16 +2,17 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunId};
+use trilogue_mapping::native as mapping;
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
 
 use super::runs::known_thread;
 use super::{AFTER, LIMIT, answer, run};
-use crate::convert;
 use crate::http::call::{Call, no_interrupt, no_run, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Parameter, Route, Verb, of};
+use crate::rows;
 
 const BASE: Route = Route {
     verb: Verb::Get,
@@ -109,7 +110,7 @@ async fn list(call: Call) -> Result<Reply> {
     // The newest is noted last, as the one that was shown last.
     listing.rows.iter().rev().for_each(|row| note_shown(&call, row));
     Ok(Reply::ok(&List {
-        items: listing.rows.iter().map(convert::interrupt::interrupt).collect(),
+        items: listing.rows.iter().map(rows::interrupt).collect(),
         next: listing.next.map(|next| next.to_string()),
     }))
 }
@@ -117,7 +118,7 @@ async fn list(call: Call) -> Result<Reply> {
 async fn get(call: Call) -> Result<Reply> {
     let row = interrupt(&call, call.param("interrupt_id")).await?;
     note_shown(&call, &row);
-    Ok(Reply::ok(&convert::interrupt::interrupt(&row)))
+    Ok(Reply::ok(&rows::interrupt(&row)))
 }
 
 async fn answer_interrupt(call: Call) -> Result<Reply> {
@@ -153,9 +154,9 @@ async fn answer_run(call: Call) -> Result<Reply> {
 }
 
 async fn give(call: &Call, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
-    let answer = convert::answer::answer(body)?;
+    let answer = mapping::answer::answer(body)?;
     let row = call.shared.runtime().answer(call.principal(), to, answer).await?;
-    Ok(Reply::ok(&convert::interrupt::interrupt(&row)))
+    Ok(Reply::ok(&rows::interrupt(&row)))
 }
 
 async fn interrupt(call: &Call, text: &str) -> Result<InterruptRow> {

@@ -1,11 +1,12 @@
-//! Health, status, metrics and the document.
+//! Health, status, metrics, the table of fidelity and the document.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_wire::native::{RuntimeState, Status, StoreState};
+use trilogue_mapping::native::fidelity;
+use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
 
 use super::answer;
 use crate::http::body::ReplyBody;
@@ -42,6 +43,15 @@ pub(crate) const ROUTES: &[Route] = &[
         answers: &[answer(200, "The status.", of::<Status>)],
         handler: |call| Box::pin(status(call)),
         ..read("/api/v1/status")
+    },
+    Route {
+        operation: "list_fidelity",
+        summary: "What each protocol carries of what an agent does, and what is lost because of what",
+        answers: &[answer(200, "All rows, on one page.", of::<List<FidelityRow>>)],
+        handler: |_| {
+            Box::pin(async { Ok(Reply::ok(&List { items: fidelity::rows(), next: None })) })
+        },
+        ..read("/api/v1/fidelity")
     },
     Route {
         operation: "get_document",

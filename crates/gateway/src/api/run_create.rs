@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use trilogue_domain::Right;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunId, Strategy, ThreadId, limits};
+use trilogue_mapping::native::{self as mapping, read_json, read_object, read_time};
 use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::native;
@@ -14,10 +15,10 @@ use trilogue_wire::native::{Run, RunCreate, RunMode};
 
 use super::agents::agent_name;
 use super::{EVENT_STREAM, IDEMPOTENCY, answer, runs, thread_of};
-use crate::convert::{self, read_json, read_object, read_time};
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::routes::{Access, Route, Verb, of};
+use crate::rows;
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 use crate::stream::view::NativeView;
@@ -74,6 +75,10 @@ async fn create(call: Call) -> Result<Reply> {
 }
 
 async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
+    if let Some(log) = submitted.log {
+        let row = submitted.settled.wait().await?;
+        return Ok(Reply::ok(&runs::whole_of(&call.shared, &call.caller, &row, &log).await?));
+    }
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.shared.read().tail(submitted.run.thread);
     let row = submitted.settled.wait().await?;
@@ -82,7 +87,7 @@ async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
 }
 
 fn accepted(row: &RunRow) -> Reply {
-    Reply::json(StatusCode::ACCEPTED, &convert::run::run(row))
+    Reply::json(StatusCode::ACCEPTED, &rows::run(row))
         .header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id)))
 }
 
@@ -94,7 +99,7 @@ async fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
 }
 
 fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
-    percent_encoding::utf8_percent_encode(id.as_str(), convert::message::PATH_SEGMENT)
+    percent_encoding::utf8_percent_encode(id.as_str(), mapping::message::PATH_SEGMENT)
 }
 
 /// Enough of the thread of a run that was just created in the caller's scope to read its log: looking it up again would cost a query a run.
@@ -138,10 +143,10 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
         agent: agent_name(&body.agent)?,
         thread,
         id: body.id.as_deref().map(RunId::parse).transpose()?,
-        input: convert::input::input(body.input, now)?,
+        input: mapping::input::input(body.input, now)?,
         config: body.config.map(read_json).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
-        strategy: body.strategy.map_or(Strategy::Enqueue, convert::run::strategy),
+        strategy: body.strategy.map_or(Strategy::Enqueue, mapping::run::strategy),
         when_waiting: match body.when_waiting {
             native::WhenWaiting::Start => WhenWaiting::Start,
             native::WhenWaiting::Supersede => WhenWaiting::Supersede,

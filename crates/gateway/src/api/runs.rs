@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::RunEvent;
-use trilogue_domain::{Body, Code, Error, Json, Message, Right, RunStatus, ThreadId, Transcript};
-use trilogue_store::Range;
+use trilogue_domain::{
+    Body, Code, Error, Event, Json, Message, Right, RunStatus, ThreadId, Transcript,
+};
+use trilogue_mapping::native as mapping;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
+use trilogue_store::{Frame, Range};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
 use super::{AFTER, LIMIT, METADATA, answer, no_content, run, thread_of};
 use crate::access::tokens::Caller;
-use crate::convert;
 use crate::http::call::{Call, no_thread, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Parameter, Route, Verb, of};
+use crate::rows;
 use crate::shared::Shared;
 
 /// How much of a run's log is read at once, in bytes.
@@ -115,7 +118,7 @@ async fn list(call: Call) -> Result<Reply> {
     let filter = RunFilter { thread, agent, status, metadata: call.metadata_filter() };
     let listing = call.shared.read().runs(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
-        items: listing.rows.iter().map(convert::run::run).collect(),
+        items: listing.rows.iter().map(rows::run).collect(),
         next: listing.next.map(|next| next.to_string()),
     }))
 }
@@ -170,7 +173,7 @@ fn read_seconds(text: &str) -> Result<u64> {
 async fn cancel(call: Call) -> Result<Reply> {
     let id = call.run_id()?;
     let row = call.shared.runtime().cancel(call.principal(), &id).await?;
-    Ok(Reply::ok(&convert::run::run(&row)))
+    Ok(Reply::ok(&rows::run(&row)))
 }
 
 async fn remove(call: Call) -> Result<Reply> {
@@ -190,11 +193,41 @@ pub(crate) async fn whole(
     row: &RunRow,
 ) -> Result<Run> {
     let (said, result) = output(shared, thread, row).await?;
-    let mut run = convert::run::run(row);
+    with_output(shared, caller, row, &said, result.as_ref()).await
+}
+
+/// The same from the run's whole log.
+///
+/// # Errors
+/// As [`whole`].
+pub(crate) async fn whole_of(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    row: &RunRow,
+    log: &[Arc<Frame>],
+) -> Result<Run> {
+    let mut output = Output::default();
+    for frame in log {
+        for event in frame.events()?.iter().filter(|event| event.run.is_some()) {
+            output.push(event);
+        }
+    }
+    let (said, result) = output.end();
+    with_output(shared, caller, row, &said, result.as_ref()).await
+}
+
+async fn with_output(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    row: &RunRow,
+    said: &[Message],
+    result: Option<&Json>,
+) -> Result<Run> {
+    let mut run = rows::run(row);
     let messages =
-        said.iter().map(|item| convert::message::message(item, Some(&run.id), &row.thread_id));
+        said.iter().map(|item| mapping::message::message(item, Some(&run.id), &row.thread_id));
     run.output = Some(messages.collect());
-    run.result = result.as_ref().map(convert::json);
+    run.result = result.map(mapping::json);
     if row.status.is_terminal() {
         return Ok(run);
     }
@@ -205,7 +238,7 @@ pub(crate) async fn whole(
     for pending in listing.rows.iter().rev() {
         shared.runtime().shown(&caller.principal.id, &row.id, &pending.interrupt.id);
     }
-    let pending = listing.rows.iter().rev().map(convert::interrupt::interrupt);
+    let pending = listing.rows.iter().rev().map(rows::interrupt);
     run.interrupts = Some(pending.collect());
     Ok(run)
 }
@@ -216,8 +249,8 @@ async fn output(
     thread: &ThreadRow,
     run: &RunRow,
 ) -> Result<(Vec<Message>, Option<Json>)> {
-    let (mut transcript, mut result) = (Transcript::default(), None);
-    let (mut begun, mut after, mut size) = (false, 0, 0);
+    let mut output = Output::default();
+    let (mut after, mut size) = (0, 0);
     loop {
         let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
         let frames = shared.read().frames(thread, range).await?;
@@ -226,12 +259,7 @@ async fn output(
             size += frame.bytes().len();
             for event in frame.events()?.iter().filter(|event| event.run_number > after) {
                 last = event.run_number;
-                match &event.body {
-                    Body::Run(RunEvent::Started) => begun = true,
-                    Body::Run(RunEvent::Result(value)) => result = Some(value.clone()),
-                    Body::Message(_) if begun => transcript.push(event),
-                    _ => {}
-                }
+                output.push(event);
             }
         }
         if size > shared.options.max_output_bytes {
@@ -244,8 +272,33 @@ async fn output(
         }
         // A run that has ended ends with its last number: no need to look for more.
         if last == after || (run.status.is_terminal() && last >= run.last_run_number) {
-            return Ok((transcript.into_messages(), result));
+            return Ok(output.end());
         }
         after = last;
+    }
+}
+
+/// What an agent said and answered, folded from its run's log.
+#[derive(Default)]
+struct Output {
+    begun: bool,
+    transcript: Transcript,
+    result: Option<Json>,
+}
+
+// === impl Output ===
+
+impl Output {
+    fn push(&mut self, event: &Event) {
+        match &event.body {
+            Body::Run(RunEvent::Started) => self.begun = true,
+            Body::Run(RunEvent::Result(value)) => self.result = Some(value.clone()),
+            Body::Message(_) if self.begun => self.transcript.push(event),
+            _ => {}
+        }
+    }
+
+    fn end(self) -> (Vec<Message>, Option<Json>) {
+        (self.transcript.into_messages(), self.result)
     }
 }

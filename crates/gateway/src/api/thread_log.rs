@@ -3,17 +3,18 @@
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Right, RunId, Transcript};
+use trilogue_mapping::native::{self as mapping, read_sha256};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Range, rows::CheckpointRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{AFTER, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, answer, events, thread};
-use crate::convert::{self, read_sha256};
 use crate::http::body::ReplyBody;
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Answer, Content, Route, Verb, of};
+use crate::rows;
 use crate::stream::page::Names;
 
 /// How much of a run's log is read at once, in bytes.
@@ -127,7 +128,7 @@ async fn messages(
     let said = transcript.into_messages();
     Ok(said
         .iter()
-        .map(|item| convert::message::message(item, Some(run.as_str()), &thread.id))
+        .map(|item| mapping::message::message(item, Some(run.as_str()), &thread.id))
         .collect())
 }
 
@@ -137,10 +138,9 @@ async fn list_checkpoints(call: Call) -> Result<Reply> {
     let path = path(&call, &row, limit + 1).await?;
     let (mut items, mut names) = (Vec::new(), Names::default());
     for (place, checkpoint) in path.iter().take(limit).enumerate() {
-        let parent = path.get(place + 1).map(|parent| parent.id.as_str().to_owned());
+        let parent = path.get(place + 1).map(|parent| &parent.id);
         let run = names.find(&call.shared, &row, checkpoint.run).await?;
-        let run = run.map(|run| run.as_str().to_owned());
-        items.push(convert::thread::checkpoint(checkpoint, parent, run));
+        items.push(rows::checkpoint(checkpoint, parent, run.as_ref()));
     }
     let next = path.get(limit).map(|checkpoint| checkpoint.id.as_str().to_owned());
     Ok(Reply::ok(&List { items, next }))

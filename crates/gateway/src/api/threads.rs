@@ -3,16 +3,17 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Right, ThreadId};
+use trilogue_mapping::native::{self as mapping, read_json, read_object};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native;
 use trilogue_wire::native::{List, Thread};
 
 use super::{AFTER, LIMIT, METADATA, answer, no_content, thread};
-use crate::convert::{self, read_json, read_object};
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Route, Verb, of};
+use crate::rows;
 
 /// How far back on the path a thread's newest state is looked for, in checkpoints.
 const MAX_STATE_PATH: usize = 64;
@@ -100,14 +101,14 @@ async fn create(call: Call) -> Result<Reply> {
         metadata: read_object(body.metadata, "metadata")?,
     };
     let row = call.shared.runtime().create_thread(call.principal(), new).await?;
-    Ok(Reply::json(StatusCode::CREATED, &convert::thread::thread(&row)))
+    Ok(Reply::json(StatusCode::CREATED, &rows::thread(&row)))
 }
 
 async fn list(call: Call) -> Result<Reply> {
     let filter = ThreadFilter { metadata: call.metadata_filter() };
     let listing = call.shared.read().threads(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
-        items: listing.rows.iter().map(convert::thread::thread).collect(),
+        items: listing.rows.iter().map(rows::thread).collect(),
         next: listing.next.map(|next| next.to_string()),
     }))
 }
@@ -164,13 +165,13 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
 
 /// A thread with its head and the newest state on the path to it.
 async fn whole(call: &Call, row: &ThreadRow) -> Result<Thread> {
-    let mut thread = convert::thread::thread(row);
+    let mut thread = rows::thread(row);
     if row.head.is_none() {
         return Ok(thread);
     }
     let path = call.shared.read().path(&call.scope(), &row.id, None, MAX_STATE_PATH).await?;
     thread.head = path.first().map(|checkpoint| checkpoint.id.as_str().to_owned());
     let value = path.iter().find_map(|checkpoint| checkpoint.value.as_ref());
-    thread.values = value.map(convert::json);
+    thread.values = value.map(mapping::json);
     Ok(thread)
 }

@@ -1,18 +1,19 @@
 //! Tokens.
 
 use http::StatusCode;
-use sha2::{Digest, Sha256};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TokenId};
+use trilogue_mapping::native::read_time;
+use trilogue_mapping::native::token::read_right;
 use trilogue_store::rows::TokenRow;
 use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 
 use super::{answer, no_content};
-use crate::convert::token::{read_right, token};
-use crate::convert::{hex, read_time};
+use crate::access::secret::{hash_secret, new_secret};
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Route, Verb, of};
+use crate::rows::token;
 
 /// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 256;
@@ -92,11 +93,11 @@ async fn create(call: Call) -> Result<Reply> {
             "a token that sees only its own things makes none for another principal",
         ));
     }
-    let secret = secret();
+    let secret = new_secret()?;
     let row = TokenRow {
         id: TokenId::generate(),
         label: body.label,
-        hash: Sha256::digest(&secret).into(),
+        hash: hash_secret(secret.as_bytes()),
         tenant: call.principal().tenant.clone(),
         principal,
         rights,
@@ -107,14 +108,6 @@ async fn create(call: Call) -> Result<Reply> {
     let created = TokenCreated { token: token(&row), secret };
     call.shared.ports.tokens.put_token(row).await?;
     Ok(Reply::json(StatusCode::CREATED, &created))
-}
-
-/// 256 random bits with a prefix by which scanners find leaked ones.
-fn secret() -> String {
-    let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4(), uuid::Uuid::new_v4()];
-    let mut random = Sha256::new();
-    halves.iter().for_each(|half| random.update(half.as_bytes()));
-    format!("tri_{}", hex(&random.finalize()))
 }
 
 async fn revoke(call: Call) -> Result<Reply> {

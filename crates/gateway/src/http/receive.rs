@@ -60,7 +60,7 @@ async fn collect(body: Incoming, most: usize) -> Result<Bytes> {
 
 fn too_large(most: usize) -> Error {
     Error::new(Code::BodyTooLarge, format!("the body is larger than {most} bytes"))
-        .hint("large content goes in by reference, or the operator raises max_body")
+        .hint("large content goes in by reference, or the operator raises `server.limits.max_body`")
 }
 
 /// Reads JSON as a type; an empty body counts as `{}`.

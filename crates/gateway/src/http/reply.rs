@@ -22,6 +22,9 @@ const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 #[derive(Debug)]
 pub(crate) struct Reply(Response<ReplyBody>);
 
+/// What most answers take, in bytes: less than that is not worth growing for.
+const USUAL_BYTES: usize = 1024;
+
 // === impl Reply ===
 
 impl Reply {
@@ -36,7 +39,10 @@ impl Reply {
 
     pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
         // Only a map with keys that are no strings can fail, and there is none in the wire types.
-        let bytes = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        if serde_json::to_writer(&mut bytes, value).is_err() {
+            bytes = b"null".to_vec();
+        }
         Self::json_bytes(status, bytes)
     }
 

@@ -300,7 +300,7 @@ impl Open {
                 Code::Overloaded,
                 format!("{} event streams are open, which is the most", shared.options.max_streams),
             )
-            .hint("an operator may raise max_streams"));
+            .hint("an operator may raise `server.limits.max_streams`"));
         }
         Ok(open)
     }

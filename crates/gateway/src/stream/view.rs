@@ -4,9 +4,8 @@ use std::fmt;
 
 use trilogue_domain::event::{Event, InterruptEvent};
 use trilogue_domain::{Body, InterruptId, ThreadId};
+use trilogue_mapping::native as mapping;
 use trilogue_wire::sse;
-
-use crate::convert;
 
 /// How a face shows a log: a fold that yields any number of wire events for each log event.
 pub(crate) trait View: Send + Sync + fmt::Debug {
@@ -107,7 +106,7 @@ impl View for NativeView {
 
 impl Fold for NativeView {
     fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out) {
-        let event = convert::event::event(event, place.number, place.run_id, place.thread);
+        let event = mapping::event::event(event, place.number, place.run_id, place.thread);
         // Nothing in an event can fail to be written.
         out.push(serde_json::to_vec(&event).unwrap_or_default());
     }

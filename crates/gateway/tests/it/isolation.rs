@@ -56,8 +56,8 @@ impl Things {
         let plain = |path: String| vec![(path, Value::Null)];
         let nothing = Vec::new;
         Some(match operation {
-            "get_health" | "get_readiness" | "get_metrics" | "get_status" | "get_document"
-            | "list_agents" | "get_agent" | "create_thread" | "list_threads"
+            "get_health" | "get_readiness" | "get_metrics" | "get_status" | "list_fidelity"
+            | "get_document" | "list_agents" | "get_agent" | "create_thread" | "list_threads"
             | "list_deliveries" | "list_tokens" | "create_token" | "back_up" => nothing(),
             // Deliveries are numbered by the store; there is none here, so every number is unknown.
             "redeliver" => nothing(),

@@ -137,3 +137,43 @@ async fn streams_are_counted_and_a_further_one_is_refused() {
     until("room for a stream", LIMIT, free).await.unwrap();
     assert!(rig.alice().stream(path, None).await.is_ok());
 }
+
+/// A connection that stays, and the status of each request on it.
+struct Kept(hyper::client::conn::http1::SendRequest<http_body_util::Empty<Bytes>>);
+
+impl Kept {
+    async fn open(rig: &Rig) -> Self {
+        let stream = TcpStream::connect(rig.address).await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        Self(sender)
+    }
+
+    async fn health(&mut self) -> u16 {
+        let request = http::Request::get("/healthz").header("host", "localhost");
+        let request = request.body(http_body_util::Empty::new()).unwrap();
+        let response = self.0.send_request(request).await.unwrap();
+        let status = response.status().as_u16();
+        http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+        status
+    }
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_limit_waits_until_another_ends() {
+    let rig = Rig::with(Options { max_connections: 2, ..Options::default() }).await;
+    let (mut first, mut second) = (Kept::open(&rig).await, Kept::open(&rig).await);
+    assert_eq!((first.health().await, second.health().await), (200, 200));
+    let mut third = Kept::open(&rig).await;
+    let answer = third.health();
+    tokio::pin!(answer);
+    // Others are served all that time; a server without the limit would answer at once.
+    for _ in 0..50 {
+        assert_eq!((first.health().await, second.health().await), (200, 200));
+        let soon = timeout(Duration::from_millis(5), answer.as_mut()).await;
+        assert!(soon.is_err(), "the third was answered: {soon:?}");
+    }
+    drop(first);
+    assert_eq!(timeout(LIMIT, answer).await.unwrap(), 200);
+}

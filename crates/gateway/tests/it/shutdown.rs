@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use serde_json::json;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::rig::{LIMIT, Rig, text};
@@ -37,4 +43,32 @@ async fn a_shutdown_ends_streams_with_a_reason_and_reports_what_it_abandoned() {
     }
     assert!(kinds.last().unwrap().contains("agent_lost"), "{kinds:?}");
     assert!(client.get("/healthz").await.is_err());
+}
+
+#[tokio::test]
+async fn readiness_fails_on_an_open_connection_while_the_server_drains() {
+    let rig = Rig::start().await;
+    let body = json!({"agent": "puppet", "input": "sleep", "mode": "async"});
+    let run = rig.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+    let stream = TcpStream::connect(rig.address).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let mut ask = async |method: Method, path: &str| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.header("host", "localhost");
+        let request = request.header("authorization", "Bearer alpha-alice");
+        let response = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await;
+        let response = response.unwrap();
+        let status = response.status().as_u16();
+        response.into_body().collect().await.unwrap();
+        status
+    };
+    assert_eq!(ask(Method::GET, "/readyz").await, 200);
+    let stopping = tokio::spawn(rig.server.shutdown(LIMIT));
+    timeout(LIMIT, async { while ask(Method::GET, "/readyz").await != 503 {} }).await.unwrap();
+    assert_eq!(ask(Method::GET, "/healthz").await, 200, "it lives until it has ended");
+    let cancel = format!("/api/v1/runs/{}/cancel", text(&run, "/id"));
+    assert_eq!(ask(Method::POST, &cancel).await, 200);
+    let report = timeout(LIMIT, stopping).await.unwrap().unwrap();
+    assert!(report.runs.abandoned.is_empty(), "{report:?}");
 }

@@ -25,7 +25,7 @@ pub(crate) enum Envelope {
     /// A run's task asks.
     Raise { run: RunKey, interrupt: Box<Interrupt>, reply: oneshot::Sender<Result<()>> },
     /// A run's task is done.
-    Finish { run: RunKey, ending: Result<Ending, Failure> },
+    Finish { run: RunKey, ending: Box<Result<Ending, Failure>> },
     /// Any other change.
     Change { command: Box<Command>, reply: oneshot::Sender<Result<Reply>> },
     /// Tell when the run has ended or waits; `None` when it is not open.

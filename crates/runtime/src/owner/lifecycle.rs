@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Failure, RunKey};
+use trilogue_domain::{Code, Error, Failure, RunKey, ThreadKey};
 use trilogue_store::rows::RunRow;
 
 use super::{Acknowledgement, Envelope, Owner, Pending, RETRY_AFTER};
@@ -15,6 +15,14 @@ use crate::step::{Command, lost};
 // === impl Owner ===
 
 impl Owner {
+    pub(crate) fn thread(&self) -> ThreadKey {
+        self.thread
+    }
+
+    pub(crate) fn sender(&self) -> mpsc::Sender<Envelope> {
+        self.sender.clone()
+    }
+
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;

@@ -3,6 +3,7 @@
 //! Requests that are waiting are taken together and become one append.
 //! While it commits, runs fill their drafts, which become the next append.
 
+mod at_once;
 mod envelope;
 mod lifecycle;
 mod pending;
@@ -16,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Failure, InterruptId, RunKey, ThreadKey};
+use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
 use crate::context::{Parts, Shared};
@@ -51,13 +53,17 @@ pub(crate) struct Owner {
     pending: Pending,
     /// The state before a run that may be refused for its ids.
     undo: Option<ThreadState>,
+    /// Whether the frames of an append are kept in `log` for who waits for them in this task.
+    keeps_log: bool,
+    log: Vec<Arc<Frame>>,
     gone: bool,
 }
 
 #[derive(Debug)]
 struct Task {
     shared: Arc<Shared>,
-    handle: AbortHandle,
+    /// `None` when it ran to its end in the task of who asked for it.
+    handle: Option<AbortHandle>,
 }
 
 /// An interrupt whose patience is watched in memory.
@@ -90,6 +96,8 @@ impl Owner {
             watched: Vec::new(),
             pending: Pending::default(),
             undo: None,
+            keeps_log: false,
+            log: Vec::new(),
             gone: false,
         }
     }
@@ -191,7 +199,7 @@ impl Owner {
                 self.end_task(run);
                 let checkpoint = self.services.new_checkpoint();
                 // A run that is not open any more has ended by another way; its task is not heard.
-                drop(self.step(Command::Finish { run, ending, checkpoint }));
+                drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
             Envelope::Change { command, reply } => match self.step(*command) {
                 Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
@@ -305,6 +313,9 @@ impl Owner {
         }
         let Some(state) = &self.state else { return };
         let batch = pending.batch(&self.services, state, self.committed);
+        if self.keeps_log {
+            self.log.clone_from(&batch.frames);
+        }
         let last = state.last;
         match self.services.store.append(batch).await {
             Ok(()) => {
@@ -341,7 +352,7 @@ impl Owner {
                 }
                 Effect::Stop { run } => {
                     if let Some(task) = self.tasks.get(&run) {
-                        task.shared.cancel_token().cancel();
+                        task.shared.cancel();
                     }
                 }
                 Effect::Abort { run } => self.end_task(run),
@@ -355,17 +366,26 @@ impl Owner {
     }
 
     fn start(&mut self, run: RunKey, turn: StartTurn, deferred: bool) {
-        let Some(row) =
-            self.state.as_ref().and_then(|state| Some(state.runs.get(&run)?.row.clone()))
-        else {
-            return;
-        };
+        if let Some((shared, work)) = self.prepare(run, turn, deferred) {
+            let handle = Some(tokio::spawn(work).abort_handle());
+            self.tasks.insert(run, Task { shared, handle });
+        }
+    }
+
+    /// What a run's task shares with this owner, and the task's work.
+    fn prepare(
+        &self,
+        run: RunKey,
+        turn: StartTurn,
+        deferred: bool,
+    ) -> Option<(Arc<Shared>, impl Future<Output = ()> + Send + 'static + use<>)> {
+        let row = self.state.as_ref()?.runs.get(&run)?.row.clone();
         let Ok(backend) = self.services.backend(&row.agent).cloned() else {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
-            let finish = Envelope::Finish { run, ending: Err(failure) };
+            let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
             let sender = self.sender.clone();
             tokio::spawn(async move { drop(sender.send(finish).await) });
-            return;
+            return None;
         };
         let shared = Shared::new(Parts {
             row,
@@ -377,14 +397,15 @@ impl Owner {
         self.services.task_started();
         let work =
             execute(Arc::clone(&self.services), backend, turn, Arc::clone(&shared), deferred);
-        let handle = tokio::spawn(work).abort_handle();
-        self.tasks.insert(run, Task { shared, handle });
+        Some((shared, work))
     }
 
     fn end_task(&mut self, run: RunKey) {
         if let Some(task) = self.tasks.remove(&run) {
             task.shared.stop();
-            task.handle.abort();
+            if let Some(handle) = task.handle {
+                handle.abort();
+            }
             self.services.task_done();
         }
     }

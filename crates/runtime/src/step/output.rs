@@ -41,12 +41,17 @@ impl<'a> Output<'a> {
 
     /// Logs an event of ours. Ours are small: one that does not fit a frame is a fault of ours, and is left out of the log with a trace.
     pub(super) fn log(&mut self, run: Option<RunKey>, body: &Body) {
-        let mut draft = Draft::default();
-        if let Err(error) = draft.push(self.now, body, None) {
+        if self.step.sections.last().is_none_or(|section| section.run != run) {
+            self.open_section(run);
+        }
+        let Some(section) = self.step.sections.last_mut() else { return };
+        let before = section.draft.len();
+        if let Err(error) = section.draft.push(self.now, body, None) {
             tracing::error!(event = body.name(), %error, "an event of the server does not fit the log");
             return;
         }
-        self.log_draft(run, draft);
+        let count = (section.draft.len() - before) as u64;
+        self.number(run, count);
     }
 
     /// Logs a draft behind what is logged so far, and gives its events their numbers.
@@ -54,20 +59,28 @@ impl<'a> Output<'a> {
         if draft.is_empty() {
             return;
         }
+        if self.step.sections.last().is_none_or(|section| section.run != run) {
+            self.open_section(run);
+        }
         let count = draft.len() as u64;
+        if let Some(section) = self.step.sections.last_mut() {
+            section.draft.join(draft);
+        }
+        self.number(run, count);
+    }
+
+    fn open_section(&mut self, run: Option<RunKey>) {
+        let of_run = run.and_then(|run| self.state.runs.get(&run));
+        let first_run = of_run.map_or(0, |run| run.row.last_run_number + 1);
         let first = self.state.last + 1;
+        self.step.sections.push(Section { run, first, first_run, draft: Draft::default() });
+    }
+
+    /// Gives out the numbers of this many events.
+    fn number(&mut self, run: Option<RunKey>, count: u64) {
         self.state.last += count;
-        let first_run = match run.and_then(|run| self.state.runs.get_mut(&run)) {
-            Some(run) => {
-                let first_run = run.row.last_run_number + 1;
-                run.row.last_run_number += count;
-                first_run
-            }
-            None => 0,
-        };
-        match self.step.sections.last_mut() {
-            Some(section) if section.run == run => section.draft.join(draft),
-            _ => self.step.sections.push(Section { run, first, first_run, draft }),
+        if let Some(run) = run.and_then(|run| self.state.runs.get_mut(&run)) {
+            run.row.last_run_number += count;
         }
     }
 

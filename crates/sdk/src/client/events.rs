@@ -9,6 +9,7 @@ use trilogue_wire::sse::{Decoder, Item};
 
 use super::call::{Call, succeeded};
 use super::error::ClientError;
+use super::new_run::NewRun;
 use super::transport::{Body, Method};
 use super::{Client, Options};
 
@@ -44,9 +45,11 @@ pub enum StreamItem {
 }
 
 /// Whose events.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) enum Of {
     Run(String),
+    /// Of a run that is found again by sending its request again, until an event names it.
+    New(Box<NewRun>),
     Thread(String),
 }
 
@@ -148,6 +151,9 @@ impl EventStream {
                 let event: Event = serde_json::from_str(&data).map_err(unexpected)?;
                 self.cursor = Some(if id.is_empty() { event.id.clone() } else { id });
                 self.attempts = 0;
+                if let (Of::New(_), Some(run)) = (&self.of, &event.run_id) {
+                    self.of = Of::Run(run.clone());
+                }
                 self.done = matches!((&self.of, &event.body), (Of::Run(_), EventBody::RunEnded(_)));
                 Ok(Some(StreamItem::Event { event: Box::new(event), json: data }))
             }
@@ -162,6 +168,10 @@ impl EventStream {
                 // Nothing came and nothing broke: perhaps the cursor was the end already.
                 let run = self.client.run(run).await?;
                 self.done = run.status.is_terminal();
+            }
+            (Break::Clean, Of::New(_)) if self.attempts >= self.client.options().attempts => {
+                let empty = "the stream of a new run has no event".to_owned();
+                return Err(ClientError::Unexpected(empty));
             }
             (Break::Clean, _) => {}
             (Break::Torn(error), _) if self.attempts >= self.client.options().attempts => {
@@ -194,6 +204,7 @@ impl EventStream {
 
     async fn open(&self) -> Result<Body, ClientError> {
         let segments = match &self.of {
+            Of::New(new) => return stream(&self.client, new.stream_call(&self.client)?).await,
             Of::Run(run) => ["runs", run, "events"],
             Of::Thread(thread) => ["threads", thread, "events"],
         };

@@ -5,26 +5,29 @@
 mod call;
 mod error;
 mod events;
+mod new_run;
 mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use trilogue_domain::RunId;
 use trilogue_wire::native::{
-    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Run, RunCreate,
-    RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate,
-    TokenCreated,
+    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Run, RunMode,
+    Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate, TokenCreated,
 };
 use trilogue_wire::sse::Limits;
 
 pub use error::ClientError;
 pub use events::{EventStream, StreamItem};
+pub use new_run::NewRun;
 pub use transport::{Body, Method, Request, Response, Transport, TransportError};
 
 use call::{Call, read, succeeded};
-use events::{EVENT_STREAM, Of, stream};
+use events::{Of, stream};
+
+/// The longest that the server can be asked to wait, in seconds.
+const MAX_WAIT_SECONDS: u64 = 3_600;
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -181,7 +184,9 @@ impl Client {
         self.act(self.call(Method::Delete, &["threads", id])).await
     }
 
-    /// The newest messages of a thread's history, newest first.
+    /// The first page of the messages of a thread's history: its newest, newest first.
+    ///
+    /// A conversation is read the other way round, and is longer than a page: [`Client::messages_page`] goes on.
     ///
     /// # Errors
     /// `thread_not_found`.
@@ -189,7 +194,7 @@ impl Client {
         self.messages_page(thread, &Page::default()).await
     }
 
-    /// One page of the messages of a thread's history, newest first.
+    /// One page of the messages of a thread's history, newest first; `next` leads to earlier ones. A page holds whole runs, so it may have more messages than its limit.
     ///
     /// # Errors
     /// `thread_not_found`, `invalid_cursor`.
@@ -217,28 +222,33 @@ impl Client {
     ///
     /// # Errors
     /// What the server refuses; a run that failed is no error.
-    pub async fn run_and_wait(&self, new: RunCreate) -> Result<Run, ClientError> {
-        self.create(RunCreate { mode: RunMode::Wait, ..new }).await
+    pub async fn run_and_wait(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
+        self.create(new.into().in_mode(RunMode::Wait)).await
     }
 
     /// Creates a run and returns as soon as it is durable.
     ///
     /// # Errors
     /// What the server refuses.
-    pub async fn start_run(&self, new: RunCreate) -> Result<Run, ClientError> {
-        self.create(RunCreate { mode: RunMode::Async, ..new }).await
+    pub async fn start_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
+        self.create(new.into().in_mode(RunMode::Async)).await
     }
 
-    /// Creates a run and streams its events, from the first on. The run gets an id of the client's, so that the stream can go on when even the first event was not heard.
+    /// Creates a run and streams its events, from the first on.
+    ///
+    /// The stream goes on even when its first event was not heard: the run gets an id of the client's, or the request is sent again where it has an idempotency key and no id.
     ///
     /// # Errors
     /// What the server refuses.
-    pub async fn stream_run(&self, new: RunCreate) -> Result<EventStream, ClientError> {
-        let id = new.id.clone().unwrap_or_else(|| RunId::generate().as_str().to_owned());
-        let new = RunCreate { mode: RunMode::Stream, id: Some(id.clone()), ..new };
-        let call = self.call(Method::Post, &["runs"]).json(&new)?.header("accept", EVENT_STREAM);
-        let body = stream(self, call).await?;
-        Ok(EventStream::opened(self.clone(), Of::Run(id), body))
+    pub async fn stream_run(&self, new: impl Into<NewRun>) -> Result<EventStream, ClientError> {
+        let mut new = new.into().in_mode(RunMode::Stream);
+        new.ensure_findable();
+        let body = stream(self, new.stream_call(self)?).await?;
+        let of = match &new.create.id {
+            Some(id) => Of::Run(id.clone()),
+            None => Of::New(Box::new(new)),
+        };
+        Ok(EventStream::opened(self.clone(), of, body))
     }
 
     /// One run, with its output and what is pending.
@@ -249,12 +259,25 @@ impl Client {
         self.fetch(self.call(Method::Get, &["runs", id])).await
     }
 
-    /// Waits until a run has ended or waits for an answer.
+    /// Waits until a run has ended or waits for an answer, for an hour at most: then the run is given as it is.
     ///
     /// # Errors
     /// `run_not_found`.
     pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
         self.fetch(self.call(Method::Get, &["runs", id, "wait"])).await
+    }
+
+    /// The same, for at most this long: then the run is given as it is.
+    ///
+    /// The time is taken in whole seconds, rounded up, of which the server waits at most 3600.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn wait_for_run_within(&self, id: &str, limit: Duration) -> Result<Run, ClientError> {
+        let rounded = limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
+        let seconds = rounded.min(MAX_WAIT_SECONDS).to_string();
+        let call = self.call(Method::Get, &["runs", id, "wait"]);
+        self.fetch(call.query("timeout_seconds", Some(&seconds))).await
     }
 
     /// The runs that match, newest first.
@@ -446,8 +469,8 @@ impl Client {
         Call::new(method, &self.shared.options.base, segments)
     }
 
-    async fn create(&self, new: RunCreate) -> Result<Run, ClientError> {
-        self.fetch(self.call(Method::Post, &["runs"]).json(&new)?).await
+    async fn create(&self, new: NewRun) -> Result<Run, ClientError> {
+        self.fetch(new.call(self)?).await
     }
 
     async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {

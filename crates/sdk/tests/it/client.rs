@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
 use trilogue_sdk::async_trait;
 use trilogue_sdk::client::{
-    Client, ClientError, Filter, Options, Page, Request, Response, StreamItem, Transport,
+    Client, ClientError, Filter, NewRun, Options, Page, Request, Response, StreamItem, Transport,
     TransportError,
 };
 use trilogue_wire::native::{Gap, RunCreate, RunInput, RunStatus};
@@ -123,6 +124,57 @@ async fn a_torn_stream_is_resumed_after_the_last_event() {
         })
         .collect();
     assert_eq!(cursors, ["2", "2", "2", "3"]);
+}
+
+fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    let found = request.headers.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+#[tokio::test]
+async fn a_key_goes_with_every_way_to_create_a_run() {
+    let script = Script::new(vec![json(200, RUN), json(202, RUN), json(200, RUN)]);
+    let client = client(&script);
+    let new = || RunCreate::new("echo", RunInput::Text("hi".to_owned()));
+    client.run_and_wait(NewRun::from(new()).once("order-7")).await.unwrap();
+    client.start_run(NewRun::from(new()).once("order-8")).await.unwrap();
+    client.start_run(new()).await.unwrap();
+    let requests = script.requests();
+    let keys: Vec<_> = requests.iter().map(|it| header(it, "idempotency-key")).collect();
+    assert_eq!(keys, [Some("order-7"), Some("order-8"), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_under_a_key_asks_with_the_same_request_until_it_knows_its_run() {
+    let script = Script::new(vec![
+        events(": hello\n\nid: 1\ndata: {\"cut", true),
+        events(&delta(1), true),
+        events(&ended(2), false),
+    ]);
+    let new = NewRun::from(RunCreate::new("echo", RunInput::Text("hi".to_owned()))).once("k");
+    let mut stream = client(&script).stream_run(new).await.unwrap();
+    let mut numbers = Vec::new();
+    while let Some(StreamItem::Event { event, .. }) = stream.next().await.unwrap() {
+        numbers.push(event.number);
+    }
+    assert_eq!(numbers, [1, 2]);
+    let requests = script.requests();
+    assert_eq!(requests[0], requests[1], "the server compares whole requests");
+    assert_eq!(header(&requests[0], "idempotency-key"), Some("k"));
+    assert_eq!(requests[2].path, "/api/v1/runs/r/events");
+    assert_eq!(header(&requests[2], "last-event-id"), Some("1"));
+}
+
+#[tokio::test]
+async fn a_wait_is_as_long_as_was_said_and_no_longer_than_the_server_waits() {
+    let script = Script::new(vec![json(200, RUN), json(200, RUN), json(200, RUN)]);
+    let client = client(&script);
+    for limit in [Duration::ZERO, Duration::from_millis(1_500), Duration::MAX] {
+        client.wait_for_run_within("r", limit).await.unwrap();
+    }
+    let paths: Vec<_> = script.requests().into_iter().map(|request| request.path).collect();
+    let path = |seconds: u32| format!("/api/v1/runs/r/wait?timeout_seconds={seconds}");
+    assert_eq!(paths, [path(0), path(2), path(3_600)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,7 @@ mod thread;
 mod token;
 mod weight;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,9 @@ use tokio::sync::Notify;
 use trilogue_domain::error::{Code, Error, Result};
 
 use self::state::State;
+
+/// A map by a key that this store made: nobody outside can choose keys that collide, so a quick hash does.
+type KeyMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The limits of the memory store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,16 +8,16 @@ use tokio::sync::Notify;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Json, RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
-use super::{MemoryStore, weight};
+use super::{KeyMap, MemoryStore, weight};
 use crate::port::Queue;
 use crate::rows::{Abandon, Claim, DeadItem, QueueItem, QueueKind};
 
 /// Every item, by when it can be claimed.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    items: HashMap<i64, Item>,
+    items: KeyMap<i64, Item>,
     by_key: HashMap<(TenantId, QueueKind, String), i64>,
-    by_thread: HashMap<ThreadKey, BTreeSet<i64>>,
+    by_thread: KeyMap<ThreadKey, BTreeSet<i64>>,
     /// Items that are not dead: when one falls due or its lease ends.
     free: BTreeSet<(QueueKind, Timestamp, i64)>,
     dead: BTreeSet<i64>,

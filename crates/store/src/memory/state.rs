@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKey};
 
+use super::KeyMap;
 use super::blob::Blobs;
 use super::queue::Items;
 use super::tail::Tails;
@@ -17,9 +18,9 @@ use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, R
 /// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) threads: HashMap<ThreadKey, Thread>,
-    pub(super) runs: HashMap<RunKey, Run>,
-    pub(super) checkpoints: HashMap<CheckpointKey, Arc<CheckpointRow>>,
+    pub(super) threads: KeyMap<ThreadKey, Thread>,
+    pub(super) runs: KeyMap<RunKey, Run>,
+    pub(super) checkpoints: KeyMap<CheckpointKey, Arc<CheckpointRow>>,
     /// By the order in which they were raised.
     pub(super) interrupts: BTreeMap<i64, Arc<InterruptRow>>,
     pub(super) idempotency: HashMap<IdempotencyKey, Arc<IdempotencyRow>>,

@@ -1,20 +1,20 @@
 //! Readers that wait for commits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use trilogue_domain::ThreadKey;
 
-use super::Inner;
+use super::{Inner, KeyMap};
 use crate::port::{Tail, TailGuard};
 use crate::record::Frame;
 
 /// The threads that somebody reads along.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
-    attached: HashMap<ThreadKey, Attached>,
+    attached: KeyMap<ThreadKey, Attached>,
 }
 
 #[derive(Debug)]

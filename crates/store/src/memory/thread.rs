@@ -8,6 +8,7 @@ use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, MessageId, RunId, RunKey, ThreadKey,
 };
 
+use super::KeyMap;
 use super::state::State;
 use super::weight;
 use crate::record::Frame;
@@ -23,7 +24,7 @@ pub(super) struct Thread {
     pub(super) frames: BTreeMap<u64, Arc<Frame>>,
     pub(super) runs: BTreeSet<RunKey>,
     /// What its runs hold. A run is known here from its first frame or row on.
-    pub(super) parts: HashMap<RunKey, Parts>,
+    pub(super) parts: KeyMap<RunKey, Parts>,
     pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
     pub(super) interrupts: BTreeSet<i64>,
     pub(super) bindings: HashMap<AgentName, BindingRow>,
@@ -60,7 +61,7 @@ impl Thread {
             last: 0,
             frames: BTreeMap::new(),
             runs: BTreeSet::new(),
-            parts: HashMap::new(),
+            parts: KeyMap::default(),
             checkpoints: HashMap::new(),
             interrupts: BTreeSet::new(),
             bindings: HashMap::new(),

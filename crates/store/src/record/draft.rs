@@ -34,6 +34,9 @@ struct OpenText {
     message: MessageId,
 }
 
+/// What a short run's records take, in bytes: less than that is not worth growing for.
+const USUAL_BYTES: usize = 512;
+
 // === impl Draft ===
 
 impl Draft {
@@ -50,6 +53,9 @@ impl Draft {
             && self.grow(message, text)
         {
             return Ok(());
+        }
+        if self.records.capacity() == 0 {
+            self.records.reserve(USUAL_BYTES);
         }
         let start = self.records.len();
         let blobs = self.blobs.len();

@@ -185,7 +185,7 @@ impl Health {
                 Code::StoreCorrupt,
                 format!("the store '{path}' is damaged: {}", detail()),
             )
-            .hint("stop the server and bring back a backup with: trilogue restore"),
+            .hint("stop the server and bring back a backup with: trilogue restore BACKUP"),
             State::Closed => Error::new(Code::ShuttingDown, "the store is closed"),
         })
     }

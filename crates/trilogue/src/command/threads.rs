@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 use futures_util::StreamExt as _;
-use trilogue_sdk::client::Client;
+use trilogue_domain::limits;
+use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{Message, Thread, ThreadCopy};
 
 use super::PageArguments;
@@ -10,6 +11,13 @@ use crate::arguments::Globals;
 use crate::exit::{Result, Stop};
 use crate::remote;
 use crate::terminal::{ask, print, safe};
+
+/// The most messages of a thread that are shown where nobody says otherwise.
+const DEFAULT_MESSAGES: u32 = 1_000;
+/// The most messages of a thread that can be asked for: they are held in memory.
+const MAX_MESSAGES: i64 = 100_000;
+/// The most messages that are asked for at once.
+const PAGE_MESSAGES: usize = limits::DEFAULT_PAGE_ROWS;
 
 /// List, show, export, copy or erase threads.
 #[derive(Args, Debug)]
@@ -25,10 +33,18 @@ pub(crate) struct Threads {
 enum Action {
     /// List threads, newest first.
     List(PageArguments),
-    /// Show one thread with the messages of its history.
+    /// Show one thread with the messages of its history, oldest first.
     Show {
         /// The thread.
         thread: String,
+        /// The most messages; of a longer history the newest.
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = DEFAULT_MESSAGES,
+            value_parser = clap::value_parser!(u32).range(1..=MAX_MESSAGES)
+        )]
+        limit: u32,
     },
     /// Write everything of a thread to standard output, as the server exports it.
     Export {
@@ -61,7 +77,7 @@ impl Threads {
         match &self.action {
             None => list(&self.page, globals, &client).await,
             Some(Action::List(page)) => list(page, globals, &client).await,
-            Some(Action::Show { thread }) => show(thread, globals, &client).await,
+            Some(Action::Show { thread, limit }) => show(thread, *limit, globals, &client).await,
             Some(Action::Export { thread }) => {
                 let mut body = client.export_thread(thread).await?;
                 while let Some(piece) = body.next().await {
@@ -105,20 +121,44 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
     })
 }
 
-async fn show(id: &str, globals: &Globals, client: &Client) -> Result {
+async fn show(id: &str, limit: u32, globals: &Globals, client: &Client) -> Result {
     let thread = client.thread(id).await?;
     if globals.json {
         return print::json(&thread);
     }
-    // The server gives the newest first; a conversation is read the other way.
-    let mut messages = client.messages(id).await?;
-    messages.items.reverse();
-    print::out(&describe(&thread, &messages.items))?;
-    if messages.next.is_some() {
-        print::note("earlier messages are not shown");
-        print::hint("see everything with `trilogue threads export`");
+    let (messages, earlier) = conversation(id, limit, client).await?;
+    print::out(&describe(&thread, &messages))?;
+    if earlier {
+        print::note(&format!("earlier messages are not shown: these are the newest {limit}"));
+        print::hint(&format!(
+            "see more with --limit, or everything with `trilogue threads export {}{}`",
+            safe::line(id),
+            globals.elsewhere()
+        ));
     }
     Ok(())
+}
+
+/// The newest messages, oldest first, and whether there are earlier ones.
+async fn conversation(id: &str, limit: u32, client: &Client) -> Result<(Vec<Message>, bool)> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut messages = Vec::new();
+    let mut after = None;
+    // The server gives the newest first, page by page; a conversation is read the other way.
+    loop {
+        let wanted = limit.saturating_sub(messages.len()).min(PAGE_MESSAGES);
+        let page = Page { after, limit: u32::try_from(wanted).ok() };
+        let mut page = client.messages_page(id, &page).await?;
+        messages.append(&mut page.items);
+        after = page.next;
+        if after.is_none() || messages.len() >= limit {
+            break;
+        }
+    }
+    let earlier = after.is_some() || messages.len() > limit;
+    messages.truncate(limit);
+    messages.reverse();
+    Ok((messages, earlier))
 }
 
 fn describe(thread: &Thread, messages: &[Message]) -> String {

@@ -85,6 +85,25 @@ mod tests {
     }
 
     #[test]
+    fn trusted_proxies_are_who_may_connect_unless_everybody_may() {
+        use trilogue_gateway::{Exposure, Proxies};
+        let exposure = |text: &str| {
+            let options = super::super::parse(Path::new("t.toml"), text).unwrap().options;
+            let (tenant, id) = crate::first_token::owner().unwrap();
+            let rights = trilogue_domain::Rights::all();
+            let owner = trilogue_domain::Principal { tenant, id, rights, own: false };
+            options.server.to_options(owner, Vec::new()).exposure
+        };
+        let proxied = "[server]\nlisten = \"0.0.0.0:1\"\ntrusted_proxies = \"10.0.0.0/8\"\n";
+        let blocks = vec!["10.0.0.0/8".parse().unwrap()];
+        let behind = Exposure::BehindProxy(Proxies { blocks, loopback: true });
+        assert_eq!(exposure(proxied), behind);
+        let open = format!("{proxied}dangerously_plain_http = true\n");
+        assert_eq!(exposure(&open), Exposure::DangerouslyPublic);
+        assert_eq!(exposure(""), Exposure::Loopback);
+    }
+
+    #[test]
     fn beyond_loopback_needs_authentication_and_a_proxy() {
         for address in ["0.0.0.0:1", "[::]:1", "192.168.1.5:1", "[2001:db8::1]:1"] {
             let open = format!("[server]\nlisten = [\"127.0.0.1:1\", \"{address}\"]\n");

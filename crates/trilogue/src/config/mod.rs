@@ -56,13 +56,13 @@ pub struct Server {
     pub public_url: Option<String>,
     /// Host names that requests may name in `Host`, with or without port, besides the addresses listened on and `localhost`.
     pub allowed_hosts: List<String>,
-    /// Origins of web pages that may call the server, such as `https://app.example.com`. Pages of the server's own hosts may always, others not by default.
+    /// Origins of web pages that may call the server, such as `https://app.example.com`, with a token: browsers are told so by CORS headers. Pages of the server's own hosts may always, others not by default.
     pub allowed_origins: List<String>,
-    /// Reverse proxies that end TLS in front of the server: addresses or blocks such as `10.0.0.0/8`.
+    /// Reverse proxies that end TLS in front of the server: addresses or blocks such as `10.0.0.0/8`. On a listener beyond loopback, connections from anywhere else but this machine are closed, unless `dangerously_plain_http` is set. They replace no token.
     pub trusted_proxies: List<Cidr>,
     /// Serve without tokens. Only possible while every listener is on loopback; every local user can then run agents.
     pub no_auth: bool,
-    /// Listen beyond loopback without TLS. Everybody on the way can read tokens and content.
+    /// Listen beyond loopback without TLS, for whoever connects. Everybody on the way can read tokens and content.
     pub dangerously_plain_http: bool,
     /// How long a stop waits for running agents and open responses before it gives them up.
     pub shutdown_deadline: Span,
@@ -250,10 +250,13 @@ impl Server {
             },
             exposure: if loopback {
                 gateway::Exposure::Loopback
-            } else if self.trusted_proxies.0.is_empty() {
+            } else if self.dangerously_plain_http {
                 gateway::Exposure::DangerouslyPublic
             } else {
-                gateway::Exposure::BehindProxy
+                gateway::Exposure::BehindProxy(gateway::Proxies {
+                    blocks: self.trusted_proxies.0.clone(),
+                    loopback: true,
+                })
             },
             allowed_hosts: self.hosts(),
             allowed_origins: self.allowed_origins.0.clone(),

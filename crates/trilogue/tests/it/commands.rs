@@ -87,6 +87,30 @@ fn threads_are_exported_copied_and_erased() {
 }
 
 #[test]
+fn a_whole_conversation_is_shown_oldest_first() {
+    let home = Home::new();
+    let server = home.demo();
+    let lines: String = (1..=60).map(|number| format!("word-{number}.\n")).collect();
+    server.run_with(&["chat", "echo", "--thread", "long"], &lines).expect(0);
+    // Each word was said twice: by the user, and by the agent.
+    let said = |shown: &str| -> Vec<String> {
+        let words = shown.split_whitespace().filter(|word| word.starts_with("word-"));
+        words.map(str::to_owned).collect()
+    };
+    let expected: Vec<_> = (1..=60)
+        .flat_map(|number| [format!("word-{number}."), format!("word-{number}.")])
+        .collect();
+    let shown = server.run(&["threads", "show", "long"]).expect(0);
+    assert_eq!(said(&shown.out), expected, "120 messages are more than a page");
+    assert!(!shown.err.contains("earlier"), "{}", shown.err);
+    let shown = server.run(&["threads", "show", "long", "--limit", "3"]).expect(0);
+    assert_eq!(said(&shown.out), expected[117..]);
+    assert!(shown.err.contains("the newest 3"), "{}", shown.err);
+    assert!(shown.err.contains("`trilogue threads export long"), "{}", shown.err);
+    server.run(&["threads", "show", "long", "--limit", "0"]).expect(2);
+}
+
+#[test]
 fn a_run_in_the_background_can_be_seen_and_cancelled() {
     let home = Home::new();
     let server = home.demo();
@@ -134,7 +158,12 @@ fn tokens_are_made_used_limited_and_revoked() {
     until(|| (with(&["agents"]).code == 5).then_some(()));
     server.run(&["agents", "--token", "wrong"]).expect(5);
     let printed = server.run(&["token", "create", "--label", "other"]).expect(0);
-    assert!(printed.out.starts_with("tri") && printed.out.lines().count() == 1, "{printed:?}");
+    assert_eq!(printed.out.lines().count(), 1, "{printed:?}");
+    let first = std::fs::read_to_string(server.token_file()).unwrap();
+    for secret in [printed.out.trim(), secret, first.trim()] {
+        let random = secret.strip_prefix("tril_").unwrap();
+        assert_eq!(random.len(), 43, "one form for every token");
+    }
 }
 
 #[test]

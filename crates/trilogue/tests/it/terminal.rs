@@ -100,6 +100,25 @@ fn a_question_is_asked_and_the_run_goes_on() {
 }
 
 #[test]
+fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
+    let home = Home::new();
+    let server = home.demo();
+    let mut screen = Screen::start(server.command(&["run", "mailcomposer", MAIL]));
+    screen.wait_for("Approval Decision");
+    let inbox = server.run(&["inbox", "-q"]).expect(0).out;
+    let faster = ["approve", inbox.trim(), "--reject", "--message", "I was faster"];
+    server.run(&faster).expect(0);
+    screen.press("y");
+    screen.wait_for("Approval Reason");
+    screen.press("\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let (_, after) = seen.split_once("your answer was not taken").unwrap();
+    assert!(after.contains("answered by owner before"), "{seen}");
+    assert!(after.contains("I was faster"), "the run went on with the other answer: {seen}");
+}
+
+#[test]
 fn approve_asks_where_somebody_can_be_asked() {
     let home = Home::new();
     let server = home.demo();

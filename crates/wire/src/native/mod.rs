@@ -9,6 +9,7 @@ mod checkpoint;
 mod delivery;
 mod event;
 mod event_body;
+mod fidelity;
 mod input;
 mod interrupt;
 mod json;
@@ -32,6 +33,7 @@ pub use event_body::{
     RunResult, StateCustom, StatePlan, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved,
     ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
+pub use fidelity::{FidelityRow, FidelityVerdict};
 pub use input::{InputMessage, InputPart, RunInput};
 pub use interrupt::{Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives};
 pub use json::Json;

@@ -2,8 +2,7 @@
 
 use trilogue_domain as domain;
 use trilogue_domain::interrupt;
-use trilogue_domain::{Answer, ThreadId};
-use trilogue_store::rows::InterruptRow;
+use trilogue_domain::{AgentName, Answer, RunId, ThreadId, Timestamp};
 use trilogue_wire::native::{
     AnswerGiven, Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives,
 };
@@ -11,8 +10,28 @@ use trilogue_wire::native::{
 use super::json;
 use super::message::parts;
 
+/// What the face shows of a stored interrupt.
+#[derive(Clone, Copy, Debug)]
+pub struct InterruptFacts<'a> {
+    /// What is asked.
+    pub interrupt: &'a domain::Interrupt,
+    /// The thread.
+    pub thread: &'a ThreadId,
+    /// The run that waits.
+    pub run: &'a RunId,
+    /// The agent of that run.
+    pub agent: &'a AgentName,
+    /// When it was raised.
+    pub raised_at: Timestamp,
+    /// How it ended; `None` while it is pending.
+    pub resolution: Option<&'a domain::Resolution>,
+    /// When it ended.
+    pub resolved_at: Option<Timestamp>,
+}
+
 /// What is asked, without the run that asks.
-pub(crate) fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
+#[must_use]
+pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     let options = interrupt.options.iter().map(|option| PermissionOption {
         id: option.id.clone(),
         name: option.name.clone(),
@@ -45,19 +64,22 @@ pub(crate) fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Inte
 }
 
 /// An interrupt with its run, and how it ended.
-pub(crate) fn interrupt(row: &InterruptRow) -> Interrupt {
+#[must_use]
+pub fn interrupt(facts: &InterruptFacts<'_>) -> Interrupt {
     Interrupt {
-        run_id: Some(row.run_id.as_str().to_owned()),
-        thread_id: Some(row.thread_id.as_str().to_owned()),
-        agent: Some(row.agent.as_str().to_owned()),
-        raised_at: Some(row.raised_at.to_string()),
-        resolution: row.resolution.as_ref().map(|how| resolution(how, &row.thread_id)),
-        resolved_at: row.resolved_at.map(|at| at.to_string()),
-        ..question(&row.interrupt, &row.thread_id)
+        run_id: Some(facts.run.as_str().to_owned()),
+        thread_id: Some(facts.thread.as_str().to_owned()),
+        agent: Some(facts.agent.as_str().to_owned()),
+        raised_at: Some(facts.raised_at.to_string()),
+        resolution: facts.resolution.map(|how| resolution(how, facts.thread)),
+        resolved_at: facts.resolved_at.map(|at| at.to_string()),
+        ..question(facts.interrupt, facts.thread)
     }
 }
 
-pub(crate) fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolution {
+/// How an interrupt ended.
+#[must_use]
+pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolution {
     let plain = |kind| Resolution {
         kind,
         by: None,

@@ -5,7 +5,9 @@ use trilogue_wire::native::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt
 
 use super::json;
 
-pub(crate) fn agent(card: &AgentCard) -> Agent {
+/// An agent as it is shown.
+#[must_use]
+pub fn agent(card: &AgentCard) -> Agent {
     let input = match &card.input {
         InputKind::Chat => AgentInput { kind: AgentInputKind::Chat, schema: None },
         InputKind::Schema(schema) => {

@@ -12,11 +12,9 @@ use trilogue_wire::native::{
 
 use super::{hex, json};
 
-pub(crate) fn message(
-    message: &domain::Message,
-    run_id: Option<&str>,
-    thread: &ThreadId,
-) -> Message {
+/// A message as it is shown, with the run that it belongs to.
+#[must_use]
+pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadId) -> Message {
     Message {
         id: message.id.as_str().to_owned(),
         role: message.role.to_text(),
@@ -27,12 +25,15 @@ pub(crate) fn message(
     }
 }
 
-pub(crate) fn parts(parts: &[domain::Part], thread: &ThreadId) -> Vec<Part> {
+/// Parts as they are shown.
+#[must_use]
+pub fn parts(parts: &[domain::Part], thread: &ThreadId) -> Vec<Part> {
     parts.iter().map(|item| part(item, thread)).collect()
 }
 
-/// A part; large content becomes a link to the thread's blobs.
-pub(crate) fn part(part: &domain::Part, thread: &ThreadId) -> Part {
+/// A part as it is shown; large content becomes a link to the thread's blobs.
+#[must_use]
+pub fn part(part: &domain::Part, thread: &ThreadId) -> Part {
     let mut wire = Part {
         content_type: part.content_type.to_string(),
         name: part.name.as_deref().map(str::to_owned),
@@ -65,7 +66,7 @@ fn link(blob: &BlobRef, thread: &ThreadId) -> BlobLink {
 }
 
 /// What must be escaped in one segment of a path.
-pub(crate) const PATH_SEGMENT: &percent_encoding::AsciiSet =
+pub const PATH_SEGMENT: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 fn metadata(metadata: &domain::PartMetadata) -> PartMetadata {

@@ -1,33 +1,62 @@
 //! Runs, both ways.
 
 use trilogue_domain as domain;
-use trilogue_domain::Failure;
-use trilogue_store::rows::RunRow;
+use trilogue_domain::{AgentName, Failure, Json, RunId, ThreadId, Timestamp};
 use trilogue_wire::native::{Outcome, Run, RunError, RunStatus, Strategy};
 
 use super::json;
 
+/// What the face shows of a stored run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunFacts<'a> {
+    /// Its id.
+    pub id: &'a RunId,
+    /// The thread it runs on.
+    pub thread: &'a ThreadId,
+    /// The agent.
+    pub agent: &'a AgentName,
+    /// Where it is.
+    pub status: domain::RunStatus,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When its agent was first started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Not before this time.
+    pub not_before: Option<Timestamp>,
+    /// How it ended.
+    pub outcome: Option<&'a domain::Outcome>,
+    /// Its metadata: a JSON object.
+    pub metadata: &'a Json,
+    /// The configuration it was given.
+    pub config: Option<&'a Json>,
+}
+
 /// A run without its output, result and interrupts.
-pub(crate) fn run(row: &RunRow) -> Run {
+#[must_use]
+pub fn run(run: &RunFacts<'_>) -> Run {
     Run {
-        id: row.id.as_str().to_owned(),
-        thread_id: row.thread_id.as_str().to_owned(),
-        agent: row.agent.as_str().to_owned(),
-        status: status(row.status),
-        created_at: row.created_at.to_string(),
-        started_at: row.started_at.map(|at| at.to_string()),
-        ended_at: row.ended_at.map(|at| at.to_string()),
-        not_before: row.not_before.map(|at| at.to_string()),
-        outcome: row.outcome.as_ref().map(outcome),
-        metadata: json(&row.metadata),
-        config: row.config.as_ref().map(json),
+        id: run.id.as_str().to_owned(),
+        thread_id: run.thread.as_str().to_owned(),
+        agent: run.agent.as_str().to_owned(),
+        status: status(run.status),
+        created_at: run.created_at.to_string(),
+        started_at: run.started_at.map(|at| at.to_string()),
+        ended_at: run.ended_at.map(|at| at.to_string()),
+        not_before: run.not_before.map(|at| at.to_string()),
+        outcome: run.outcome.map(outcome),
+        metadata: json(run.metadata),
+        config: run.config.map(json),
         output: None,
         result: None,
         interrupts: None,
     }
 }
 
-pub(crate) fn status(status: domain::RunStatus) -> RunStatus {
+/// A status.
+#[must_use]
+pub fn status(status: domain::RunStatus) -> RunStatus {
     match status {
         domain::RunStatus::Queued => RunStatus::Queued,
         domain::RunStatus::Running => RunStatus::Running,
@@ -40,7 +69,9 @@ pub(crate) fn status(status: domain::RunStatus) -> RunStatus {
     }
 }
 
-pub(crate) fn outcome(outcome: &domain::Outcome) -> Outcome {
+/// How a run ended.
+#[must_use]
+pub fn outcome(outcome: &domain::Outcome) -> Outcome {
     let plain = |status| Outcome { status, reason: None, error: None };
     match outcome {
         domain::Outcome::Completed => plain(RunStatus::Completed),
@@ -66,7 +97,9 @@ fn error(failure: &Failure) -> RunError {
     }
 }
 
-pub(crate) fn strategy(strategy: Strategy) -> domain::Strategy {
+/// What a client wants of a busy thread.
+#[must_use]
+pub fn strategy(strategy: Strategy) -> domain::Strategy {
     match strategy {
         Strategy::Reject => domain::Strategy::Reject,
         Strategy::Interrupt => domain::Strategy::Interrupt,

@@ -17,13 +17,9 @@ use trilogue_wire::native::{
 
 use super::{interrupt, json, message, run};
 
-/// One event; `id` is its position on the stream that it is for.
-pub(crate) fn event(
-    event: &domain::Event,
-    id: u64,
-    run_id: Option<&str>,
-    thread: &ThreadId,
-) -> Event {
+/// One event; `id` is its position on the stream that it is for, and `thread` the thread that links to large content lead to.
+#[must_use]
+pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &ThreadId) -> Event {
     Event {
         id: id.to_string(),
         number: event.number,

@@ -6,9 +6,11 @@ use trilogue_wire::native::AnswerCreate;
 
 use super::{input, read_json};
 
+/// An answer that a client gives.
+///
 /// # Errors
 /// `invalid_request` unless exactly one form is there, and as the form's own content.
-pub(crate) fn answer(given: AnswerCreate) -> Result<Answer> {
+pub fn answer(given: AnswerCreate) -> Result<Answer> {
     match (given.option, given.value, given.message, given.text) {
         (Some(option), None, None, None) => Ok(Answer::Option(option)),
         (None, Some(value), None, None) => Ok(Answer::Json(read_json(value)?)),

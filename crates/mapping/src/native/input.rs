@@ -6,18 +6,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trilogue_domain as domain;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Content, Error, Message, MessageId, Part, Role, Timestamp, limits};
-use trilogue_runtime::Input;
+use trilogue_domain::{
+    Code, Content, Error, Input, Message, MessageId, Part, Role, Timestamp, limits,
+};
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, PartMetadata, RunInput};
 
-use super::{read_json, read_object};
+use super::{read_json, read_object, shown};
 
 /// The longest MIME type, in bytes.
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 
+/// What a run is given; its messages are sent now.
+///
 /// # Errors
 /// `invalid_request`, `invalid_id`, `too_many_parts`, `json_too_deep`.
-pub(crate) fn input(input: RunInput, now: Timestamp) -> Result<Input> {
+pub fn input(input: RunInput, now: Timestamp) -> Result<Input> {
     match input {
         RunInput::Text(text) => {
             Ok(Input::Messages(vec![said(None, Role::User, vec![Part::text(text)], now)]))
@@ -44,7 +47,7 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
     let role = match message.role.as_deref() {
         None => Role::User,
         Some(text) => Role::from_text(text).ok_or_else(|| {
-            let text = crate::http::call::shown(text);
+            let text = shown(text);
             Error::new(Code::InvalidRequest, format!("'{text}' is no role"))
                 .hint("a role is 'user', 'agent' or 'agent/NAME'")
         })?,
@@ -57,9 +60,11 @@ fn said(id: Option<MessageId>, role: Role, parts: Vec<Part>, now: Timestamp) -> 
     Message { id, role, parts, created_at: now, completed_at: Some(now) }
 }
 
+/// Parts of a message, in their order.
+///
 /// # Errors
 /// As [`input`].
-pub(crate) fn parts(parts: Vec<InputPart>) -> Result<Vec<Part>> {
+pub fn parts(parts: Vec<InputPart>) -> Result<Vec<Part>> {
     if parts.len() > limits::MAX_PARTS_PER_MESSAGE {
         return Err(Error::new(
             Code::TooManyParts,
@@ -101,7 +106,7 @@ fn check_content_type(text: &str) -> Result<()> {
     if !kind.is_empty() && !sub.is_empty() && visible && text.len() <= MAX_CONTENT_TYPE_BYTES {
         return Ok(());
     }
-    let text = crate::http::call::shown(text);
+    let text = shown(text);
     Err(Error::new(Code::InvalidRequest, format!("'{text}' is no MIME type"))
         .hint("a MIME type is such as text/plain or image/png"))
 }

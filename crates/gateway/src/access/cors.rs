@@ -1,0 +1,59 @@
+//! What a browser must be told before a page of another origin may read an answer.
+//!
+//! Only origins that the operator named get these headers, each its own name and never `*`. Credentials that a browser adds by itself are never allowed: a page shows its token.
+
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+
+use crate::http::body::ReplyBody;
+use crate::http::reply::Reply;
+
+const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
+/// The headers that a page may send.
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, x-api-key, content-type, idempotency-key, last-event-id, traceparent",
+);
+/// The headers that a page may read beside those that it always may.
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("trilogue-durability, x-request-id, location");
+/// How long a browser may remember what it was told, in seconds.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+const REQUEST_METHOD: HeaderName = header::ACCESS_CONTROL_REQUEST_METHOD;
+
+/// The origin of the page that asks, where the operator allows it.
+#[derive(Clone, Debug)]
+pub(crate) struct AllowedOrigin(HeaderValue);
+
+// === impl AllowedOrigin ===
+
+impl AllowedOrigin {
+    /// `None` where no page asks, where its origin is not among `allowed`, and where more than one is named.
+    pub(crate) fn of(headers: &HeaderMap, allowed: &[String]) -> Option<Self> {
+        let mut named = headers.get_all(header::ORIGIN).iter();
+        let (origin, None) = (named.next()?, named.next()) else { return None };
+        let text = origin.to_str().ok()?;
+        let listed = allowed.iter().any(|known| known.eq_ignore_ascii_case(text));
+        listed.then(|| Self(origin.clone()))
+    }
+
+    /// Lets the page read an answer.
+    pub(crate) fn mark(self, reply: Reply) -> Reply {
+        reply
+            .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, self.0)
+            .header(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
+            .header(header::VARY, ORIGIN)
+    }
+}
+
+/// Whether a browser asks what a page may do.
+pub(crate) fn is_preflight(head: &Parts) -> bool {
+    head.method == Method::OPTIONS && head.headers.contains_key(REQUEST_METHOD)
+}
+
+/// The answer to a browser that asks, on a path with these methods.
+pub(crate) fn preflight(methods: &str) -> Reply {
+    Reply::new(StatusCode::NO_CONTENT, ReplyBody::Whole(None))
+        .header_text(header::ACCESS_CONTROL_ALLOW_METHODS, methods)
+        .header(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS)
+        .header(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE)
+}

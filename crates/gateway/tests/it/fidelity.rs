@@ -1,0 +1,57 @@
+//! The table of what a protocol carries, against what this server has.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::rig::{Rig, text};
+
+/// Every string of the document, so that an operation or the type of an event can be found in it.
+fn strings<'a>(node: &'a Value, found: &mut HashSet<&'a str>) {
+    match node {
+        Value::Object(members) => members.values().for_each(|value| strings(value, found)),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, found)),
+        Value::String(text) => {
+            found.insert(text);
+        }
+        _ => {}
+    }
+}
+
+/// Whether `Type`, `Type.member`, an operation or a type of event stands in the document.
+fn stands_in(document: &Value, strings: &HashSet<&str>, name: &str) -> bool {
+    let (kind, member) = name.split_once('.').unwrap_or((name, ""));
+    // The members that every event has stand in a schema of their own.
+    let kind = if kind == "Event" { "EventHead" } else { kind };
+    match document["components"]["schemas"].get(kind) {
+        None => strings.contains(name),
+        Some(schema) => member.is_empty() || !schema["properties"][member].is_null(),
+    }
+}
+
+#[tokio::test]
+async fn what_the_table_says_of_our_own_face_is_there() {
+    let rig = Rig::start().await;
+    let table = rig.alice().get("/api/v1/fidelity").await.unwrap().ok().unwrap();
+    let document = rig.alice().get("/api/v1/openapi.json").await.unwrap().ok().unwrap();
+    let mut found = HashSet::from(["traceparent"]);
+    strings(&document, &mut found);
+    let (mut checked, mut lost) = (0, 0);
+    for row in table["items"].as_array().unwrap() {
+        assert_eq!(row["protocol"], "native");
+        let concept = text(row, "/concept");
+        if row["verdict"] == "lost" {
+            assert!(row["carrier"].is_null() && !text(row, "/because").is_empty(), "{concept}");
+            lost += 1;
+            continue;
+        }
+        assert!(row["because"].is_null(), "{concept}");
+        let names = text(row, "/carrier").split('`').skip(1).step_by(2);
+        for name in names {
+            assert!(stands_in(&document, &found, name), "{concept}: there is no `{name}`");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 40 && lost >= 1, "{checked} {lost}");
+    assert!(!stands_in(&document, &found, "Run.nothing"));
+}

@@ -1,0 +1,204 @@
+//! Chat and JSON by schema, brought into each other.
+//!
+//! Only the form is decided here: whether a value fits a schema is checked by whoever has it compiled.
+
+use serde_json::{Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentCard, Code, Content, Error, Input, InputKind, Json, Message, MessageId, Part, Role,
+    Timestamp,
+};
+
+/// The longest schema that an error repeats, in bytes.
+const MAX_SHOWN_SCHEMA_BYTES: usize = 1_024;
+
+/// An input in the form that the agent takes: messages become a value and a value a message where the agent wants the other.
+/// A message that is made of a value is sent now.
+///
+/// # Errors
+/// `invalid_input` where the messages stand for no value, or where there are none; `json_too_deep`.
+pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
+    match (&card.input, input) {
+        (InputKind::Schema(_), Input::Value(value)) => Ok(Input::Value(value)),
+        (InputKind::Schema(schema), Input::Messages(messages)) => {
+            value_of(card, schema, &messages).map(Input::Value)
+        }
+        (InputKind::Chat, Input::Value(value)) => {
+            Ok(Input::Messages(vec![message_of(&value, now)]))
+        }
+        (InputKind::Chat, Input::Messages(messages)) if messages.is_empty() => {
+            Err(Error::new(Code::InvalidInput, "the input has no message")
+                .hint("give a text, or at least one message"))
+        }
+        (InputKind::Chat, messages) => Ok(messages),
+    }
+}
+
+/// The refusal of an input; it says what the agent takes.
+#[must_use]
+pub fn mismatch(card: &AgentCard, why: &str) -> Error {
+    let message = format!("the input does not fit the agent '{}': {why}", card.name);
+    let hint = match &card.input {
+        InputKind::Schema(schema) if schema.as_bytes().len() <= MAX_SHOWN_SCHEMA_BYTES => {
+            format!("it takes a value by the schema {}", schema.as_str())
+        }
+        InputKind::Schema(_) => "the agent's 'input.schema' says what fits".to_owned(),
+        InputKind::Chat => "it takes messages".to_owned(),
+    };
+    Error::new(Code::InvalidInput, message).hint(hint)
+}
+
+/// The user's message that says this value: a string as text, anything else as JSON.
+fn message_of(value: &Json, now: Timestamp) -> Message {
+    let part = match value.to_value() {
+        Value::String(text) => Part::text(text),
+        _ => Part::json(value),
+    };
+    Message {
+        id: MessageId::generate(),
+        role: Role::User,
+        parts: vec![part],
+        created_at: now,
+        completed_at: Some(now),
+    }
+}
+
+/// The value that messages stand for: the last user message's JSON part; else its text as the schema's one string property; else its text read as JSON.
+fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Json> {
+    let message = messages.iter().rfind(|message| message.role.is_user()).or(messages.last());
+    let Some(message) = message else {
+        return Err(mismatch(card, "the input has no message"));
+    };
+    if let Some(part) = message.parts.iter().find(|part| is_json(&part.content_type)) {
+        return json_of(part);
+    }
+    let text = message.text();
+    match text_property(&schema.to_value()) {
+        Some(property) => Ok(Json::from_value(&json!({ property: text }))),
+        None => Json::parse(text).map_err(|_| mismatch(card, "the text is no JSON")),
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+fn json_of(part: &Part) -> Result<Json> {
+    match &part.content {
+        Content::Text(text) => Json::parse(text.as_bytes().to_vec()),
+        Content::Bytes(bytes) => Json::parse(bytes.clone()),
+        Content::Empty | Content::Url(_) | Content::Blob(_) => Err(Error::new(
+            Code::InvalidInput,
+            "the input's part 'application/json' has no inline content",
+        )
+        .hint("send the JSON inline; it is not fetched")),
+    }
+}
+
+/// The property that plain text goes to: the only required one that is a string, or the only one there is, if it is a string.
+fn text_property(schema: &Value) -> Option<String> {
+    let properties = schema.get("properties")?.as_object()?;
+    let is_string = |name: &str| {
+        properties.get(name).and_then(|property| property.get("type")) == Some(&json!("string"))
+    };
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let strings: Vec<&str> = required.iter().copied().filter(|name| is_string(name)).collect();
+    let only = properties.keys().next().filter(|_| properties.len() == 1);
+    let name = match (strings.as_slice(), only) {
+        ([name], _) => *name,
+        (_, Some(name)) if is_string(name) => name,
+        _ => return None,
+    };
+    Some(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trilogue_domain::AgentName;
+
+    fn card(input: InputKind) -> AgentCard {
+        AgentCard {
+            name: AgentName::parse("sample").unwrap(),
+            title: None,
+            version: String::new(),
+            description: String::new(),
+            input,
+            output_schema: None,
+            state_schema: None,
+            config_schema: None,
+            interrupts: Vec::new(),
+            input_content_types: Vec::new(),
+            output_content_types: Vec::new(),
+        }
+    }
+
+    fn said(role: Role, parts: Vec<Part>) -> Message {
+        Message { role, parts, ..message_of(&Json::null(), Timestamp::default()) }
+    }
+
+    /// The value that an agent by this schema gets, or the error's code and message.
+    fn shape(schema: &Value, messages: Vec<Message>) -> std::result::Result<Value, (Code, String)> {
+        let card = card(InputKind::Schema(Json::from_value(schema)));
+        let shaped = input(&card, Input::Messages(messages), Timestamp::default());
+        match shaped.map_err(|error| (error.code(), error.message().to_owned()))? {
+            Input::Value(value) => Ok(value.to_value()),
+            Input::Messages(messages) => panic!("{messages:?}"),
+        }
+    }
+
+    #[test]
+    fn text_goes_to_the_one_string_or_is_read_as_json() {
+        let text = |text: &str| vec![said(Role::User, vec![Part::text(text)])];
+        let string = json!({ "type": "string" });
+        let only = json!({ "properties": { "message": string } });
+        assert_eq!(shape(&only, text("5")), Ok(json!({ "message": "5" })));
+        let required = json!({
+            "required": ["name"],
+            "properties": { "name": string, "age": {}, "nick": string }
+        });
+        assert_eq!(shape(&required, text("5")), Ok(json!({ "name": "5" })));
+        let two = json!({ "required": ["a", "b"], "properties": { "a": string, "b": string } });
+        assert_eq!(shape(&two, text("{\"a\":1}")), Ok(json!({ "a": 1 })));
+        let (code, message) = shape(&json!({ "type": "number" }), text("five")).unwrap_err();
+        assert_eq!((code, message.contains("no JSON")), (Code::InvalidInput, true), "{message}");
+    }
+
+    #[test]
+    fn the_last_message_of_the_user_counts_and_its_json_part_comes_first() {
+        let schema = json!({ "properties": { "message": { "type": "string" } } });
+        let part = Part::json(&Json::from_value(&json!({ "message": 5 })));
+        let messages = vec![
+            said(Role::User, vec![Part::text("first")]),
+            said(Role::User, vec![Part::text("ignored"), part]),
+            said(Role::Agent, vec![Part::text("not yours")]),
+        ];
+        assert_eq!(shape(&schema, messages), Ok(json!({ "message": 5 })));
+        let elsewhere =
+            said(Role::User, vec![Part::url("application/json", "http://example.com/")]);
+        assert_eq!(shape(&schema, vec![elsewhere]).unwrap_err().0, Code::InvalidInput);
+        assert_eq!(shape(&schema, Vec::new()).unwrap_err().0, Code::InvalidInput);
+    }
+
+    #[test]
+    fn a_chat_agent_gets_a_value_as_a_message() {
+        let parts = |value: &Value| {
+            let value = Input::Value(Json::from_value(value));
+            match input(&card(InputKind::Chat), value, Timestamp::default()) {
+                Ok(Input::Messages(messages)) => messages[0].parts.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(parts(&json!("hi")), [Part::text("hi")]);
+        let value = json!({ "a": 1 });
+        assert_eq!(parts(&value), [Part::json(&Json::from_value(&value))]);
+        let empty =
+            input(&card(InputKind::Chat), Input::Messages(Vec::new()), Timestamp::default());
+        assert_eq!(empty.map_err(|error| error.code()), Err(Code::InvalidInput));
+    }
+}

@@ -1,0 +1,76 @@
+//! A run that is waited for and whose agent answers at once: no task, no channel, one append.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, RunKey};
+use trilogue_store::Frame;
+use trilogue_store::rows::RunRow;
+
+use super::{Owner, Task, Waiter};
+use crate::step::{Command, Effect, Reply, StartTurn, Submit};
+
+// === impl Owner ===
+
+impl Owner {
+    /// Accepts the first run of a thread that is not stored yet, in the task of who asks for it and waits.
+    ///
+    /// The agent is polled once. When that is its whole turn, the run is appended here and its log is returned.
+    /// Otherwise the owner goes on as a task of its own, and who asked waits for `settled`.
+    ///
+    /// # Errors
+    /// When the run is refused. What storing fails with is told to `settled`.
+    pub(crate) async fn accept(
+        mut self,
+        submit: Box<Submit>,
+        settled: oneshot::Sender<Result<RunRow>>,
+    ) -> Result<(RunRow, Option<Vec<Arc<Frame>>>)> {
+        let run = submit.row.key;
+        let Reply::Run(row) = self.step(Command::Submit(submit))? else {
+            return Err(Error::new(Code::Internal, "the run was not accepted"));
+        };
+        self.waiters.entry(run).or_default().push(Waiter::Submitter(settled));
+        if let Some(turn) = self.take_start(run)
+            && let Some((shared, work)) = self.prepare(run, turn, true)
+        {
+            let mut work = Box::pin(work);
+            let once =
+                std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready()));
+            if !once.await {
+                let handle = Some(tokio::spawn(work).abort_handle());
+                self.tasks.insert(run, Task { shared, handle });
+                self.pending.may_wait = true;
+                self.go_on();
+                return Ok((*row, None));
+            }
+            self.tasks.insert(run, Task { shared, handle: None });
+        }
+        while let Ok(request) = self.requests.try_recv() {
+            self.take(request).await;
+        }
+        self.keeps_log = true;
+        self.commit().await;
+        let log = std::mem::take(&mut self.log);
+        if !self.is_idle() {
+            self.go_on();
+        }
+        Ok((*row, Some(log)))
+    }
+
+    fn take_start(&mut self, run: RunKey) -> Option<StartTurn> {
+        let is_start = |effect: &Effect| matches!(effect, Effect::Start { run: started, .. } if *started == run);
+        let place = self.pending.effects.iter().position(is_start)?;
+        match self.pending.effects.remove(place) {
+            Effect::Start { turn, .. } => Some(turn),
+            _ => None,
+        }
+    }
+
+    /// Goes on as a task of its own, known to everybody.
+    fn go_on(self) {
+        self.services.register(self.thread, self.sender.clone());
+        tokio::spawn(self.run());
+    }
+}
