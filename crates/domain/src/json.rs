@@ -108,6 +108,9 @@ impl Json {
     /// The top-level scalar members as `(key, canonical text of the value)`, at most [`limits::MAX_SEARCH_KEYS`].
     #[must_use]
     pub fn scalars(&self) -> Vec<(String, String)> {
+        if &self.0[..] == b"{}" {
+            return Vec::new();
+        }
         let Value::Object(object) = self.to_value() else {
             return Vec::new();
         };

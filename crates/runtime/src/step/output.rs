@@ -3,6 +3,7 @@
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
 use trilogue_domain::{Outcome, RunKey, Timestamp};
+use trilogue_store::rows::MessageRow;
 use trilogue_store::{Change, Draft};
 
 use super::{Effect, Reply, StartTurn, Step};
@@ -86,6 +87,13 @@ impl<'a> Output<'a> {
 
     pub(super) fn change(&mut self, change: Change) {
         self.step.changes.push(change);
+    }
+
+    /// Writes where a message stands. No second run can refer to a message of an ephemeral thread, so there it is found in its run's log alone.
+    pub(super) fn point_at(&mut self, message: MessageRow) {
+        if !self.state.thread.ephemeral {
+            self.change(Change::Message(message));
+        }
     }
 
     pub(super) fn effect(&mut self, effect: Effect) {

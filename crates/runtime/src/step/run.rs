@@ -46,7 +46,7 @@ impl Output<'_> {
             })
             .collect();
         for row in rows {
-            self.change(Change::Message(row));
+            self.point_at(row);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl Output<'_> {
         self.state.runs.insert(run, RunState::new(submit.row, Some(input), submit.native));
         self.log_draft(Some(run), draft.0);
         for message in draft.1 {
-            self.change(Change::Message(message));
+            self.point_at(message);
         }
         if let Some(row) = submit.idempotency {
             self.change(Change::Idempotency(row));

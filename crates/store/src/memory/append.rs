@@ -35,15 +35,16 @@ impl Append for MemoryStore {
     async fn append(&self, batch: Batch) -> Result<()> {
         let thread = batch.thread;
         let offers = batch.changes.iter().any(|change| matches!(change, Change::Offer(_)));
-        let (reader, last) = {
+        let (reader, last, removed) = {
             let mut state = self.open()?;
             self.check_room(&state, batch.vital)?;
             state.check(&batch)?;
             let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
             state.apply(batch);
             state.evict(&self.inner.options);
-            (state.tails.of(thread), last)
+            (state.tails.of(thread), last, std::mem::take(&mut state.removed))
         };
+        drop(removed);
         // Readers are woken outside the lock that they take next.
         if let Some(reader) = reader {
             // Also without new frames: rows changed, or the thread is gone.

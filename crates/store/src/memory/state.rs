@@ -11,7 +11,7 @@ use super::blob::Blobs;
 use super::queue::Items;
 use super::tail::Tails;
 use super::tenant::Tenant;
-use super::thread::Thread;
+use super::thread::{Parts, Thread};
 use super::token::TokenRows;
 use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
 
@@ -38,9 +38,19 @@ pub(super) struct State {
     pub(super) last_place: u64,
     /// Estimate of what threads and runs hold, without blobs and queue.
     pub(super) bytes: usize,
+    /// What was removed and is still to be freed, outside the lock: freeing takes as long as removing.
+    pub(super) removed: Removed,
     pub(super) commits: u64,
     pub(super) frames: u64,
     pub(super) is_closed: bool,
+}
+
+/// What was removed from the maps.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    pub(super) threads: Vec<Thread>,
+    pub(super) runs: Vec<Run>,
+    pub(super) parts: Vec<Parts>,
 }
 
 /// A run's row.

@@ -131,6 +131,8 @@ impl State {
             thread.bytes = thread.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
             self.bytes = self.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
         }
+        self.removed.runs.push(run);
+        self.removed.parts.push(parts);
     }
 
     /// Removes a thread and everything of it.
@@ -161,6 +163,7 @@ impl State {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);
         }
+        self.removed.threads.push(thread);
     }
 
     /// Notes whether a thread can be forgotten: while it has no runs, and from now on.
