@@ -38,10 +38,34 @@ impl Pending {
     pub(super) fn add(&mut self, step: Step) {
         self.events += step.sections.iter().map(|section| section.draft.len()).sum::<usize>();
         self.sections.extend(step.sections);
-        self.changes.extend(step.changes);
+        for change in step.changes {
+            self.change(change);
+        }
         self.effects.extend(step.effects);
         self.vital |= step.vital;
         self.may_wait = false;
+    }
+
+    /// Notes a row change. A row that was to be written already is written once, as it is now.
+    fn change(&mut self, change: Change) {
+        /// Rows of one run stand together; looking further back costs more than it saves.
+        const LOOK_BACK: usize = 8;
+        let from = self.changes.len().saturating_sub(LOOK_BACK);
+        for earlier in self.changes.iter_mut().skip(from).rev() {
+            match (&*earlier, &change) {
+                (Change::RemoveRun(_) | Change::RemoveThread, _) => break,
+                (Change::Run(old), Change::Run(new)) if old.key == new.key => {
+                    *earlier = change;
+                    return;
+                }
+                (Change::Thread(old), Change::Thread(new)) if old.key == new.key => {
+                    *earlier = change;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        self.changes.push(change);
     }
 
     /// The append. The state's numbers are already behind it; `committed` is the last durable one.

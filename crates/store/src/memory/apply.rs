@@ -101,7 +101,7 @@ impl State {
                 if !row.ephemeral {
                     tenant.listed.insert(key);
                 }
-                self.threads.insert(key, Thread::new(Arc::new(row)));
+                self.threads.insert(key, Box::new(Thread::new(Arc::new(row))));
             }
         }
     }

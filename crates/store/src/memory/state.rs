@@ -18,7 +18,7 @@ use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, R
 /// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) threads: KeyMap<ThreadKey, Thread>,
+    pub(super) threads: KeyMap<ThreadKey, Box<Thread>>,
     pub(super) runs: KeyMap<RunKey, Run>,
     pub(super) checkpoints: KeyMap<CheckpointKey, Arc<CheckpointRow>>,
     /// By the order in which they were raised.
@@ -48,7 +48,7 @@ pub(super) struct State {
 /// What was removed from the maps.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
-    pub(super) threads: Vec<Thread>,
+    pub(super) threads: Vec<Box<Thread>>,
     pub(super) runs: Vec<Run>,
     pub(super) parts: Vec<Parts>,
 }
