@@ -48,6 +48,10 @@ pub(super) struct State {
 /// What was removed from the maps.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
+    #[expect(
+        clippy::vec_box,
+        reason = "the box is what the map held: opening it under the lock would copy the thread"
+    )]
     pub(super) threads: Vec<Box<Thread>>,
     pub(super) runs: Vec<Run>,
     pub(super) parts: Vec<Parts>,
