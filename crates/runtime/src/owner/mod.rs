@@ -173,6 +173,10 @@ impl Owner {
 
     /// Takes one request; what it comes to is appended later.
     async fn take(&mut self, request: Envelope) {
+        if self.pending.vital && matches!(request, Envelope::Submit { .. }) {
+            // What ends must not wait for room together with what begins.
+            self.commit().await;
+        }
         match request {
             Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
                 self.submit_alone(submit, reply, settled).await;

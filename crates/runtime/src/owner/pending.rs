@@ -18,6 +18,8 @@ pub(super) struct Pending {
     pub(super) effects: Vec<Effect>,
     pub(super) acknowledgements: Vec<Acknowledgement>,
     pub(super) vital: bool,
+    /// Whether new work is in it: then it waits for room, whatever else it ends.
+    pub(super) new_work: bool,
     pub(super) events: usize,
     /// Whether it may wait for the run's first word: nobody was told of anything in it.
     pub(super) may_wait: bool,
@@ -43,6 +45,7 @@ impl Pending {
         }
         self.effects.extend(step.effects);
         self.vital |= step.vital;
+        self.new_work |= step.new_work;
         self.may_wait = false;
     }
 
@@ -96,7 +99,7 @@ impl Pending {
             frames,
             changes: std::mem::take(&mut self.changes),
             blobs,
-            vital: self.vital,
+            vital: self.vital && !self.new_work,
         }
     }
 

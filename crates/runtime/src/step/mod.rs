@@ -121,6 +121,8 @@ pub(crate) struct Step {
     pub(crate) reply: Reply,
     /// Whether it ends something or makes room: admitted while the disk is full.
     pub(crate) vital: bool,
+    /// Whether it accepts new work, which a full disk refuses even when the same append would end it.
+    pub(crate) new_work: bool,
 }
 
 /// What to do once a step is durable.

@@ -108,6 +108,10 @@ impl<'a> Output<'a> {
         self.step.vital = true;
     }
 
+    pub(super) fn new_work(&mut self) {
+        self.step.new_work = true;
+    }
+
     pub(super) fn run(&mut self, run: RunKey) -> Option<&mut RunState> {
         self.state.runs.get_mut(&run)
     }

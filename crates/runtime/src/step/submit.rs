@@ -32,6 +32,7 @@ impl Output<'_> {
         let gives_way = self.check(&submit)?;
         let draft = self.describe(&submit)?;
         let run = submit.row.key;
+        self.new_work();
         if submit.create_thread {
             self.create_thread();
         }

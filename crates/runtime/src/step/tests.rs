@@ -237,10 +237,10 @@ fn a_run_takes_a_free_turn_and_its_completion_moves_the_head() {
             "start 1",
         ]
     );
-    assert!(!step.vital);
+    assert!(step.new_work && !step.vital);
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
     assert_eq!(told(&step), ["6 1.6 completed", "settled 1 completed"]);
-    assert!(step.vital);
+    assert!(step.vital && !step.new_work);
     assert_eq!(table.state.thread.head, Some(CheckpointKey(1)));
     assert!(table.state.runs.is_empty());
     assert_eq!(table.state.turn, None);
