@@ -1,6 +1,4 @@
-//! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client, with a retry policy.
-
-use std::time::Duration;
+//! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client. When one is tried again is the queue worker's to decide.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use metrics::counter;
 use sha2::Sha256;
+use trilogue_domain::port::Delivered;
 use trilogue_domain::{DeliveryId, Timestamp};
 use trilogue_egress::{Client, Error as EgressError};
 
@@ -39,17 +38,6 @@ pub struct Undelivered {
     pub retry: bool,
 }
 
-/// When a delivery that did not succeed is tried again: each wait is twice the one before, and up to a fifth is left to chance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RetryPolicy {
-    /// The wait after the first attempt.
-    pub first: Duration,
-    /// The longest wait.
-    pub longest: Duration,
-    /// The most attempts; then the delivery goes to the dead-letter list.
-    pub max_attempts: u32,
-}
-
 /// Signs callbacks and sends them.
 #[derive(Clone)]
 pub struct Sender {
@@ -69,29 +57,13 @@ pub fn sign(secret: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> Str
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
-// === impl RetryPolicy ===
+// === impl Undelivered ===
 
-impl RetryPolicy {
-    /// How long to wait after this many attempts; `None` when it is given up. `chance` is any number, drawn anew each time.
-    #[must_use]
-    pub fn wait_after(&self, attempts: u32, chance: u64) -> Option<Duration> {
-        if attempts >= self.max_attempts {
-            return None;
-        }
-        let doubled = self.first.saturating_mul(2_u32.saturating_pow(attempts.saturating_sub(1)));
-        let wait = doubled.min(self.longest);
-        let fifth = u64::try_from(wait.as_millis() / 5).unwrap_or(u64::MAX);
-        Some(wait + Duration::from_millis(chance % (fifth + 1)))
-    }
-}
-
-impl Default for RetryPolicy {
-    /// From 5 seconds to 6 hours, 12 attempts: about a day.
-    fn default() -> Self {
-        Self {
-            first: Duration::from_secs(5),
-            longest: Duration::from_secs(6 * 3600),
-            max_attempts: 12,
+impl From<Undelivered> for Delivered {
+    fn from(undelivered: Undelivered) -> Self {
+        match undelivered {
+            Undelivered { reason, retry: true } => Self::Later { error: reason, after: None },
+            Undelivered { reason, retry: false } => Self::Refused { error: reason },
         }
     }
 }

@@ -1,12 +1,10 @@
 //! Callbacks, to a real receiver.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::{DeliveryId, Timestamp};
 use trilogue_egress::{Client, Policy};
-use trilogue_gateway::callback::{Callback, RetryPolicy, Sender, sign};
+use trilogue_gateway::callback::{Callback, Sender, sign};
 use trilogue_testkit::callback::Receiver;
 
 fn callback(url: String) -> Callback {
@@ -65,22 +63,6 @@ async fn ssrf_through_a_callback_address_is_refused_and_not_tried_again() {
         sender.send(&callback(receiver.url()), Timestamp::from_micros(0)).await.unwrap_err();
     assert!(!undelivered.retry && undelivered.reason.contains("loopback"), "{undelivered}");
     assert!(receiver.deliveries().is_empty());
-}
-
-#[test]
-fn waits_double_up_to_a_limit_and_end() {
-    let policy = RetryPolicy {
-        first: Duration::from_secs(10),
-        longest: Duration::from_secs(60),
-        max_attempts: 6,
-    };
-    let waits: Vec<_> = (1..=6).map(|attempts| policy.wait_after(attempts, 0)).collect();
-    let seconds = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(waits, [seconds(10), seconds(20), seconds(40), seconds(60), seconds(60), None]);
-    for chance in [0, 1, 7_777_777, u64::MAX] {
-        let wait = policy.wait_after(1, chance).unwrap();
-        assert!(wait >= Duration::from_secs(10) && wait <= Duration::from_secs(12), "{wait:?}");
-    }
 }
 
 #[test]

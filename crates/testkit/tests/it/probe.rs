@@ -1,20 +1,23 @@
 //! The contracts of store and runtime, through a peer with a language of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use trilogue_domain::event::MessageEvent;
-use trilogue_domain::port::SystemClock;
+use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{
     AgentName, Body, Code, Content, Event, Json, Message, MessageId, Part, Principal, PrincipalId,
     Rights, Role, RunStatus, Strategy, TenantId, ThreadId, Timestamp,
 };
+use trilogue_gateway::callback::{Sender, sign};
 use trilogue_runtime::{
     Input, NewRun, NewThread, Options, Rewind, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
     WhenWaiting,
 };
-use trilogue_store::rows::RunRow;
-use trilogue_store::{Range, Store};
-use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeReader};
+use trilogue_store::rows::{Page, QueueItem, QueueKind, RunRow};
+use trilogue_store::{Batch, Change, Range, Store};
+use trilogue_testkit::callback::Receiver;
+use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeDeliver, ProbeReader};
 
 /// A runtime with a probe agent over one of the stores.
 struct House {
@@ -40,7 +43,7 @@ impl House {
         let store = trilogue_store::open(&url, options).await.unwrap();
         let agent = ProbeAgent::new("probe", rewind).unwrap();
         let runtime = Runtime::start(
-            Options::default(),
+            Options { callback_backoff: Duration::from_millis(1), ..Options::default() },
             Arc::clone(&store),
             vec![Arc::new(agent.clone())],
             Arc::new(SystemClock),
@@ -196,5 +199,60 @@ async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
             let texts = if rewind == Rewind::Prime { 3 } else { 5 };
             assert_eq!(house.answer().await, format!("{texts} texts remembered"), "{engine}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_callback_offered_with_an_append_reaches_a_real_receiver_signed_and_once() {
+    for engine in ["memory", "sqlite"] {
+        let house = House::open(engine, Rewind::Refuse).await;
+        let receiver = Receiver::start().await.unwrap();
+        receiver.answer_next([http::StatusCode::SERVICE_UNAVAILABLE]);
+        let run = house.say("hello").await;
+        let acquired = house.store.acquire(run.thread, "probe").await.unwrap();
+        let reference = serde_json::json!({"url": receiver.url(), "run": run.id.as_str()});
+        let item = QueueItem {
+            kind: QueueKind::Callback,
+            key: "msg_1".to_owned(),
+            due: SystemClock.now(),
+            tenant: house.by.tenant.clone(),
+            principal: house.by.id.clone(),
+            thread: Some(run.thread),
+            reference: Json::from_value(&reference),
+        };
+        let batch = Batch {
+            thread: run.thread,
+            epoch: acquired.thread.epoch,
+            expected_last: acquired.last,
+            frames: Vec::new(),
+            changes: vec![Change::Offer(item)],
+            blobs: Vec::new(),
+            vital: false,
+        };
+        house.store.append(batch).await.unwrap();
+        let client =
+            trilogue_egress::Client::new(trilogue_egress::Policy::local(), Default::default())
+                .unwrap();
+        let sender = Sender::new(client, vec![bytes::Bytes::from_static(b"secret")]);
+        house.runtime.deliver_with(Arc::new(ProbeDeliver::new(sender, Arc::new(SystemClock))));
+        let came = receiver.wait_for(2, Duration::from_secs(20)).await.unwrap();
+        for delivery in &came {
+            let header = |name: &str| delivery.headers[name].to_str().unwrap();
+            let seconds = header("webhook-timestamp").parse().unwrap();
+            assert_eq!(header("webhook-id"), "msg_1");
+            assert_eq!(
+                header("webhook-signature"),
+                sign(b"secret", "msg_1", seconds, &delivery.body)
+            );
+        }
+        trilogue_testkit::wait::until("the queue to be empty", Duration::from_secs(20), || async {
+            let due = house.store.next_due(QueueKind::Callback).await.unwrap();
+            due.is_none().then_some(())
+        })
+        .await
+        .unwrap();
+        assert_eq!(receiver.deliveries().len(), 2, "{engine}: it was accepted once");
+        let dead = house.store.dead_deliveries(&house.by.scope(), &Page::default()).await.unwrap();
+        assert!(dead.rows.is_empty());
     }
 }

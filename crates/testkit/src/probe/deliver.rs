@@ -1,0 +1,48 @@
+//! Callbacks of the probe: what is due is sent to the address in its reference, signed, through the product's own sender.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use trilogue_domain::DeliveryId;
+use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
+use trilogue_gateway::callback::{Callback, Sender};
+
+/// Sends callbacks to the `url` of their reference; the reference is the body.
+#[derive(Debug)]
+pub struct ProbeDeliver {
+    sender: Sender,
+    clock: Arc<dyn Clock>,
+}
+
+// === impl ProbeDeliver ===
+
+impl ProbeDeliver {
+    /// Sends with this sender, and tells this clock's time.
+    #[must_use]
+    pub fn new(sender: Sender, clock: Arc<dyn Clock>) -> Self {
+        Self { sender, clock }
+    }
+
+    async fn send(&self, delivery: &Delivery) -> Delivered {
+        let reference = delivery.reference.to_value();
+        let url = reference.get("url").and_then(serde_json::Value::as_str);
+        let (Some(url), Ok(id)) = (url, DeliveryId::parse(&delivery.id)) else {
+            return Delivered::Refused { error: "the callback names no address".to_owned() };
+        };
+        let callback =
+            Callback { id, url: url.to_owned(), body: delivery.reference.as_bytes().clone() };
+        match self.sender.send(&callback, self.clock.now()).await {
+            Ok(()) => Delivered::Accepted,
+            Err(undelivered) => undelivered.into(),
+        }
+    }
+}
+
+impl Deliver for ProbeDeliver {
+    fn deliver<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
+        Box::pin(self.send(delivery))
+    }
+}
