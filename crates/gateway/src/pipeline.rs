@@ -26,15 +26,14 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
     let begun = Instant::now();
     let (head, body) = request.into_parts();
     let trace = Trace::of(&head.headers);
-    let request_id = match trace::chosen_request_id(&head.headers) {
-        Some(id) => id.to_owned(),
-        None => shared.next_request_id(),
-    };
+    let chosen = trace::chosen_request_id(&head.headers);
+    let is_chosen = chosen.is_some();
+    let request_id = chosen.map_or_else(|| shared.next_request_id(), ToOwned::to_owned);
     let origin = shared.guard.allowed_origin(&head.headers);
     let is_head = head.method == Method::HEAD;
     let (route, reply) = match find(&shared, &head) {
         Ok((number, found)) => {
-            let span = trace.span(found.route.operation, &request_id);
+            let span = trace.span(found.route.operation, &request_id, is_chosen);
             let answering = answer(&shared, found, head, body).instrument(span);
             let reply = match AssertUnwindSafe(answering).catch_unwind().await {
                 Ok(reply) => reply,

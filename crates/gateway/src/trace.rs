@@ -25,8 +25,12 @@ impl Trace {
         Self { parent: parent.filter(|value| is_traceparent(value.as_bytes())).cloned() }
     }
 
-    /// A span for the request; nothing is allocated while nobody listens.
-    pub(crate) fn span(&self, operation: &'static str, request_id: &str) -> Span {
+    /// A span for the request: where the client wants to find it again, by a trace or by an id of its own, from level `info` on, else from `debug` on.
+    /// What fails by a fault of ours is logged with the request's id in either case.
+    pub(crate) fn span(&self, operation: &'static str, request_id: &str, is_chosen: bool) -> Span {
+        if !is_chosen && self.parent.is_none() {
+            return tracing::debug_span!("request", operation, request_id);
+        }
         let parent = self.parent.as_ref().and_then(|value| value.to_str().ok());
         tracing::info_span!(
             "request",

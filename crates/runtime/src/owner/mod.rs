@@ -201,7 +201,8 @@ impl Owner {
             Envelope::Finish { run, ending } => {
                 self.progress(run);
                 self.end_task(run);
-                let checkpoint = self.services.new_checkpoint();
+                let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
+                let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
                 // A run that is not open any more has ended by another way; its task is not heard.
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }

@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Finish {
         run: RunKey,
         ending: Result<Ending, Failure>,
-        checkpoint: (CheckpointKey, CheckpointId),
+        checkpoint: Option<(CheckpointKey, CheckpointId)>,
     },
     /// An answer has come.
     Answer { to: Target, answer: Answer, by: Principal },

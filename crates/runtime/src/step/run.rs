@@ -68,7 +68,7 @@ impl Output<'_> {
         &mut self,
         run: RunKey,
         ending: Result<Ending, Failure>,
-        checkpoint: (CheckpointKey, CheckpointId),
+        checkpoint: Option<(CheckpointKey, CheckpointId)>,
     ) -> Result<()> {
         self.known(run)?;
         self.vital();
@@ -237,12 +237,13 @@ impl Output<'_> {
         }));
     }
 
-    fn complete(&mut self, run: RunKey, (key, id): (CheckpointKey, CheckpointId)) {
-        let thread = &self.state.thread;
-        if thread.ephemeral {
+    /// Ends a run as completed. Its checkpoint becomes the head; an ephemeral thread keeps no path and needs none.
+    fn complete(&mut self, run: RunKey, checkpoint: Option<(CheckpointKey, CheckpointId)>) {
+        let Some((key, id)) = checkpoint else {
             self.end_run(run, Outcome::Completed);
             return;
-        }
+        };
+        let thread = &self.state.thread;
         let parent = thread.head;
         let (thread_key, position) = (thread.key, self.state.last + 1);
         let now = self.now;

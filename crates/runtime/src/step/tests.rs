@@ -106,7 +106,7 @@ impl Table {
 
     fn finish(&mut self, run: i64, ending: Result<Ending, Failure>) -> Result<Step> {
         self.checkpoints += 1;
-        let checkpoint = (CheckpointKey(self.checkpoints), CheckpointId::generate());
+        let checkpoint = Some((CheckpointKey(self.checkpoints), CheckpointId::generate()));
         self.step(Command::Finish { run: RunKey(run), ending, checkpoint })
     }
 
