@@ -109,6 +109,16 @@ impl Owner {
         self.acknowledge(Acknowledgement::Shutdown(reply, abandoned));
     }
 
+    /// Sends a request to the thread's next owner: this one is about to leave.
+    pub(super) fn pass_on(&self, request: Envelope) {
+        // Its own tasks have ended: what they still say is not heard.
+        if !request.is_of_task() {
+            let services = Arc::clone(&self.services);
+            let thread = self.thread;
+            tokio::spawn(async move { drop(services.send(thread, request).await) });
+        }
+    }
+
     /// Leaves the registry. What still comes in is refused with the error, or sent to the thread's next owner.
     pub(super) async fn leave(mut self, error: Option<&Error>) {
         self.services.retire(self.thread);

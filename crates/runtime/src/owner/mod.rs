@@ -177,6 +177,10 @@ impl Owner {
             // What ends must not wait for room together with what begins.
             self.commit().await;
         }
+        if self.gone {
+            self.pass_on(request);
+            return;
+        }
         match request {
             Envelope::Submit { submit, reply, settled, .. } if submit.claims_ids => {
                 self.submit_alone(submit, reply, settled).await;
@@ -206,10 +210,17 @@ impl Owner {
                 // A run that is not open any more has ended by another way; its task is not heard.
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
-            Envelope::Change { command, reply } => match self.step(*command) {
-                Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
-                Err(error) => drop(reply.send(Err(error))),
-            },
+            Envelope::Change { command, reply } => {
+                let erases = matches!(*command, Command::Erase);
+                match self.step(*command) {
+                    Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+                if erases {
+                    // What comes next must not be stored and erased in one append.
+                    self.commit().await;
+                }
+            }
             Envelope::Settled { run, reply } => self.settled(run, reply),
             Envelope::Wake => {}
             Envelope::Shutdown { reply } => self.shutdown(reply),
@@ -250,6 +261,10 @@ impl Owner {
         settled: oneshot::Sender<Result<RunRow>>,
     ) {
         self.commit().await;
+        if self.gone {
+            self.pass_on(Envelope::Submit { submit, deferred: false, reply, settled });
+            return;
+        }
         let before = self.state.clone();
         let run = submit.row.key;
         self.undo = before;

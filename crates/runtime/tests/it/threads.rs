@@ -84,6 +84,26 @@ async fn erasing_stops_what_runs_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn what_comes_with_an_erasure_is_refused_and_never_acknowledged_and_lost() {
+    for house in [House::memory().await, House::sqlite().await] {
+        for _ in 0..20 {
+            let thread = house.thread().await;
+            let by = alice();
+            let (erased, submitted) = tokio::join!(
+                house.runtime.erase_thread(&by, &thread),
+                house.runtime.submit(&by, new_run("say:x", ThreadChoice::Existing(thread.clone()))),
+            );
+            erased.unwrap();
+            // Accepted before the erasure it was erased with the thread; after it, it is refused.
+            if let Err(error) = submitted {
+                assert_eq!(error.code(), Code::ThreadNotFound);
+            }
+            assert!(house.store.thread(&scope(), &thread).await.unwrap().is_none());
+        }
+    }
+}
+
+#[tokio::test]
 async fn two_that_ensure_one_thread_share_it() {
     for house in [House::memory().await, House::sqlite().await] {
         let ensure = || {
