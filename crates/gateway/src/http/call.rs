@@ -1,6 +1,5 @@
 //! A request that was let in, as a handler sees it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use http::{HeaderMap, HeaderName};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, RunId, Scope, ThreadId, limits};
+pub(crate) use trilogue_mapping::native::shown;
 use trilogue_store::rows::Page;
 
 use crate::access::tokens::Caller;
@@ -127,12 +127,4 @@ pub(crate) fn no_run(id: &str) -> Error {
 
 pub(crate) fn no_interrupt(id: &str) -> Error {
     Error::new(Code::InterruptNotFound, format!("there is no interrupt '{}'", shown(id)))
-}
-
-/// An id as it may be repeated in a message: bounded and without control characters.
-pub(crate) fn shown(id: &str) -> Cow<'_, str> {
-    if id.len() <= limits::MAX_ID_BYTES && !id.chars().any(char::is_control) {
-        return Cow::Borrowed(id);
-    }
-    Cow::Owned(id.chars().take(64).flat_map(char::escape_debug).collect())
 }
