@@ -17,9 +17,18 @@ pub struct Message {
     pub role: Role,
     /// Its parts, in the order in which they are shown.
     pub parts: Vec<Part>,
-    /// When it began.
-    pub created_at: Timestamp,
-    /// When it was complete; `None` while it grows, or when its run ended before it was.
+    /// When it began; `None` where its sender said that nobody knows.
+    pub created_at: Option<Timestamp>,
+    /// When it was complete; `None` while it grows, when its run ended before it was, or where its sender said so.
+    pub completed_at: Option<Timestamp>,
+}
+
+/// When a message was made, where its sender states it: the log's own times do not count then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Times {
+    /// When it began; `None` is a statement too.
+    pub created_at: Option<Timestamp>,
+    /// When it was complete; `None` is a statement too.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -89,10 +98,10 @@ pub enum PartMetadata {
 /// Attributes a range of the message's text to a source. Indexes count characters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Citation {
-    /// First character of the range.
-    pub start_index: Option<u64>,
+    /// First character of the range, from 0. A peer may send a negative one, which points nowhere.
+    pub start_index: Option<i64>,
     /// First character after the range.
-    pub end_index: Option<u64>,
+    pub end_index: Option<i64>,
     /// The source's address.
     pub url: Option<String>,
     /// The source's title.

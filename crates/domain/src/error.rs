@@ -164,6 +164,8 @@ codes! {
     ShuttingDown = "shutting_down", Unavailable;
     /// The agent reported an error.
     AgentFailed = "agent_failed", Internal;
+    /// The agent said something that the mount's strict rules refuse.
+    OutputInvalid = "output_invalid", Internal;
     /// The agent stopped in a way it did not choose: a panic.
     AgentPanicked = "agent_panicked", Internal;
     /// The agent was lost with its process; what it did last is not known.

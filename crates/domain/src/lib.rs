@@ -19,7 +19,7 @@ pub mod time;
 pub mod transcript;
 
 pub use agent::{AgentCard, InputKind};
-pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Trajectory};
+pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Times, Trajectory};
 pub use error::{Code, Error, Result};
 pub use event::{Body, Event, Original};
 pub use id::{
@@ -30,6 +30,6 @@ pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
 pub use json::Json;
 pub use run::{Failure, Input, Outcome, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
-pub use thread::HeadMove;
+pub use thread::{Given, HeadMove, Reference};
 pub use time::Timestamp;
 pub use transcript::Transcript;

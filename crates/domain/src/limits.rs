@@ -32,6 +32,14 @@ pub const MAX_SEARCH_KEYS: usize = 64;
 pub const MAX_SEARCH_CANDIDATES: usize = 10_000;
 /// The largest metadata object of a thread or a run, in bytes.
 pub const MAX_METADATA_BYTES: usize = 64 * 1024;
+/// The largest metadata of one part by default, in bytes of its JSON.
+pub const DEFAULT_MAX_PART_METADATA_BYTES: usize = 64 * 1024;
+/// The most entries of a history that a client brings.
+pub const MAX_GIVEN_ENTRIES: usize = 1_000;
+/// The longest address of an entry or a state that a client brings, in bytes.
+pub const MAX_ADDRESS_BYTES: usize = 8 * 1024;
+/// The most bytes that are fetched for the references of one thread.
+pub const MAX_FETCHED_BYTES: usize = 32 * 1024 * 1024;
 /// The longest message of an error or reason that an agent gives, in bytes; the rest is cut off.
 pub const MAX_REASON_BYTES: usize = 4 * 1024;
 /// The most interrupts of one run that are pending at once.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
+use crate::content::Message;
 use crate::error::Error;
 use crate::event::{Body, Original};
 use crate::id::{PrincipalId, TenantId, ThreadKey};
@@ -27,6 +28,33 @@ pub trait ReadOriginal: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the dialect is not known or the bytes are not its own.
     fn read(&self, original: &Original) -> Result<Body, Error>;
+}
+
+/// Reads what a history that a client brought refers to elsewhere. What it reads is bounded in size and time by its implementation.
+pub trait Fetch: Send + Sync + fmt::Debug {
+    /// The message at this address.
+    ///
+    /// # Errors
+    /// `egress_refused` where the address may not be reached, `peer_unavailable` where nothing readable lies there.
+    fn message<'a>(&'a self, address: &'a str) -> Fetched<'a, Message>;
+
+    /// The state at this address.
+    ///
+    /// # Errors
+    /// As [`Fetch::message`].
+    fn state<'a>(&'a self, address: &'a str) -> Fetched<'a, Json>;
+}
+
+/// What is being fetched.
+pub type Fetched<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// Holds an agent's output to rules that a face promises its clients.
+pub trait CheckOutput: Send + Sync + fmt::Debug {
+    /// Whether an event keeps the rules of this name.
+    ///
+    /// # Errors
+    /// `output_invalid`, naming the part and the field.
+    fn check(&self, rules: &str, body: &Body) -> Result<(), Error>;
 }
 
 /// Delivers a callback. The runtime's queue worker claims it, keeps its lease, and decides by the outcome when it is tried again.

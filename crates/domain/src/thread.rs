@@ -1,5 +1,29 @@
 //! Threads: a conversation with metadata, a head and one log.
 
+use std::sync::Arc;
+
+use crate::id::{MessageId, RunId};
+
+/// A history that a client brings: references, which are read when somebody needs what they say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Given {
+    /// Its messages, oldest first; at most [`crate::limits::MAX_GIVEN_ENTRIES`].
+    pub entries: Vec<Reference>,
+    /// Where its state lies, when that is elsewhere.
+    pub state: Option<Arc<str>>,
+}
+
+/// Where one message of a history is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Reference {
+    /// A message of this tenant.
+    Message(MessageId),
+    /// What a run of this tenant answered with a value.
+    Result(RunId),
+    /// Somewhere else: an absolute http or https address, at most [`crate::limits::MAX_ADDRESS_BYTES`].
+    Address(Arc<str>),
+}
+
 /// Why a thread's head moved. History is the path to the head, not the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeadMove {

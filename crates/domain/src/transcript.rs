@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::content::{Content, Message, Part};
+use crate::content::{Content, Message, Part, Times};
 use crate::event::{Body, Event, MessageEvent};
 use crate::id::MessageId;
 
@@ -11,6 +11,8 @@ use crate::id::MessageId;
 pub struct Transcript {
     messages: Vec<Message>,
     open: Option<OpenText>,
+    /// What the senders of open messages stated about their end.
+    stated: Vec<(MessageId, Times)>,
 }
 
 /// The text part that deltas of one message are growing.
@@ -27,13 +29,14 @@ impl Transcript {
     pub fn push(&mut self, event: &Event) {
         let Body::Message(body) = &event.body else { return };
         match body {
-            MessageEvent::Started { message, role } => {
+            MessageEvent::Started { message, role, times } => {
                 self.close_text();
+                self.stated.extend(times.map(|times| (message.clone(), times)));
                 self.messages.push(Message {
                     id: message.clone(),
                     role: role.clone(),
                     parts: Vec::new(),
-                    created_at: event.at,
+                    created_at: times.map_or(Some(event.at), |times| times.created_at),
                     completed_at: None,
                 });
             }
@@ -46,8 +49,11 @@ impl Transcript {
             }
             MessageEvent::Completed { message } => {
                 self.close_text();
+                let stated = self.stated.iter().position(|(id, _)| id == message);
+                let stated = stated.map(|place| self.stated.swap_remove(place).1);
                 if let Some(index) = self.index_of(message) {
-                    self.messages[index].completed_at = Some(event.at);
+                    self.messages[index].completed_at =
+                        stated.map_or(Some(event.at), |times| times.completed_at);
                 }
             }
             MessageEvent::Thought { .. } => {}
@@ -112,7 +118,7 @@ mod tests {
             |text: &str| MessageEvent::Delta { message: message.clone(), text: Arc::from(text) };
         let part = Part::bytes("image/png", "x").named("a.png");
         let messages = fold(vec![
-            MessageEvent::Started { message: message.clone(), role: Role::Agent },
+            MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
             delta("a"),
             delta("b"),
             MessageEvent::Part { message: message.clone(), part: part.clone() },
@@ -129,7 +135,7 @@ mod tests {
     fn an_unfinished_message_keeps_what_was_said() {
         let message = MessageId::generate();
         let messages = fold(vec![
-            MessageEvent::Started { message: message.clone(), role: Role::Agent },
+            MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
             MessageEvent::Delta { message, text: Arc::from("half") },
         ]);
         assert_eq!(messages[0].text(), "half");

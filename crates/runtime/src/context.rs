@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use trilogue_domain::content::{BlobRef, Content, Part};
-use trilogue_domain::event::{Body, MessageEvent, Original, StateEvent};
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
-    AgentName, CheckpointKey, Code, Error, Interrupt, InterruptId, Json, Message, MessageId,
-    Resolution, Role, RunId, RunKey, Scope, Survives, ThreadId, limits,
+    AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, Message, MessageId, Resolution,
+    Role, RunId, RunKey, Scope, Survives, ThreadId,
 };
 use trilogue_store::rows::BindingRow;
 use trilogue_store::{Draft, Store};
 
 use crate::backend::{EmitError, Stopped};
-use crate::history;
+use crate::history::{self, Source};
+use crate::outside::Outside;
 use crate::owner::Envelope;
+use crate::part::{check_metadata, has_large_content, outline};
 use crate::step::Progress;
 
 /// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
@@ -39,6 +40,12 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
+    /// What reaches beyond the store.
+    pub(crate) outside: Arc<Outside>,
+    /// The rules that output is held to.
+    pub(crate) rules: Option<Arc<str>>,
+    /// The largest metadata of one part, in bytes.
+    max_part_metadata: usize,
     filling: Mutex<Filling>,
     /// Woken when the owner has taken a full draft.
     space: Notify,
@@ -94,6 +101,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) max_part_metadata: usize,
 }
 
 // === impl RunContext ===
@@ -127,8 +136,9 @@ impl RunContext {
     /// `false` when not: call [`Self::emit`] then.
     ///
     /// # Errors
-    /// [`EmitError`] when the run was stopped, or the event is larger than the log takes.
+    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
     pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
+        self.0.check(body)?;
         if has_large_content(body) {
             return Ok(false);
         }
@@ -139,8 +149,9 @@ impl RunContext {
     /// Content above [`limits::INLINE_CONTENT_BYTES`] is stored beside the log first.
     ///
     /// # Errors
-    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, or content could not be stored.
+    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, it breaks the run's rules, or content could not be stored.
     pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
+        self.0.check(&body)?;
         let body = if has_large_content(&body) { self.0.store_content(body).await? } else { body };
         loop {
             let space = self.0.space.notified();
@@ -169,6 +180,7 @@ impl RunContext {
     pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
+        self.0.check_interrupt(&interrupt)?;
         let (answer, answered) = oneshot::channel();
         let id = interrupt.id.clone();
         lock(&self.0.asks).insert(id.clone(), answer);
@@ -190,7 +202,7 @@ impl RunContext {
     /// # Errors
     /// As reading the store.
     pub async fn history(&self) -> Result<Vec<Message>, Error> {
-        history::messages(self.0.store.as_ref(), &self.0.scope, &self.0.thread, self.0.base()).await
+        history::messages(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
     /// The thread's state as this run last set it, or at the head that this run is based on.
@@ -201,7 +213,7 @@ impl RunContext {
         if let Some(values) = lock(&self.0.filling).latest.clone() {
             return Ok(Some(values));
         }
-        history::values(self.0.store.as_ref(), &self.0.scope, &self.0.thread, self.0.base()).await
+        history::values(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
     /// How this agent knows the thread at the other side, where it has a memory of its own.
@@ -247,7 +259,7 @@ impl RunContext {
         if binding.told.is_some() && !path.iter().any(told) {
             return Ok(Standing::Rewound { binding });
         }
-        let missed = history::messages_after(store, scope, thread, base, binding.told).await?;
+        let missed = history::messages_after(self.0.source(), thread, base, binding.told).await?;
         Ok(Standing::Bound { binding, missed })
     }
 
@@ -280,6 +292,9 @@ impl Shared {
             clock: parts.clock,
             owner: parts.owner,
             patience: parts.patience,
+            outside: parts.outside,
+            rules: row.rules,
+            max_part_metadata: parts.max_part_metadata,
             filling: Mutex::default(),
             space: Notify::new(),
             dirty: Notify::new(),
@@ -289,6 +304,31 @@ impl Shared {
             asks: Mutex::default(),
             base: Mutex::new(row.base),
         })
+    }
+
+    /// Passes when an event is within the limit of metadata and keeps the run's rules.
+    fn check(&self, body: &Body) -> Result<(), Error> {
+        if let Body::Message(MessageEvent::Part { part, .. }) = body
+            && part.metadata.is_some()
+        {
+            check_metadata([part], self.max_part_metadata)?;
+        }
+        match &self.rules {
+            None => Ok(()),
+            Some(rules) => self.outside.check(rules, body),
+        }
+    }
+
+    /// As [`Self::check`], for what is asked.
+    pub(crate) fn check_interrupt(&self, interrupt: &Interrupt) -> Result<(), Error> {
+        check_metadata(&interrupt.prompt, self.max_part_metadata)?;
+        let Some(rules) = &self.rules else { return Ok(()) };
+        let raised = InterruptEvent::Raised(Box::new(interrupt.clone()));
+        self.outside.check(rules, &Body::Interrupt(raised))
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { store: self.store.as_ref(), outside: &self.outside, scope: &self.scope }
     }
 
     /// Takes what was emitted, for the owner.
@@ -409,7 +449,7 @@ impl Filling {
     /// Notes what the owner has to know beyond the events.
     fn note(&mut self, body: &Body) {
         match body {
-            Body::Message(MessageEvent::Started { message, role }) => {
+            Body::Message(MessageEvent::Started { message, role, .. }) => {
                 self.open.insert(message.clone(), role.clone());
             }
             Body::Message(MessageEvent::Completed { message }) => {
@@ -423,46 +463,6 @@ impl Filling {
             }
             _ => {}
         }
-    }
-}
-
-/// Replaces a part's large content by a reference to a stored blob.
-pub(crate) async fn outline(
-    store: &dyn Store,
-    scope: &Scope,
-    mut part: Part,
-) -> Result<Part, Error> {
-    let (bytes, is_text) = match &part.content {
-        Content::Text(text) if text.len() > limits::INLINE_CONTENT_BYTES => {
-            (bytes::Bytes::copy_from_slice(text.as_bytes()), true)
-        }
-        Content::Bytes(bytes) if bytes.len() > limits::INLINE_CONTENT_BYTES => {
-            (bytes.clone(), false)
-        }
-        _ => return Ok(part),
-    };
-    if bytes.len() > limits::MAX_BLOB_BYTES {
-        return Err(Error::new(
-            Code::BlobTooLarge,
-            format!(
-                "the part has {} bytes of content; {} is the most",
-                bytes.len(),
-                limits::MAX_BLOB_BYTES
-            ),
-        )
-        .hint("give a URL instead"));
-    }
-    let blob: BlobRef = store.put_blob(&scope.tenant, bytes, is_text).await?;
-    part.content = Content::Blob(blob);
-    Ok(part)
-}
-
-fn has_large_content(body: &Body) -> bool {
-    let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };
-    match &part.content {
-        Content::Text(text) => text.len() > limits::INLINE_CONTENT_BYTES,
-        Content::Bytes(bytes) => bytes.len() > limits::INLINE_CONTENT_BYTES,
-        Content::Empty | Content::Url(_) | Content::Blob(_) => false,
     }
 }
 

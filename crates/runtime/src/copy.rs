@@ -47,7 +47,7 @@ impl Runtime {
             metadata: thread.metadata.clone(),
             copied_from: Some(source.id.clone()),
         };
-        self.append_new(&thread, &event).await?;
+        self.append_new(&thread, &[Body::Thread(event)], Vec::new()).await?;
         let copied = self.copy_path(by, &source, thread).await;
         match copied {
             Ok(thread) => Ok(thread),
@@ -109,6 +109,7 @@ impl Runtime {
                 position: copy.last,
                 value: checkpoint.value.clone(),
                 created_at: checkpoint.created_at,
+                given: checkpoint.given.clone(),
             }));
             let expected_last = copy.last
                 - frames

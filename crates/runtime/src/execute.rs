@@ -23,9 +23,14 @@ pub(crate) async fn execute(
     shared: Arc<Shared>,
     deferred: bool,
 ) {
+    if shared.rules.is_some() {
+        shared.outside.checker_is_here().await;
+    }
     let running = services.running.acquire().await;
     let ending = match prepare(&services, start, &shared).await {
-        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred).await,
+        Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
+            .await
+            .and_then(|ending| check(&shared, ending)),
         Err(failure) => Err(failure),
     };
     drop(running);
@@ -74,6 +79,19 @@ async fn drive(
     }
 }
 
+/// A suspension asks: its question is output too.
+fn check(shared: &Shared, ending: Ending) -> Result<Ending, Failure> {
+    if let Ending::Suspended { interrupt, .. } = &ending {
+        shared.check_interrupt(interrupt).map_err(failed)?;
+    }
+    Ok(ending)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn failed(error: trilogue_domain::Error) -> Failure {
+    Failure::of(error.code(), error.message())
+}
+
 /// Returns when the time is over, and never where there is none.
 async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
     match grace {
@@ -83,7 +101,6 @@ async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
 }
 
 async fn prepare(services: &Services, start: StartTurn, shared: &Shared) -> Result<Turn, Failure> {
-    let failed = |error: trilogue_domain::Error| Failure::of(error.code(), error.message());
     let store = services.store.as_ref();
     let missing = || Failure::of(Code::Internal, "the run's input is not in the store");
     let row = match &start {

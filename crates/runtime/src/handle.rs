@@ -7,16 +7,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
-use trilogue_domain::port::{Clock, Deliver, ReadOriginal};
+use trilogue_domain::port::{CheckOutput, Clock, Deliver, Fetch, ReadOriginal};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, CheckpointKey, Code, Error, InterruptId, Principal, PrincipalId,
-    RunId, RunStatus, Scope, ThreadId, ThreadKey,
+    AgentCard, AgentName, Answer, Body, CheckpointKey, Code, Error, InterruptId, Principal,
+    PrincipalId, RunId, RunStatus, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{CheckpointRow, InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
 use crate::backend::{Backend, Rewind};
 use crate::owner::Envelope;
+use crate::part::check_metadata;
 use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus, ThreadPatch};
 use crate::services::{Presence, Services};
 use crate::shown::Shown;
@@ -72,6 +73,16 @@ impl Runtime {
         crate::callback::start(self, sender);
     }
 
+    /// Has addresses in histories that clients bring read by this. Hand it in right after the start: without it they are refused.
+    pub fn fetch_with(&self, fetch: Arc<dyn Fetch>) {
+        self.services().outside.set_fetch(fetch);
+    }
+
+    /// Has the output of runs with rules checked by this. Hand it in right after the start: without it such runs are refused.
+    pub fn check_output_with(&self, check: Arc<dyn CheckOutput>) {
+        self.services().outside.set_check(check);
+    }
+
     /// The agents, by name.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
@@ -100,7 +111,7 @@ impl Runtime {
             metadata: row.metadata.clone(),
             copied_from: None,
         };
-        self.append_new(&row, &event).await?;
+        self.append_new(&row, &[Body::Thread(event)], Vec::new()).await?;
         Ok(row)
     }
 
@@ -192,6 +203,9 @@ impl Runtime {
         answer: Answer,
     ) -> Result<InterruptRow> {
         let scope = by.scope();
+        if let Answer::Message(parts) = &answer {
+            check_metadata(parts, self.services().options.max_part_metadata_bytes)?;
+        }
         let store = &self.services().store;
         let (thread, run, target) = match to {
             AnswerTo::Interrupt(id) => {
@@ -224,6 +238,12 @@ impl Runtime {
     /// Notes that this principal was shown this interrupt of this run: an answer of theirs without a name is for it.
     pub fn shown(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
         self.0.shown.note(to, run, interrupt);
+    }
+
+    /// The interrupt of this run that this principal was last shown, as far as that is remembered.
+    #[must_use]
+    pub fn last_shown(&self, to: &PrincipalId, run: &RunId) -> Option<InterruptId> {
+        self.0.shown.last(to, run)
     }
 
     /// Notes that somebody who may answer is connected to the thread, until the guard is dropped.
@@ -330,15 +350,20 @@ impl Runtime {
             .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'")))
     }
 
-    /// Stores a new thread with its first event.
+    /// Stores a new thread with its first events, and what else belongs to it.
     pub(crate) async fn append_new(
         &self,
         row: &ThreadRow,
-        event: &trilogue_domain::event::ThreadEvent,
+        events: &[Body],
+        others: Vec<Change>,
     ) -> Result<()> {
         let services = self.services();
         let mut draft = Draft::default();
-        draft.push(row.created_at, &trilogue_domain::Body::Thread(event.clone()), None)?;
+        for event in events {
+            draft.push(row.created_at, event, None)?;
+        }
+        let mut changes = vec![Change::Thread(row.clone())];
+        changes.extend(others);
         services
             .store
             .append(Batch {
@@ -346,7 +371,7 @@ impl Runtime {
                 epoch: row.epoch,
                 expected_last: 0,
                 frames: draft.seal(row.key, None, 1, 0, &services.originals),
-                changes: vec![Change::Thread(row.clone())],
+                changes,
                 blobs: Vec::new(),
                 vital: false,
             })
@@ -398,6 +423,23 @@ impl Runtime {
             return Ok(row.key);
         }
         let kept = history::path(store, scope, &thread.id, Some(row.key)).await?;
+        self.check_memory(scope, thread, &kept, &format!("what lies behind the checkpoint '{id}'"))
+            .await?;
+        Ok(row.key)
+    }
+
+    /// Passes when no agent with a memory of its own knows more of the thread than the checkpoints that stay on its path. `what` is what such an agent remembers.
+    ///
+    /// # Errors
+    /// `agent_memory_not_rewindable`, naming the agent.
+    pub(crate) async fn check_memory(
+        &self,
+        scope: &Scope,
+        thread: &ThreadRow,
+        kept: &[CheckpointRow],
+        what: &str,
+    ) -> Result<()> {
+        let store = self.services().store.as_ref();
         for (name, agent) in &self.services().agents {
             if agent.rewind() != Rewind::Refuse {
                 continue;
@@ -409,12 +451,12 @@ impl Runtime {
             if remembers_more {
                 return Err(Error::new(
                     Code::AgentMemoryNotRewindable,
-                    format!("the agent '{name}' remembers what lies behind the checkpoint '{id}'"),
+                    format!("the agent '{name}' remembers {what}"),
                 )
                 .hint("copy the thread and go back in the copy: no agent remembers it"));
             }
         }
-        Ok(row.key)
+        Ok(())
     }
 
     /// The runs that wait for an answer, for the report of a drain.
@@ -440,6 +482,6 @@ impl Runtime {
     }
 }
 
-fn unexpected() -> Error {
+pub(crate) fn unexpected() -> Error {
     Error::new(Code::Internal, "the thread's owner answered something else")
 }

@@ -15,7 +15,10 @@ mod copy;
 mod execute;
 pub mod handle;
 mod history;
+mod outside;
 mod owner;
+mod part;
+mod replace;
 pub mod request;
 mod services;
 mod shown;
@@ -27,6 +30,7 @@ mod workers;
 pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
 pub use context::{RunContext, Standing};
 pub use handle::Runtime;
+pub use history::{PathReferences, StateAt};
 pub use request::{
     AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, Submitted,
     ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,

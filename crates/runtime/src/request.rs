@@ -40,6 +40,8 @@ pub struct Options {
     pub retention: RetentionPolicy,
     /// How often retention looks.
     pub retention_interval: Duration,
+    /// The largest metadata of one part, in bytes.
+    pub max_part_metadata_bytes: usize,
 }
 
 /// A thread to create.
@@ -87,6 +89,8 @@ pub struct NewRun {
     pub idempotency: Option<(String, [u8; 32])>,
     /// Not before this time.
     pub not_before: Option<Timestamp>,
+    /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
+    pub rules: Option<Arc<str>>,
     /// Whether the caller waits for the end in this same call and was told nothing yet: a native run then costs one commit.
     pub synchronous: bool,
 }
@@ -207,6 +211,7 @@ impl Default for Options {
                 max_runs_per_tenant: None,
             },
             retention_interval: Duration::from_secs(60),
+            max_part_metadata_bytes: trilogue_domain::limits::DEFAULT_MAX_PART_METADATA_BYTES,
         }
     }
 }

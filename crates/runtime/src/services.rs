@@ -13,6 +13,7 @@ use trilogue_domain::{AgentName, CheckpointId, CheckpointKey, Code, Error, Threa
 use trilogue_store::Store;
 
 use crate::backend::Backend;
+use crate::outside::Outside;
 use crate::owner::{Envelope, Owner};
 use crate::request::Options;
 use crate::state::ThreadState;
@@ -25,6 +26,7 @@ pub(crate) struct Services {
     pub(crate) agents: HashMap<AgentName, Arc<dyn Backend>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
+    pub(crate) outside: Arc<Outside>,
     /// This life of this server, as the owner of threads.
     pub(crate) node: String,
     /// One permit for each agent that may be at work at once.
@@ -72,6 +74,7 @@ impl Services {
             agents,
             clock,
             originals,
+            outside: Arc::new(Outside::new()),
             node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

@@ -4,19 +4,29 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Json, Principal, RunId, RunStatus, Scope, ThreadId, limits};
+use trilogue_domain::{
+    Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId, limits,
+};
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
 use crate::backend::{Backend, Input};
-use crate::context::outline;
 use crate::handle::Runtime;
 use crate::owner::Envelope;
+use crate::part::{self, outline};
 use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
 
 /// How often a run is tried again whose thread or idempotency key somebody else created in between.
 const RACES: usize = 3;
+
+/// What a run is given, in the form that its agent takes.
+#[derive(Clone, Debug)]
+struct Admitted {
+    input: Input,
+    /// The messages that a value was made of.
+    said: Vec<Message>,
+}
 
 /// Where a run will run.
 enum Place {
@@ -37,18 +47,17 @@ impl Runtime {
         self.check_open()?;
         let backend = Arc::clone(self.services().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
-        let input = backend.admit(given, new.config.as_ref())?;
-        check_size(&input, new.metadata.as_ref())?;
-        let input = self.outline_input(by, input).await?;
+        let admitted = self.admitted(&new, given, backend.as_ref())?;
+        let admitted = self.outline_input(by, admitted).await?;
         if !may_be_a_race(&new) {
-            return self.try_submit(by, &new, input, backend.as_ref()).await;
+            return self.try_submit(by, &new, admitted, backend.as_ref()).await;
         }
         let mut last = None;
         for _ in 0..RACES {
-            if let Some(known) = self.known_key(by, &new).await? {
+            if let Some(known) = self.known(by, &new).await? {
                 return Ok(known);
             }
-            match self.try_submit(by, &new, input.clone(), backend.as_ref()).await {
+            match self.try_submit(by, &new, admitted.clone(), backend.as_ref()).await {
                 Err(error) if error.code() == Code::AlreadyExists => {
                     last = Some(error);
                 }
@@ -58,11 +67,37 @@ impl Runtime {
         Err(last.unwrap_or_else(|| Error::new(Code::Internal, "the run was not accepted")))
     }
 
+    /// Checks what of a run does not depend on its thread: agent, input, configuration and their sizes.
+    ///
+    /// # Errors
+    /// As [`Runtime::submit`].
+    pub fn admit(&self, new: &NewRun) -> Result<()> {
+        self.check_open()?;
+        let backend = self.services().backend(&new.agent)?;
+        self.admitted(new, new.input.clone(), backend.as_ref()).map(drop)
+    }
+
+    fn admitted(&self, new: &NewRun, given: Input, backend: &dyn Backend) -> Result<Admitted> {
+        let (metadata, config) = (new.metadata.as_ref(), new.config.as_ref());
+        let max_part_metadata = self.services().options.max_part_metadata_bytes;
+        let said = match (&given, &backend.card().input) {
+            (Input::Messages(messages), InputKind::Schema(_)) => messages.clone(),
+            _ => Vec::new(),
+        };
+        let input = backend.admit(given, config)?;
+        check_size(&input, metadata, max_part_metadata)?;
+        check_messages(&said, max_part_metadata)?;
+        if let Some(rules) = &new.rules {
+            self.services().outside.checks(rules)?;
+        }
+        Ok(Admitted { input, said })
+    }
+
     async fn try_submit(
         &self,
         by: &Principal,
         new: &NewRun,
-        input: Input,
+        Admitted { input, said }: Admitted,
         backend: &dyn Backend,
     ) -> Result<Submitted> {
         let place = self.place(by, new).await?;
@@ -82,6 +117,7 @@ impl Runtime {
             claims_ids: claims_thread || new.id.is_some() || idempotency.is_some(),
             row,
             input,
+            said,
             native: backend.is_native(),
             create_thread,
             strategy: new.strategy,
@@ -183,11 +219,15 @@ impl Runtime {
             ever_resolved: false,
             not_before: new.not_before,
             last_run_number: 0,
+            rules: new.rules.clone(),
         }
     }
 
     /// The run that this idempotency key created before.
-    async fn known_key(&self, by: &Principal, new: &NewRun) -> Result<Option<Submitted>> {
+    ///
+    /// # Errors
+    /// `idempotency_mismatch`, and what reading can fail with.
+    pub async fn known(&self, by: &Principal, new: &NewRun) -> Result<Option<Submitted>> {
         let Some((text, request)) = &new.idempotency else { return Ok(None) };
         let services = self.services();
         let key = idempotency_key(by, new, text);
@@ -224,17 +264,20 @@ impl Runtime {
     }
 
     /// Stores large content of the input beside the log.
-    async fn outline_input(&self, by: &Principal, input: Input) -> Result<Input> {
-        let Input::Messages(mut messages) = input else { return Ok(input) };
+    async fn outline_input(&self, by: &Principal, mut admitted: Admitted) -> Result<Admitted> {
         let store = self.services().store.as_ref();
         let scope = by.scope();
-        for message in &mut messages {
+        let messages = match &mut admitted.input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &mut admitted.said,
+        };
+        for message in messages {
             for part in std::mem::take(&mut message.parts) {
                 let part = outline(store, &scope, part).await?;
                 message.parts.push(part);
             }
         }
-        Ok(Input::Messages(messages))
+        Ok(admitted)
     }
 }
 
@@ -253,7 +296,7 @@ fn may_be_a_race(new: &NewRun) -> bool {
         || matches!(&new.thread, ThreadChoice::Ensure(thread) if thread.id.is_some())
 }
 
-fn check_size(input: &Input, metadata: Option<&Json>) -> Result<()> {
+fn check_size(input: &Input, metadata: Option<&Json>, max_part_metadata: usize) -> Result<()> {
     if let Some(metadata) = metadata {
         check_metadata(metadata)?;
     }
@@ -271,6 +314,10 @@ fn check_size(input: &Input, metadata: Option<&Json>) -> Result<()> {
         }
         Input::Value(_) => return Ok(()),
     };
+    check_messages(messages, max_part_metadata)
+}
+
+fn check_messages(messages: &[Message], max_part_metadata: usize) -> Result<()> {
     if messages.len() > limits::MAX_MESSAGES_PER_INPUT {
         return Err(Error::new(
             Code::TooManyParts,
@@ -280,6 +327,9 @@ fn check_size(input: &Input, metadata: Option<&Json>) -> Result<()> {
                 limits::MAX_MESSAGES_PER_INPUT
             ),
         ));
+    }
+    for message in messages {
+        part::check_metadata(&message.parts, max_part_metadata)?;
     }
     match messages.iter().find(|message| message.parts.len() > limits::MAX_PARTS_PER_MESSAGE) {
         Some(message) => Err(Error::new(

@@ -131,6 +131,8 @@ pub struct Range {
 pub trait Read: Send + Sync + fmt::Debug {
     /// A thread by id.
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>>;
+    /// A thread by key, as a row that names it has it.
+    async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>>;
     /// Threads, newest first; ephemeral ones are left out.
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! Rows: the primary data beside the log, changed only in an append's transaction and only at boundaries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Interrupt, InterruptId, Json, MessageId, Outcome,
-    PrincipalId, Rights, Role, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp,
-    TokenId,
+    AgentName, CheckpointId, CheckpointKey, Given, Interrupt, InterruptId, Json, MessageId,
+    Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey,
+    Timestamp, TokenId,
 };
 
 /// A thread.
@@ -81,6 +82,8 @@ pub struct RunRow {
     pub not_before: Option<Timestamp>,
     /// The last of its run numbers when this row was written.
     pub last_run_number: u64,
+    /// The rules that its agent's output is held to, by name; none when `None`.
+    pub rules: Option<Arc<str>>,
 }
 
 /// A message: where it stands in the log. Its content is there.
@@ -119,6 +122,8 @@ pub struct CheckpointRow {
     pub value: Option<Json>,
     /// When it was made.
     pub created_at: Timestamp,
+    /// The history that a client brought: on the path it stands before what the run said.
+    pub given: Option<Given>,
 }
 
 /// An interrupt and how it ended.

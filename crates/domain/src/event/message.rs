@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::content::{Part, Role};
+use crate::content::{Part, Role, Times};
 use crate::id::MessageId;
 
 /// Something said or thought.
@@ -12,6 +12,8 @@ pub enum MessageEvent {
         message: MessageId,
         /// Who sends it.
         role: Role,
+        /// When it was made, where its sender states it.
+        times: Option<Times>,
     },
     /// Text that continues the message's open text part, or opens one.
     Delta {

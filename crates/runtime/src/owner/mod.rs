@@ -413,6 +413,8 @@ impl Owner {
             clock: Arc::clone(&self.services.clock),
             owner: self.sender.clone(),
             patience: self.services.options.interrupt_deadline,
+            outside: Arc::clone(&self.services.outside),
+            max_part_metadata: self.services.options.max_part_metadata_bytes,
         });
         self.services.task_started();
         let work =

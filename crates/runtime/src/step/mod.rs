@@ -15,8 +15,8 @@ mod thread;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Answer, CheckpointId, CheckpointKey, Code, Failure, Interrupt, InterruptId, Json, MessageId,
-    Principal, Resolution, Role, RunId, RunKey, Timestamp,
+    Answer, CheckpointId, CheckpointKey, Code, Failure, Given, Interrupt, InterruptId, Json,
+    Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
 };
 use trilogue_store::rows::{BindingRow, IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Change, Draft};
@@ -61,6 +61,8 @@ pub(crate) enum Command {
         from: Option<CheckpointKey>,
         checkpoint: (CheckpointKey, CheckpointId),
     },
+    /// The history is to be replaced or continued by one that a client brought.
+    Replace { replace: Box<Replace>, checkpoint: (CheckpointKey, CheckpointId) },
     /// The thread is to go, with everything of it.
     Erase,
     /// The thread was loaded with open runs that have no task: a previous life of the server left them, or storing failed.
@@ -76,6 +78,8 @@ pub(crate) enum Command {
 pub(crate) struct Submit {
     pub(crate) row: RunRow,
     pub(crate) input: Input,
+    /// The messages that the input was made of, where it is a value: they stand in the history.
+    pub(crate) said: Vec<Message>,
     pub(crate) native: bool,
     pub(crate) create_thread: bool,
     /// Whether a client chose an id in it, which may be taken.
@@ -84,6 +88,17 @@ pub(crate) struct Submit {
     pub(crate) when_waiting: WhenWaiting,
     pub(crate) when_holding: WhenHolding,
     pub(crate) idempotency: Option<IdempotencyRow>,
+}
+
+/// A history that a client brought.
+#[derive(Debug)]
+pub(crate) struct Replace {
+    /// The head at which it was compared with the thread's own.
+    pub(crate) expected: Option<CheckpointKey>,
+    /// Whether it continues the path; otherwise it begins a new one.
+    pub(crate) extends: bool,
+    pub(crate) given: Given,
+    pub(crate) state: Option<Json>,
 }
 
 /// What a run's agent has emitted since the last time.
@@ -167,6 +182,8 @@ pub(crate) enum Reply {
     Interrupt(Box<InterruptRow>),
     /// The thread as it now is.
     Thread(Box<ThreadRow>),
+    /// That nothing was done, because the head is not the one that was expected.
+    HeadMoved,
 }
 
 /// Takes one command.
@@ -186,6 +203,7 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Deadline { interrupt } => output.deadline(&interrupt),
         Command::RemoveRun { run, id, reason } => output.remove_run(run, id, reason)?,
         Command::Patch { patch, from, checkpoint } => output.patch(*patch, from, checkpoint)?,
+        Command::Replace { replace, checkpoint } => output.replace(*replace, checkpoint),
         Command::Erase => output.erase(),
         Command::Recover { restarted, failure } => output.recover(restarted, &failure),
         Command::Lose { runs, failure } => output.lose(&runs, &failure),

@@ -262,6 +262,7 @@ impl Output<'_> {
             position,
             value,
             created_at: now,
+            given: None,
         }));
         self.state.thread.head = Some(key);
         self.save_thread();

@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
-use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy};
+use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times};
 use trilogue_store::rows::{MessageRow, QueueItem, QueueKind};
 use trilogue_store::{Change, Draft};
 
@@ -201,31 +201,37 @@ impl Output<'_> {
         };
         draft.push(self.now, &Body::Run(created), None)?;
         let mut rows = Vec::new();
-        if let Input::Messages(messages) = &submit.input {
-            for message in messages {
-                self.describe_message(&mut draft, message)?;
-                rows.push(MessageRow {
-                    id: message.id.clone(),
-                    tenant: submit.row.tenant.clone(),
-                    thread: submit.row.thread,
-                    run: submit.row.key,
-                    role: message.role.clone(),
-                    position: self.state.last + 1,
-                });
-            }
+        let messages = match &submit.input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &submit.said,
+        };
+        for message in messages {
+            self.describe_message(&mut draft, message)?;
+            rows.push(MessageRow {
+                id: message.id.clone(),
+                tenant: submit.row.tenant.clone(),
+                thread: submit.row.thread,
+                run: submit.row.key,
+                role: message.role.clone(),
+                position: self.state.last + 1,
+            });
         }
         Ok((draft, rows))
     }
 
     fn describe_message(&self, draft: &mut Draft, message: &Message) -> Result<()> {
-        let started =
-            MessageEvent::Started { message: message.id.clone(), role: message.role.clone() };
-        draft.push(message.created_at, &Body::Message(started), None)?;
+        let (created_at, completed_at) = (message.created_at, message.completed_at);
+        let started = MessageEvent::Started {
+            message: message.id.clone(),
+            role: message.role.clone(),
+            times: Some(Times { created_at, completed_at }),
+        };
+        draft.push(self.now, &Body::Message(started), None)?;
         for part in &message.parts {
             let part = MessageEvent::Part { message: message.id.clone(), part: part.clone() };
             draft.push(self.now, &Body::Message(part), None)?;
         }
         let completed = MessageEvent::Completed { message: message.id.clone() };
-        draft.push(message.completed_at.unwrap_or(self.now), &Body::Message(completed), None)
+        draft.push(self.now, &Body::Message(completed), None)
     }
 }

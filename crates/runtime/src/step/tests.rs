@@ -60,11 +60,12 @@ impl Table {
             id: trilogue_domain::MessageId::generate(),
             role: Role::User,
             parts: vec![Part::text("hello")],
-            created_at: Timestamp::from_micros(self.now),
+            created_at: Some(Timestamp::from_micros(self.now)),
             completed_at: None,
         };
         let mut submit = Submit {
             row: self.row(run),
+            said: Vec::new(),
             input: Input::Messages(vec![message]),
             native: true,
             create_thread: false,
@@ -101,6 +102,7 @@ impl Table {
             ever_resolved: false,
             not_before: None,
             last_run_number: 0,
+            rules: None,
         }
     }
 
@@ -614,4 +616,39 @@ fn values_become_a_checkpoint() {
         _ => None,
     });
     assert_eq!(checkpoint, Some(values));
+}
+
+#[test]
+fn a_brought_history_is_taken_at_the_head_it_was_compared_with() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    table.finish(1, Ok(Ending::Completed)).unwrap();
+    let replace = |expected, extends, key| {
+        let given = Given { entries: Vec::new(), state: Some("http://example.com".into()) };
+        let state = Some(Json::null());
+        Command::Replace {
+            replace: Box::new(Replace { expected, extends, given, state }),
+            checkpoint: (CheckpointKey(key), CheckpointId::generate()),
+        }
+    };
+    let stale = table.step(replace(None, true, 8)).unwrap();
+    assert_eq!((told(&stale).len(), stale.changes.len()), (0, 0));
+    assert_eq!(stale.reply, Reply::HeadMoved);
+    let head = table.state.thread.head;
+    assert_eq!(head, Some(CheckpointKey(1)));
+    for (expected, extends, key, parent) in
+        [(head, true, 9, head), (Some(CheckpointKey(9)), false, 10, None)]
+    {
+        let step = table.step(replace(expected, extends, key)).unwrap();
+        let events = told(&step);
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events[1].ends_with("thread.head_moved"), "{events:?}");
+        let [Change::Checkpoint(row), Change::Thread(thread)] = &step.changes[..] else {
+            panic!("{:?}", step.changes)
+        };
+        assert_eq!((row.parent, row.run), (parent, None));
+        assert_eq!((row.position, thread.head), (table.state.last, Some(row.key)));
+        assert_eq!((&row.value, row.given.is_some()), (&Some(Json::null()), true));
+        assert!(matches!(step.reply, Reply::Thread(_)));
+    }
 }

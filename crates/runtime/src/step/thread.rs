@@ -9,7 +9,7 @@ use trilogue_store::Change;
 use trilogue_store::rows::CheckpointRow;
 
 use super::output::Output;
-use super::{Effect, Reply};
+use super::{Effect, Replace, Reply};
 use crate::request::ThreadPatch;
 
 // === impl Output ===
@@ -29,26 +29,59 @@ impl Output<'_> {
             self.state.thread.metadata = metadata;
         }
         if patch.values.is_some() || from.is_some() {
-            if let Some(values) = &patch.values {
-                self.log(None, &Body::State(StateEvent::Values(values.clone())));
-            }
-            let moved = ThreadEvent::HeadMoved { checkpoint: id.clone(), by: HeadMove::Patch };
-            self.log(None, &Body::Thread(moved));
-            self.change(Change::Checkpoint(CheckpointRow {
-                key,
-                id,
-                thread: self.state.thread.key,
-                parent: from.or(self.state.thread.head),
-                run: None,
-                position: self.state.last,
-                value: patch.values,
-                created_at: self.now,
-            }));
-            self.state.thread.head = Some(key);
+            let parent = from.or(self.state.thread.head);
+            let checkpoint = self.checkpoint(key, id, parent, patch.values);
+            self.move_head(HeadMove::Patch, checkpoint);
         }
         self.save_thread();
         self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
         Ok(())
+    }
+
+    /// Continues the history by one that a client brought, or begins it anew. The run that has the turn keeps what it is based on.
+    pub(super) fn replace(&mut self, replace: Replace, (key, id): (CheckpointKey, CheckpointId)) {
+        if self.state.thread.head != replace.expected {
+            self.reply(Reply::HeadMoved);
+            return;
+        }
+        let parent = self.state.thread.head.filter(|_| replace.extends);
+        let checkpoint = self.checkpoint(key, id, parent, replace.state);
+        let given = Some(replace.given);
+        self.move_head(HeadMove::Replacement, CheckpointRow { given, ..checkpoint });
+        self.save_thread();
+        self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
+    }
+
+    /// A checkpoint that no run made.
+    fn checkpoint(
+        &self,
+        key: CheckpointKey,
+        id: CheckpointId,
+        parent: Option<CheckpointKey>,
+        value: Option<Json>,
+    ) -> CheckpointRow {
+        CheckpointRow {
+            key,
+            id,
+            thread: self.state.thread.key,
+            parent,
+            run: None,
+            position: self.state.last,
+            value,
+            created_at: self.now,
+            given: None,
+        }
+    }
+
+    fn move_head(&mut self, by: HeadMove, mut checkpoint: CheckpointRow) {
+        if let Some(values) = &checkpoint.value {
+            self.log(None, &Body::State(StateEvent::Values(values.clone())));
+        }
+        let moved = ThreadEvent::HeadMoved { checkpoint: checkpoint.id.clone(), by };
+        self.log(None, &Body::Thread(moved));
+        checkpoint.position = self.state.last;
+        self.state.thread.head = Some(checkpoint.key);
+        self.change(Change::Checkpoint(checkpoint));
     }
 
     /// Removes a run that has ended.

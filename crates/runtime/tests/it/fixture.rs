@@ -6,20 +6,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use trilogue_domain::event::{MessageEvent, StateEvent};
+use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Body, Code, Event, Failure, InputKind, Interrupt, InterruptId,
-    InterruptKind, Json, Message, MessageId, Part, Principal, PrincipalId, Resolution, Rights,
-    Role, Scope, Strategy, Survives, TenantId, ThreadId, Timestamp,
+    AgentCard, AgentName, Answer, Body, Citation, Code, Content, Error, Event, Failure, InputKind,
+    Interrupt, InterruptId, InterruptKind, Json, Message, MessageId, Part, PartMetadata, Principal,
+    PrincipalId, Resolution, Rights, Role, Scope, Strategy, Survives, TenantId, ThreadId,
+    Timestamp,
 };
 use trilogue_runtime::{
-    Backend, Ending, Input, NewRun, NewThread, Options, RunContext, Runtime, ThreadChoice, Turn,
-    WhenHolding, WhenWaiting,
+    Backend, EmitError, Ending, Input, NewRun, NewThread, Options, Rewind, RunContext, Runtime,
+    ThreadChoice, Turn, WhenHolding, WhenWaiting,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Range, Store};
+
+use crate::outside::{Library, PlainText};
 
 /// A runtime, its store, and where the store lies.
 pub struct House {
@@ -27,6 +30,8 @@ pub struct House {
     pub store: Arc<dyn Store>,
     pub clock: Arc<HandClock>,
     pub agent: Arc<Scripted>,
+    /// What lies at other addresses.
+    pub library: Arc<Library>,
     url: String,
     _folder: Option<Arc<TempDir>>,
 }
@@ -40,6 +45,7 @@ pub struct HandClock(AtomicI64);
 pub struct Scripted {
     card: AgentCard,
     native: bool,
+    rewind: Rewind,
     /// How often it was started.
     pub turns: AtomicUsize,
     pub gate: tokio::sync::Semaphore,
@@ -62,7 +68,29 @@ impl House {
         Self::open("memory:".to_owned(), None, Arc::default(), options).await
     }
 
+    /// A runtime that is handed nothing after its start.
+    pub async fn bare() -> Self {
+        Self::start("memory:".to_owned(), None, Arc::default(), Options::default()).await
+    }
+
     async fn open(
+        url: String,
+        folder: Option<Arc<TempDir>>,
+        clock: Arc<HandClock>,
+        options: Options,
+    ) -> Self {
+        let house = Self::start(url, folder, clock, options).await;
+        house.hand_in();
+        house
+    }
+
+    /// Hands in the library and the checker of the rules `plain`.
+    pub fn hand_in(&self) {
+        self.runtime.fetch_with(self.library.clone());
+        self.runtime.check_output_with(Arc::new(PlainText));
+    }
+
+    async fn start(
         url: String,
         folder: Option<Arc<TempDir>>,
         clock: Arc<HandClock>,
@@ -73,7 +101,8 @@ impl House {
             .unwrap();
         let agent = Arc::new(Scripted::new("script", true));
         let child = Arc::new(Scripted::new("child", false));
-        let agents: Vec<Arc<dyn Backend>> = vec![agent.clone(), child];
+        let private = Scripted { rewind: Rewind::Refuse, ..Scripted::new("private", true) };
+        let agents: Vec<Arc<dyn Backend>> = vec![agent.clone(), child, Arc::new(private)];
         let runtime = Runtime::start(
             options,
             Arc::clone(&store),
@@ -83,15 +112,22 @@ impl House {
         )
         .await
         .unwrap();
-        Self { runtime, store, clock, agent, url, _folder: folder }
+        Self { runtime, store, clock, agent, library: Arc::default(), url, _folder: folder }
     }
 
     /// Stops as a crash would, without a word to anybody, and starts again on the same store.
     pub async fn crash(self) -> Self {
+        let house = self.crash_bare().await;
+        house.hand_in();
+        house
+    }
+
+    /// As [`Self::crash`], and nothing is handed in yet.
+    pub async fn crash_bare(self) -> Self {
         let (url, folder, clock) = (self.url.clone(), self._folder.clone(), self.clock.clone());
         self.store.close().await.unwrap();
         drop(self);
-        Self::open(url, folder, clock, Options::default()).await
+        Self::start(url, folder, clock, Options::default()).await
     }
 
     pub async fn run(&self, text: &str, thread: ThreadChoice) -> RunRow {
@@ -181,6 +217,7 @@ impl Scripted {
                 output_content_types: Vec::new(),
             },
             native,
+            rewind: Rewind::Free,
             turns: AtomicUsize::new(0),
             gate: tokio::sync::Semaphore::new(0),
         }
@@ -196,17 +233,62 @@ impl Scripted {
                 }
             }
             "history" => {
-                let history = context.history().await.unwrap();
+                let history = context.history().await.map_err(failed)?;
                 let texts: Vec<_> = history.iter().map(Message::text).collect();
                 say(context, &texts.join("|")).await;
             }
+            "roles" => {
+                let history = context.history().await.map_err(failed)?;
+                let told = history.iter().map(|message| {
+                    let part = &message.parts[0];
+                    let kind = format!("{} {}", message.role.to_text(), part.content_type);
+                    match &part.content {
+                        Content::Text(text) if &*part.content_type != "text/plain" => {
+                            format!("{kind} {text} {}", message.id)
+                        }
+                        _ => kind,
+                    }
+                });
+                say(context, &told.collect::<Vec<_>>().join("|")).await;
+            }
+            "times" => {
+                let history = context.history().await.map_err(failed)?;
+                let micros = |at: Option<Timestamp>| at.map(Timestamp::as_micros);
+                let told = history.iter().map(|message| {
+                    let (from, to) = (message.created_at, message.completed_at);
+                    format!("{:?} {:?}", micros(from), micros(to))
+                });
+                say(context, &told.collect::<Vec<_>>().join("|")).await;
+            }
             "state" => {
-                let state = context.load_state().await.unwrap();
+                let state = context.load_state().await.map_err(failed)?;
                 say(context, state.as_ref().map_or("none", Json::as_str)).await;
             }
             "set" => {
                 let values = Body::State(StateEvent::Values(Json::parse(rest.to_owned()).unwrap()));
                 context.emit(values, None).await.unwrap();
+            }
+            "result" => {
+                let value = Json::parse(rest.to_owned()).unwrap();
+                context.emit(Body::Run(RunEvent::Result(value)), None).await.unwrap();
+            }
+            "bind" => context.bind(rest, Json::empty_object()).await.unwrap(),
+            "part" => give(context, part(rest)).await?,
+            "ignore" => assert!(give(context, part(rest)).await.is_err()),
+            "metadata" => {
+                let title = "x".repeat(rest.parse().unwrap());
+                let citation = Citation { title: Some(title), ..Citation::default() };
+                give(context, Part::annotation(PartMetadata::Citation(citation))).await?;
+            }
+            "suspend-with" => {
+                let prompt = vec![part(rest)];
+                let interrupt = Box::new(Interrupt { prompt, ..interrupt(InterruptKind::Form) });
+                return Ok(Some(Ending::Suspended { interrupt, saved: Json::null() }));
+            }
+            "ask-with" => {
+                let prompt = vec![part(rest)];
+                let question = Interrupt { prompt, ..interrupt(InterruptKind::Form) };
+                context.ask(question).await.map_err(refused)?;
             }
             "gate" => self.gate.acquire().await.unwrap().forget(),
             "commit" => context.commit().await.unwrap(),
@@ -219,6 +301,9 @@ impl Scripted {
                 let saved = Json::parse(format!("{rest:?}")).unwrap();
                 return Ok(Some(Ending::Suspended { interrupt, saved }));
             }
+            "ask-message" => {
+                context.ask(interrupt(InterruptKind::Message)).await.map_err(refused)?;
+            }
             "ask" => match context.ask(interrupt(InterruptKind::Form)).await {
                 Ok(Resolution::Answered { answer: Answer::Json(json), .. }) => {
                     say(context, json.as_str()).await
@@ -229,7 +314,11 @@ impl Scripted {
             "bytes" => {
                 let message = MessageId::generate();
                 let part = Part::bytes("application/octet-stream", vec![7; rest.parse().unwrap()]);
-                let started = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+                let started = MessageEvent::Started {
+                    message: message.clone(),
+                    role: Role::Agent,
+                    times: None,
+                };
                 context.emit(Body::Message(started), None).await.unwrap();
                 let part = MessageEvent::Part { message, part };
                 context.emit(Body::Message(part), None).await.unwrap();
@@ -248,6 +337,10 @@ impl Backend for Scripted {
 
     fn is_native(&self) -> bool {
         self.native
+    }
+
+    fn rewind(&self) -> Rewind {
+        self.rewind
     }
 
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
@@ -275,7 +368,7 @@ impl Backend for Scripted {
 async fn say(context: &RunContext, text: &str) {
     let message = MessageId::generate();
     let events = [
-        MessageEvent::Started { message: message.clone(), role: Role::Agent },
+        MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
         MessageEvent::Delta { message: message.clone(), text: Arc::from(text) },
         MessageEvent::Completed { message },
     ];
@@ -283,6 +376,37 @@ async fn say(context: &RunContext, text: &str) {
         // A stopped run is not heard; what becomes of it is asserted elsewhere.
         drop(context.emit(Body::Message(event), None).await);
     }
+}
+
+fn part(content_type: &str) -> Part {
+    Part::new(content_type, Content::Text(Arc::from("content")))
+}
+
+/// A message of one part.
+async fn give(context: &RunContext, part: Part) -> Result<(), Failure> {
+    let message = MessageId::generate();
+    let role = Role::Agent;
+    let started = MessageEvent::Started { message: message.clone(), role, times: None };
+    let part = MessageEvent::Part { message: message.clone(), part };
+    for event in [started, part, MessageEvent::Completed { message }] {
+        let body = Body::Message(event);
+        if !context.try_emit(&body, None).map_err(refused)? {
+            context.emit(body, None).await.map_err(refused)?;
+        }
+    }
+    Ok(())
+}
+
+fn refused(error: EmitError) -> Failure {
+    match error {
+        EmitError::Stopped => Failure::of(Code::AgentFailed, "stopped"),
+        EmitError::Refused(error) => failed(error),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn failed(error: Error) -> Failure {
+    Failure::of(error.code(), error.message())
 }
 
 pub fn interrupt(kind: InterruptKind) -> Interrupt {
@@ -307,7 +431,7 @@ pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
             id: MessageId::generate(),
             role: Role::User,
             parts: vec![Part::text(text)],
-            created_at: Timestamp::from_micros(1),
+            created_at: Some(Timestamp::from_micros(1)),
             completed_at: None,
         }]),
         config: None,
@@ -317,6 +441,7 @@ pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
         when_holding: WhenHolding::Refuse,
         idempotency: None,
         not_before: None,
+        rules: None,
         synchronous: false,
     }
 }

@@ -9,8 +9,12 @@
 
 mod callbacks;
 mod fixture;
+mod given;
 mod interrupts;
+mod output;
+mod outside;
 mod recovery;
+mod references;
 mod runs;
 mod schedule;
 mod threads;

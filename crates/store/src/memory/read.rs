@@ -34,6 +34,17 @@ impl Read for MemoryStore {
         Ok(Some(Arc::unwrap_or_clone(row)))
     }
 
+    async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        let state = self.open()?;
+        let thread = state.threads.get(&key);
+        let seen = thread.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
+        let Some(thread) = seen else { return Ok(None) };
+        state.check_quarantine(key)?;
+        let row = Arc::clone(&thread.row);
+        drop(state);
+        Ok(Some(Arc::unwrap_or_clone(row)))
+    }
+
     async fn threads(
         &self,
         scope: &Scope,

@@ -65,6 +65,7 @@ impl Subject<'_> {
             ever_resolved: false,
             not_before: None,
             last_run_number: 1,
+            rules: None,
         }
     }
 
@@ -103,6 +104,7 @@ impl Subject<'_> {
             position: 1,
             value: Some(Json::null()),
             created_at: AT,
+            given: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Estimates of what things cost in memory. They are made when something comes and given back when it goes.
 
-use trilogue_domain::Json;
+use trilogue_domain::{Given, Json, Reference};
 
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, InterruptRow, QueueItem, RunRow, ThreadRow};
@@ -30,7 +30,7 @@ pub(super) fn run(row: &RunRow) -> usize {
 }
 
 pub(super) fn checkpoint(row: &CheckpointRow) -> usize {
-    SMALL_ROW_BYTES + row.value.as_ref().map_or(0, json)
+    SMALL_ROW_BYTES + row.value.as_ref().map_or(0, json) + row.given.as_ref().map_or(0, given)
 }
 
 pub(super) fn interrupt(row: &InterruptRow) -> usize {
@@ -40,6 +40,16 @@ pub(super) fn interrupt(row: &InterruptRow) -> usize {
 
 pub(super) fn item(item: &QueueItem) -> usize {
     ROW_BYTES + item.key.len() + json(&item.reference)
+}
+
+fn given(given: &Given) -> usize {
+    let entries = given.entries.iter().map(|entry| match entry {
+        Reference::Message(id) => id.as_str().len(),
+        Reference::Result(id) => id.as_str().len(),
+        Reference::Address(address) => address.len(),
+    });
+    let each = size_of::<Reference>();
+    entries.map(|bytes| bytes + each).sum::<usize>() + given.state.as_ref().map_or(0, |at| at.len())
 }
 
 pub(super) fn json(json: &Json) -> usize {

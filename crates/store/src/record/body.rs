@@ -33,6 +33,7 @@ mod tag {
     pub(super) const MESSAGE_PART: u8 = 34;
     pub(super) const MESSAGE_COMPLETED: u8 = 35;
     pub(super) const MESSAGE_THOUGHT: u8 = 36;
+    pub(super) const MESSAGE_STARTED_AT: u8 = 37;
     pub(super) const TOOL_STARTED: u8 = 48;
     pub(super) const TOOL_UPDATED: u8 = 49;
     pub(super) const TOOL_ENDED: u8 = 50;
@@ -106,7 +107,7 @@ pub(super) fn take_body(
         }
         tag::OPAQUE => Ok((Body::Opaque, None)),
         tag::RUN_CREATED..=tag::RUN_ENDED => Ok((Body::Run(take_run(tag, input)?), None)),
-        tag::MESSAGE_STARTED..=tag::MESSAGE_THOUGHT => {
+        tag::MESSAGE_STARTED..=tag::MESSAGE_STARTED_AT => {
             Ok((Body::Message(take_message(tag, input)?), None))
         }
         tag::TOOL_STARTED..=tag::TOOL_ENDED => Ok((Body::Tool(take_tool(tag, input)?), None)),
@@ -182,10 +183,16 @@ fn take_run(tag: u8, input: &mut Reader<'_>) -> Decoded<RunEvent> {
 
 fn put_message(event: &MessageEvent, out: &mut Vec<u8>) {
     match event {
-        MessageEvent::Started { message, role } => {
+        MessageEvent::Started { message, role, times: None } => {
             out.push(tag::MESSAGE_STARTED);
             message.put(out);
             role.put(out);
+        }
+        MessageEvent::Started { message, role, times: Some(times) } => {
+            out.push(tag::MESSAGE_STARTED_AT);
+            message.put(out);
+            role.put(out);
+            times.put(out);
         }
         MessageEvent::Delta { message, text } => {
             // The text comes last and without length, so that a draft can let it grow.
@@ -211,9 +218,16 @@ fn put_message(event: &MessageEvent, out: &mut Vec<u8>) {
 
 fn take_message(tag: u8, input: &mut Reader<'_>) -> Decoded<MessageEvent> {
     Ok(match tag {
-        tag::MESSAGE_STARTED => {
-            MessageEvent::Started { message: Field::take(input)?, role: Field::take(input)? }
-        }
+        tag::MESSAGE_STARTED => MessageEvent::Started {
+            message: Field::take(input)?,
+            role: Field::take(input)?,
+            times: None,
+        },
+        tag::MESSAGE_STARTED_AT => MessageEvent::Started {
+            message: Field::take(input)?,
+            role: Field::take(input)?,
+            times: Field::take(input).map(Some)?,
+        },
         tag::MESSAGE_DELTA => {
             let message = Field::take(input)?;
             let text = input.rest();

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::{Citation, Content, Part, PartMetadata, Role, Trajectory};
+use trilogue_domain::{
+    Citation, Content, Given, Part, PartMetadata, Reference, Role, Times, Trajectory,
+};
 
 use super::codec::{Damage, Decoded, Reader};
 use super::field::{Field, fields};
 
 fields!(Part { content_type, content, name, metadata, extra });
 fields!(BlobRef { hash, length, is_text });
+fields!(Times { created_at, completed_at });
+fields!(Given { entries, state });
 fields!(Citation { start_index, end_index, url, title, description });
 fields!(Trajectory { message, tool_name, tool_input, tool_output });
 
@@ -26,6 +30,34 @@ pub(super) fn blobs_of(parts: &[Part], blobs: &mut Vec<BlobRef>) {
 }
 
 // === impl Field ===
+
+impl Field for Reference {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Message(message) => {
+                out.push(0);
+                message.put(out);
+            }
+            Self::Result(run) => {
+                out.push(1);
+                run.put(out);
+            }
+            Self::Address(address) => {
+                out.push(2);
+                address.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        match input.byte()? {
+            0 => Field::take(input).map(Self::Message),
+            1 => Field::take(input).map(Self::Result),
+            2 => Field::take(input).map(Self::Address),
+            _ => Err(Damage("it holds an unknown reference")),
+        }
+    }
+}
 
 impl Field for Role {
     fn put(&self, out: &mut Vec<u8>) {

@@ -22,17 +22,21 @@ pub(super) trait Field: Sized {
     fn take(input: &mut Reader<'_>) -> Decoded<Self>;
 }
 
-/// Implements [`Field`] for a struct: its fields in the order given.
+/// Implements [`Field`] for a struct: its fields in the order given. Those behind `since` are written from that version on, and have their default in what is older.
 macro_rules! fields {
-    ($name:ident { $($field:ident),+ $(,)? }) => {
+    ($name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ $(,)? })?) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field),+ } = self;
+                let Self { $($field,)+ $($($late,)+)? } = self;
                 $($field.put(out);)+
+                $($($late.put(out);)+)?
             }
 
             fn take(input: &mut Reader<'_>) -> Decoded<Self> {
-                Ok(Self { $($field: Field::take(input)?),+ })
+                Ok(Self {
+                    $($field: Field::take(input)?,)+
+                    $($($late: $crate::record::field::late(input, $version)?,)+)?
+                })
             }
         }
     };
@@ -103,6 +107,11 @@ plain_enum!(RunStatus:
     4 = Completed, 5 = Failed, 6 = Cancelled, 7 = TimedOut,
 );
 
+/// A value that stands there since this version.
+pub(super) fn late<T: Field + Default>(input: &mut Reader<'_>, since: u8) -> Decoded<T> {
+    if input.is_since(since) { T::take(input) } else { Ok(T::default()) }
+}
+
 /// Text, borrowed.
 pub(super) fn text<'a>(input: &mut Reader<'a>) -> Decoded<&'a str> {
     let length = input.length()?;
@@ -142,6 +151,17 @@ impl Field for u64 {
 
     fn take(input: &mut Reader<'_>) -> Decoded<Self> {
         input.varint()
+    }
+}
+
+impl Field for i64 {
+    /// Stands for itself where it is not negative, so that what was written as unsigned reads the same.
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.cast_unsigned());
+    }
+
+    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+        input.varint().map(u64::cast_signed)
     }
 }
 

@@ -144,7 +144,7 @@ impl Frame {
         // The checksum was checked when the frame was read, or has just been written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
         let mut input = Reader::new(&self.bytes, 0, end);
-        input.byte()?;
+        input.version()?;
         Header::take(&mut input)?;
         // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
         let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
@@ -178,13 +178,11 @@ impl fmt::Debug for Frame {
 // === impl Header ===
 
 impl Header {
-    /// Passes when the bytes are a frame of this version with this header.
+    /// Passes when the bytes are a frame of a version that is known, with this header.
     fn check(&self, bytes: &Bytes) -> Decoded<()> {
         let end = check_checksum(bytes)?;
         let mut input = Reader::new(bytes, 0, end);
-        if input.byte()? != FORMAT_VERSION {
-            return Err(Damage("its format version is not known"));
-        }
+        input.version()?;
         if Self::take(&mut input)? != *self {
             return Err(Damage("it belongs elsewhere"));
         }

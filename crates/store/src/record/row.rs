@@ -27,8 +27,11 @@ pub(crate) trait Record: Sized {
 }
 
 macro_rules! record {
-    ($kind:literal, $text:literal, $name:ident { $($field:ident),+ $(,)? }) => {
-        fields!($name { $($field),+ });
+    (
+        $kind:literal, $text:literal,
+        $name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ })?
+    ) => {
+        fields!($name { $($field),+ } $(since $version { $($late),+ })?);
 
         impl Record for $name {
             const NAME: &'static str = $text;
@@ -86,13 +89,13 @@ record!(
         ever_resolved,
         not_before,
         last_run_number,
-    }
+    } since 2 { rules }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position });
 record!(
     4,
     "checkpoint",
-    CheckpointRow { key, id, thread, parent, run, position, value, created_at }
+    CheckpointRow { key, id, thread, parent, run, position, value, created_at } since 2 { given }
 );
 record!(
     5,
@@ -138,9 +141,7 @@ fn open<T: Field>(kind: u8, bytes: &[u8]) -> Decoded<T> {
     let end = check_checksum(bytes)?;
     let bytes = Bytes::copy_from_slice(bytes);
     let mut input = Reader::new(&bytes, 0, end);
-    if input.byte()? != FORMAT_VERSION {
-        return Err(Damage("its format version is not known"));
-    }
+    input.version()?;
     if input.byte()? != kind {
         return Err(Damage("it is another kind of row"));
     }

@@ -10,9 +10,9 @@ use trilogue_domain::event::{
 };
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentName, Answer, CheckpointId, Citation, Code, Content, Failure, HeadMove, Interrupt,
+    AgentName, Answer, CheckpointId, Citation, Code, Content, Failure, Given, HeadMove, Interrupt,
     InterruptId, InterruptKind, Json, MessageId, Outcome, Part, PartMetadata, PrincipalId,
-    Resolution, Role, RunId, Survives, ThreadId, Trajectory,
+    Reference, Resolution, Role, RunId, Survives, ThreadId, Times, Timestamp, Trajectory,
 };
 
 pub(super) fn json(text: &'static str) -> Json {
@@ -52,7 +52,7 @@ pub(super) fn parts() -> Vec<Part> {
         Part::new("text/plain", Content::Blob(blob())),
         Part::annotation(PartMetadata::Citation(Citation {
             start_index: Some(1),
-            end_index: Some(u64::MAX),
+            end_index: Some(i64::MIN),
             url: Some("https://example.com".to_owned()),
             title: None,
             description: Some(String::new()),
@@ -91,6 +91,18 @@ pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
         schema: Some(json("true")),
         survives: Survives::Restart,
         patience: Some(Duration::new(600, 1)),
+    }
+}
+
+/// A history with each kind of reference.
+pub(super) fn given() -> Given {
+    Given {
+        entries: vec![
+            Reference::Message(message_id("m")),
+            Reference::Result(run_id("r")),
+            Reference::Address(Arc::from("https://example.com/resources/1")),
+        ],
+        state: Some(Arc::from("https://example.com/state")),
     }
 }
 
@@ -158,8 +170,21 @@ fn message_events() -> Vec<MessageEvent> {
     let message = message_id("m");
     let mut events: Vec<_> = [Role::User, Role::Agent, Role::NamedAgent(Arc::from("a-b"))]
         .into_iter()
-        .map(|role| MessageEvent::Started { message: message.clone(), role })
+        .map(|role| MessageEvent::Started { message: message.clone(), role, times: None })
         .collect();
+    let stated = [
+        Times::default(),
+        Times { created_at: Some(Timestamp::from_micros(-1)), completed_at: None },
+        Times {
+            created_at: Some(Timestamp::from_micros(1)),
+            completed_at: Some(Timestamp::from_micros(i64::MAX)),
+        },
+    ];
+    events.extend(stated.map(|times| MessageEvent::Started {
+        message: message.clone(),
+        role: Role::User,
+        times: Some(times),
+    }));
     events.push(MessageEvent::Delta { message: message.clone(), text: Arc::from("grüß") });
     events.extend(
         parts().into_iter().map(|part| MessageEvent::Part { message: message.clone(), part }),

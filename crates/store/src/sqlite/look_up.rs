@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
+    ThreadKey,
 };
 
 use super::Context;
@@ -20,6 +21,21 @@ pub(super) fn thread(
     id: &ThreadId,
 ) -> Result<Option<ThreadRow>, Fail> {
     let found = one::<ThreadRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
+    let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
+        return Ok(None);
+    };
+    context.health.check_thread(row.key)?;
+    Ok(Some(row))
+}
+
+/// A thread that the scope sees, by key.
+pub(super) fn thread_of(
+    conn: &Connection,
+    context: &Context,
+    scope: &Scope,
+    key: ThreadKey,
+) -> Result<Option<ThreadRow>, Fail> {
+    let found = one::<ThreadRow>(conn, "WHERE key = ?1", [key.0])?;
     let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
         return Ok(None);
     };

@@ -27,6 +27,11 @@ impl Read for SqliteStore {
         self.read(move |conn, context| look_up::thread(conn, context, &scope, &id)).await
     }
 
+    async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
+        let scope = scope.clone();
+        self.read(move |conn, context| look_up::thread_of(conn, context, &scope, key)).await
+    }
+
     async fn threads(
         &self,
         scope: &Scope,

@@ -10,7 +10,7 @@ use super::search;
 use crate::rows::{RunRow, ThreadRow};
 
 /// The schema version that this program writes.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+pub(super) const SCHEMA_VERSION: u32 = 3;
 /// Marks a SQLite file as ours: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 
@@ -26,7 +26,7 @@ pub(super) struct Migrations {
 // === impl Migrations ===
 
 impl Migrations {
-    const STEPS: [Step; SCHEMA_VERSION as usize] = [base, search_rows];
+    const STEPS: [Step; SCHEMA_VERSION as usize] = [base, search_rows, second_format];
 
     /// Every step.
     pub(super) fn all() -> Self {
@@ -89,6 +89,12 @@ fn search_rows(transaction: &Transaction<'_>) -> Result<(), Fail> {
     transaction.execute_batch(include_str!("schema_2.sql"))?;
     index_all::<ThreadRow>(transaction)?;
     index_all::<RunRow>(transaction)
+}
+
+/// Version 3: rows and frames of format 2 may follow. What is there stays as it is; a program that reads format 1 alone is kept away.
+#[expect(clippy::unnecessary_wraps, reason = "every step has this signature")]
+fn second_format(_transaction: &Transaction<'_>) -> Result<(), Fail> {
+    Ok(())
 }
 
 /// A row whose metadata is searched.

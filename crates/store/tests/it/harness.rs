@@ -192,6 +192,7 @@ impl Log {
             ever_resolved: false,
             not_before: None,
             last_run_number: 0,
+            rules: None,
         }
     }
 
@@ -205,6 +206,7 @@ impl Log {
             position: self.last,
             value: None,
             created_at: now(),
+            given: None,
         }
     }
 

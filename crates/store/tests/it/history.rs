@@ -1,6 +1,6 @@
 //! Checkpoints and the path to the head, messages, bindings.
 
-use trilogue_domain::CheckpointKey;
+use trilogue_domain::{CheckpointKey, Given, MessageId, Reference};
 use trilogue_store::Change;
 use trilogue_store::rows::BindingRow;
 
@@ -13,6 +13,7 @@ contract!(
     a_message_that_another_run_holds_stays_there,
     a_message_is_written_over_by_its_own_run,
     a_binding_is_one_for_each_thread_and_agent,
+    a_brought_history_stays_as_it_was_brought,
 );
 
 async fn the_path_leads_from_the_head_to_the_beginning(world: World) {
@@ -139,4 +140,36 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
     assert_eq!(binding("mail").await, Some(row));
     assert_eq!(binding("echo").await, Some(other));
     assert_eq!(binding("none").await, None);
+}
+
+async fn a_brought_history_stays_as_it_was_brought(world: World) {
+    let (mut log, run) = world.ended("t", "r").await;
+    let mut a = log.checkpoint("a", None);
+    a.given = Some(Given {
+        entries: vec![
+            Reference::Message(MessageId::parse("m").unwrap()),
+            Reference::Result(run.id.clone()),
+            Reference::Address("http://example.com/1".into()),
+            Reference::Address("http://example.com/1".into()),
+        ],
+        state: Some("http://example.com/state".into()),
+    });
+    let mut b = log.checkpoint("b", Some(a.key));
+    (b.run, b.given) = (Some(run.key), Some(Given::default()));
+    log.row.head = Some(b.key);
+    let row = log.row.clone();
+    log.step()
+        .change(Change::Checkpoint(a.clone()))
+        .change(Change::Checkpoint(b.clone()))
+        .change(Change::Thread(row))
+        .commit()
+        .await
+        .unwrap();
+    let path = world.store.path(&alice(), &thread_id("t"), None, 10).await.unwrap();
+    assert_eq!(path, [b, a.clone()]);
+    assert_eq!(world.store.checkpoint_by_key(a.key).await.unwrap(), Some(a.clone()));
+    // What it refers to may go; the reference stays.
+    log.step().change(Change::RemoveRun(run.key)).commit().await.unwrap();
+    let found = world.store.checkpoint(&alice(), &thread_id("t"), &a.id).await.unwrap();
+    assert_eq!(found, Some(a));
 }

@@ -1,7 +1,7 @@
 //! What a scope does not see is not there.
 
 use bytes::Bytes;
-use trilogue_domain::{MessageId, Scope};
+use trilogue_domain::{MessageId, Scope, ThreadKey};
 use trilogue_store::rows::{
     Abandon, BindingRow, InterruptFilter, Page, QueueKind, RunFilter, ThreadFilter,
 };
@@ -9,7 +9,12 @@ use trilogue_store::{Change, Store};
 
 use crate::harness::{World, agent, at, contract, own_scope, run_id, tenant_scope, thread_id};
 
-contract!(another_tenant_sees_nothing, another_owner_sees_nothing, the_same_ids_in_two_tenants);
+contract!(
+    another_tenant_sees_nothing,
+    another_owner_sees_nothing,
+    the_same_ids_in_two_tenants,
+    a_key_finds_the_thread_in_its_scope_alone,
+);
 
 /// A thread with one of everything, of `alice` in `default`.
 async fn furnish(world: &World) {
@@ -129,4 +134,18 @@ async fn the_same_ids_in_two_tenants(world: World) {
         let message = world.store.message(&scope, &id).await.unwrap().unwrap();
         assert_eq!((message.tenant, message.thread), (scope.tenant, thread.key));
     }
+}
+
+async fn a_key_finds_the_thread_in_its_scope_alone(world: World) {
+    furnish(&world).await;
+    let row = world.store.thread(&tenant_scope("default"), &thread_id("t")).await.unwrap().unwrap();
+    let found = async |scope: &Scope, key| world.store.thread_of(scope, key).await.unwrap();
+    for scope in [tenant_scope("default"), own_scope("default", "alice")] {
+        assert_eq!(found(&scope, row.key).await, Some(row.clone()));
+    }
+    let others = [own_scope("default", "bob"), tenant_scope("other"), own_scope("other", "alice")];
+    for scope in others {
+        assert_eq!(found(&scope, row.key).await, None);
+    }
+    assert_eq!(found(&tenant_scope("default"), ThreadKey(i64::MAX)).await, None);
 }

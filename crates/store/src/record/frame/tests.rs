@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent};
-use trilogue_domain::{MessageId, limits};
+use trilogue_domain::{Citation, MessageId, Part, PartMetadata, Times, limits};
 
 use super::*;
 use crate::record::samples;
@@ -30,6 +30,10 @@ fn reader() -> Arc<dyn ReadOriginal> {
 
 fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
+}
+
+fn hex(frame: &Frame) -> String {
+    frame.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn delta(message: &str, text: &str) -> Body {
@@ -209,11 +213,70 @@ fn the_bytes_of_a_frame_are_these() {
     let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from_static(b"{}") };
     draft.push(at(-1), &Body::Opaque, Some(&original)).unwrap();
     let frame = draft.seal(THREAD, RUN, 300, 2, &reader()).remove(0);
-    let hex: String = frame.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
-        hex,
-        "010e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7ddf3b9313"
+        hex(&frame),
+        "020e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7d53723f70"
     );
+}
+
+/// What version 2 writes as version 1 did not.
+#[test]
+fn the_bytes_of_what_version_2_brought_are_these() {
+    let mut draft = Draft::default();
+    let message = samples::message_id("m");
+    let times = Times { created_at: Some(at(1)), completed_at: None };
+    let started = MessageEvent::Started {
+        message: message.clone(),
+        role: trilogue_domain::Role::User,
+        times: Some(times),
+    };
+    draft.push(at(2), &Body::Message(started), None).unwrap();
+    let citation = Citation { start_index: Some(-2), end_index: Some(7), ..Citation::default() };
+    let part = Part::annotation(PartMetadata::Citation(citation));
+    draft.push(at(2), &Body::Message(MessageEvent::Part { message, part }), None).unwrap();
+    let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
+    assert_eq!(
+        hex(&frame),
+        "020e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff0101070000000005c72770"
+    );
+}
+
+/// The bytes are what version 1 wrote, and stay.
+#[test]
+fn frames_of_version_1_are_read() {
+    let read = |hex: &str, first, last, first_run| {
+        let digits = hex.as_bytes().chunks_exact(2);
+        let bytes: Vec<u8> = digits
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        Frame::from_stored(THREAD, RUN, first, last, first_run, bytes.into(), &reader()).unwrap()
+    };
+    let frame = read(
+        "010e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7ddf3b9313",
+        300,
+        302,
+        2,
+    );
+    let events = frame.events().unwrap();
+    let bodies: Vec<_> = events.iter().map(|event| event.body.clone()).collect();
+    assert_eq!(bodies, [Body::Run(RunEvent::Started), delta("m", "hi"), Body::Opaque]);
+    assert_eq!(events[1].at, at(1_000_001));
+    assert_eq!((events[2].number, events[2].run_number), (302, 4));
+    assert_eq!(events[2].original.as_ref().map(|original| &*original.dialect), Some("d"));
+
+    let frame = read(
+        "010e0112010101050000000420016d001d0000000422016d0a746578742f706c61696e0000010001ac0201ad0200000000526ecb84",
+        1,
+        2,
+        1,
+    );
+    let message = samples::message_id("m");
+    let role = trilogue_domain::Role::User;
+    let started = MessageEvent::Started { message: message.clone(), role, times: None };
+    let citation = Citation { start_index: Some(300), end_index: Some(301), ..Citation::default() };
+    let part = Part::annotation(PartMetadata::Citation(citation));
+    let bodies: Vec<_> = frame.events().unwrap().iter().map(|event| event.body.clone()).collect();
+    assert_eq!(bodies, [started, MessageEvent::Part { message, part }].map(Body::Message));
 }
 
 #[test]
@@ -268,8 +331,10 @@ fn checked(version: u8, frame: &Frame, records: &[u8]) -> Bytes {
 #[test]
 fn another_version_is_refused() {
     let frame = full_frame();
-    let error = stored(&frame, checked(FORMAT_VERSION + 1, &frame, b"")).unwrap_err();
-    assert_eq!(error.code(), Code::ThreadQuarantined);
+    for version in [0, FORMAT_VERSION + 1] {
+        let error = stored(&frame, checked(version, &frame, b"")).unwrap_err();
+        assert_eq!(error.code(), Code::ThreadQuarantined);
+    }
 }
 
 proptest! {

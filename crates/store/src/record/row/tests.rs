@@ -51,6 +51,7 @@ fn run(status: RunStatus) -> RunRow {
         ever_resolved: false,
         not_before: Some(at(i64::MIN)),
         last_run_number: u64::MAX,
+        rules: None,
     }
 }
 
@@ -132,6 +133,7 @@ fn checkpoint() -> CheckpointRow {
         position: 12,
         value: Some(samples::json("{\"messages\":[]}")),
         created_at: at(1),
+        given: None,
     }
 }
 
@@ -173,6 +175,9 @@ fn every_row_reads_back_and_shows_damage() {
     }
     check(&checkpoint());
     check(&CheckpointRow { parent: None, run: None, value: None, ..checkpoint() });
+    check(&CheckpointRow { given: Some(samples::given()), ..checkpoint() });
+    check(&CheckpointRow { given: Some(trilogue_domain::Given::default()), ..checkpoint() });
+    check(&RunRow { rules: Some("strict".into()), ..run(RunStatus::Queued) });
     check(&interrupt());
     for resolution in samples::resolutions() {
         let resolved_at = Some(at(9));
@@ -193,9 +198,12 @@ fn a_row_of_another_kind_or_version_is_refused() {
     assert!(TokenRow::decode(&thread().encode()).is_err());
     let mut bytes = thread().encode();
     bytes.truncate(bytes.len() - super::super::codec::CHECKSUM_BYTES);
-    bytes[0] = FORMAT_VERSION + 1;
-    put_checksum(&mut bytes);
-    assert_eq!(ThreadRow::decode(&bytes).unwrap_err().code(), Code::ThreadQuarantined);
+    for version in [0, FORMAT_VERSION + 1] {
+        bytes[0] = version;
+        let mut sealed = bytes.clone();
+        put_checksum(&mut sealed);
+        assert_eq!(ThreadRow::decode(&sealed).unwrap_err().code(), Code::ThreadQuarantined);
+    }
 }
 
 /// A failure here means that the format changed: give it a new version and keep the decoder of this one.
@@ -204,12 +212,37 @@ fn the_bytes_of_a_row_are_these() {
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
         hex(thread().encode()),
-        "01010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040171f17c41"
+        "02010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f646504011111ec85"
     );
     assert_eq!(
-        hex(run(RunStatus::Failed).encode()),
-        "01020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff01a7fd1e62"
+        hex(RunRow { rules: Some("strict".into()), ..run(RunStatus::Failed) }.encode()),
+        "02020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374d0fb5e0a"
     );
+    assert_eq!(
+        hex(CheckpointRow { given: Some(samples::given()), ..checkpoint() }.encode()),
+        "02040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f73746174657a61894f"
+    );
+}
+
+/// The bytes are what version 1 wrote, and stay.
+#[test]
+fn rows_of_version_1_are_read() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        let digits = hex.as_bytes().chunks_exact(2);
+        digits
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    };
+    let stored = bytes(
+        "01010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040171f17c41",
+    );
+    assert_eq!(ThreadRow::decode(&stored), Ok(thread()));
+    let stored = bytes(
+        "01020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff01a7fd1e62",
+    );
+    assert_eq!(RunRow::decode(&stored), Ok(run(RunStatus::Failed)));
+    let stored = bytes("01040a016302010801040c010f7b226d65737361676573223a5b5d7d02a87782ce");
+    assert_eq!(CheckpointRow::decode(&stored), Ok(checkpoint()));
 }
 
 proptest! {
@@ -228,8 +261,10 @@ proptest! {
     }
 
     #[test]
-    fn the_decoder_never_panics(kind in 1_u8..10, fields in proptest::collection::vec(any::<u8>(), 0..256)) {
-        let mut bytes = vec![FORMAT_VERSION, kind];
+    fn the_decoder_never_panics(
+        version in 1_u8..=FORMAT_VERSION, kind in 1_u8..10, fields in proptest::collection::vec(any::<u8>(), 0..256),
+    ) {
+        let mut bytes = vec![version, kind];
         bytes.extend(fields);
         put_checksum(&mut bytes);
         let _ = ThreadRow::decode(&bytes);

@@ -43,6 +43,7 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
             position: 1,
             value: Some(Json::parse(r#"{"count":1}"#).unwrap()),
             created_at: START,
+            given: None,
         }),
         Change::Interrupt(Box::new(interrupt_row(thread, run))),
         Change::Binding(BindingRow {

@@ -1,13 +1,13 @@
 use rusqlite::{Connection, params};
-use trilogue_domain::Json;
 use trilogue_domain::error::Code;
+use trilogue_domain::{Given, Json};
 
 use super::seed::{
     Folder, creation, frames, numbers, options, run_row, scope, thread_row, thread_with_run,
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
-use crate::record::Record;
-use crate::rows::{Page, RunFilter, ThreadFilter};
+use crate::record::{Record, as_version_1};
+use crate::rows::{CheckpointRow, Page, RunFilter, ThreadFilter};
 use crate::sqlite::SqliteStore;
 use crate::sqlite::schema::{Migrations, SCHEMA_VERSION};
 
@@ -24,7 +24,7 @@ fn write_version_1(conn: &Connection, key: i64) {
             thread.id.as_str(),
             thread.owner.as_str(),
             thread.owner_node,
-            thread.encode()
+            as_version_1(thread.encode(), 0)
         ],
     )
     .unwrap();
@@ -37,14 +37,15 @@ fn write_version_1(conn: &Connection, key: i64) {
             run.id.as_str(),
             run.principal.as_str(),
             run.agent.as_str(),
-            run.encode()
+            // Without its rules, which are none: one byte.
+            as_version_1(run.encode(), 1)
         ],
     )
     .unwrap();
     let frame = frames(thread.key, Some(run.key), 1, 1, &["written by version 1"]).remove(0);
     conn.execute(
         "INSERT INTO frames (thread, run, first, last, first_run, body) VALUES (?1, ?1, 1, 1, 1, ?2)",
-        params![key, frame.bytes().as_ref()],
+        params![key, as_version_1(frame.bytes().to_vec(), 0)],
     )
     .unwrap();
 }
@@ -94,6 +95,61 @@ async fn a_store_of_version_1_opens_with_everything_and_is_searched() {
     assert_eq!(store.next_thread_key().0, 1_501);
     let damaged = store.thread_by_key(trilogue_domain::ThreadKey(7)).await.unwrap_err();
     assert_eq!(damaged.code(), Code::ThreadQuarantined);
+}
+
+#[tokio::test]
+async fn a_store_of_version_2_keeps_its_rows_and_takes_new_ones() {
+    let folder = Folder::new();
+    {
+        let mut conn = folder.raw();
+        Migrations::up_to(2).run(&mut conn).unwrap();
+        write_version_1(&conn, 1);
+    }
+    let store = folder.open().await;
+    assert_eq!(store.stats().await.unwrap().schema_version, 3);
+    let thread = thread_row(trilogue_domain::ThreadKey(1));
+    assert_eq!(numbers(&store, &thread).await, [1]);
+    let old = store.run_by_key(trilogue_domain::RunKey(1)).await.unwrap().unwrap();
+    assert_eq!(old, run_row(thread.key, trilogue_domain::RunKey(1)));
+    let strict = crate::rows::RunRow {
+        rules: Some("strict".into()),
+        ..run_row(thread.key, trilogue_domain::RunKey(2))
+    };
+    let checkpoint = CheckpointRow {
+        key: trilogue_domain::CheckpointKey(1),
+        id: trilogue_domain::CheckpointId::parse("c").unwrap(),
+        thread: thread.key,
+        parent: None,
+        run: None,
+        position: 2,
+        value: None,
+        created_at: super::seed::START,
+        given: Some(Given { entries: Vec::new(), state: Some("http://example.com/s".into()) }),
+    };
+    let frames = frames(thread.key, None, 2, 0, &["written by this version"]);
+    let changes =
+        vec![Change::Run(Box::new(strict.clone())), Change::Checkpoint(checkpoint.clone())];
+    store.append(Batch { frames, changes, ..super::seed::batch(thread.key, 1) }).await.unwrap();
+    drop(store);
+    let store = folder.open().await;
+    assert_eq!(numbers(&store, &thread).await, [1, 2]);
+    assert_eq!(store.run_by_key(old.key).await.unwrap(), Some(old));
+    assert_eq!(store.run_by_key(strict.key).await.unwrap(), Some(strict));
+    assert_eq!(store.checkpoint_by_key(checkpoint.key).await.unwrap(), Some(checkpoint));
+}
+
+/// What a program that knows version 2 alone would meet: a newer version, before it reads a row of the new format.
+#[test]
+fn the_version_in_the_file_names_the_format() {
+    let folder = Folder::new();
+    let mut conn = folder.raw();
+    Migrations::up_to(2).run(&mut conn).unwrap();
+    let version = |conn: &Connection| -> u32 {
+        conn.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    assert_eq!(version(&conn), 2);
+    Migrations::all().run(&mut conn).unwrap();
+    assert_eq!(version(&conn), 3);
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
         ever_resolved: false,
         not_before: None,
         last_run_number: 0,
+        rules: None,
     }
 }
 

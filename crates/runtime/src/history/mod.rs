@@ -1,41 +1,68 @@
 //! Reading what was said: the path to a checkpoint, its messages and its state.
 
+mod reference;
+mod references;
+
 use std::sync::Arc;
 
 use trilogue_domain::content::Content;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Body, RunEvent, StateEvent};
+use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::{
-    CheckpointKey, Code, Error, Event, Json, Message, RunKey, Scope, ThreadId, Transcript,
+    AgentName, CheckpointKey, Code, Error, Event, Json, Message, MessageId, Part, Reference, Role,
+    RunId, RunKey, Scope, ThreadId, Transcript,
 };
 use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
 use trilogue_store::{Range, Store};
 
 use crate::backend::Input;
+use crate::outside::Outside;
+
+pub(crate) use references::Path;
+pub use references::{PathReferences, StateAt};
 
 /// The most checkpoints of a path that are read.
 pub(crate) const MAX_PATH: usize = 10_000;
 /// How much of a run's log is read at once, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// The messages on the path to `base`, oldest first. Large content is inlined.
+/// Where is read, and for whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) outside: &'a Outside,
+    pub(crate) scope: &'a Scope,
+}
+
+/// What was said in a run: its messages, and its result as a message of its own where it was logged.
+#[derive(Debug, Default)]
+struct Said {
+    transcript: Transcript,
+    /// The run and its agent.
+    run: Option<(RunId, AgentName)>,
+    /// How many messages have begun.
+    begun: usize,
+    /// The results, each behind so many messages.
+    results: Vec<(usize, RunId, Message)>,
+}
+
+/// The messages on the path to `base`, oldest first. References are followed and large content is inlined.
 pub(crate) async fn messages(
-    store: &dyn Store,
-    scope: &Scope,
+    source: Source<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
-    messages_after(store, scope, thread, base, None).await
+    messages_after(source, thread, base, None).await
 }
 
 /// The messages on the path from behind `told` to `base`, oldest first.
 pub(crate) async fn messages_after(
-    store: &dyn Store,
-    scope: &Scope,
+    source: Source<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
     told: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
+    let Source { store, scope, .. } = source;
     let mut path = path(store, scope, thread, base).await?;
     if let Some(place) = path.iter().position(|checkpoint| Some(checkpoint.key) == told) {
         path.truncate(place);
@@ -44,25 +71,39 @@ pub(crate) async fn messages_after(
         return Ok(Vec::new());
     }
     let row = thread_row(store, scope, thread).await?;
+    let given = path.iter().rev().filter_map(|checkpoint| checkpoint.given.as_ref());
+    let entries = given.flat_map(|given| &given.entries);
+    let elsewhere = reference::read(source, entries).await?;
     let mut messages = Vec::new();
-    for run in path.iter().rev().filter_map(|checkpoint| checkpoint.run) {
-        let mut transcript = Transcript::default();
-        each_event(store, &row, run, |event| transcript.push(event)).await?;
-        messages.extend(transcript.into_messages());
+    for checkpoint in path.iter().rev() {
+        if let Some(given) = &checkpoint.given {
+            messages.extend(given.entries.iter().filter_map(|entry| elsewhere.get(entry).cloned()));
+        }
+        let Some(run) = checkpoint.run else { continue };
+        let said = of_run(store, &row, run).await?;
+        let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
+        inline(store, &row, &mut said).await?;
+        messages.extend(said);
     }
-    inline(store, &row, &mut messages).await?;
     Ok(messages)
 }
 
 /// The newest state on the path to `base`.
 pub(crate) async fn values(
-    store: &dyn Store,
-    scope: &Scope,
+    source: Source<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Option<Json>> {
-    let path = path(store, scope, thread, base).await?;
-    Ok(path.into_iter().find_map(|checkpoint| checkpoint.value))
+    let path = path(source.store, source.scope, thread, base).await?;
+    for checkpoint in path {
+        if checkpoint.value.is_some() {
+            return Ok(checkpoint.value);
+        }
+        if let Some(address) = checkpoint.given.and_then(|given| given.state) {
+            return reference::read_state(source.outside, &address).await.map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// What a run was given, as its log has it.
@@ -142,6 +183,28 @@ pub(crate) async fn path(
     store.path(scope, thread, base, MAX_PATH).await
 }
 
+/// What was said in a run, each with the reference to it, in the order in which it began. Large content is not inlined.
+async fn of_run(
+    store: &dyn Store,
+    thread: &ThreadRow,
+    run: RunKey,
+) -> Result<Vec<(Reference, Message)>> {
+    let mut said = Said::default();
+    each_event(store, thread, run, |event| said.push(event)).await?;
+    Ok(said.into_messages())
+}
+
+/// A run's value as a message of its agent. It has the run's id: there is one of it.
+fn result_message(run: &RunId, agent: &AgentName, value: &Json, event: &Event) -> Option<Message> {
+    Some(Message {
+        id: MessageId::parse(run.as_str()).ok()?,
+        role: Role::NamedAgent(Arc::from(agent.as_str())),
+        parts: vec![Part::json(value)],
+        created_at: Some(event.at),
+        completed_at: Some(event.at),
+    })
+}
+
 async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Result<ThreadRow> {
     store
         .thread(scope, thread)
@@ -160,4 +223,37 @@ async fn inline(store: &dyn Store, thread: &ThreadRow, messages: &mut [Message])
         };
     }
     Ok(())
+}
+
+// === impl Said ===
+
+impl Said {
+    fn push(&mut self, event: &Event) {
+        match &event.body {
+            Body::Run(RunEvent::Created { run, agent, .. }) => {
+                self.run = Some((run.clone(), agent.clone()));
+            }
+            Body::Run(RunEvent::Result(value)) => {
+                if let Some((run, agent)) = &self.run
+                    && let Some(message) = result_message(run, agent, value, event)
+                {
+                    self.results.push((self.begun, run.clone(), message));
+                }
+            }
+            Body::Message(MessageEvent::Started { .. }) => self.begun += 1,
+            _ => {}
+        }
+        self.transcript.push(event);
+    }
+
+    fn into_messages(self) -> Vec<(Reference, Message)> {
+        let messages = self.transcript.into_messages().into_iter();
+        let mut said: Vec<_> =
+            messages.map(|one| (Reference::Message(one.id.clone()), one)).collect();
+        // From the last on, so that the places of those before stay.
+        for (place, run, message) in self.results.into_iter().rev() {
+            said.insert(place.min(said.len()), (Reference::Result(run), message));
+        }
+        said
+    }
 }

@@ -1,0 +1,160 @@
+//! Following the references of a history that a client brought.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use trilogue_domain::content::{Content, PartMetadata};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Json, Message, Reference, RunKey, ThreadKey, limits};
+
+use super::{Source, inline, of_run};
+use crate::outside::Outside;
+
+/// How many addresses are read at once.
+const FETCHED_AT_ONCE: usize = 8;
+
+/// What is to be read of one run of this tenant.
+#[derive(Debug)]
+struct Wanted {
+    thread: ThreadKey,
+    entries: HashSet<Reference>,
+}
+
+/// What the entries refer to, each read once.
+///
+/// # Errors
+/// `not_found` when one is not there any more; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
+pub(super) async fn read<'a>(
+    source: Source<'_>,
+    entries: impl Iterator<Item = &'a Reference>,
+) -> Result<HashMap<Reference, Message>> {
+    let mut seen = HashSet::new();
+    let (mut runs, mut addresses) = (HashMap::new(), Vec::new());
+    for entry in entries.filter(|entry| seen.insert(*entry)) {
+        match entry {
+            Reference::Address(address) => addresses.push(Arc::clone(address)),
+            _ => want(source, entry, &mut runs).await?,
+        }
+    }
+    let mut found = HashMap::new();
+    for (run, wanted) in runs {
+        read_run(source, run, wanted, &mut found).await?;
+    }
+    if !addresses.is_empty() {
+        fetch(source.outside, addresses, &mut found).await?;
+    }
+    Ok(found)
+}
+
+/// The state at an address.
+///
+/// # Errors
+/// As [`read`].
+pub(super) async fn read_state(outside: &Outside, address: &str) -> Result<Json> {
+    let state = outside.fetch().await?.state(address).await?;
+    if state.as_bytes().len() > limits::MAX_FETCHED_BYTES {
+        return Err(too_large());
+    }
+    Ok(state)
+}
+
+/// Notes in which run's log an entry is.
+async fn want(
+    source: Source<'_>,
+    entry: &Reference,
+    runs: &mut HashMap<RunKey, Wanted>,
+) -> Result<()> {
+    let Source { store, scope, .. } = source;
+    let (run, thread) = match entry {
+        Reference::Message(id) => {
+            let row = store.message(scope, id).await?.ok_or_else(|| missing(entry))?;
+            (row.run, row.thread)
+        }
+        Reference::Result(id) => {
+            let row = store.run(scope, id).await?.ok_or_else(|| missing(entry))?;
+            (row.key, row.thread)
+        }
+        Reference::Address(_) => return Ok(()),
+    };
+    let wanted = runs.entry(run).or_insert_with(|| Wanted { thread, entries: HashSet::new() });
+    wanted.entries.insert(entry.clone());
+    Ok(())
+}
+
+async fn read_run(
+    source: Source<'_>,
+    run: RunKey,
+    mut wanted: Wanted,
+    found: &mut HashMap<Reference, Message>,
+) -> Result<()> {
+    let Source { store, scope, .. } = source;
+    if let Some(thread) = store.thread_of(scope, wanted.thread).await? {
+        for (entry, message) in of_run(store, &thread, run).await? {
+            if wanted.entries.remove(&entry) {
+                let mut message = [message];
+                inline(store, &thread, &mut message).await?;
+                let [message] = message;
+                found.insert(entry, message);
+            }
+        }
+    }
+    wanted.entries.iter().next().map_or(Ok(()), |entry| Err(missing(entry)))
+}
+
+/// Reads addresses, some at a time.
+async fn fetch(
+    outside: &Outside,
+    addresses: Vec<Arc<str>>,
+    found: &mut HashMap<Reference, Message>,
+) -> Result<()> {
+    let fetch = outside.fetch().await?;
+    let messages = stream::iter(addresses).map(|address| async move {
+        let message = fetch.message(&address).await?;
+        Ok::<_, Error>((address, message))
+    });
+    let mut messages = std::pin::pin!(messages.buffered(FETCHED_AT_ONCE));
+    let mut bytes = 0_usize;
+    while let Some((address, message)) = messages.try_next().await? {
+        bytes = bytes.saturating_add(weight(&message));
+        if bytes > limits::MAX_FETCHED_BYTES {
+            return Err(too_large());
+        }
+        found.insert(Reference::Address(address), message);
+    }
+    Ok(())
+}
+
+/// What a message holds, in bytes.
+fn weight(message: &Message) -> usize {
+    let parts = message.parts.iter().map(|part| {
+        let content = match &part.content {
+            Content::Empty | Content::Blob(_) => 0,
+            Content::Text(text) | Content::Url(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+        };
+        let other = match &part.metadata {
+            Some(PartMetadata::Other(other)) => other.as_bytes().len(),
+            _ => 0,
+        };
+        content + other + part.extra.as_ref().map_or(0, |extra| extra.as_bytes().len())
+    });
+    parts.sum()
+}
+
+fn missing(entry: &Reference) -> Error {
+    let what = match entry {
+        Reference::Message(id) => format!("the message '{id}'"),
+        Reference::Result(id) => format!("the result of the run '{id}'"),
+        Reference::Address(address) => format!("'{address}'"),
+    };
+    Error::new(Code::NotFound, format!("the history names {what}, which is not there"))
+        .hint("bring the history again without it")
+}
+
+fn too_large() -> Error {
+    Error::new(
+        Code::BodyTooLarge,
+        format!("the history's addresses hold more than {} bytes", limits::MAX_FETCHED_BYTES),
+    )
+}

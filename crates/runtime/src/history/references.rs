@@ -1,0 +1,114 @@
+//! A thread's history as references: what a face shows of it, and what a client's history is compared with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, MessageEvent, RunEvent};
+use trilogue_domain::{
+    CheckpointId, CheckpointKey, Event, Json, MessageId, Reference, RunId, Scope, ThreadId,
+};
+use trilogue_store::Store;
+
+use super::{each_event, path, thread_row};
+
+/// A thread's history as references, oldest first, and where its state lies.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PathReferences {
+    /// Its messages: those that a client brought, then those of the runs on the path, as they were logged. A message that was never completed is left out.
+    pub entries: Vec<Reference>,
+    /// The newest state on the path.
+    pub state: Option<StateAt>,
+}
+
+/// Where a thread's state lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StateAt {
+    /// Here, as the value of this checkpoint of the thread.
+    Value {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+    },
+    /// Elsewhere.
+    Address(Arc<str>),
+}
+
+/// A thread's history at one head.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) head: Option<CheckpointKey>,
+    pub(crate) references: PathReferences,
+    /// The state, where it lies here.
+    pub(crate) value: Option<Json>,
+}
+
+/// References to what a run said, as its events come.
+#[derive(Debug, Default)]
+struct Collected {
+    run: Option<RunId>,
+    /// In the order in which they began; messages that are not complete too.
+    entries: Vec<Reference>,
+    /// Where each message stands that is not complete.
+    open: HashMap<MessageId, usize>,
+}
+
+// === impl Path ===
+
+impl Path {
+    /// The path to the thread's head.
+    ///
+    /// # Errors
+    /// `thread_not_found`, and what reading can fail with.
+    pub(crate) async fn read(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Result<Self> {
+        let row = thread_row(store, scope, thread).await?;
+        let path = path(store, scope, thread, row.head).await?;
+        let mut entries = Vec::new();
+        for checkpoint in path.iter().rev() {
+            entries.extend(checkpoint.given.iter().flat_map(|given| &given.entries).cloned());
+            let Some(run) = checkpoint.run else { continue };
+            let mut collected = Collected::default();
+            each_event(store, &row, run, |event| collected.push(event)).await?;
+            entries.extend(collected.into_entries());
+        }
+        let (mut state, mut value) = (None, None);
+        for checkpoint in path {
+            if checkpoint.value.is_some() {
+                state = Some(StateAt::Value { checkpoint: checkpoint.id });
+                value = checkpoint.value;
+                break;
+            }
+            if let Some(address) = checkpoint.given.and_then(|given| given.state) {
+                state = Some(StateAt::Address(address));
+                break;
+            }
+        }
+        Ok(Self { head: row.head, references: PathReferences { entries, state }, value })
+    }
+}
+
+// === impl Collected ===
+
+impl Collected {
+    fn push(&mut self, event: &Event) {
+        match &event.body {
+            Body::Run(RunEvent::Created { run, .. }) => self.run = Some(run.clone()),
+            Body::Run(RunEvent::Result(_)) => {
+                self.entries.extend(self.run.clone().map(Reference::Result));
+            }
+            Body::Message(MessageEvent::Started { message, .. }) => {
+                self.open.insert(message.clone(), self.entries.len());
+                self.entries.push(Reference::Message(message.clone()));
+            }
+            Body::Message(MessageEvent::Completed { message }) => {
+                self.open.remove(message);
+            }
+            _ => {}
+        }
+    }
+
+    fn into_entries(self) -> impl Iterator<Item = Reference> {
+        let open: std::collections::HashSet<usize> = self.open.into_values().collect();
+        let entries = self.entries.into_iter().enumerate();
+        entries.filter(move |(place, _)| !open.contains(place)).map(|(_, entry)| entry)
+    }
+}

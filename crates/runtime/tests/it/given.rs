@@ -1,0 +1,344 @@
+//! Histories that clients bring: what becomes of the thread.
+
+use std::sync::atomic::Ordering;
+
+use trilogue_domain::event::ThreadEvent;
+use trilogue_domain::{
+    AgentName, Body, Code, Given, HeadMove, Json, MessageId, Principal, Reference, RunStatus,
+    ThreadId, limits,
+};
+use trilogue_runtime::{NewRun, NewThread, StateAt, ThreadChoice};
+use trilogue_store::Range;
+use trilogue_store::rows::{CheckpointRow, Page, ThreadFilter};
+
+use crate::fixture::{House, alice, new_run, principal, scope, until};
+
+const STATE: &str = "http://example.com/state";
+
+pub fn address(number: usize) -> Reference {
+    Reference::Address(format!("http://example.com/{number}").into())
+}
+
+pub fn given(entries: Vec<Reference>) -> Given {
+    Given { entries, state: None }
+}
+
+fn thread_id(text: &str) -> ThreadId {
+    ThreadId::parse(text).unwrap()
+}
+
+impl House {
+    /// Puts a message at each of these addresses: `far N`.
+    pub fn fill_library(&self, numbers: std::ops::Range<usize>) {
+        for number in numbers {
+            self.library.put(&format!("http://example.com/{number}"), format!("far {number}"));
+        }
+    }
+
+    pub async fn replace(&self, thread: &ThreadId, entries: Vec<Reference>) {
+        self.runtime.replace_history(&alice(), thread, given(entries)).await.unwrap();
+    }
+
+    pub async fn references(&self, thread: &ThreadId) -> Vec<Reference> {
+        self.runtime.path_references(&scope(), thread).await.unwrap().entries
+    }
+
+    pub async fn state_at(&self, thread: &ThreadId) -> Option<StateAt> {
+        self.runtime.path_references(&scope(), thread).await.unwrap().state
+    }
+
+    pub async fn path(&self, thread: &ThreadId) -> Vec<CheckpointRow> {
+        self.store.path(&scope(), thread, None, 100).await.unwrap()
+    }
+
+    /// What an agent is told of the thread's history.
+    pub async fn told(&self, thread: &ThreadId) -> String {
+        let run = self.run("history", ThreadChoice::Existing(thread.clone())).await;
+        assert_eq!(run.status, RunStatus::Completed, "{run:?}");
+        self.said(&run).await
+    }
+
+    /// Why the thread's head moved, as its log has it.
+    async fn moves(&self, thread: &ThreadId) -> Vec<HeadMove> {
+        let row = self.store.thread(&scope(), thread).await.unwrap().unwrap();
+        let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
+        let mut moves = Vec::new();
+        for frame in self.store.frames(&row, range).await.unwrap() {
+            moves.extend(frame.events().unwrap().iter().filter_map(|event| match &event.body {
+                Body::Thread(ThreadEvent::HeadMoved { by, .. }) => Some(*by),
+                _ => None,
+            }));
+        }
+        moves
+    }
+}
+
+#[tokio::test]
+async fn a_brought_history_makes_the_thread_that_is_not_there() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..2);
+        let id = thread_id("brought");
+        let entries = vec![address(0), address(1)];
+        let row =
+            house.runtime.replace_history(&alice(), &id, given(entries.clone())).await.unwrap();
+        assert_eq!((row.id.clone(), row.ephemeral), (id.clone(), false));
+        let listed =
+            house.store.threads(&scope(), &ThreadFilter::default(), &Page::default()).await;
+        assert_eq!(listed.unwrap().rows, [row]);
+        assert_eq!(house.references(&id).await, entries);
+        assert_eq!(house.moves(&id).await, [HeadMove::Replacement]);
+        assert_eq!(house.told(&id).await, "far 0|far 1");
+
+        let empty = thread_id("empty");
+        let row = house.runtime.replace_history(&alice(), &empty, Given::default()).await.unwrap();
+        assert_eq!(row.head, None);
+        assert_eq!(house.references(&empty).await, []);
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_begins_with_the_threads_own_continues_it() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..3);
+        let thread = house.thread().await;
+        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let before = house.path(&thread).await;
+        let own = house.references(&thread).await;
+        assert_eq!(own.len(), 2);
+        let longer = [own.clone(), vec![address(0), address(1)]].concat();
+        house.replace(&thread, longer.clone()).await;
+        assert_eq!(house.references(&thread).await, longer);
+        let after = house.path(&thread).await;
+        assert_eq!((after.len(), &after[1..]), (2, &before[..]));
+        assert_eq!(after[0].given, Some(given(vec![address(0), address(1)])));
+        // The same again says nothing new.
+        house.replace(&thread, longer.clone()).await;
+        assert_eq!(house.path(&thread).await, after);
+        assert_eq!(house.moves(&thread).await, [HeadMove::Replacement]);
+        assert_eq!(house.told(&thread).await, "say:one|one|far 0|far 1");
+        let longest = [house.references(&thread).await, vec![address(2)]].concat();
+        house.replace(&thread, longest.clone()).await;
+        assert_eq!(house.references(&thread).await, longest);
+    }
+}
+
+#[tokio::test]
+async fn another_history_takes_the_place_of_the_threads_own() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..2);
+        let thread = house.thread().await;
+        house.run(r#"say:one set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        let own = house.references(&thread).await;
+        let other = vec![address(1), own[0].clone()];
+        house.replace(&thread, other.clone()).await;
+        assert_eq!(house.references(&thread).await, other);
+        let path = house.path(&thread).await;
+        assert_eq!((path.len(), path[0].parent), (1, None));
+        assert_eq!(house.told(&thread).await, r#"far 1|say:one set:{"n":1}"#);
+        assert_eq!(house.state_at(&thread).await, None, "a state belongs to its history");
+        // Shorter than what is there is a rewind too.
+        house.replace(&thread, vec![address(1)]).await;
+        assert_eq!(house.told(&thread).await, "far 1");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_has_the_turn_keeps_what_it_is_based_on() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..1);
+        let thread = house.thread().await;
+        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let at_work = new_run("commit gate history", ThreadChoice::Existing(thread.clone()));
+        let submitted = house.runtime.submit(&alice(), at_work).await.unwrap();
+        until("the agent is at work", || async { house.agent.turns.load(Ordering::SeqCst) == 2 })
+            .await;
+        house.replace(&thread, vec![address(0)]).await;
+        assert_eq!(house.references(&thread).await, [address(0)], "at once");
+        house.agent.gate.add_permits(1);
+        let run = submitted.settled.wait().await.unwrap();
+        assert_eq!(house.said(&run).await, "say:one|one");
+        assert_eq!(
+            house.told(&thread).await,
+            "far 0|commit gate history|say:one|one",
+            "it ends behind the new head"
+        );
+    }
+}
+
+#[tokio::test]
+async fn replacements_at_the_same_time_all_count() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = thread_id("shared");
+        let replace = |number| {
+            let (runtime, thread) = (house.runtime.clone(), thread.clone());
+            tokio::spawn(async move {
+                runtime.replace_history(&alice(), &thread, given(vec![address(number)])).await
+            })
+        };
+        let all: Vec<_> = (0..4).map(replace).collect();
+        for one in all {
+            one.await.unwrap().unwrap();
+        }
+        assert_eq!(house.references(&thread).await.len(), 1, "each is a rewind of the one before");
+        assert_eq!(house.moves(&thread).await, [HeadMove::Replacement; 4]);
+    }
+}
+
+#[tokio::test]
+async fn no_rewind_behind_an_agent_that_cannot_forget() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..1);
+        let thread = house.thread().await;
+        let private = NewRun {
+            agent: AgentName::parse("private").unwrap(),
+            ..new_run("bind:s say:one", ThreadChoice::Existing(thread.clone()))
+        };
+        let run = house.runtime.submit(&alice(), private).await.unwrap();
+        assert_eq!(run.settled.wait().await.unwrap().status, RunStatus::Completed);
+        let own = house.references(&thread).await;
+        let by = alice();
+        let rewind = house.runtime.replace_history(&by, &thread, given(vec![address(0)]));
+        let error = rewind.await.unwrap_err();
+        assert_eq!(error.code(), Code::AgentMemoryNotRewindable);
+        assert!(error.message().contains("'private'"), "{error}");
+        assert_eq!(house.references(&thread).await, own);
+        // To go on it has to forget nothing.
+        house.replace(&thread, [own, vec![address(0)]].concat()).await;
+        assert_eq!(house.told(&thread).await, "bind:s say:one|one|far 0");
+    }
+}
+
+#[tokio::test]
+async fn the_state_is_read_where_it_lies_until_the_thread_has_its_own() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..2);
+        house.library.put_state(STATE, r#"{"far":1}"#);
+        let thread = thread_id("t");
+        let choice = || ThreadChoice::Existing(thread.clone());
+        let there = Some(StateAt::Address(STATE.into()));
+        let brought = Given { entries: vec![address(0)], state: Some(STATE.into()) };
+        let first = house.runtime.replace_history(&alice(), &thread, brought.clone()).await;
+        let first = first.unwrap();
+        assert_eq!(house.state_at(&thread).await, there);
+        let run = house.run("state", choice()).await;
+        assert_eq!(house.said(&run).await, r#"{"far":1}"#);
+        assert_eq!(house.state_at(&thread).await, there);
+        let again = Given { entries: house.references(&thread).await, ..brought };
+        let row = house.runtime.replace_history(&alice(), &thread, again).await.unwrap();
+        assert_ne!(row.head, first.head);
+        assert_eq!(house.path(&thread).await.len(), 2, "neither history nor state is new");
+
+        house.run(r#"set:{"own":2}"#, choice()).await;
+        let head = house.path(&thread).await.remove(0);
+        let own = Some(StateAt::Value { checkpoint: head.id });
+        assert_eq!(house.state_at(&thread).await, own);
+        let longer = [house.references(&thread).await, vec![address(1)]].concat();
+        house.replace(&thread, longer).await;
+        assert_eq!(house.state_at(&thread).await, own, "no new state leaves the old one");
+        let run = house.run("state", choice()).await;
+        assert_eq!(house.said(&run).await, r#"{"own":2}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_state_can_be_brought_itself() {
+    for house in [House::memory().await, House::sqlite().await] {
+        for id in ["new", "old"] {
+            let thread = thread_id(id);
+            if id == "old" {
+                house.replace(&thread, Vec::new()).await;
+            }
+            let bring = async || {
+                let state = Some(Json::parse(r#"{"n":1}"#).unwrap());
+                let given = given(Vec::new());
+                house.runtime.replace_history_and_state(&alice(), &thread, given, state).await
+            };
+            let head = bring().await.unwrap().head;
+            assert!(head.is_some());
+            assert_eq!(bring().await.unwrap().head, head, "it is the state already");
+            let run = house.run("state", ThreadChoice::Existing(thread.clone())).await;
+            assert_eq!(house.said(&run).await, r#"{"n":1}"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_out_of_bounds_is_refused_with_its_place() {
+    let house = House::memory().await;
+    let thread = thread_id("t");
+    let refused = async |given: Given| {
+        let error = house.runtime.replace_history(&alice(), &thread, given).await.unwrap_err();
+        (error.code(), error.message().to_owned())
+    };
+    let many = given(vec![address(0); limits::MAX_GIVEN_ENTRIES + 1]);
+    assert_eq!(refused(many).await.0, Code::TooManyParts);
+    let long = Reference::Address(
+        format!("http://example.com/{}", "x".repeat(limits::MAX_ADDRESS_BYTES)).into(),
+    );
+    for bad in [long, Reference::Address("file:///etc/passwd".into())] {
+        let (code, message) = refused(given(vec![address(0), bad])).await;
+        assert_eq!(code, Code::InvalidInput);
+        assert!(message.starts_with("history[1]"), "{message}");
+    }
+    let state = Given { entries: Vec::new(), state: Some("/relative".into()) };
+    let (code, message) = refused(state).await;
+    assert_eq!((code, message.starts_with("state")), (Code::InvalidInput, true));
+    assert_eq!(house.store.thread(&scope(), &thread).await.unwrap(), None);
+    house.replace(&thread, vec![address(0); limits::MAX_GIVEN_ENTRIES]).await;
+}
+
+#[tokio::test]
+async fn only_what_the_caller_sees_is_replaced_read_or_referred_to() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run = house.run("say:one result:1", ThreadChoice::Existing(thread.clone())).await;
+        let own = house.references(&thread).await;
+        let bob = Principal { own: true, ..principal("bob") };
+        let stranger = Principal {
+            tenant: trilogue_domain::TenantId::parse("elsewhere").unwrap(),
+            ..principal("alice")
+        };
+        let missing = Reference::Message(MessageId::parse("nowhere").unwrap());
+        for (by, entry) in [
+            (&bob, own[0].clone()),
+            (&bob, Reference::Result(run.id.clone())),
+            (&stranger, own[0].clone()),
+            (&stranger, Reference::Result(run.id.clone())),
+            (&alice(), missing),
+        ] {
+            let entries = given(vec![address(0), entry]);
+            let id = thread_id("another");
+            let error = house.runtime.replace_history(by, &id, entries).await.unwrap_err();
+            assert_eq!(error.code(), Code::InvalidInput);
+            assert!(error.message().starts_with("history[1]"), "{error}");
+            assert_eq!(house.store.thread(&by.scope(), &id).await.unwrap(), None);
+        }
+        let error = house.runtime.replace_history(&bob, &thread, given(vec![address(0)])).await;
+        assert_eq!(error.unwrap_err().code(), Code::AlreadyExists);
+        for by in [&bob, &stranger] {
+            let error = house.runtime.path_references(&by.scope(), &thread).await.unwrap_err();
+            assert_eq!(error.code(), Code::ThreadNotFound);
+        }
+        assert_eq!(house.references(&thread).await, own);
+        // The same id of another tenant is another thread.
+        let theirs = given(vec![address(0)]);
+        house.runtime.replace_history(&stranger, &thread, theirs).await.unwrap();
+        assert_eq!(house.references(&thread).await, own);
+    }
+}
+
+#[tokio::test]
+async fn a_copy_has_the_brought_history_too() {
+    for house in [House::memory().await, House::sqlite().await] {
+        house.fill_library(0..1);
+        let thread = thread_id("t");
+        let brought = Given { entries: vec![address(0)], state: Some(STATE.into()) };
+        house.runtime.replace_history(&alice(), &thread, brought).await.unwrap();
+        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let copy =
+            house.runtime.copy_thread(&alice(), &thread, NewThread::default()).await.unwrap();
+        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        assert_eq!(house.told(&copy.id).await, "far 0|say:one|one");
+        assert_eq!(house.state_at(&copy.id).await, Some(StateAt::Address(STATE.into())));
+    }
+}

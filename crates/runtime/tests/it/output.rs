@@ -1,0 +1,168 @@
+//! Rules and limits that an agent's output is held to.
+
+use std::sync::atomic::Ordering;
+
+use trilogue_domain::{
+    AgentName, Answer, Citation, Code, Input, InterruptKind, Json, Message, MessageId, Outcome,
+    Part, PartMetadata, Role, RunStatus,
+};
+use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+
+use crate::fixture::{House, alice, interrupt, new_run, scope, until};
+
+fn held(text: &str, thread: ThreadChoice) -> NewRun {
+    NewRun { rules: Some("plain".into()), ..new_run(text, thread) }
+}
+
+fn failure(run: &RunRow) -> Code {
+    match &run.outcome {
+        Some(Outcome::Failed(failure)) => Code::from_text(failure.code.as_str()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn settle(house: &House, new: NewRun) -> RunRow {
+    house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap()
+}
+
+/// The types of the parts that the run's log has, its input left out.
+async fn parts(house: &House, run: &RunRow) -> Vec<String> {
+    let mut transcript = trilogue_domain::Transcript::default();
+    for event in house.events(run).await {
+        transcript.push(&event);
+    }
+    let said = transcript.into_messages().into_iter().filter(|message| !message.role.is_user());
+    let parts = said.flat_map(|message| message.parts);
+    parts.map(|part| part.content_type.to_string()).collect()
+}
+
+#[tokio::test]
+async fn what_breaks_the_rules_fails_the_run_and_is_not_logged() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = || ThreadChoice::Ephemeral;
+        let run = settle(&house, held("part:text/plain part:image/png", thread())).await;
+        assert_eq!(failure(&run), Code::OutputInvalid);
+        assert_eq!(parts(&house, &run).await, ["text/plain"]);
+        // Who ignores the refusal goes on.
+        let ignoring = "ignore:image/png part:text/plain";
+        let run = settle(&house, held(ignoring, thread())).await;
+        assert_eq!(run.status, RunStatus::Completed);
+        assert_eq!(parts(&house, &run).await, ["text/plain"]);
+        // Without rules anything goes.
+        let run = settle(&house, new_run("part:image/png", thread())).await;
+        assert_eq!(parts(&house, &run).await, ["image/png"]);
+        assert_eq!(run.rules, None);
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_output_too() {
+    let house = House::memory().await;
+    for script in ["suspend-with:image/png", "ask-with:image/png"] {
+        let run = settle(&house, held(script, ThreadChoice::Ephemeral)).await;
+        assert_eq!((run.status, failure(&run)), (RunStatus::Failed, Code::OutputInvalid));
+    }
+    let run = settle(&house, held("suspend-with:text/plain", ThreadChoice::Ephemeral)).await;
+    assert_eq!(run.status, RunStatus::Interrupted);
+}
+
+#[tokio::test]
+async fn a_suspended_run_is_held_to_its_rules_after_a_restart() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let script = "part:text/plain suspend:part:text/plain+part:image/png";
+    let run = settle(&house, held(script, ThreadChoice::Existing(thread))).await;
+    assert_eq!(run.status, RunStatus::Interrupted);
+    let house = house.crash().await;
+    let filter = InterruptFilter { pending: true, ..Default::default() };
+    let pending = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
+    let to = AnswerTo::Interrupt(pending[0].interrupt.id.clone());
+    let answer = Answer::Json(Json::parse("5").unwrap());
+    house.runtime.answer(&alice(), to, answer).await.unwrap();
+    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    assert_eq!(run.rules.as_deref(), Some("plain"));
+    assert_eq!(failure(&run), Code::OutputInvalid);
+    assert_eq!(parts(&house, &run).await, ["text/plain"; 3], "one before, one of the answer, one");
+}
+
+#[tokio::test]
+async fn a_run_with_rules_that_was_queued_before_a_restart_waits_for_the_checker() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let holder = new_run("commit forever", ThreadChoice::Existing(thread.clone()));
+    house.runtime.submit(&alice(), holder).await.unwrap();
+    let queued = held("part:image/png", ThreadChoice::Existing(thread));
+    let queued = house.runtime.submit(&alice(), queued).await.unwrap().run;
+    let house = house.crash_bare().await;
+    let has_task = || async { house.runtime.status().running == 1 };
+    until("the queued run has its task", has_task).await;
+    // Many more looks into the store than the run needs to begin.
+    for _ in 0..50 {
+        assert_eq!(house.stored(&queued).await.status, RunStatus::Running);
+    }
+    assert_eq!(house.agent.turns.load(Ordering::SeqCst), 0, "its agent waits");
+    house.hand_in();
+    let run = house.runtime.settled(&alice(), &queued.id).await.unwrap();
+    assert_eq!(failure(&run), Code::OutputInvalid);
+    assert_eq!(parts(&house, &run).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_nobody_checks_are_refused() {
+    let house = House::bare().await;
+    let new = held("say:x", ThreadChoice::Ephemeral);
+    let error = house.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::Internal);
+    assert!(error.message().contains("'plain'"), "{error}");
+}
+
+#[tokio::test]
+async fn metadata_has_a_limit_of_its_own() {
+    let options = Options { max_part_metadata_bytes: 1_000, ..Options::default() };
+    let house = House::with(options).await;
+    let run = settle(&house, new_run("metadata:800", ThreadChoice::Ephemeral)).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let run = settle(&house, new_run("metadata:1001", ThreadChoice::Ephemeral)).await;
+    assert_eq!(failure(&run), Code::EventTooLarge);
+    let Some(Outcome::Failed(failure)) = &run.outcome else { panic!("{run:?}") };
+    assert!(failure.message.contains("1000 is the most"), "{failure:?}");
+
+    let large = || {
+        let citation = Citation { title: Some("x".repeat(1_001)), ..Citation::default() };
+        Part::text("content").with_metadata(PartMetadata::Citation(citation))
+    };
+    let message = Message {
+        id: MessageId::generate(),
+        role: Role::User,
+        parts: vec![Part::text("say:x"), large()],
+        created_at: None,
+        completed_at: None,
+    };
+    let new =
+        NewRun { input: Input::Messages(vec![message]), ..new_run("", ThreadChoice::Ephemeral) };
+    let error = house.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::EventTooLarge);
+    assert!(error.message().contains("part 1"), "{error}");
+
+    let thread = house.thread().await;
+    let asked = NewRun {
+        agent: AgentName::parse("script").unwrap(),
+        ..new_run("ask-message", ThreadChoice::Existing(thread))
+    };
+    let run = settle(&house, asked).await;
+    let answer = Answer::Message(vec![large()]);
+    let error = house.runtime.answer(&alice(), AnswerTo::Run(run.id), answer).await.unwrap_err();
+    assert_eq!(error.code(), Code::EventTooLarge);
+}
+
+#[tokio::test]
+async fn what_was_last_shown_is_told() {
+    let house = House::memory().await;
+    let run = settle(&house, new_run("suspend:x", ThreadChoice::Ephemeral)).await;
+    let (to, shown) = (alice().id, interrupt(InterruptKind::Form).id);
+    assert_eq!(house.runtime.last_shown(&to, &run.id), None);
+    house.runtime.shown(&to, &run.id, &shown);
+    assert_eq!(house.runtime.last_shown(&to, &run.id), Some(shown));
+    assert_eq!(house.runtime.last_shown(&crate::fixture::principal("bob").id, &run.id), None);
+}
