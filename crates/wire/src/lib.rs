@@ -4,5 +4,6 @@
 //! - Nothing here does IO or needs an async runtime.
 //! - No type of this crate reaches the runtime or the store: conversions are written by hand in `trilogue-mapping`.
 
+pub mod agent_communication;
 pub mod native;
 pub mod sse;

@@ -17,8 +17,9 @@ pub struct Message {
     /// The run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// When it began.
-    pub created_at: String,
+    /// When it began; absent where its sender said that nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<String>,
     /// When it was complete; absent while it grows, or when its run ended before it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<String>,

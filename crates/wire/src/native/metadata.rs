@@ -22,10 +22,10 @@ pub enum PartMetadata {
 pub struct Citation {
     /// First character of the range.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_index: Option<u64>,
+    pub start_index: Option<i64>,
     /// First character after the range.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub end_index: Option<u64>,
+    pub end_index: Option<i64>,
     /// The source's address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
@@ -67,8 +67,8 @@ pub struct OtherMetadata {
 #[serde(deny_unknown_fields)]
 struct Members {
     kind: Kind,
-    start_index: Option<u64>,
-    end_index: Option<u64>,
+    start_index: Option<i64>,
+    end_index: Option<i64>,
     url: Option<String>,
     title: Option<String>,
     description: Option<String>,

@@ -1,0 +1,60 @@
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::Json;
+
+/// Members that the protocol has no word for, in the order in which they came.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extra(pub Vec<(String, Json)>);
+
+// === impl Extra ===
+
+impl Extra {
+    /// No members.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The member of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Json> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Sets a member, in its place where it is there, else at the end.
+    pub fn set(&mut self, name: impl Into<String>, value: Json) {
+        let name = name.into();
+        match self.0.iter_mut().find(|(key, _)| *key == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Takes a member out.
+    pub fn take(&mut self, name: &str) -> Option<Json> {
+        let place = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(place).1)
+    }
+
+    /// The members in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+impl Serialize for Extra {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,64 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::read::{At, Violation, quoted};
+
+/// The id of a run or a session. Every form of a UUID is read, of every version; the canonical one is written.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Uuid(uuid::Uuid);
+
+// === impl Uuid ===
+
+impl Uuid {
+    /// A new random id.
+    #[must_use]
+    pub fn generate() -> Self {
+        Self(uuid::Uuid::new_v4())
+    }
+
+    /// The id as the library's type.
+    #[must_use]
+    pub const fn get(self) -> uuid::Uuid {
+        self.0
+    }
+
+    pub(super) fn parse_at(text: &str, at: &At<'_>) -> Result<Self, Violation> {
+        text.parse().map_err(|_| at.violation(format!("must be a UUID, not {}", quoted(text))))
+    }
+}
+
+impl From<uuid::Uuid> for Uuid {
+    fn from(id: uuid::Uuid) -> Self {
+        Self(id)
+    }
+}
+
+impl From<Uuid> for uuid::Uuid {
+    fn from(id: Uuid) -> Self {
+        id.0
+    }
+}
+
+impl FromStr for Uuid {
+    type Err = uuid::Error;
+
+    /// Reads the hyphenated, simple, braced and URN form, in either case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        uuid::Uuid::parse_str(text).map(Self)
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0.as_hyphenated(), f)
+    }
+}
+
+impl Serialize for Uuid {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut buffer = uuid::Uuid::encode_buffer();
+        to.serialize_str(self.0.as_hyphenated().encode_lower(&mut buffer))
+    }
+}

@@ -1,0 +1,75 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::read::{At, Violation, quoted};
+
+/// Who sent a message: `user`, `agent` or `agent/NAME`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Role {
+    /// A user.
+    #[default]
+    User,
+    /// An agent without a name.
+    Agent,
+    /// An agent of this name: letters, digits, `_` and `-`, at least one.
+    Named(String),
+}
+
+/// The text is no role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a role is \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME")]
+pub struct NotARole;
+
+// === impl Role ===
+
+impl Role {
+    /// Whether an agent can have this name in a role.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    }
+
+    pub(super) fn parse_at(text: &str, at: &At<'_>) -> Result<Self, Violation> {
+        text.parse().map_err(|NotARole| {
+            at.violation(format!(
+                "must be \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME, not {}",
+                quoted(text)
+            ))
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = NotARole;
+
+    fn from_str(text: &str) -> Result<Self, NotARole> {
+        match text {
+            "user" => Ok(Self::User),
+            "agent" => Ok(Self::Agent),
+            _ => text
+                .strip_prefix("agent/")
+                .filter(|name| Self::is_name(name))
+                .map(|name| Self::Named(name.to_owned()))
+                .ok_or(NotARole),
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User => f.write_str("user"),
+            Self::Agent => f.write_str("agent"),
+            Self::Named(name) => write!(f, "agent/{name}"),
+        }
+    }
+}
+
+impl Serialize for Role {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}

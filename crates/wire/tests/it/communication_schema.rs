@@ -1,0 +1,236 @@
+//! What we write, held to the schemas of the published document, and every known departure from it.
+
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use trilogue_wire::agent_communication::{
+    AgentManifest, AgentsList, AwaitRequest, AwaitResume, CitationMetadata, ErrorBody, ErrorCode,
+    Event, EventsList, Extra, Json, Link, LinkType, Message, MessagePart, Person, Role, Run,
+    RunCreateRequest, RunMode, RunResumeRequest, RunStatus, Session, Time, TrajectoryMetadata,
+    Uuid,
+};
+
+/// The published document, or `None` where nobody said where it lies.
+#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
+fn published() -> Option<Value> {
+    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
+        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published schemas");
+        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
+        return None;
+    };
+    let path = Path::new(&specs).join("agent_communication/openapi-0.2.0.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    Some(serde_saphyr::from_str(&text).unwrap())
+}
+
+/// One of the document's schemas, with the others where its references look for them.
+fn schema(document: &Value, name: &str) -> Validator {
+    let root = json!({
+        "$ref": format!("#/components/schemas/{name}"),
+        "components": {"schemas": document["components"]["schemas"]},
+    });
+    jsonschema::options().should_validate_formats(true).build(&root).unwrap()
+}
+
+/// The document marks optional fields `nullable`, a word that its version of the schema language does not have;
+/// we write every field, and `null` where there is nothing. Leaving those out makes the two comparable.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
+}
+
+fn keeps(document: &Value, name: &str, sample: impl serde::Serialize) -> Result<(), String> {
+    let sample = without_nulls(serde_json::to_value(sample).unwrap());
+    schema(document, name).validate(&sample).map_err(|error| format!("{name}: {error} in {sample}"))
+}
+
+fn time() -> Time {
+    Time::parse("2026-11-20T23:50:09.133102Z").unwrap()
+}
+
+fn message() -> Message {
+    let step = TrajectoryMetadata {
+        tool_name: Some("weather".to_owned()),
+        tool_input: Some(Json::parse(r#"{"city":"Ulm"}"#).unwrap()),
+        ..TrajectoryMetadata::default()
+    };
+    let cited = CitationMetadata {
+        start_index: Some(0),
+        end_index: Some(2),
+        ..CitationMetadata::default()
+    };
+    let mut extra = Extra::new();
+    extra.set("x_trilogue", Json::parse(r#"{"message_id":"m"}"#).unwrap());
+    Message {
+        role: Role::Named("echo".to_owned()),
+        parts: vec![
+            MessagePart { extra, ..MessagePart::text("hello") },
+            MessagePart::text("cited").citation(cited),
+            MessagePart::default().trajectory(step),
+            MessagePart::base64("image/png", b"png").named("a.png"),
+            MessagePart::url("application/pdf", "https://example.com/a.pdf"),
+        ],
+        created_at: time().into(),
+        completed_at: time().into(),
+    }
+}
+
+fn run(status: RunStatus) -> Run {
+    Run {
+        run_id: Uuid::generate(),
+        agent_name: "echo".to_owned(),
+        session_id: Some(Uuid::generate()),
+        status,
+        await_request: Some(AwaitRequest { message: message() }),
+        output: vec![message()],
+        error: Some(ErrorBody {
+            data: Some(Json::parse("{}").unwrap()),
+            ..ErrorBody::new(ErrorCode::ServerError, "x")
+        }),
+        created_at: time(),
+        finished_at: Some(time()),
+    }
+}
+
+fn manifest() -> AgentManifest {
+    let mut manifest = AgentManifest::new("echo", "Says it again.");
+    manifest.metadata.tags = Some(vec!["Chat".to_owned()]);
+    manifest.metadata.created_at = Some(time());
+    manifest.metadata.author = Some(Person {
+        name: "P".to_owned(),
+        email: Some("p@example.com".to_owned()),
+        url: Some("https://example.com".to_owned()),
+    });
+    manifest.metadata.links =
+        Some(vec![Link { kind: LinkType::Homepage, url: "https://example.com".to_owned() }]);
+    manifest
+}
+
+fn events() -> Vec<Event> {
+    let run = |status| Box::new(run(status));
+    vec![
+        Event::RunCreated { run: run(RunStatus::Created) },
+        Event::RunInProgress { run: run(RunStatus::InProgress) },
+        Event::MessageCreated { message: message() },
+        Event::MessagePart { part: MessagePart::text("x") },
+        Event::MessageCompleted { message: message() },
+        Event::Generic { generic: Json::parse(r#"{"a":1}"#).unwrap() },
+        Event::RunAwaiting { run: run(RunStatus::Awaiting) },
+        Event::RunCompleted { run: run(RunStatus::Completed) },
+        Event::RunFailed { run: run(RunStatus::Failed) },
+        Event::RunCancelled { run: run(RunStatus::Cancelled) },
+        Event::Error { error: ErrorBody::new(ErrorCode::NotFound, "x") },
+    ]
+}
+
+#[test]
+fn what_we_write_keeps_the_published_schemas() {
+    let Some(document) = published() else { return };
+    keeps(&document, "Message", message()).unwrap();
+    for part in message().parts {
+        keeps(&document, "MessagePart", part).unwrap();
+    }
+    for status in RunStatus::ALL {
+        keeps(&document, "Run", run(status)).unwrap();
+    }
+    for event in events() {
+        keeps(&document, "Event", event).unwrap();
+    }
+    keeps(&document, "RunEventsListResponse", EventsList { events: events() }).unwrap();
+    keeps(&document, "AgentManifest", manifest()).unwrap();
+    keeps(&document, "AgentsListResponse", AgentsList { agents: vec![manifest()] }).unwrap();
+    for code in [ErrorCode::ServerError, ErrorCode::InvalidInput, ErrorCode::NotFound] {
+        keeps(&document, "Error", ErrorBody::new(code, "x")).unwrap();
+    }
+    let session = Session {
+        id: Uuid::generate(),
+        history: vec!["https://example.com/resources/1".to_owned()],
+        state: Some("https://example.com/state".to_owned()),
+    };
+    keeps(&document, "Session", &session).unwrap();
+    for mode in RunMode::ALL {
+        let mut request = RunCreateRequest::new("echo", vec![message()], mode);
+        request.session_id = Some(session.id);
+        request.session = Some(session.clone());
+        request.config = Some(Json::parse(r#"{"temperature":0.5}"#).unwrap());
+        keeps(&document, "RunCreateRequest", request).unwrap();
+        let await_resume = AwaitResume { message: message() };
+        let resume = RunResumeRequest { run_id: Some(Uuid::generate()), await_resume, mode };
+        keeps(&document, "RunResumeRequest", resume).unwrap();
+    }
+}
+
+#[test]
+fn the_schemas_can_refuse() {
+    let Some(document) = published() else { return };
+    let mut both = MessagePart::text("x");
+    both.content_url = Some("https://example.com/".to_owned());
+    assert!(keeps(&document, "MessagePart", both).is_err());
+    assert!(
+        keeps(&document, "MessagePart", json!({"content_type": "a/b", "content_url": "no url"}))
+            .is_err()
+    );
+    assert!(
+        keeps(&document, "Message", json!({"role": "system", "parts": [{"content_type": "a/b"}]}))
+            .is_err()
+    );
+    assert!(keeps(&document, "Run", json!({"run_id": "x"})).is_err());
+    assert!(keeps(&document, "Event", json!({"type": "run.paused"})).is_err());
+}
+
+/// Where official clients and servers do something else than the document, we do as they do.
+/// Each departure stands here with the proof that the document does not have it.
+#[test]
+fn every_departure_from_the_document_is_known() {
+    let Some(document) = published() else { return };
+    let departs = |name: &str, sample: Value| {
+        assert!(
+            keeps(&document, name, &sample).is_err(),
+            "the document allows this now: {name} {sample}"
+        );
+    };
+    let kept = |name: &str, sample: Value| keeps(&document, name, &sample).unwrap();
+
+    // Every field is written, `null` where there is nothing; the schemas have no null.
+    let nulls = serde_json::to_value(MessagePart::text("x")).unwrap();
+    assert!(nulls["name"].is_null() && !schema(&document, "MessagePart").is_valid(&nulls));
+    // A message may have no parts: it has none when it begins, and official clients send such ones.
+    departs("Message", json!({"role": "user", "parts": []}));
+    // A run may have no input.
+    departs("RunCreateRequest", json!({"agent_name": "echo", "input": []}));
+    // An agent's name is what fits into a role: `_` and capitals too, of any length.
+    for name in ["slow_echo", "Echo", "-x", "e".repeat(64).as_str()] {
+        departs(
+            "AgentManifest",
+            json!({"name": name, "description": "", "input_content_types": ["*/*"], "output_content_types": ["*/*"]}),
+        );
+    }
+    // The role and the content type may be left out, as in the compatible mode.
+    departs("Message", json!({"parts": [{"content_type": "text/plain"}]}));
+    departs("MessagePart", json!({"content": "x"}));
+    // The run to resume is named by the address alone, and the mode may be left out.
+    departs("RunResumeRequest", json!({"await_resume": {}, "mode": "sync"}));
+    departs("RunResumeRequest", json!({"run_id": Uuid::generate(), "await_resume": {}}));
+    // A session that is brought may leave its id and its history to the server.
+    departs("Session", json!({"history": []}));
+    departs("Session", json!({"id": Uuid::generate()}));
+
+    // Narrower than the document: what is awaited is a message, and history and state are http or https URLs.
+    kept("AwaitRequest", json!({"anything": 1}));
+    kept("Session", json!({"id": Uuid::generate(), "history": ["ftp://example.com/x"]}));
+    // The strict mode is narrower too: the document allows a part with neither content nor URL, any text as a type, and base64 that is none.
+    kept("MessagePart", json!({"content_type": "text/plain"}));
+    kept(
+        "MessagePart",
+        json!({"content_type": "zzz", "content": "!", "content_encoding": "base64"}),
+    );
+}
