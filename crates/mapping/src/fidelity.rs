@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::native;
+use crate::{communication, native};
 
 /// What becomes of one concept in one protocol. Names of the protocol stand in backticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +36,14 @@ pub struct Protocol {
 }
 
 /// The whole table.
-pub const TABLE: &[Protocol] =
-    &[Protocol { name: "native", title: "Our own face, `/api/v1`", rows: native::fidelity::ROWS }];
+pub const TABLE: &[Protocol] = &[
+    Protocol { name: "native", title: "Our own face, `/api/v1`", rows: native::fidelity::ROWS },
+    Protocol {
+        name: "communication",
+        title: "The Agent Communication Protocol",
+        rows: communication::fidelity::ROWS,
+    },
+];
 
 /// The table as a page in Markdown.
 #[must_use]
@@ -85,6 +91,16 @@ mod tests {
                 assert!(seen.insert(concept), "{concept} stands twice");
                 assert!(!concept.contains('|') && !text.contains('|'), "{concept} breaks its row");
             }
+        }
+    }
+
+    #[test]
+    fn every_protocol_speaks_of_the_same_concepts() {
+        let concepts = |protocol: &Protocol| -> Vec<&str> {
+            protocol.rows.iter().map(|row| row.concept).collect()
+        };
+        for protocol in TABLE {
+            assert_eq!(concepts(protocol), concepts(&TABLE[0]), "{}", protocol.name);
         }
     }
 

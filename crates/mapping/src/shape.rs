@@ -16,7 +16,7 @@ const MAX_SHOWN_SCHEMA_BYTES: usize = 1_024;
 /// A message that is made of a value is sent now.
 ///
 /// # Errors
-/// `invalid_input` where the messages stand for no value, or where there are none; `json_too_deep`.
+/// `invalid_input` where the messages stand for no value; `json_too_deep`.
 pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
     match (&card.input, input) {
         (InputKind::Schema(_), Input::Value(value)) => Ok(Input::Value(value)),
@@ -26,11 +26,31 @@ pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
         (InputKind::Chat, Input::Value(value)) => {
             Ok(Input::Messages(vec![message_of(&value, now)]))
         }
-        (InputKind::Chat, Input::Messages(messages)) if messages.is_empty() => {
-            Err(Error::new(Code::InvalidInput, "the input has no message")
-                .hint("give a text, or at least one message"))
-        }
         (InputKind::Chat, messages) => Ok(messages),
+    }
+}
+
+/// The parts that a value is shown as where messages are: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
+#[must_use]
+pub fn output(value: &Json) -> Vec<Part> {
+    let read = value.to_value();
+    if let Value::String(text) = read {
+        return vec![Part::text(text)];
+    }
+    let mut parts = Vec::with_capacity(2);
+    if let Some(text) = said_text(&read) {
+        parts.push(Part::text(text));
+    }
+    parts.push(Part::json(value));
+    parts
+}
+
+fn said_text(value: &Value) -> Option<&str> {
+    let object = value.as_object()?;
+    let mut strings = object.values().filter_map(Value::as_str);
+    match (strings.next(), strings.next()) {
+        (Some(only), None) => Some(only),
+        _ => object.get("message").and_then(Value::as_str),
     }
 }
 
@@ -58,7 +78,7 @@ fn message_of(value: &Json, now: Timestamp) -> Message {
         id: MessageId::generate(),
         role: Role::User,
         parts: vec![part],
-        created_at: now,
+        created_at: Some(now),
         completed_at: Some(now),
     }
 }
@@ -97,7 +117,7 @@ fn json_of(part: &Part) -> Result<Json> {
 }
 
 /// The property that plain text goes to: the only required one that is a string, or the only one there is, if it is a string.
-fn text_property(schema: &Value) -> Option<String> {
+pub(crate) fn text_property(schema: &Value) -> Option<String> {
     let properties = schema.get("properties")?.as_object()?;
     let is_string = |name: &str| {
         properties.get(name).and_then(|property| property.get("type")) == Some(&json!("string"))
@@ -186,6 +206,23 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_shown_as_its_text_and_itself() {
+        let json = |value: &Value| Json::from_value(value);
+        assert_eq!(output(&json(&json!("hi"))), [Part::text("hi")]);
+        for (value, text) in [
+            (json!({ "answer": "42", "sure": true }), Some("42")),
+            (json!({ "a": "1", "message": "2" }), Some("2")),
+            (json!({ "a": "1", "b": "2" }), None),
+            (json!([1]), None),
+        ] {
+            let parts = output(&json(&value));
+            let said = parts.iter().find_map(Part::as_text);
+            assert_eq!(said, text, "{value}");
+            assert_eq!(parts.last(), Some(&Part::json(&json(&value))));
+        }
+    }
+
+    #[test]
     fn a_chat_agent_gets_a_value_as_a_message() {
         let parts = |value: &Value| {
             let value = Input::Value(Json::from_value(value));
@@ -197,8 +234,11 @@ mod tests {
         assert_eq!(parts(&json!("hi")), [Part::text("hi")]);
         let value = json!({ "a": 1 });
         assert_eq!(parts(&value), [Part::json(&Json::from_value(&value))]);
-        let empty =
-            input(&card(InputKind::Chat), Input::Messages(Vec::new()), Timestamp::default());
-        assert_eq!(empty.map_err(|error| error.code()), Err(Code::InvalidInput));
+    }
+
+    #[test]
+    fn a_chat_agent_may_be_given_no_message_where_the_face_allows_it() {
+        let none = Input::Messages(Vec::new());
+        assert_eq!(input(&card(InputKind::Chat), none.clone(), Timestamp::default()), Ok(none));
     }
 }

@@ -63,10 +63,12 @@ fn run_event(event: &RunEvent) -> EventBody {
 
 fn message_event(event: &MessageEvent, thread: &ThreadId) -> EventBody {
     match event {
-        MessageEvent::Started { message, role } => EventBody::MessageStarted(MessageStarted {
-            message_id: message.as_str().to_owned(),
-            role: role.to_text(),
-        }),
+        MessageEvent::Started { message, role, times: _ } => {
+            EventBody::MessageStarted(MessageStarted {
+                message_id: message.as_str().to_owned(),
+                role: role.to_text(),
+            })
+        }
         MessageEvent::Delta { message, text } => EventBody::MessageDelta(MessageDelta {
             message_id: message.as_str().to_owned(),
             text: text.to_string(),

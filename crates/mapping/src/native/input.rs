@@ -57,7 +57,7 @@ fn message(message: InputMessage, now: Timestamp) -> Result<Message> {
 
 fn said(id: Option<MessageId>, role: Role, parts: Vec<Part>, now: Timestamp) -> Message {
     let id = id.unwrap_or_else(MessageId::generate);
-    Message { id, role, parts, created_at: now, completed_at: Some(now) }
+    Message { id, role, parts, created_at: Some(now), completed_at: Some(now) }
 }
 
 /// Parts of a message, in their order.

@@ -20,7 +20,7 @@ pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadI
         role: message.role.to_text(),
         parts: parts(&message.parts, thread),
         run_id: run_id.map(str::to_owned),
-        created_at: message.created_at.to_string(),
+        created_at: message.created_at.map(|at| at.to_string()),
         completed_at: message.completed_at.map(|at| at.to_string()),
     }
 }

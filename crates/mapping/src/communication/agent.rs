@@ -1,0 +1,47 @@
+//! Agents to the wire.
+
+use serde_json::{Map, Value};
+use trilogue_domain::{AgentCard, InputKind};
+use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMetadata};
+
+use super::{EXTENSION, face_name};
+
+/// An agent's manifest. Its schemas, its version and the name that it has elsewhere stand under the extension key.
+#[must_use]
+pub fn agent(card: &AgentCard) -> AgentManifest {
+    let mut extra = Extra::new();
+    extra.set(EXTENSION, Json::from_value(&Value::Object(beyond(card))));
+    AgentManifest {
+        metadata: ManifestMetadata { extra, ..ManifestMetadata::default() },
+        input_content_types: at_least_one(&card.input_content_types),
+        output_content_types: at_least_one(&card.output_content_types),
+        ..AgentManifest::new(face_name(&card.name), card.description.clone())
+    }
+}
+
+fn beyond(card: &AgentCard) -> Map<String, Value> {
+    let mut beyond = Map::new();
+    let mut set = |key: &str, value: Value| drop(beyond.insert(key.to_owned(), value));
+    set("version", Value::from(card.version.clone()));
+    if face_name(&card.name) != card.name.as_str() {
+        set("name", Value::from(card.name.as_str()));
+    }
+    if let Some(title) = &card.title {
+        set("title", Value::from(title.clone()));
+    }
+    if let InputKind::Schema(schema) = &card.input {
+        set("input_schema", schema.to_value());
+    }
+    if let Some(schema) = &card.output_schema {
+        set("output_schema", schema.to_value());
+    }
+    if let Some(schema) = &card.config_schema {
+        set("config_schema", schema.to_value());
+    }
+    beyond
+}
+
+/// Official clients refuse an agent that names no content type.
+fn at_least_one(types: &[String]) -> Vec<String> {
+    if types.is_empty() { vec!["*/*".to_owned()] } else { types.to_vec() }
+}

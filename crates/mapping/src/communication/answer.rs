@@ -1,0 +1,275 @@
+//! A client's message as the answer to an interrupt.
+
+use serde_json::{Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::interrupt::Effect;
+use trilogue_domain::{
+    Answer, Code, Content, Error, Interrupt, InterruptId, InterruptKind, Json, Part,
+};
+use trilogue_wire::agent_communication::Message;
+
+use super::input::{extension, take};
+use super::part::read_part;
+use crate::shape::text_property;
+
+const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"];
+const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
+
+/// The interrupt that an answer names in its first part.
+#[must_use]
+pub fn named_interrupt(message: &Message) -> Option<String> {
+    extension(message, "interrupt_id")
+}
+
+/// The answer that a message gives to this interrupt, and the interrupt that it names.
+/// A permission takes an option by id or name, yes or no, or `{"option_id": …}`; a question for a message takes the message; anything else takes JSON, or a text that stands for it.
+///
+/// # Errors
+/// `answer_invalid`, saying what fits; `json_too_deep`, `invalid_id`.
+pub fn answer(
+    interrupt: &Interrupt,
+    mut message: Message,
+) -> Result<(Option<InterruptId>, Answer)> {
+    let named = take(&mut message, "interrupt_id").map(|id| InterruptId::parse(&id)).transpose()?;
+    let parts: Vec<Part> = message.parts.into_iter().map(read_part).collect::<Result<_>>()?;
+    if interrupt.kind == InterruptKind::Message {
+        return Ok((named, Answer::Message(parts)));
+    }
+    let value = json_part(&parts)?;
+    let text: String = parts.iter().filter_map(Part::as_text).collect();
+    let text = text.trim();
+    let answer = if interrupt.kind == InterruptKind::Permission {
+        option(interrupt, value.as_ref(), text).map(Answer::Option)
+    } else {
+        value.or_else(|| said(interrupt, text)).map(Answer::Json)
+    };
+    answer.map(|answer| (named, answer)).ok_or_else(|| misfit(interrupt))
+}
+
+fn json_part(parts: &[Part]) -> Result<Option<Json>> {
+    let is_json = |part: &&Part| {
+        let essence = part.content_type.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("application/json")
+    };
+    match parts.iter().find(is_json).map(|part| &part.content) {
+        Some(Content::Text(text)) => Json::parse(text.as_bytes().to_vec()).map(Some),
+        Some(Content::Bytes(bytes)) => Json::parse(bytes.clone()).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The id of the option that is meant.
+fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<String> {
+    let value = value.map(Json::to_value);
+    let named = value.as_ref().and_then(|value| {
+        let member = |key| value.get(key).and_then(Value::as_str);
+        value.as_str().or_else(|| member("option_id")).or_else(|| member("option"))
+    });
+    let text = named.unwrap_or(text);
+    let same = |other: &str| other.to_lowercase() == text.to_lowercase();
+    let options = &interrupt.options;
+    let by_id = options.iter().find(|option| option.id == text);
+    let by_name = || options.iter().find(|option| same(&option.name));
+    let by_word = || {
+        let effect = match yes_or_no(text)? {
+            true => Effect::Allow,
+            false => Effect::Reject,
+        };
+        let fitting = || options.iter().filter(|option| option.effect == effect);
+        // A plain yes is for this time only.
+        fitting()
+            .find(|option| !option.always)
+            .or_else(|| fitting().next().filter(|_| effect == Effect::Reject))
+    };
+    by_id.or_else(by_name).or_else(by_word).map(|option| option.id.clone())
+}
+
+fn yes_or_no(text: &str) -> Option<bool> {
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(YES) { Some(true) } else { is(NO).then_some(false) }
+}
+
+/// The JSON that a text stands for: the schema's one string, its one truth value, or what the text is as JSON.
+/// Where there is no schema, a text that is no JSON stands for itself; that an address was visited needs no words.
+fn said(interrupt: &Interrupt, text: &str) -> Option<Json> {
+    let Some(schema) = interrupt.schema.as_ref().map(Json::to_value) else {
+        return match (text, &interrupt.kind) {
+            ("", InterruptKind::Url) => Some(Json::null()),
+            ("", _) => None,
+            _ => Some(
+                Json::parse(text.as_bytes().to_vec())
+                    .unwrap_or_else(|_| Json::from_value(&Value::from(text))),
+            ),
+        };
+    };
+    if text.is_empty() {
+        return None;
+    }
+    if let Some(property) = text_property(&schema) {
+        return Some(Json::from_value(&json!({ property: text })));
+    }
+    let kind = schema.get("type").and_then(Value::as_str);
+    if let Some(truth) = yes_or_no(text) {
+        if kind == Some("boolean") {
+            return Some(Json::from_value(&Value::from(truth)));
+        }
+        if let Some(property) = truth_property(&schema) {
+            return Some(Json::from_value(&json!({ property: truth })));
+        }
+    }
+    if kind == Some("string") {
+        return Some(Json::from_value(&Value::from(text)));
+    }
+    Json::parse(text.as_bytes().to_vec()).ok()
+}
+
+/// The property that a yes or no goes to: the only required one, or the only one, that is a truth value.
+fn truth_property(schema: &Value) -> Option<String> {
+    let properties = schema.get("properties")?.as_object()?;
+    let is_truth = |name: &str| {
+        properties.get(name).and_then(|property| property.get("type")) == Some(&json!("boolean"))
+    };
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    match required.as_slice() {
+        [name] if is_truth(name) => Some((*name).to_owned()),
+        [] => {
+            let mut truths = properties.keys().filter(|name| is_truth(name));
+            truths.next().filter(|_| truths.next().is_none()).cloned()
+        }
+        _ => None,
+    }
+}
+
+fn misfit(interrupt: &Interrupt) -> Error {
+    let hint = if interrupt.kind == InterruptKind::Permission {
+        let ids: Vec<_> = interrupt.options.iter().map(|option| option.id.as_str()).collect();
+        format!("answer with one of: {}", ids.join(", "))
+    } else {
+        "answer with a part application/json that fits the schema of the question".to_owned()
+    };
+    let message = format!("the message is no answer to the interrupt '{}'", interrupt.id);
+    Error::new(Code::AnswerInvalid, message).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::Survives;
+    use trilogue_domain::interrupt::PermissionOption;
+    use trilogue_wire::agent_communication::{MessagePart, Rules, read};
+
+    use super::*;
+
+    fn interrupt(kind: InterruptKind, schema: Option<Value>) -> Interrupt {
+        let option = |id: &str, name: &str, effect, always| PermissionOption {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            effect,
+            always,
+        };
+        let options = match kind {
+            InterruptKind::Permission => vec![
+                option("a-always", "Always", Effect::Allow, true),
+                option("a-once", "Go on", Effect::Allow, false),
+                option("r", "Stop it", Effect::Reject, false),
+            ],
+            _ => Vec::new(),
+        };
+        Interrupt {
+            id: InterruptId::parse("i").unwrap(),
+            kind,
+            prompt: Vec::new(),
+            payload: Json::null(),
+            options,
+            schema: schema.map(|schema| Json::from_value(&schema)),
+            survives: Survives::Restart,
+            patience: None,
+        }
+    }
+
+    fn told(interrupt: &Interrupt, part: &MessagePart) -> std::result::Result<Answer, Code> {
+        let message = Message::user(vec![part.clone()]);
+        answer(interrupt, message).map(|(_, answer)| answer).map_err(|error| error.code())
+    }
+
+    fn json_part_of(value: &Value) -> MessagePart {
+        MessagePart::json(&trilogue_wire::agent_communication::Json::from_value(value))
+    }
+
+    #[test]
+    fn a_permission_takes_ids_names_words_and_json() {
+        let asked = interrupt(InterruptKind::Permission, None);
+        for (text, id) in [
+            ("a-always", "a-always"),
+            ("go ON", "a-once"),
+            (" yes\n", "a-once"),
+            ("No", "r"),
+            ("Stop it", "r"),
+        ] {
+            let answer = told(&asked, &MessagePart::text(text));
+            assert_eq!(answer, Ok(Answer::Option(id.to_owned())), "{text}");
+        }
+        for value in [json!({ "option_id": "r" }), json!({ "option": "r" }), json!("r")] {
+            assert_eq!(told(&asked, &json_part_of(&value)), Ok(Answer::Option("r".to_owned())));
+        }
+        for text in ["", "perhaps", "yes please"] {
+            assert_eq!(told(&asked, &MessagePart::text(text)), Err(Code::AnswerInvalid), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_plain_yes_never_allows_for_ever() {
+        let mut asked = interrupt(InterruptKind::Permission, None);
+        asked.options.retain(|option| option.id != "a-once");
+        assert_eq!(told(&asked, &MessagePart::text("yes")), Err(Code::AnswerInvalid));
+    }
+
+    #[test]
+    fn forms_take_json_or_a_text_that_stands_for_it() {
+        let form = |schema: Value| interrupt(InterruptKind::Form, Some(schema));
+        let say = |schema: Value, text: &str| told(&form(schema), &MessagePart::text(text));
+        let value = |value: Value| Ok(Answer::Json(Json::from_value(&value)));
+        let approved = json!({ "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } }, "required": ["approved"] });
+        assert_eq!(say(approved.clone(), "yes"), value(json!({ "approved": true })));
+        assert_eq!(
+            say(approved.clone(), "{\"approved\":false}"),
+            value(json!({ "approved": false }))
+        );
+        assert_eq!(say(json!({ "type": "boolean" }), "no"), value(json!(false)));
+        let name = json!({ "properties": { "name": { "type": "string" } } });
+        assert_eq!(say(name, "Bob"), value(json!({ "name": "Bob" })));
+        assert_eq!(say(json!({ "type": "string" }), "Bob"), value(json!("Bob")));
+        assert_eq!(say(json!({}), "[1]"), value(json!([1])));
+        assert_eq!(say(approved, "perhaps"), Err(Code::AnswerInvalid));
+        assert_eq!(told(&form(json!({})), &json_part_of(&json!(5))), value(json!(5)));
+    }
+
+    #[test]
+    fn where_no_schema_says_what_fits_every_text_does() {
+        let value = |value: Value| Ok(Answer::Json(Json::from_value(&value)));
+        let url = interrupt(InterruptKind::Url, None);
+        assert_eq!(told(&url, &MessagePart::text("done")), value(json!("done")));
+        let nothing = answer(&url, Message::user(Vec::new())).map(|(_, answer)| answer);
+        assert_eq!(nothing.map_err(|error| error.code()), value(Value::Null));
+        let own = interrupt(InterruptKind::Custom("pick".to_owned()), None);
+        assert_eq!(told(&own, &MessagePart::text("[1]")), value(json!([1])));
+        assert_eq!(told(&own, &MessagePart::text("the first")), value(json!("the first")));
+        assert_eq!(told(&own, &MessagePart::text("")), Err(Code::AnswerInvalid));
+    }
+
+    #[test]
+    fn a_question_for_a_message_takes_its_parts_even_none() {
+        let asked = interrupt(InterruptKind::Message, None);
+        let none = answer(&asked, Message::user(Vec::new())).unwrap();
+        assert_eq!(none, (None, Answer::Message(Vec::new())));
+        let text = r#"{"parts":[{"content":"hi","x_trilogue":{"interrupt_id":"i"}}]}"#;
+        let message: Message = read(text.as_bytes(), Rules::Compatible).unwrap();
+        assert_eq!(named_interrupt(&message).as_deref(), Some("i"));
+        let (named, given) = answer(&asked, message).unwrap();
+        assert_eq!(named, Some(asked.id));
+        assert_eq!(given, Answer::Message(vec![Part::text("hi")]));
+    }
+}

@@ -1,0 +1,148 @@
+//! What an interrupt looks like: the message of an await request.
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{Interrupt, InterruptKind, Json, Part};
+
+use super::part::write_part_with;
+
+/// The rendered parts of the message that asks. A question for a message is its prompt and nothing else; others say what fits, in words and as JSON.
+pub(super) fn parts(
+    interrupt: &Interrupt,
+    strict: bool,
+    link: impl Fn(&BlobRef) -> String + Copy,
+) -> Vec<Vec<u8>> {
+    let mut parts = interrupt.prompt.clone();
+    if interrupt.kind != InterruptKind::Message {
+        if parts.is_empty() {
+            parts.push(Part::text(in_words(interrupt)));
+        }
+        if let Some(options) = options(interrupt) {
+            parts.push(Part::text(options));
+        }
+        parts.push(Part::json(&Json::from_value(&as_data(interrupt))));
+    }
+    let mut named = Map::new();
+    named.insert("interrupt_id".to_owned(), Value::from(interrupt.id.as_str()));
+    let rendered = parts.iter().enumerate().map(|(place, part)| {
+        let mut out = Vec::new();
+        let ours = if place == 0 { named.clone() } else { Map::new() };
+        write_part_with(part, ours, strict, link, &mut out);
+        out
+    });
+    rendered.collect()
+}
+
+fn in_words(interrupt: &Interrupt) -> String {
+    match &interrupt.kind {
+        InterruptKind::Permission => "The agent asks for permission.".to_owned(),
+        InterruptKind::Url => "The agent asks you to visit an address.".to_owned(),
+        InterruptKind::Form | InterruptKind::Message => "The agent asks for data.".to_owned(),
+        InterruptKind::Custom(kind) => format!("The agent asks: {kind}."),
+    }
+}
+
+fn options(interrupt: &Interrupt) -> Option<String> {
+    if interrupt.options.is_empty() {
+        return None;
+    }
+    let options = interrupt.options.iter().map(|option| format!("{} ({})", option.id, option.name));
+    Some(format!("\nAnswer with one of: {}", options.collect::<Vec<_>>().join(", ")))
+}
+
+fn as_data(interrupt: &Interrupt) -> Value {
+    let options = interrupt.options.iter().map(
+        |option| json!({ "option_id": option.id, "name": option.name, "always": option.always }),
+    );
+    json!({
+        "interrupt_id": interrupt.id.as_str(),
+        "kind": interrupt.kind.as_str(),
+        "payload": interrupt.payload.to_value(),
+        "options": options.collect::<Vec<_>>(),
+        "schema": interrupt.schema.as_ref().map(Json::to_value),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::interrupt::{Effect, PermissionOption};
+    use trilogue_domain::{InterruptId, Survives};
+
+    use super::*;
+
+    fn interrupt(kind: InterruptKind, prompt: Vec<Part>) -> Interrupt {
+        Interrupt {
+            id: InterruptId::parse("i").unwrap(),
+            kind,
+            prompt,
+            payload: Json::from_value(&json!({ "command": "rm" })),
+            options: Vec::new(),
+            schema: None,
+            survives: Survives::Process,
+            patience: None,
+        }
+    }
+
+    fn asked(interrupt: &Interrupt) -> Vec<Value> {
+        let parts = parts(interrupt, false, |_| String::new());
+        parts.iter().map(|part| serde_json::from_slice(part).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_question_for_a_message_is_its_prompt_and_nothing_else() {
+        assert_eq!(asked(&interrupt(InterruptKind::Message, Vec::new())), Vec::<Value>::new());
+        let prompt = vec![Part::text("Who?"), Part::text("Where?")];
+        let parts = asked(&interrupt(InterruptKind::Message, prompt));
+        let texts: Vec<_> = parts.iter().map(|part| part["content"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["Who?", "Where?"]);
+        assert_eq!(parts[0]["x_trilogue"], json!({ "interrupt_id": "i" }));
+        assert_eq!(parts[1].get("x_trilogue"), None);
+    }
+
+    #[test]
+    fn every_other_question_says_in_words_and_as_data_what_fits() {
+        let kinds = [
+            InterruptKind::Permission,
+            InterruptKind::Form,
+            InterruptKind::Url,
+            InterruptKind::Custom("pick".to_owned()),
+        ];
+        for kind in kinds {
+            let mut asks = interrupt(kind.clone(), Vec::new());
+            asks.schema = Some(Json::from_value(&json!({ "type": "boolean" })));
+            let parts = asked(&asks);
+            assert_eq!(parts.len(), 2, "{kind:?}");
+            assert!(!parts[0]["content"].as_str().unwrap().is_empty(), "{kind:?}");
+            assert_eq!(parts[0]["x_trilogue"], json!({ "interrupt_id": "i" }));
+            assert_eq!(parts[1]["content_type"], "application/json");
+            let data: Value = serde_json::from_str(parts[1]["content"].as_str().unwrap()).unwrap();
+            assert_eq!(
+                data,
+                json!({
+                    "interrupt_id": "i",
+                    "kind": kind.as_str(),
+                    "payload": { "command": "rm" },
+                    "options": [],
+                    "schema": { "type": "boolean" }
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn the_options_of_a_permission_stand_behind_its_prompt() {
+        let mut asks = interrupt(InterruptKind::Permission, vec![Part::text("Delete it?")]);
+        asks.options = vec![PermissionOption {
+            id: "once".to_owned(),
+            name: "Just now".to_owned(),
+            effect: Effect::Allow,
+            always: false,
+        }];
+        let parts = asked(&asks);
+        assert_eq!(parts[0]["content"], "Delete it?");
+        let options = parts[1]["content"].as_str().unwrap();
+        assert!(options.contains("once") && options.contains("Just now"), "{options}");
+        let data: Value = serde_json::from_str(parts[2]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(data["options"][0]["option_id"], "once");
+    }
+}

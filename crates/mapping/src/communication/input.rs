@@ -1,0 +1,136 @@
+//! What clients send, and what lies at another server's addresses.
+
+use serde_json::Value;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Input, MessageId, Role, Timestamp};
+use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, When};
+
+use super::EXTENSION;
+use super::part::read_part;
+
+/// A run's input. A message's id stands under the extension key of its first part, or is made here; times that are not sent are now.
+/// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
+///
+/// # Errors
+/// `invalid_request`, naming message, part and field; `invalid_id`; `json_too_deep`.
+pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Result<Input> {
+    let messages = messages.into_iter().enumerate().map(|(place, message)| {
+        check_metadata(&message, max_metadata, &format!("input[{place}]."))?;
+        read(message, Some(now))
+    });
+    messages.collect::<Result<_>>().map(Input::Messages)
+}
+
+/// A message that lies elsewhere. A time that it does not state is not known.
+///
+/// # Errors
+/// As [`input`].
+pub fn read_message(message: Message) -> Result<trilogue_domain::Message> {
+    read(message, None)
+}
+
+fn read(mut message: Message, now: Option<Timestamp>) -> Result<trilogue_domain::Message> {
+    let id = match take(&mut message, "message_id") {
+        Some(id) => MessageId::parse(&id)?,
+        None => MessageId::generate(),
+    };
+    Ok(trilogue_domain::Message {
+        id,
+        role: match message.role {
+            WireRole::User => Role::User,
+            WireRole::Agent => Role::Agent,
+            WireRole::Named(name) => Role::NamedAgent(name.into()),
+        },
+        parts: message.parts.into_iter().map(read_part).collect::<Result<_>>()?,
+        created_at: stated(message.created_at, now),
+        completed_at: stated(message.completed_at, now),
+    })
+}
+
+fn stated(when: When, now: Option<Timestamp>) -> Option<Timestamp> {
+    match when {
+        When::Absent => now,
+        When::Null => None,
+        When::At(at) => Some(Timestamp::from_micros(Time::as_micros(at))),
+    }
+}
+
+/// Takes a text out of the extension of a message's first part.
+pub(super) fn take(message: &mut Message, key: &str) -> Option<String> {
+    let extra = &mut message.parts.first_mut()?.extra;
+    let mut extension = extra.get(EXTENSION)?.to_value();
+    let taken = extension.as_object_mut()?.remove(key)?.as_str()?.to_owned();
+    if extension.as_object().is_some_and(serde_json::Map::is_empty) {
+        extra.take(EXTENSION);
+    } else {
+        extra.set(EXTENSION, Json::from_value(&extension));
+    }
+    Some(taken)
+}
+
+/// # Errors
+/// `invalid_request`, naming the part.
+fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
+    for (place, part) in message.parts.iter().enumerate() {
+        let Some(metadata) = &part.metadata else { continue };
+        let size = serde_json::to_vec(metadata).map_or(0, |bytes| bytes.len());
+        if size > most {
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!("{under}parts[{place}].metadata has {size} bytes; {most} is the most"),
+            )
+            .hint("metadata says where content comes from; send the content as content"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text stands in the extension of a message's first part.
+pub(super) fn extension(message: &Message, key: &str) -> Option<String> {
+    let extension = message.parts.first()?.extra.get(EXTENSION)?.to_value();
+    extension.get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_wire::agent_communication::{Rules, read as parse};
+
+    use super::*;
+
+    fn messages(text: &str, most: usize) -> Result<Vec<trilogue_domain::Message>> {
+        let message = parse(text.as_bytes(), Rules::Compatible).unwrap();
+        match input(vec![message], Timestamp::from_micros(7), most)? {
+            Input::Messages(messages) => Ok(messages),
+            Input::Value(value) => panic!("{value:?}"),
+        }
+    }
+
+    #[test]
+    fn a_message_keeps_its_id_its_role_and_what_it_says_of_its_times() {
+        let text = r#"{"role":"agent/a-b","created_at":null,"completed_at":"1970-01-01T00:00:01.000002Z",
+            "parts":[{"content":"x","x_trilogue":{"message_id":"m","kept":1}}]}"#;
+        let message = messages(text, 100).unwrap().remove(0);
+        assert_eq!(message.id.as_str(), "m");
+        assert_eq!(message.role.to_text(), "agent/a-b");
+        assert_eq!(message.created_at, None);
+        assert_eq!(message.completed_at, Some(Timestamp::from_micros(1_000_002)));
+        let extra = message.parts[0].extra.as_ref().unwrap();
+        assert_eq!(extra.as_str(), r#"{"x_trilogue":{"kept":1}}"#);
+    }
+
+    #[test]
+    fn times_that_are_not_sent_are_now_and_no_parts_are_none() {
+        let message = messages(r#"{"parts":[]}"#, 0).unwrap().remove(0);
+        assert_eq!((message.role, message.parts.len()), (Role::User, 0));
+        assert_eq!(message.created_at, Some(Timestamp::from_micros(7)));
+    }
+
+    #[test]
+    fn metadata_has_a_limit_of_its_own_and_the_part_is_named() {
+        let text = r#"{"parts":[{"content":"x"},{"content":"y","metadata":{"kind":"trajectory","message":"long enough"}}]}"#;
+        assert!(messages(text, 1_000).is_ok());
+        let error = messages(text, 20).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidRequest);
+        assert!(error.message().starts_with("input[0].parts[1].metadata"), "{error}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The Agent Communication Protocol, both ways.
+//!
+//! A run's log becomes wire events in [`Projection`], the one stateful piece: a fold without IO.
+//! Where the protocol has no word, its extension key [`EXTENSION`] carries what we have.
+
+mod agent;
+mod answer;
+mod asked;
+pub mod fidelity;
+mod input;
+mod outcome;
+mod part;
+mod projection;
+pub mod strict;
+
+use trilogue_domain::{AgentName, Timestamp};
+use trilogue_wire::agent_communication::{Role, Time, Uuid};
+
+pub use agent::agent;
+pub use answer::{answer, named_interrupt};
+pub use input::{input, read_message};
+pub use outcome::{error, status};
+pub use projection::{Kind, Projection, Said, Show};
+
+/// The key under which parts and manifests carry what the protocol has no word for.
+pub const EXTENSION: &str = "x_trilogue";
+/// What UUIDs are derived in that stand for ids which are none: UUIDv5 of this and the id.
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6f1d_3c52_9f0b_4d5e_8a77_21c4_0be6_93d1);
+
+/// The agent's name on this face, where it has to fit a role: every `.` becomes `-`.
+#[must_use]
+pub fn face_name(name: &AgentName) -> String {
+    name.as_str().replace('.', "-")
+}
+
+/// The UUID that an id is shown as: itself, or one derived from it where it is none in the canonical form, which is the one that look-ups use.
+fn uuid_of(id: &str) -> Uuid {
+    let itself = uuid::Uuid::parse_str(id).ok().filter(|uuid| {
+        let mut buffer = uuid::Uuid::encode_buffer();
+        *id == *uuid.hyphenated().encode_lower(&mut buffer)
+    });
+    itself.unwrap_or_else(|| uuid::Uuid::new_v5(&NAMESPACE, id.as_bytes())).into()
+}
+
+fn time(at: Timestamp) -> Time {
+    Time::from_micros(at.as_micros())
+}
+
+fn role_of(name: &AgentName) -> Role {
+    Role::Named(face_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_are_uuids_stay_and_others_get_one_of_their_own() {
+        let text = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(uuid_of(text).to_string(), text);
+        assert_eq!(uuid_of("mail"), uuid_of("mail"));
+        assert_ne!(uuid_of("mail"), uuid_of("mails"));
+        assert_ne!(uuid_of(&text.to_ascii_uppercase()), uuid_of(text));
+    }
+
+    #[test]
+    fn names_fit_a_role() {
+        let name = AgentName::parse("org.agntcy.mail-composer_2").unwrap();
+        assert_eq!(face_name(&name), "org-agntcy-mail-composer_2");
+        assert!(Role::is_name(&face_name(&name)));
+    }
+}

@@ -1,0 +1,334 @@
+//! Parts, both ways.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Citation, Content, Part, PartMetadata, Trajectory};
+use trilogue_wire::agent_communication::{
+    CitationMetadata, ContentEncoding, Extra, Json, MessagePart, Metadata, TrajectoryMetadata,
+};
+
+use super::EXTENSION;
+use crate::native::{json as to_wire, read_json};
+
+/// Remembers, as the last member of a part's extra, that its content was called base64 and is none that comes back the same.
+const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
+
+/// The members that the protocol declares: what stands in a part's `extra` under one of these names is not shown.
+const DECLARED: &[&str] =
+    &["name", "content_type", "content", "content_encoding", "content_url", "metadata"];
+
+/// A part from the wire. What we have no word for stays in `extra`, in its order.
+///
+/// # Errors
+/// `json_too_deep`.
+pub(super) fn read_part(part: MessagePart) -> Result<Part> {
+    let is_base64 = part.content_encoding == ContentEncoding::Base64;
+    let (content, is_kept) = match (part.content, part.content_url) {
+        (Some(text), _) if is_base64 => match STANDARD.decode(&text) {
+            Ok(bytes) => (Content::Bytes(bytes.into()), true),
+            Err(_) => (Content::Text(Arc::from(text)), false),
+        },
+        (Some(text), _) => (Content::Text(Arc::from(text)), true),
+        (None, Some(url)) => (Content::Url(Arc::from(url)), !is_base64),
+        (None, None) => (Content::Empty, !is_base64),
+    };
+    Ok(Part {
+        content_type: Arc::from(part.content_type),
+        content,
+        name: part.name.map(Arc::from),
+        metadata: part.metadata.map(read_metadata).transpose()?,
+        extra: read_extra(&part.extra, is_kept)?,
+    })
+}
+
+fn read_extra(extra: &Extra, is_kept: bool) -> Result<Option<trilogue_domain::Json>> {
+    let mut text = String::new();
+    // Only we say what `ENCODED` says.
+    let is_ours = |value: &Json| !is_kept || value.to_value() == encoded();
+    for (key, value) in extra.iter().filter(|(key, value)| *key != EXTENSION || !is_ours(value)) {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(&Value::from(key).to_string());
+        text.push(':');
+        text.push_str(value.as_str());
+    }
+    if !is_kept {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(ENCODED);
+    }
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.push('}');
+    trilogue_domain::Json::parse(text).map(Some)
+}
+
+fn read_metadata(metadata: Metadata) -> Result<PartMetadata> {
+    Ok(match metadata {
+        Metadata::Citation(citation) => PartMetadata::Citation(Citation {
+            start_index: citation.start_index,
+            end_index: citation.end_index,
+            url: citation.url,
+            title: citation.title,
+            description: citation.description,
+        }),
+        Metadata::Trajectory(step) => PartMetadata::Trajectory(Trajectory {
+            message: step.message,
+            tool_name: step.tool_name,
+            tool_input: step.tool_input.map(read_json).transpose()?,
+            tool_output: step.tool_output.map(read_json).transpose()?,
+        }),
+        Metadata::Other(other) => PartMetadata::Other(read_json(other)?),
+    })
+}
+
+/// Writes a part as clients see it. Content that is not at hand becomes a link; `strict` fills what the documents require.
+pub(super) fn write_part(
+    part: &Part,
+    strict: bool,
+    link: impl Fn(&BlobRef) -> String,
+    out: &mut Vec<u8>,
+) {
+    write_part_with(part, Map::new(), strict, link, out);
+}
+
+/// The same with these members under the extension key.
+pub(super) fn write_part_with(
+    part: &Part,
+    mut ours: Map<String, Value>,
+    strict: bool,
+    link: impl Fn(&BlobRef) -> String,
+    out: &mut Vec<u8>,
+) {
+    let extra = part.extra.as_ref().map_or("", trilogue_domain::Json::as_str);
+    let (extra, is_kept) = shown_extra(extra);
+    let mut wire = MessagePart {
+        name: part.name.as_deref().map(str::to_owned),
+        content_type: part.content_type.to_string(),
+        metadata: part.metadata.as_ref().and_then(metadata),
+        ..MessagePart::default()
+    };
+    match &part.content {
+        Content::Empty => wire.content = strict.then(String::new),
+        Content::Text(text) => wire.content = Some(text.to_string()),
+        Content::Bytes(bytes) => {
+            wire.content = Some(STANDARD.encode(bytes));
+            wire.content_encoding = ContentEncoding::Base64;
+        }
+        Content::Url(url) => wire.content_url = Some(url.to_string()),
+        Content::Blob(blob) => wire.content_url = Some(link(blob)),
+    }
+    if !is_kept {
+        wire.content_encoding = ContentEncoding::Base64;
+    }
+    if strict && wire.content_type.is_empty() {
+        "text/plain".clone_into(&mut wire.content_type);
+    }
+    // The clients read two kinds of metadata and fail at any other.
+    if let Some(PartMetadata::Other(other)) = &part.metadata {
+        ours.insert("metadata".to_owned(), other.to_value());
+    }
+    wire.write(out);
+    splice(&with_ours(extra, ours), out);
+}
+
+fn encoded() -> Value {
+    json!({ "content_encoding": "base64" })
+}
+
+/// Members as they are shown: none twice. They keep their order and spelling unless one of them has to go or to grow.
+fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
+    if extra.is_empty() && ours.is_empty() {
+        return Cow::Borrowed(extra);
+    }
+    let mut members: Map<String, Value> =
+        serde_json::from_str(&format!("{{{extra}}}")).unwrap_or_default();
+    let is_declared = DECLARED.iter().any(|name| members.contains_key(*name));
+    if !is_declared && ours.is_empty() {
+        return Cow::Borrowed(extra);
+    }
+    if !is_declared && !members.contains_key(EXTENSION) {
+        let ours = Value::Object(ours);
+        let comma = if extra.is_empty() { "" } else { "," };
+        return Cow::Owned(format!("{extra}{comma}{}:{ours}", Value::from(EXTENSION)));
+    }
+    members.retain(|name, _| !DECLARED.contains(&name.as_str()));
+    if !ours.is_empty() {
+        match members.get_mut(EXTENSION).and_then(Value::as_object_mut) {
+            Some(extension) => extension.extend(ours),
+            None => drop(members.insert(EXTENSION.to_owned(), Value::Object(ours))),
+        }
+    }
+    let text = Value::Object(members).to_string();
+    let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    Cow::Owned(inner.unwrap_or_default().to_owned())
+}
+
+/// The members of `extra` without their braces, and whether the content stands as it was called.
+fn shown_extra(extra: &str) -> (&str, bool) {
+    let inner = extra.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner = inner.unwrap_or_default().trim();
+    match inner.strip_suffix(ENCODED) {
+        Some(rest) => (rest.trim_end().trim_end_matches(','), false),
+        None => (inner, true),
+    }
+}
+
+/// Adds members before an object's closing brace.
+fn splice(members: &str, object: &mut Vec<u8>) {
+    if !members.is_empty() && object.last() == Some(&b'}') {
+        object.pop();
+        object.push(b',');
+        object.extend_from_slice(members.as_bytes());
+        object.push(b'}');
+    }
+}
+
+fn metadata(metadata: &PartMetadata) -> Option<Metadata> {
+    match metadata {
+        PartMetadata::Citation(citation) => Some(Metadata::Citation(CitationMetadata {
+            start_index: citation.start_index,
+            end_index: citation.end_index,
+            url: citation.url.clone(),
+            title: citation.title.clone(),
+            description: citation.description.clone(),
+        })),
+        PartMetadata::Trajectory(step) => Some(Metadata::Trajectory(TrajectoryMetadata {
+            message: step.message.clone(),
+            tool_name: step.tool_name.clone(),
+            tool_input: step.tool_input.as_ref().map(object),
+            tool_output: step.tool_output.as_ref().map(object),
+        })),
+        PartMetadata::Other(_) => None,
+    }
+}
+
+/// A tool's input or output: the protocol takes objects only.
+fn object(value: &trilogue_domain::Json) -> Json {
+    if value.is_object() {
+        return to_wire(value);
+    }
+    Json::parse(format!("{{\"value\":{}}}", value.as_str())).unwrap_or_else(|_| Json::null())
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_wire::agent_communication::{Message, Rules, read};
+
+    use super::*;
+
+    /// A part, sent and shown again.
+    fn again(part: &str, strict: bool) -> String {
+        let text = format!(r#"{{"role":"user","parts":[{part}]}}"#);
+        let message: Message = read(text.as_bytes(), Rules::Compatible).unwrap();
+        let part = read_part(message.parts.into_iter().next().unwrap()).unwrap();
+        let mut out = Vec::new();
+        write_part(&part, strict, |_| String::new(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn whole(members: &str, rest: &str) -> String {
+        format!(r#"{{"name":null,"content_type":"text/plain",{members},"metadata":null{rest}}}"#)
+    }
+
+    #[test]
+    fn every_way_of_delivery_comes_back_as_it_was_sent() {
+        for (sent, shown) in [
+            (
+                r#""content":"hi""#,
+                r#""content":"hi","content_encoding":"plain","content_url":null"#,
+            ),
+            (r#""content":"""#, r#""content":"","content_encoding":"plain","content_url":null"#),
+            (
+                r#""content":"aGk=","content_encoding":"base64""#,
+                r#""content":"aGk=","content_encoding":"base64","content_url":null"#,
+            ),
+            (
+                r#""content_url":"https://example.com/a""#,
+                r#""content":null,"content_encoding":"plain","content_url":"https://example.com/a""#,
+            ),
+            (r#""name":null"#, r#""content":null,"content_encoding":"plain","content_url":null"#),
+        ] {
+            assert_eq!(again(&format!("{{{sent}}}"), false), whole(shown, ""), "{sent}");
+        }
+    }
+
+    #[test]
+    fn base64_that_is_none_comes_back_byte_for_byte() {
+        for content in ["%%%", "aGk", "aG k=", "aGl=", "-_8="] {
+            let sent =
+                format!(r#"{{"content":"{content}","content_encoding":"base64","b":1,"a":[2]}}"#);
+            let shown =
+                format!(r#""content":"{content}","content_encoding":"base64","content_url":null"#);
+            assert_eq!(again(&sent, false), whole(&shown, r#","b":1,"a":[2]"#), "{content}");
+        }
+    }
+
+    #[test]
+    fn unknown_members_keep_their_order_and_their_spelling() {
+        let shown = again(r#"{"content":"x","z":1.0,"a":{"c":1,"b":2}}"#, false);
+        assert!(shown.ends_with(r#""metadata":null,"z":1.0,"a":{"c":1,"b":2}}"#), "{shown}");
+    }
+
+    #[test]
+    fn no_member_stands_twice() {
+        let extra = json!({ "content": "other", "z": 1, "x_trilogue": { "kept": 1 } });
+        let part = Part {
+            extra: Some(trilogue_domain::Json::from_value(&extra)),
+            ..Part::text("said").with_metadata(PartMetadata::Other(trilogue_domain::Json::null()))
+        };
+        let mut ours = Map::new();
+        ours.insert("interrupt_id".to_owned(), Value::from("i"));
+        let mut out = Vec::new();
+        write_part_with(&part, ours, false, |_| String::new(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        for name in ["\"content\"", "\"x_trilogue\""] {
+            assert_eq!(text.matches(name).count(), 1, "{text}");
+        }
+        let shown: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&shown["content"], &shown["z"]), (&json!("said"), &json!(1)));
+        let extension = json!({ "interrupt_id": "i", "kept": 1, "metadata": null });
+        assert_eq!(shown[EXTENSION], extension);
+    }
+
+    #[test]
+    fn nobody_else_says_that_plain_content_is_base64() {
+        let sent = r#"{"content":"x","x_trilogue":{"content_encoding":"base64"}}"#;
+        let shown = r#""content":"x","content_encoding":"plain","content_url":null"#;
+        assert_eq!(again(sent, false), whole(shown, ""));
+    }
+
+    #[test]
+    fn a_strict_mount_shows_a_part_that_only_carries_metadata_with_empty_content() {
+        let part = r#"{"metadata":{"kind":"trajectory","message":"hm"}}"#;
+        assert!(again(part, true).contains(r#""content":"","#));
+        assert!(again(part, false).contains(r#""content":null,"#));
+    }
+
+    #[test]
+    fn metadata_of_a_kind_that_clients_refuse_stands_under_the_extension_key() {
+        let other = trilogue_domain::Json::from_value(&json!({ "kind": "mood" }));
+        let part = Part::text("x").with_metadata(PartMetadata::Other(other));
+        let mut out = Vec::new();
+        write_part(&part, false, |_| String::new(), &mut out);
+        let shown: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(shown["metadata"], Value::Null);
+        assert_eq!(shown[EXTENSION]["metadata"]["kind"], "mood");
+    }
+
+    #[test]
+    fn tools_take_and_give_objects() {
+        let text = trilogue_domain::Json::from_value(&json!("sunny"));
+        let step = Trajectory { tool_output: Some(text), ..Trajectory::default() };
+        let mut out = Vec::new();
+        let part = Part::annotation(PartMetadata::Trajectory(step));
+        write_part(&part, false, |_| String::new(), &mut out);
+        let shown: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(shown["metadata"]["tool_output"], json!({ "value": "sunny" }));
+    }
+}

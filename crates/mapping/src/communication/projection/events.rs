@@ -1,0 +1,394 @@
+//! What each event of the log does to the run as it is shown.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::{
+    Event, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent, ToolEvent,
+};
+use trilogue_domain::{
+    Body, Content, Interrupt, InterruptId, Json, MessageId, Outcome, Part, PartMetadata,
+    Resolution, Role, RunStatus, ThreadId, Trajectory, limits,
+};
+use trilogue_wire::agent_communication::{
+    EventKind, Role as WireRole, RunStatus as WireStatus, Time, splice, sse,
+};
+
+use super::message::{Growing, Item, Kind};
+use super::{Asked, Projection, Said, about};
+use crate::communication::part::write_part;
+use crate::communication::{asked, error, face_name, role_of, status, time, uuid_of};
+use crate::native::{hex, message::PATH_SEGMENT};
+use crate::shape;
+
+// === impl Projection ===
+
+impl Projection {
+    pub(super) fn fold(&mut self, event: &Event, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        let at = time(event.at);
+        match &event.body {
+            Body::Run(body) => self.run_event(body, at, thread, out),
+            Body::Message(body) => self.message_event(body, at, thread, out),
+            Body::Tool(body) => self.tool_event(body, at, thread, out),
+            Body::Interrupt(body) => self.interrupt_event(body, at, thread, out),
+            Body::State(body) => self.state_event(body, out),
+            Body::Opaque => self.generic(&opaque(event.original.as_ref()), out),
+            Body::Thread(_) => {}
+        }
+    }
+
+    fn run_event(&mut self, event: &RunEvent, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        match event {
+            RunEvent::Created { run, agent, input: _ } => {
+                self.head.run_id = uuid_of(run.as_str());
+                self.head.session_id = uuid_of(thread.as_str());
+                self.head.agent_name = Arc::from(face_name(agent));
+                self.head.role = role_of(agent);
+                self.head.created_at = at;
+                self.tell(EventKind::RunCreated, out);
+            }
+            RunEvent::Started => {
+                self.begun = true;
+                self.head.status = WireStatus::InProgress;
+                self.tell(EventKind::RunInProgress, out);
+            }
+            RunEvent::Resumed => {
+                self.pending.clear();
+                self.head.status = WireStatus::InProgress;
+                self.tell(EventKind::RunInProgress, out);
+            }
+            RunEvent::Cancelling { reason: _ } => {
+                self.pending.clear();
+                self.head.status = WireStatus::Cancelling;
+            }
+            RunEvent::Result(value) => self.result(value, at, thread, out),
+            RunEvent::Ended(outcome) => self.end(outcome, at, out),
+        }
+    }
+
+    fn end(&mut self, outcome: &Outcome, at: Time, out: &mut Vec<Bytes>) {
+        let completed = matches!(outcome, Outcome::Completed);
+        while let Some(open) = self.open.take() {
+            if completed || open.kind == Kind::Steps {
+                self.complete(&open, open.end(at), out);
+            } else {
+                // What was not finished is shown as far as it came.
+                let json = open.whole(None);
+                self.said.push(Said { id: open.id, kind: open.kind, json, complete: false });
+            }
+            self.open_next(out);
+        }
+        self.pending.clear();
+        self.head.status = status(outcome.status());
+        self.head.error = error(outcome);
+        self.head.finished_at = Some(at);
+        self.tell(ending(outcome.status()), out);
+    }
+
+    fn message_event(
+        &mut self,
+        event: &MessageEvent,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
+        if !self.begun && !self.show.input {
+            return;
+        }
+        match event {
+            MessageEvent::Started { message, role, times } => {
+                let kind = if self.begun { Kind::Output } else { Kind::Input };
+                let id = Some(message.clone());
+                match &mut self.open {
+                    Some(open) if open.kind == Kind::Steps => {
+                        open.become_message(id, kind, *times);
+                    }
+                    _ => {
+                        let role =
+                            if self.begun { self.head.role.clone() } else { wire_role(role) };
+                        self.begin(Growing::new(id, kind, role, at, *times), out);
+                    }
+                }
+            }
+            MessageEvent::Delta { message, text } => {
+                self.add(message, Item::Text(Arc::clone(text)), out);
+            }
+            MessageEvent::Part { message, part } => {
+                let part = self.render(part, thread);
+                self.add(message, Item::Part(part), out);
+            }
+            MessageEvent::Completed { message } => self.completed(message, at, out),
+            MessageEvent::Thought { text } => {
+                let step = Trajectory { message: Some(text.to_string()), ..Trajectory::default() };
+                self.step(step, at, thread, out);
+            }
+        }
+    }
+
+    /// Opens a message, or holds it back until the open one is complete.
+    fn begin(&mut self, message: Growing, out: &mut Vec<Bytes>) {
+        if self.open.is_some() {
+            self.held.push_back(message);
+            return;
+        }
+        if self.begun {
+            out.push(about(EventKind::MessageCreated, &message.head()));
+            for item in message.items() {
+                out.push(about(EventKind::MessagePart, &item.as_part()));
+            }
+        }
+        self.open = Some(message);
+    }
+
+    fn add(&mut self, message: &MessageId, item: Item, out: &mut Vec<Bytes>) {
+        let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
+        if let Some(open) = self.open.as_mut().filter(|open| is_it(open)) {
+            if self.begun {
+                out.push(about(EventKind::MessagePart, &item.as_part()));
+            }
+            open.add(item);
+        } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {
+            held.add(item);
+        }
+    }
+
+    fn completed(&mut self, message: &MessageId, at: Time, out: &mut Vec<Bytes>) {
+        let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
+        if let Some(open) = self.open.take_if(|open| is_it(open)) {
+            self.complete(&open, open.end(at), out);
+            self.open_next(out);
+        } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {
+            held.ended = Some(held.end(at));
+        }
+    }
+
+    /// Opens what was held back, up to the first message that is not complete.
+    fn open_next(&mut self, out: &mut Vec<Bytes>) {
+        while self.open.is_none() {
+            let Some(next) = self.held.pop_front() else { return };
+            self.begin(next, out);
+            let Some(open) = self.open.take_if(|open| open.ended.is_some()) else { return };
+            self.complete(&open, open.ended.flatten(), out);
+        }
+    }
+
+    fn complete(&mut self, message: &Growing, completed_at: Option<Time>, out: &mut Vec<Bytes>) {
+        let json = message.whole(completed_at);
+        if self.begun {
+            out.push(about(EventKind::MessageCompleted, &json));
+        }
+        self.said.push(Said { id: message.id.clone(), kind: message.kind, json, complete: true });
+    }
+
+    /// A value is a message of its own.
+    fn result(&mut self, value: &Json, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        let parts: Vec<Bytes> =
+            shape::output(value).iter().map(|part| self.render(part, thread)).collect();
+        if let Some(mut open) = self.open.take_if(|open| open.kind == Kind::Steps) {
+            open.become_message(None, Kind::Result, None);
+            for part in parts {
+                out.push(about(EventKind::MessagePart, &part));
+                open.add(Item::Part(part));
+            }
+            self.complete(&open, Some(at), out);
+            return;
+        }
+        let mut message = Growing::new(None, Kind::Result, self.head.role.clone(), at, None);
+        parts.into_iter().for_each(|part| message.add(Item::Part(part)));
+        message.ended = Some(Some(at));
+        self.held.push_back(message);
+        self.open_next(out);
+    }
+
+    fn tool_event(&mut self, event: &ToolEvent, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        match event {
+            ToolEvent::Started { call, tool, title: _, input } => {
+                let step = Trajectory {
+                    tool_name: Some(tool.clone()),
+                    tool_input: input.clone(),
+                    ..Trajectory::default()
+                };
+                self.calls.push((call.clone(), step.clone()));
+                self.step(step, at, thread, out);
+            }
+            ToolEvent::Ended { call, status, output } => {
+                let begun = self.calls.iter().position(|(known, _)| known == call);
+                let begun = begun.map(|place| self.calls.swap_remove(place).1);
+                let mut step =
+                    Trajectory { tool_output: output.clone(), ..begun.unwrap_or_default() };
+                if *status == trilogue_domain::event::ToolStatus::Failed {
+                    step.message = Some("the tool failed".to_owned());
+                }
+                self.step(step, at, thread, out);
+            }
+            ToolEvent::Updated { call, content } => {
+                let parts: Vec<Bytes> =
+                    content.iter().map(|part| self.render(part, thread)).collect();
+                let mut update = format!(
+                    "{{\"kind\":\"tool\",\"call_id\":{},\"content\":[",
+                    Value::from(call.as_str())
+                )
+                .into_bytes();
+                splice::separated(&mut update, &parts);
+                update.extend_from_slice(b"]}");
+                self.generic(&update, out);
+            }
+        }
+    }
+
+    /// A step stands in the open message, or begins one that the next goes on with.
+    fn step(&mut self, step: Trajectory, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+        let part = Part::annotation(PartMetadata::Trajectory(step));
+        let part = self.render(&part, thread);
+        if self.open.is_none() {
+            let role = self.head.role.clone();
+            self.begin(Growing::new(None, Kind::Steps, role, at, None), out);
+        }
+        out.push(about(EventKind::MessagePart, &part));
+        if let Some(open) = &mut self.open {
+            open.add(Item::Part(part));
+        }
+    }
+
+    fn interrupt_event(
+        &mut self,
+        event: &InterruptEvent,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
+        match event {
+            InterruptEvent::Raised(interrupt) => {
+                if self.head.status == WireStatus::Cancelling {
+                    return;
+                }
+                self.pending.push(Arc::new(self.ask(interrupt, at, thread)));
+                self.head.status = WireStatus::Awaiting;
+                if self.pending.len() == 1 {
+                    self.tell(EventKind::RunAwaiting, out);
+                }
+            }
+            InterruptEvent::Resolved { interrupt, resolution } => {
+                self.resolved(interrupt, resolution, out);
+            }
+            InterruptEvent::RuleApplied { rule, allowed } => {
+                let rule = json!({ "kind": "rule", "rule": rule, "allowed": allowed });
+                self.generic(rule.to_string().as_bytes(), out);
+            }
+        }
+    }
+
+    fn resolved(&mut self, interrupt: &InterruptId, resolution: &Resolution, out: &mut Vec<Bytes>) {
+        let place = self.pending.iter().position(|asked| asked.interrupt.id == *interrupt);
+        let Some(place) = place else { return };
+        self.pending.remove(place);
+        if self.head.status != WireStatus::Awaiting {
+            return;
+        }
+        if self.pending.is_empty() {
+            // It may have to wait for its turn, but for nobody's answer.
+            self.head.status = WireStatus::InProgress;
+        } else if place == 0 && goes_on(resolution) {
+            self.tell(EventKind::RunAwaiting, out);
+        }
+    }
+
+    fn ask(&self, interrupt: &Interrupt, at: Time, thread: &ThreadId) -> Asked {
+        let parts = asked::parts(interrupt, self.show.strict, |blob| self.link(blob, thread));
+        let mut message = Vec::new();
+        splice::message(&mut message, &self.head.role, parts, Some(at), Some(at));
+        Asked { interrupt: interrupt.clone(), message }
+    }
+
+    fn state_event(&mut self, event: &StateEvent, out: &mut Vec<Bytes>) {
+        match event {
+            StateEvent::Values(_) => {}
+            StateEvent::Plan(entries) => {
+                let entries: Vec<Value> = entries
+                    .iter()
+                    .map(|entry| json!({ "content": entry.content, "status": entry.status }))
+                    .collect();
+                let plan = json!({ "kind": "plan", "entries": entries });
+                self.generic(plan.to_string().as_bytes(), out);
+            }
+            // What came as an event of this kind goes as one.
+            StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {
+                self.generic(data.as_bytes(), out);
+            }
+            StateEvent::Custom { kind, data } => {
+                let kind = Value::from(kind.as_str());
+                let update = format!("{{\"kind\":{kind},\"data\":{}}}", data.as_str());
+                self.generic(update.as_bytes(), out);
+            }
+        }
+    }
+
+    fn generic(&self, object: &[u8], out: &mut Vec<Bytes>) {
+        if self.begun {
+            let mut object = object.to_vec();
+            sse::safe(&mut object);
+            out.push(about(EventKind::Generic, &object));
+        }
+    }
+
+    fn render(&mut self, part: &Part, thread: &ThreadId) -> Bytes {
+        let length = match &part.content {
+            Content::Text(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Empty | Content::Url(_) | Content::Blob(_) => 0,
+        };
+        if length > limits::INLINE_CONTENT_BYTES {
+            self.inlined = self.inlined.saturating_add(length as u64);
+        }
+        let mut out = Vec::with_capacity(length + 160);
+        write_part(part, self.show.strict, |blob| self.link(blob, thread), &mut out);
+        sse::safe(&mut out);
+        Bytes::from(out)
+    }
+
+    fn link(&self, blob: &BlobRef, thread: &ThreadId) -> String {
+        let thread = percent_encoding::utf8_percent_encode(thread.as_str(), PATH_SEGMENT);
+        format!("{}/sessions/{thread}/blobs/{}", self.show.base, hex(&blob.hash))
+    }
+}
+
+fn wire_role(role: &Role) -> WireRole {
+    match role {
+        Role::User => WireRole::User,
+        Role::Agent => WireRole::Agent,
+        // A name of another face may have dots.
+        Role::NamedAgent(name) => WireRole::Named(name.replace('.', "-")),
+    }
+}
+
+/// Whether a run goes on after one of its questions ended so; else the others go with it, and nobody is asked them.
+fn goes_on(resolution: &Resolution) -> bool {
+    match resolution {
+        Resolution::Answered { .. } | Resolution::TimedOut { option: Some(_) } => true,
+        Resolution::TimedOut { option: None }
+        | Resolution::Cancelled
+        | Resolution::Withdrawn { .. } => false,
+    }
+}
+
+fn ending(status: RunStatus) -> EventKind {
+    match status {
+        RunStatus::Completed => EventKind::RunCompleted,
+        RunStatus::Cancelled => EventKind::RunCancelled,
+        _ => EventKind::RunFailed,
+    }
+}
+
+fn opaque(original: Option<&Original>) -> Vec<u8> {
+    let Some(original) = original else { return b"{\"kind\":\"opaque\"}".to_vec() };
+    let dialect = Value::from(&*original.dialect);
+    let version = original.version;
+    let bytes = Json::parse(original.bytes.clone()).unwrap_or_else(|_| Json::null());
+    format!(
+        "{{\"kind\":\"opaque\",\"dialect\":{dialect},\"version\":{version},\"original\":{}}}",
+        bytes.as_str()
+    )
+    .into_bytes()
+}

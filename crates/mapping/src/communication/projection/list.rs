@@ -1,0 +1,89 @@
+//! A list that grows at its end and is copied in no time: older copies share what they have in common.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A list whose copies share their beginning.
+pub(super) struct List<T> {
+    last: Option<Arc<Node<T>>>,
+    len: usize,
+}
+
+struct Node<T> {
+    item: T,
+    before: Option<Arc<Self>>,
+}
+
+// === impl List ===
+
+impl<T> List<T> {
+    pub(super) fn push(&mut self, item: T) {
+        let before = self.last.take();
+        self.last = Some(Arc::new(Node { item, before }));
+        self.len += 1;
+    }
+
+    /// The items, oldest first.
+    pub(super) fn items(&self) -> Vec<&T> {
+        let mut items = Vec::with_capacity(self.len);
+        let mut node = self.last.as_deref();
+        while let Some(Node { item, before }) = node {
+            items.push(item);
+            node = before.as_deref();
+        }
+        items.reverse();
+        items
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { last: None, len: 0 }
+    }
+}
+
+impl<T> Clone for List<T> {
+    fn clone(&self) -> Self {
+        Self { last: self.last.clone(), len: self.len }
+    }
+}
+
+impl<T> Drop for List<T> {
+    /// Node by node: a chain that dropped itself would need as much stack as it is long.
+    fn drop(&mut self) {
+        let mut next = self.last.take();
+        while let Some(node) = next {
+            next = Arc::into_inner(node).and_then(|mut node| node.before.take());
+        }
+    }
+}
+
+impl<T> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_their_beginning_and_go_their_own_way() {
+        let mut one = List::default();
+        one.push(1);
+        let mut two = one.clone();
+        one.push(2);
+        two.push(3);
+        assert_eq!((one.items(), two.items()), (vec![&1, &2], vec![&1, &3]));
+    }
+
+    #[test]
+    fn a_million_items_are_dropped_without_a_million_frames_of_stack() {
+        let mut long = List::default();
+        (0..1_000_000).for_each(|item| long.push(item));
+        let copy = long.clone();
+        drop(long);
+        assert_eq!(copy.items().len(), 1_000_000);
+    }
+}

@@ -1,0 +1,154 @@
+//! A message that grows.
+
+use bytes::Bytes;
+use std::sync::Arc;
+use trilogue_domain::{MessageId, Times};
+use trilogue_wire::agent_communication::{Role, Time, splice, sse};
+
+use super::list::List;
+use crate::communication::time;
+
+/// A message in the making: its parts are rendered, its pieces of text wait to be joined.
+#[derive(Clone, Debug)]
+pub(super) struct Growing {
+    /// `None` while it holds only steps, and for what a run answered with a value.
+    pub(super) id: Option<MessageId>,
+    pub(super) kind: Kind,
+    role: Role,
+    created_at: Option<Time>,
+    /// What its sender says of its end.
+    stated: Option<Option<Time>>,
+    items: List<Item>,
+    /// When it was complete, where that was told before its turn on the wire came.
+    pub(super) ended: Option<Option<Time>>,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What the run was given.
+    Input,
+    /// What the agent said.
+    Output,
+    /// What the agent answered with a value; its resource has the run's id.
+    Result,
+    /// Steps of the agent that no message followed.
+    Steps,
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// Text that joins its neighbours.
+    Text(Arc<str>),
+    /// A part, rendered.
+    Part(Bytes),
+}
+
+// === impl Growing ===
+
+impl Growing {
+    pub(super) fn new(
+        id: Option<MessageId>,
+        kind: Kind,
+        role: Role,
+        at: Time,
+        times: Option<Times>,
+    ) -> Self {
+        let mut growing = Self {
+            id: None,
+            kind,
+            role,
+            created_at: Some(at),
+            stated: None,
+            items: List::default(),
+            ended: None,
+        };
+        growing.become_message(id, kind, times);
+        growing
+    }
+
+    /// Makes a message of what were only steps so far.
+    pub(super) fn become_message(
+        &mut self,
+        id: Option<MessageId>,
+        kind: Kind,
+        times: Option<Times>,
+    ) {
+        self.id = id;
+        self.kind = kind;
+        if let Some(Times { created_at, completed_at }) = times {
+            self.created_at = created_at.map(time);
+            self.stated = Some(completed_at.map(time));
+        }
+    }
+
+    pub(super) fn add(&mut self, item: Item) {
+        self.items.push(item);
+    }
+
+    pub(super) fn items(&self) -> Vec<&Item> {
+        self.items.items()
+    }
+
+    /// When it is complete, if that is now: as its sender says, where it says.
+    pub(super) fn end(&self, now: Time) -> Option<Time> {
+        self.stated.unwrap_or(Some(now))
+    }
+
+    /// The message as it is created: without parts.
+    pub(super) fn head(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        splice::message(&mut out, &self.role, std::iter::empty::<&[u8]>(), self.created_at, None);
+        out
+    }
+
+    /// The whole message: neighbouring pieces of text are one part.
+    pub(super) fn whole(&self, completed_at: Option<Time>) -> Bytes {
+        let mut out = Vec::new();
+        splice::message_head(&mut out, &self.role);
+        let items = self.items.items();
+        let both_text =
+            |one: &&Item, two: &&Item| matches!((one, two), (Item::Text(_), Item::Text(_)));
+        for (place, run) in items.chunk_by(both_text).enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match run {
+                [Item::Part(part)] => out.extend_from_slice(part),
+                texts => {
+                    let mut part = Vec::new();
+                    splice::text_part(&mut part, texts.iter().filter_map(|item| item.as_text()));
+                    sse::safe(&mut part);
+                    out.extend_from_slice(&part);
+                }
+            }
+        }
+        splice::message_tail(&mut out, self.created_at, completed_at);
+        Bytes::from(out)
+    }
+}
+
+// === impl Item ===
+
+impl Item {
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Part(_) => None,
+        }
+    }
+
+    /// The piece as a part of its own.
+    pub(super) fn as_part(&self) -> Bytes {
+        match self {
+            Self::Part(part) => part.clone(),
+            Self::Text(text) => {
+                let mut part = Vec::new();
+                splice::text_part(&mut part, [&**text]);
+                sse::safe(&mut part);
+                Bytes::from(part)
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The fold of one run's log into wire events.
+//!
+//! The wire has one message open at a time and no ids on its parts, so a message that begins while another is open is held back until that one is complete.
+//! Each part is rendered once; what is made of it later is spliced. A copy shares what the original has.
+
+mod events;
+mod list;
+mod message;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::Event;
+use trilogue_domain::{Interrupt, MessageId, ThreadId, Trajectory};
+use trilogue_wire::agent_communication::{
+    ErrorBody, EventKind, Role, RunStatus, Time, Uuid, splice, sse,
+};
+
+use list::List;
+use message::Growing;
+pub use message::Kind;
+
+/// How runs are shown.
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// Whether what the documents require is filled in.
+    pub strict: bool,
+    /// What links to large content begin with: an absolute address with the mount's prefix, without a slash at its end.
+    pub base: Arc<str>,
+    /// The most content that is shown inline where it is stored apart, in bytes of one run; what is beyond it becomes a link.
+    pub max_inline_bytes: u64,
+    /// Whether the run's input is kept for [`Projection::said`] too.
+    pub input: bool,
+}
+
+/// One run's log as this protocol shows it, up to the last event that was pushed.
+#[derive(Clone, Debug)]
+pub struct Projection {
+    show: Show,
+    head: Head,
+    /// Whether the agent has started: what came before is input.
+    begun: bool,
+    /// Complete messages, and at the end of a run those that stayed unfinished.
+    said: List<Said>,
+    open: Option<Growing>,
+    /// Messages that wait for the open one to be complete.
+    held: VecDeque<Growing>,
+    /// What the run waits for, oldest first.
+    pending: Vec<Arc<Asked>>,
+    /// Tool calls that have not ended, with what they were given.
+    calls: Vec<(String, Trajectory)>,
+    inlined: u64,
+}
+
+/// What a run is beside its messages.
+#[derive(Clone, Debug)]
+struct Head {
+    run_id: Uuid,
+    session_id: Uuid,
+    agent_name: Arc<str>,
+    role: Role,
+    status: RunStatus,
+    error: Option<ErrorBody>,
+    created_at: Time,
+    finished_at: Option<Time>,
+}
+
+/// A question, and the message that asks it.
+#[derive(Debug)]
+struct Asked {
+    interrupt: Interrupt,
+    message: Vec<u8>,
+}
+
+/// One message of a run.
+#[derive(Clone, Debug)]
+pub struct Said {
+    /// Its id; `None` for a result and for steps.
+    pub id: Option<MessageId>,
+    /// What it is.
+    pub kind: Kind,
+    /// The message.
+    pub json: Bytes,
+    /// Whether it was completed.
+    pub complete: bool,
+}
+
+// === impl Projection ===
+
+impl Projection {
+    /// The run before its first event.
+    #[must_use]
+    pub fn new(show: Show) -> Self {
+        Self {
+            show,
+            head: Head {
+                run_id: Uuid::from(uuid::Uuid::nil()),
+                session_id: Uuid::from(uuid::Uuid::nil()),
+                agent_name: Arc::from(""),
+                role: Role::Agent,
+                status: RunStatus::Created,
+                error: None,
+                created_at: Time::from_micros(0),
+                finished_at: None,
+            },
+            begun: false,
+            said: List::default(),
+            open: None,
+            held: VecDeque::new(),
+            pending: Vec::new(),
+            calls: Vec::new(),
+            inlined: 0,
+        }
+    }
+
+    /// Folds the next event of the run in, and gives the wire events that it makes: JSON that fits one line of a stream.
+    pub fn push(&mut self, event: &Event, thread: &ThreadId) -> Vec<Bytes> {
+        let mut out = Vec::new();
+        self.fold(event, thread, &mut out);
+        out
+    }
+
+    /// Whether this content should be put into its part before the event is pushed: while there is room, and where somebody sees it.
+    #[must_use]
+    pub fn wants(&self, blob: &BlobRef) -> bool {
+        let room = self.show.max_inline_bytes.saturating_sub(self.inlined);
+        (self.begun || self.show.input) && blob.length <= room
+    }
+
+    /// The run as it stands.
+    #[must_use]
+    pub fn run(&self) -> Vec<u8> {
+        let head = splice::RunHead {
+            run_id: self.head.run_id,
+            agent_name: &self.head.agent_name,
+            session_id: Some(self.head.session_id),
+            status: self.head.status,
+            awaits: self.pending.first().map(|asked| asked.message.as_slice()),
+            error: self.head.error.as_ref(),
+            created_at: self.head.created_at,
+            finished_at: self.head.finished_at,
+        };
+        let mut out = Vec::with_capacity(512);
+        splice::run(&mut out, &head, self.output());
+        out
+    }
+
+    /// What the run waits for: the oldest of its questions.
+    #[must_use]
+    pub fn awaiting(&self) -> Option<&Interrupt> {
+        self.pending.first().map(|asked| &asked.interrupt)
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.head.status.is_terminal()
+    }
+
+    /// Its messages, in the order in which they came: the input where it is kept, then what the agent said.
+    #[must_use]
+    pub fn said(&self) -> Vec<Said> {
+        self.said.items().into_iter().cloned().collect()
+    }
+
+    fn output(&self) -> Vec<Bytes> {
+        let said = self.said.items().into_iter().filter(|said| said.kind != Kind::Input);
+        let mut output: Vec<Bytes> = said.map(|said| said.json.clone()).collect();
+        output.extend(self.open.as_ref().map(|open| open.whole(None)));
+        output
+    }
+
+    /// An event that carries the run as it stands.
+    fn tell(&self, kind: EventKind, out: &mut Vec<Bytes>) {
+        let mut event = Vec::with_capacity(512);
+        splice::event(&mut event, kind, &self.run());
+        sse::safe(&mut event);
+        out.push(Bytes::from(event));
+    }
+}
+
+/// An event about something that fits a stream already.
+fn about(kind: EventKind, what: &[u8]) -> Bytes {
+    let mut event = Vec::with_capacity(what.len() + 48);
+    splice::event(&mut event, kind, what);
+    Bytes::from(event)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! The documents' rules for what agents say, on mounts that enforce them.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{InterruptEvent, MessageEvent};
+use trilogue_domain::port::CheckOutput;
+use trilogue_domain::{Body, Code, Content, Error, Part};
+use trilogue_wire::agent_communication::{MessagePart, Rules};
+
+/// The name of these rules, as runs carry it.
+pub const RULES: &str = "communication.strict";
+
+/// Holds agents to the documents. A part that only carries metadata is shown with empty content and passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommunicationRules;
+
+// === impl CommunicationRules ===
+
+impl CheckOutput for CommunicationRules {
+    fn check(&self, rules: &str, body: &Body) -> Result<()> {
+        if rules != RULES {
+            return Err(Error::new(Code::Internal, format!("there are no rules '{rules}'")));
+        }
+        match body {
+            Body::Message(MessageEvent::Part { part, .. }) => check(part, "the part"),
+            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
+                let mut parts = interrupt.prompt.iter().enumerate();
+                parts.try_for_each(|(place, part)| check(part, &format!("prompt[{place}]")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check(part: &Part, what: &str) -> Result<()> {
+    let invalid = |why: String| {
+        Error::new(
+            Code::OutputInvalid,
+            format!("{what} of the agent breaks the mount's strict rules: {why}"),
+        )
+        .hint("mend the agent, or reach it through a mount without `strict = true`")
+    };
+    if matches!(part.content, Content::Empty) {
+        if part.name.is_some() {
+            return Err(invalid("an artifact has no content".to_owned()));
+        }
+        if part.metadata.is_none() {
+            return Err(invalid("it has neither content nor an address of it".to_owned()));
+        }
+    }
+    // What the content says does not matter for what is left: its type and its address.
+    let (content, content_url) = match &part.content {
+        Content::Url(url) => (None, Some(url.to_string())),
+        _ => (Some(String::new()), None),
+    };
+    let wire = MessagePart {
+        content_type: part.content_type.to_string(),
+        content,
+        content_url,
+        ..MessagePart::default()
+    };
+    wire.check(Rules::Strict).map_err(|violation| invalid(violation.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trilogue_domain::{Citation, MessageId, PartMetadata};
+
+    use super::*;
+
+    fn checked(part: Part) -> Result<(), Code> {
+        let body = Body::Message(MessageEvent::Part { message: MessageId::generate(), part });
+        CommunicationRules.check(RULES, &body).map_err(|error| error.code())
+    }
+
+    #[test]
+    fn what_agents_say_is_held_to_the_rules_for_parts() {
+        let citation = || PartMetadata::Citation(Citation::default());
+        for part in [
+            Part::text(""),
+            Part::bytes("image/png", vec![1]),
+            Part::url("image/png", "https://example.com/a.png"),
+            Part::annotation(citation()),
+        ] {
+            assert_eq!(checked(part.clone()), Ok(()), "{part:?}");
+        }
+        for part in [
+            Part::new("text/plain", Content::Empty),
+            Part::annotation(citation()).named("a"),
+            Part::new("zzz", Content::Text(Arc::from("x"))),
+            Part::new("", Content::Text(Arc::from("x"))),
+            Part::url("image/png", "a.png"),
+        ] {
+            assert_eq!(checked(part.clone()), Err(Code::OutputInvalid), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn rules_of_another_name_are_no_rules() {
+        assert!(CommunicationRules.check("other", &Body::Opaque).is_err());
+    }
+}
