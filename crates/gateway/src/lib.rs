@@ -11,9 +11,11 @@
 mod access;
 mod api;
 pub mod callback;
+mod communication;
 mod http;
 pub mod metric_names;
 mod metrics;
+mod mount;
 mod openapi;
 mod options;
 mod pipeline;
@@ -26,9 +28,19 @@ mod trace;
 
 pub use access::peers::Proxies;
 pub use access::secret::{hash_secret, new_secret};
+pub use communication::HistoryFetch;
+pub use mount::{Mount, Operation, Protocol};
 pub use options::{Access, Exposure, Options};
 pub use server::{Server, ShutdownReport};
 pub use shared::Ports;
+
+/// Whether a server could serve these mounts together.
+///
+/// # Errors
+/// `already_exists` when two have one prefix, `invalid_request` when one would hide the server's own routes.
+pub fn check_mounts(mounts: &[Mount]) -> trilogue_domain::Result<()> {
+    routes::Router::new(api::routes(), mounts).map(drop)
+}
 
 /// The OpenAPI document of `/api/v1`, as the server shows it.
 #[must_use]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use trilogue_domain::{Principal, limits};
 
 use crate::access::peers::Proxies;
+use crate::mount::{Mount, Protocol};
 
 /// The gateway's settings.
 #[derive(Clone, Debug)]
@@ -13,6 +14,10 @@ pub struct Options {
     pub access: Access,
     /// How far the listeners may reach.
     pub exposure: Exposure,
+    /// The protocols beside our own face, and where each is served.
+    pub mounts: Vec<Mount>,
+    /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
+    pub public_url: Option<String>,
     /// Host names that this server answers for beside loopback ones, without port.
     pub allowed_hosts: Vec<String>,
     /// Origins of pages that may call, such as `https://inspector.example.com`. They are told so by CORS headers; without any there are none. A page of an allowed host's own origin may always call.
@@ -25,6 +30,8 @@ pub struct Options {
     pub max_head_bytes: usize,
     /// The most headers of a request.
     pub max_headers: usize,
+    /// The largest metadata of one part, in bytes of its JSON.
+    pub max_part_metadata_bytes: usize,
     /// The most output of a run that is given in one response, in bytes.
     pub max_output_bytes: usize,
     /// The most connections at once; further ones wait to be accepted.
@@ -76,10 +83,18 @@ impl Default for Options {
         Self {
             access: Access::Tokens,
             exposure: Exposure::Loopback,
+            mounts: vec![Mount {
+                protocol: Protocol::Communication,
+                prefix: "/communication".to_owned(),
+                strict: false,
+                require_interrupt_id: false,
+            }],
+            public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             dangerously: Vec::new(),
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
+            max_part_metadata_bytes: limits::DEFAULT_MAX_PART_METADATA_BYTES,
             max_head_bytes: 32 * 1024,
             max_headers: 100,
             max_output_bytes: 32 * 1024 * 1024,

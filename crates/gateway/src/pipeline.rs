@@ -15,8 +15,9 @@ use trilogue_domain::{Code, Error};
 use crate::access::cors;
 use crate::http::body::ReplyBody;
 use crate::http::call::Call;
+use crate::http::receive;
 use crate::http::reply::{DURABILITY, REQUEST_ID, Reply};
-use crate::http::{problem, receive};
+use crate::mount::{self, Mount};
 use crate::routes::{Access, Match, Route};
 use crate::shared::Shared;
 use crate::trace::{self, TRACEPARENT, Trace};
@@ -31,8 +32,9 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
     let request_id = chosen.map_or_else(|| shared.next_request_id(), ToOwned::to_owned);
     let origin = shared.guard.allowed_origin(&head.headers);
     let is_head = head.method == Method::HEAD;
-    let (route, reply) = match find(&shared, &head) {
+    let (route, mount, reply) = match find(&shared, &head) {
         Ok((number, found)) => {
+            let mount = found.mount.clone();
             let span = trace.span(found.route.operation, &request_id, is_chosen);
             let answering = answer(&shared, found, head, body).instrument(span);
             let reply = match AssertUnwindSafe(answering).catch_unwind().await {
@@ -42,14 +44,16 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
                     Err(Error::new(Code::Internal, "the handler panicked"))
                 }
             };
-            (Some(number), reply)
+            (Some(number), mount, reply)
         }
         Err(refusal) => {
             let asked = origin.is_some() && cors::is_preflight(&head);
-            (None, Ok(refuse(&shared, &refusal, asked, &request_id)))
+            let mount = shared.router.mount(head.uri.path());
+            (None, None, Ok(refuse(&shared, mount, &refusal, asked, &request_id)))
         }
     };
-    let mut reply = reply.unwrap_or_else(|error| problem::respond(&error, Some(&request_id)));
+    let mut reply =
+        reply.unwrap_or_else(|error| mount::respond(mount.as_deref(), &error, Some(&request_id)));
     if let Some(route) = route {
         shared.meters.answered(route, reply.status(), begun.elapsed());
     }
@@ -84,12 +88,18 @@ fn find<'a>(shared: &'a Shared, head: &Parts) -> Result<(usize, Match<'a>), Refu
 }
 
 /// Answers what has no handler; where a browser `asked` for the methods of a path, that is no refusal.
-fn refuse(shared: &Shared, refusal: &Refusal, asked: bool, request_id: &str) -> Reply {
+fn refuse(
+    shared: &Shared,
+    mount: Option<&Arc<Mount>>,
+    refusal: &Refusal,
+    asked: bool,
+    request_id: &str,
+) -> Reply {
     if let (true, Some(methods)) = (asked, &refusal.allow) {
         return cors::preflight(methods);
     }
     shared.meters.refused(refusal.error.code());
-    let reply = problem::respond(&refusal.error, Some(request_id));
+    let reply = mount::respond(mount.map(Arc::as_ref), &refusal.error, Some(request_id));
     match &refusal.allow {
         Some(allow) => reply.header_text(header::ALLOW, allow),
         None => reply,
@@ -119,6 +129,8 @@ async fn answer(
     let call = Call {
         shared: Arc::clone(shared),
         caller,
+        mount: found.mount,
+        authority: head.uri.authority().cloned(),
         headers: head.headers,
         params: found.params,
         query,
@@ -134,6 +146,7 @@ fn read_query(route: &Route, query: &str) -> Result<Vec<(String, String)>> {
         .collect();
     let known = |name: &str| {
         route.query.iter().any(|parameter| match parameter.name.strip_suffix('*') {
+            Some("") => true,
             Some(prefix) => name.starts_with(prefix) && name.len() > prefix.len(),
             None => parameter.name == name,
         })

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -11,6 +12,7 @@ use trilogue_domain::{Code, Error, Right};
 
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
+use crate::mount::{Mount, Protocol};
 
 /// Answers a request.
 pub(crate) type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
@@ -54,7 +56,7 @@ pub(crate) enum Access {
     Right(Right),
 }
 
-/// A parameter of the query, or a header. A name that ends in `*` stands for every name with that beginning.
+/// A parameter of the query, or a header. A name that ends in `*` stands for every name with that beginning; `*` alone for every name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -78,17 +80,29 @@ pub(crate) enum Content {
     Other(&'static str),
 }
 
-/// Finds routes.
+/// Finds routes: our own, and those of the protocols below their mounts.
 pub(crate) struct Router {
-    paths: matchit::Router<Vec<usize>>,
+    own: Table,
+    /// First segments of our own paths, which no mount takes.
+    reserved: Vec<&'static str>,
+    /// The longest prefix first.
+    mounts: Vec<(Arc<Mount>, Arc<Table>)>,
+    /// Ours first. A protocol's stand here once, however often it is mounted.
     routes: Vec<Route>,
+    own_routes: usize,
 }
+
+/// The paths of one face, with the numbers of the routes on each.
+#[derive(Default)]
+struct Table(matchit::Router<Vec<usize>>);
 
 /// A route that was found, with the parameters of its path.
 #[derive(Debug)]
 pub(crate) struct Match<'a> {
     pub(crate) route: &'a Route,
     pub(crate) params: Vec<(&'static str, String)>,
+    /// Where the route is mounted; `None` for our own.
+    pub(crate) mount: Option<Arc<Mount>>,
 }
 
 /// Why no route was found.
@@ -140,32 +154,92 @@ impl Verb {
 
 impl Router {
     /// # Errors
-    /// When two routes have paths that cannot be told apart: a mistake in the table.
-    pub(crate) fn new(routes: Vec<Route>) -> Result<Self> {
-        let mut paths: Vec<(&'static str, Vec<usize>)> = Vec::new();
-        for (number, route) in routes.iter().enumerate() {
-            match paths.iter_mut().find(|(path, _)| *path == route.path) {
-                Some((_, numbers)) => numbers.push(number),
-                None => paths.push((route.path, vec![number])),
-            }
+    /// `already_exists` when two mounts have one prefix, `invalid_request` when one would hide our own routes; when two routes have paths that cannot be told apart: a mistake in the table.
+    pub(crate) fn new(own: Vec<Route>, mounts: &[Mount]) -> Result<Self> {
+        let first = |path: &'static str| path.split('/').nth(1).unwrap_or_default();
+        let mut router = Self {
+            own: Table::new(&own, 0)?,
+            reserved: own.iter().map(|route| first(route.path)).collect(),
+            mounts: Vec::new(),
+            own_routes: own.len(),
+            routes: own,
+        };
+        router.reserved.sort_unstable();
+        router.reserved.dedup();
+        let mut tables: Vec<(Protocol, Arc<Table>)> = Vec::new();
+        for mount in mounts {
+            router.check(mount)?;
+            let known = tables.iter().find(|(protocol, _)| *protocol == mount.protocol);
+            let table = match known {
+                Some((_, table)) => Arc::clone(table),
+                None => {
+                    let routes = mount.protocol.routes();
+                    let table = Arc::new(Table::new(&routes, router.routes.len())?);
+                    router.routes.extend(routes);
+                    tables.push((mount.protocol, Arc::clone(&table)));
+                    table
+                }
+            };
+            router.mounts.push((Arc::new(mount.clone()), table));
         }
-        let mut router = matchit::Router::new();
-        for (path, numbers) in paths {
-            router.insert(path, numbers).map_err(|error| {
-                Error::new(Code::Internal, format!("the route {path} cannot be added: {error}"))
-            })?;
-        }
-        Ok(Self { paths: router, routes })
+        router.mounts.sort_by_key(|(mount, _)| std::cmp::Reverse(mount.prefix.len()));
+        Ok(router)
     }
 
+    fn check(&self, mount: &Mount) -> Result<()> {
+        if let Some((other, _)) = self.mounts.iter().find(|(it, _)| it.prefix == mount.prefix) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("the mounts {other} and {mount} have one prefix"),
+            )
+            .hint("give each mount a prefix of its own"));
+        }
+        if self.is_reserved(&mount.prefix) {
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!("the mount {mount} lies where the server's own routes are"),
+            )
+            .hint(format!("a prefix cannot begin with: /{}", self.reserved.join(", /"))));
+        }
+        Ok(())
+    }
+
+    fn is_reserved(&self, path: &str) -> bool {
+        path.split('/').nth(1).is_some_and(|segment| self.reserved.contains(&segment))
+    }
+
+    /// Every route, in the order of the numbers that [`Router::find`] gives.
     pub(crate) fn routes(&self) -> &[Route] {
         &self.routes
     }
 
+    /// The routes of our own face.
+    pub(crate) fn own_routes(&self) -> &[Route] {
+        self.routes.get(..self.own_routes).unwrap_or_default()
+    }
+
+    /// The mount that a path lies under; `None` for our own paths, and for those that nobody has.
+    pub(crate) fn mount(&self, path: &str) -> Option<&Arc<Mount>> {
+        self.place(path).1
+    }
+
+    fn place<'a, 'p>(&'a self, path: &'p str) -> (&'a Table, Option<&'a Arc<Mount>>, &'p str) {
+        let mut below =
+            self.mounts.iter().filter_map(|(mount, it)| Some((mount, it, mount.rest(path)?)));
+        match below.next() {
+            Some((mount, table, rest)) if !self.is_reserved(path) => (table, Some(mount), rest),
+            _ => (&self.own, None, path),
+        }
+    }
+
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(usize, Match<'_>), Miss> {
-        let Ok(found) = self.paths.at(path) else {
-            let error = Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
-                .hint("the routes are listed at /api/v1/openapi.json");
+        let (table, mount, rest) = self.place(path);
+        let Ok(found) = table.0.at(rest) else {
+            let error = Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)));
+            let error = match mount {
+                None => error.hint("the routes are listed at /api/v1/openapi.json"),
+                Some(_) => error,
+            };
             return Err(Miss { error, allow: None });
         };
         let candidates =
@@ -183,12 +257,34 @@ impl Router {
         };
         let decode = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
         let params = route.parameters().zip(found.params.iter().map(|(_, value)| decode(value)));
-        Ok((number, Match { route, params: params.collect() }))
+        Ok((number, Match { route, params: params.collect(), mount: mount.cloned() }))
     }
 }
 
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.routes).finish()
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    /// The paths of these routes, which are numbered from `first` on.
+    fn new(routes: &[Route], first: usize) -> Result<Self> {
+        let mut paths: Vec<(&'static str, Vec<usize>)> = Vec::new();
+        for (number, route) in (first..).zip(routes) {
+            match paths.iter_mut().find(|(path, _)| *path == route.path) {
+                Some((_, numbers)) => numbers.push(number),
+                None => paths.push((route.path, vec![number])),
+            }
+        }
+        let mut table = matchit::Router::new();
+        for (path, numbers) in paths {
+            table.insert(path, numbers).map_err(|error| {
+                Error::new(Code::Internal, format!("the route {path} cannot be added: {error}"))
+            })?;
+        }
+        Ok(Self(table))
     }
 }

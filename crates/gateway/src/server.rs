@@ -226,7 +226,7 @@ fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
 }
 
 fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Shared> {
-    let router = Router::new(crate::api::routes())?;
+    let router = Router::new(crate::api::routes(), &options.mounts)?;
     let durability = ports.admin.durability();
     let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
     let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
@@ -242,7 +242,23 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         weak_durability: weak,
         request_prefix: u32::try_from(random >> 32).unwrap_or_default(),
         requests: AtomicU64::new(0),
+        address: public_address(&options, addresses),
         options,
         ports,
     })
+}
+
+/// Where everybody reaches the server: what the operator says, else the first listener.
+fn public_address(options: &Options, addresses: &[SocketAddr]) -> String {
+    if let Some(url) = &options.public_url {
+        return url.trim_end_matches('/').to_owned();
+    }
+    match addresses.first() {
+        // Nobody can connect to the address that stands for all of them.
+        Some(address) if address.ip().is_unspecified() => {
+            format!("http://localhost:{}", address.port())
+        }
+        Some(address) => format!("http://{address}"),
+        None => "http://localhost".to_owned(),
+    }
 }

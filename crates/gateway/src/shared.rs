@@ -13,6 +13,7 @@ use trilogue_store::{Admin, Queue, Read, Tokens};
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
 use crate::metrics::Meters;
+use crate::mount::Mount;
 use crate::options::Options;
 use crate::routes::Router;
 use crate::stream::feed::Feeds;
@@ -32,6 +33,8 @@ pub struct Ports {
     pub queue: Arc<dyn Queue>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
+    /// Reads what lies on other servers.
+    pub egress: trilogue_egress::Client,
 }
 
 /// What every request shares.
@@ -54,6 +57,8 @@ pub(crate) struct Shared {
     /// Makes request ids: random at the start, then counted.
     pub(crate) request_prefix: u32,
     pub(crate) requests: AtomicU64,
+    /// Where the server is reached by everybody: scheme, host and what may follow, without a slash at the end.
+    pub(crate) address: String,
 }
 
 // === impl Shared ===
@@ -65,6 +70,11 @@ impl Shared {
 
     pub(crate) fn read(&self) -> &Arc<dyn Read> {
         &self.ports.read
+    }
+
+    /// The absolute address of a mount for what many readers share: it names no host of one request.
+    pub(crate) fn base_of(&self, mount: &Mount) -> String {
+        format!("{}{}", self.address, mount.prefix)
     }
 
     pub(crate) fn is_draining(&self) -> bool {

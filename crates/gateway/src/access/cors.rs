@@ -15,7 +15,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 /// The headers that a page may read beside those that it always may.
 const EXPOSED: HeaderValue =
-    HeaderValue::from_static("trilogue-durability, x-request-id, location");
+    HeaderValue::from_static("trilogue-durability, x-request-id, location, run-id, interrupt-id");
 /// How long a browser may remember what it was told, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const REQUEST_METHOD: HeaderName = header::ACCESS_CONTROL_REQUEST_METHOD;

@@ -124,7 +124,7 @@ fn metrics_text(_: &Call) -> Result<Reply> {
 }
 
 fn document(call: &Call) -> Reply {
-    Reply::json_bytes(StatusCode::OK, openapi::document(call.shared.router.routes()))
+    Reply::json_bytes(StatusCode::OK, openapi::document(call.shared.router.own_routes()))
 }
 
 async fn status(call: Call) -> Result<Reply> {

@@ -110,8 +110,7 @@ async fn thread_of(call: &Call, run: &RunRow) -> Result<ThreadRow> {
 
 /// Events of a thread, or of a run: a page, or a stream where the client accepts one.
 async fn events(call: &Call, thread: ThreadRow, run: Option<&RunRow>) -> Result<Reply> {
-    let after = call.header(&LAST_EVENT_ID).filter(|id| !id.is_empty()).or(call.query("after"));
-    let cursor = after.map_or(Ok(Cursor::START), Cursor::parse)?;
+    let cursor = after(call)?;
     if wants_stream(call) {
         let view = Arc::new(NativeView);
         return reader::open(&call.shared, &call.caller, thread, run, view, cursor);
@@ -121,7 +120,17 @@ async fn events(call: &Call, thread: ThreadRow, run: Option<&RunRow>) -> Result<
     Ok(Reply::json_bytes(http::StatusCode::OK, bytes))
 }
 
-fn wants_stream(call: &Call) -> bool {
+/// The position that a client asks for, `Last-Event-ID` before `after`; the beginning where it names none.
+///
+/// # Errors
+/// `invalid_cursor`.
+pub(crate) fn after(call: &Call) -> Result<Cursor> {
+    let after = call.header(&LAST_EVENT_ID).filter(|id| !id.is_empty()).or(call.query("after"));
+    after.map_or(Ok(Cursor::START), Cursor::parse)
+}
+
+/// Whether the client accepts a stream.
+pub(crate) fn wants_stream(call: &Call) -> bool {
     call.header(&header::ACCEPT).is_some_and(|accept| {
         accept.split(',').any(|kind| {
             let kind = kind.split(';').next().unwrap_or_default().trim();

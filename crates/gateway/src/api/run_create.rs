@@ -25,7 +25,7 @@ use crate::stream::view::NativeView;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Says that the run was created by an earlier request under the same key.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     verb: Verb::Post,
@@ -103,7 +103,7 @@ fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
 }
 
 /// Enough of the thread of a run that was just created in the caller's scope to read its log: looking it up again would cost a query a run.
-fn log_of(run: &RunRow) -> ThreadRow {
+pub(crate) fn log_of(run: &RunRow) -> ThreadRow {
     ThreadRow {
         key: run.thread,
         id: run.thread_id.clone(),
@@ -158,11 +158,16 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
         },
         idempotency: idempotency(call)?,
         not_before: body.not_before.map(|text| read_time(&text, "not_before")).transpose()?,
+        rules: None,
         synchronous: body.mode == RunMode::Wait,
     })
 }
 
-fn idempotency(call: &Call) -> Result<Option<(String, [u8; 32])>> {
+/// The idempotency key of a request, with the hash of its body.
+///
+/// # Errors
+/// `invalid_request` where the key is none.
+pub(crate) fn idempotency(call: &Call) -> Result<Option<(String, [u8; 32])>> {
     let Some(key) = call.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match key.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => {

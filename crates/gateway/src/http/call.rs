@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, RunId, Scope, ThreadId, limits};
@@ -11,6 +12,7 @@ pub(crate) use trilogue_mapping::native::shown;
 use trilogue_store::rows::Page;
 
 use crate::access::tokens::Caller;
+use crate::mount::Mount;
 use crate::shared::Shared;
 
 /// A request that was let in.
@@ -18,6 +20,10 @@ use crate::shared::Shared;
 pub(crate) struct Call {
     pub(crate) shared: Arc<Shared>,
     pub(crate) caller: Caller,
+    /// Where the route is mounted; `None` for our own face.
+    pub(crate) mount: Option<Arc<Mount>>,
+    /// The host that the request's address names, where it names one.
+    pub(crate) authority: Option<Authority>,
     pub(crate) headers: HeaderMap,
     pub(crate) params: Vec<(&'static str, String)>,
     pub(crate) query: Vec<(String, String)>,
@@ -33,6 +39,18 @@ impl Call {
 
     pub(crate) fn scope(&self) -> Scope {
         self.caller.principal.scope()
+    }
+
+    /// The absolute address of the mount for this client, without a slash at its end: what it reaches us by, unless the operator says what everybody does.
+    pub(crate) fn base_url(&self) -> String {
+        let prefix = self.mount.as_ref().map_or("", |mount| mount.prefix.as_str());
+        let host = self.header(&header::HOST).or(self.authority.as_ref().map(Authority::as_str));
+        match host {
+            Some(host) if self.shared.options.public_url.is_none() => {
+                format!("http://{host}{prefix}")
+            }
+            _ => format!("{}{prefix}", self.shared.address),
+        }
     }
 
     /// A parameter of the path. The router fills every one that the route's path names.

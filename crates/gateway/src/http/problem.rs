@@ -62,9 +62,14 @@ pub(crate) fn describe(error: &Error, request_id: Option<&str>) -> Problem {
 
 /// The error as a response.
 pub(crate) fn respond(error: &Error, request_id: Option<&str>) -> Reply {
-    let code = error.code();
-    let mut reply = Reply::json(status(code), &describe(error, request_id))
+    let reply = Reply::json(status(error.code()), &describe(error, request_id))
         .header(header::CONTENT_TYPE, PROBLEM_JSON);
+    mark(reply, error)
+}
+
+/// Adds the headers that say what to do about an error.
+pub(crate) fn mark(mut reply: Reply, error: &Error) -> Reply {
+    let code = error.code();
     match code.class() {
         Class::Unauthenticated => reply = reply.header(header::WWW_AUTHENTICATE, CHALLENGE),
         Class::TooMany | Class::Unavailable if code.is_transient() => {

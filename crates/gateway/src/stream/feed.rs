@@ -1,5 +1,6 @@
 //! Rendered events, shared between the readers of one log.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +15,13 @@ use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_store::{Frame, Range, Read, Tail};
 
 use super::cursor::Cursor;
+use super::inline::inlined;
 use super::view::{Fold, Mark, Out, Place, View};
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
+/// The same where there is no room to keep what is rendered, in bytes: what is read ahead would be rendered for nothing.
+const READ_BYTES_WITHOUT_ROOM: usize = 4 * 1024;
 /// The most run ids that a feed remembers.
 const MAX_NAMES: usize = 4_096;
 
@@ -32,7 +36,7 @@ pub(crate) struct Feeds {
 struct FeedKey {
     thread: ThreadKey,
     run: Option<RunKey>,
-    view: &'static str,
+    view: Cow<'static, str>,
 }
 
 /// The bytes that all feeds hold together.
@@ -46,7 +50,7 @@ struct Budget {
 pub(crate) struct Feed {
     pub(crate) thread: ThreadRow,
     pub(crate) run: Option<(RunKey, RunId)>,
-    view: Arc<dyn View>,
+    pub(crate) view: Arc<dyn View>,
     tail: Tail,
     names: Mutex<HashMap<RunKey, Option<RunId>>>,
     /// By the last number that each holds.
@@ -63,10 +67,12 @@ pub(crate) struct Chunk {
     pub(crate) last: u64,
     bytes: Bytes,
     marks: Vec<Mark>,
-    /// Interrupts that are shown, with their run and number.
-    pub(crate) shown: Vec<(u64, RunId, InterruptId)>,
+    /// Interrupts that are shown, with their run and the position of the wire event that does.
+    pub(crate) shown: Vec<(Cursor, RunId, InterruptId)>,
     /// Whether the run of the stream ends here.
     pub(crate) ends: bool,
+    /// Whether the run of the stream waits here for an answer that the view has shown the question of.
+    pub(crate) waits: bool,
     /// The fold behind the frame, where the view has state.
     fold: Option<Box<dyn Fold>>,
 }
@@ -109,6 +115,14 @@ impl Feeds {
     }
 }
 
+// === impl Budget ===
+
+impl Budget {
+    fn has_room(&self) -> bool {
+        self.held.load(Ordering::Relaxed) < self.most
+    }
+}
+
 // === impl Feed ===
 
 impl Feed {
@@ -125,7 +139,7 @@ impl Feed {
         (chunk.follows <= whole).then(|| Arc::clone(chunk))
     }
 
-    /// Reads and renders what follows a position; `None` at the end of the log.
+    /// Reads and renders what follows a position; `None` at the end of the log. `before` is the chunk that ends there, where the reader has one: its state need not be folded again.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -133,13 +147,20 @@ impl Feed {
         &self,
         read: &Arc<dyn Read>,
         cursor: Cursor,
+        before: Option<&Arc<Chunk>>,
     ) -> Result<Option<(Arc<Chunk>, usize)>> {
         let after = cursor.whole();
         let run = self.run.as_ref().map(|(key, _)| *key);
-        let range = Range { run, after, max_bytes: READ_BYTES };
+        let has_room = self.budget.has_room();
+        let max_bytes = if has_room { READ_BYTES } else { READ_BYTES_WITHOUT_ROOM };
+        let range = Range { run, after, max_bytes };
         let frames = read.frames(&self.thread, range).await?;
         let (mut follows, mut next, mut rendered) = (after, None, 0);
+        let mut before = before.cloned();
         for frame in frames {
+            if next.is_some() && !self.budget.has_room() {
+                break;
+            }
             let (first, last) = self.numbers(&frame);
             if last <= after {
                 continue;
@@ -148,12 +169,14 @@ impl Feed {
                 Some(chunk) if chunk.last == last => chunk,
                 _ => {
                     rendered += 1;
-                    let chunk = self.render(read, &frame, follows.min(first - 1)).await?;
+                    let fold = self.fold_before(read, first, before.as_ref()).await?;
+                    let chunk = self.render(read, &frame, follows.min(first - 1), fold).await?;
                     self.keep(chunk)
                 }
             };
             follows = last;
-            next.get_or_insert(chunk);
+            next.get_or_insert_with(|| Arc::clone(&chunk));
+            before = Some(chunk);
         }
         Ok(next.map(|chunk| (chunk, rendered)))
     }
@@ -166,21 +189,27 @@ impl Feed {
         }
     }
 
-    async fn render(&self, read: &Arc<dyn Read>, frame: &Frame, follows: u64) -> Result<Chunk> {
+    async fn render(
+        &self,
+        read: &Arc<dyn Read>,
+        frame: &Frame,
+        follows: u64,
+        mut fold: Box<dyn Fold>,
+    ) -> Result<Chunk> {
         let (first, last) = self.numbers(frame);
         let run_id = self.name(read, frame.run()).await?;
-        let mut fold = self.fold_before(read, first).await?;
         let mut out = Out::default();
         let mut ends = false;
         for event in frame.events()? {
             let number = self.number(event);
             let place = self.place(number, run_id.as_ref());
-            fold.push(event, &place, &mut out);
-            out.close(event, number);
+            let event = inlined(read, &self.thread, event, |blob| fold.wants(blob)).await?;
+            fold.push(&event, &place, &mut out);
+            out.close(number);
             ends |= self.run.is_some() && event.body.is_run_end();
         }
         let shown = run_id.map_or_else(Vec::new, |run| {
-            out.shown.into_iter().map(|(number, id)| (number, run.clone(), id)).collect()
+            out.shown.into_iter().map(|(cursor, id)| (cursor, run.clone(), id)).collect()
         });
         Ok(Chunk {
             follows,
@@ -190,21 +219,26 @@ impl Feed {
             marks: out.marks,
             shown,
             ends,
+            waits: fold.is_waiting(),
             fold: (!self.view.is_stateless()).then_some(fold),
         })
     }
 
-    /// The view's state before a number: at hand behind the chunk before, or folded again from the beginning.
-    async fn fold_before(&self, read: &Arc<dyn Read>, first: u64) -> Result<Box<dyn Fold>> {
+    /// The view's state before a number: at hand behind the chunk before, or folded on from the nearest earlier one, or from the beginning.
+    async fn fold_before(
+        &self,
+        read: &Arc<dyn Read>,
+        first: u64,
+        before: Option<&Arc<Chunk>>,
+    ) -> Result<Box<dyn Fold>> {
         if first == 1 || self.view.is_stateless() {
             return Ok(self.view.begin());
         }
-        let at_hand = self.chunks().get(&(first - 1)).cloned();
-        if let Some(fold) = at_hand.as_ref().and_then(|chunk| chunk.fold.as_ref()) {
-            return Ok(fold.fork());
-        }
-        let mut fold = self.view.begin();
-        let mut after = 0;
+        let kept = self.chunks().range(..first).next_back().map(|(_, chunk)| Arc::clone(chunk));
+        let nearest =
+            before.into_iter().chain(&kept).filter(|it| it.last < first).max_by_key(|it| it.last);
+        let at_hand = nearest.and_then(|chunk| Some((chunk.fold.as_ref()?.fork(), chunk.last)));
+        let (mut fold, mut after) = at_hand.unwrap_or_else(|| (self.view.begin(), 0));
         let run = self.run.as_ref().map(|(key, _)| *key);
         while after + 1 < first {
             let range = Range { run, after, max_bytes: READ_BYTES };
@@ -216,7 +250,9 @@ impl Feed {
                     let number = self.number(event);
                     if number > after && number < first {
                         let place = self.place(number, run_id.as_ref());
-                        fold.push(event, &place, &mut Out::default());
+                        let wants = |blob: &_| fold.wants(blob);
+                        let event = inlined(read, &self.thread, event, wants).await?;
+                        fold.push(&event, &place, &mut Out::default());
                     }
                 }
             }

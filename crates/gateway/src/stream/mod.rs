@@ -6,6 +6,7 @@
 
 pub(crate) mod cursor;
 pub(crate) mod feed;
+pub(crate) mod inline;
 pub(crate) mod page;
 pub(crate) mod reader;
 pub(crate) mod view;

@@ -13,14 +13,12 @@ use trilogue_domain::{Code, Error, Right, RunId, Scope};
 use trilogue_runtime::Presence;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::native::Gap;
-use trilogue_wire::sse;
 
 use super::cursor::Cursor;
 use super::feed::{Chunk, Feed};
 use super::view::View;
 use crate::access::tokens::Caller;
 use crate::http::body::ReplyBody;
-use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::shared::Shared;
 
@@ -34,8 +32,12 @@ struct Reader {
     committed: watch::Receiver<u64>,
     caller: Caller,
     cursor: Cursor,
+    /// The chunk that ends at the cursor: what comes next is folded on from it.
+    at: Option<Arc<Chunk>>,
     begun: bool,
     done: bool,
+    /// Whether this stream has shown a question.
+    asked: bool,
     /// Whether the stream's run had ended when somebody last looked.
     run_ended: bool,
     ticks: Interval,
@@ -91,8 +93,10 @@ pub(crate) fn open(
         committed,
         caller: caller.clone(),
         cursor,
+        at: None,
         begun: false,
         done: false,
+        asked: false,
         run_ended: run.is_some_and(|run| run.status.is_terminal()),
         ticks,
         checked_at: Instant::now(),
@@ -102,13 +106,12 @@ pub(crate) fn open(
         feed,
         shared: Arc::clone(shared),
     };
+    let content_type = reader.feed.view.content_type();
     let body = ReplyBody::pieces(pieces(reader));
-    Ok(Reply::new(StatusCode::OK, body)
-        .header(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))
-        .header(
-            header::HeaderName::from_static("x-accel-buffering"),
-            HeaderValue::from_static("no"),
-        ))
+    Ok(Reply::new(StatusCode::OK, body).header(header::CONTENT_TYPE, content_type).header(
+        header::HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    ))
 }
 
 fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
@@ -138,7 +141,7 @@ impl Reader {
                     }
                     continue;
                 }
-                Ok(None) if self.run_ended => return None,
+                Ok(None) if self.run_ended || self.is_answer_next() => return None,
                 Ok(None) => {}
                 Err(error) => return Some(self.end_with(&error)),
             }
@@ -160,27 +163,34 @@ impl Reader {
         if let Some(chunk) = self.feed.rendered(self.cursor) {
             return Ok(Some(chunk));
         }
-        let Some((chunk, rendered)) = self.feed.advance(self.shared.read(), self.cursor).await?
-        else {
-            return Ok(None);
-        };
+        let advanced = self.feed.advance(self.shared.read(), self.cursor, self.at.as_ref());
+        let Some((chunk, rendered)) = advanced.await? else { return Ok(None) };
         self.shared.meters.frames_rendered.increment(rendered as u64);
         Ok(Some(chunk))
     }
 
+    /// Whether this stream has shown a question for which the run still waits, in a view whose streams end there. One that begins behind the question goes on.
+    fn is_answer_next(&self) -> bool {
+        self.asked && self.at.as_ref().is_some_and(|chunk| chunk.waits)
+    }
+
     /// What of a chunk this client has not, and notes what it is shown with it.
-    fn take(&mut self, chunk: &Chunk) -> Bytes {
+    fn take(&mut self, chunk: &Arc<Chunk>) -> Bytes {
         let mut bytes = chunk.after(self.cursor);
         let asked = self.cursor.whole();
         if !std::mem::replace(&mut self.begun, true) && chunk.first > asked + 1 {
-            bytes = with_gap(&Gap { after: asked, first: chunk.first }, &bytes);
+            let mut gap = self.feed.view.gap(&Gap { after: asked, first: chunk.first });
+            gap.extend_from_slice(&bytes);
+            bytes = Bytes::from(gap);
         }
-        for (number, run, interrupt) in &chunk.shown {
-            if *number > asked {
+        for (cursor, run, interrupt) in &chunk.shown {
+            if *cursor > self.cursor {
                 self.shared.runtime().shown(&self.caller.principal.id, run, interrupt);
+                self.asked = true;
             }
         }
         self.cursor = Cursor::after(chunk.last);
+        self.at = Some(Arc::clone(chunk));
         self.done |= chunk.ends;
         bytes
     }
@@ -229,9 +239,7 @@ impl Reader {
             Ok(()) => {}
             Err(error) => return Some(self.end_with(&error)),
         }
-        let mut comment = Vec::new();
-        sse::comment(&mut comment, "still here");
-        Some(Bytes::from(comment))
+        Some(self.feed.view.heartbeat())
     }
 
     async fn check_token(&mut self) -> Option<Bytes> {
@@ -266,22 +274,11 @@ impl Reader {
         }
     }
 
-    /// The last piece of a stream that ends before its log does: a named event without id, so that the cursor stays.
+    /// The last piece of a stream that ends before its log does.
     fn end_with(&mut self, error: &Error) -> Bytes {
         self.done = true;
-        let data = serde_json::to_vec(&problem::describe(error, None)).unwrap_or_default();
-        let mut bytes = Vec::new();
-        sse::encode(&mut bytes, None, Some("error"), &data);
-        Bytes::from(bytes)
+        Bytes::from(self.feed.view.error(error))
     }
-}
-
-fn with_gap(gap: &Gap, rest: &Bytes) -> Bytes {
-    let data = serde_json::to_vec(gap).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(rest.len() + data.len() + 32);
-    sse::encode(&mut bytes, None, Some("gap"), &data);
-    bytes.extend_from_slice(rest);
-    Bytes::from(bytes)
 }
 
 fn stopping() -> Error {

@@ -1,20 +1,36 @@
 //! Views: how a face shows a log.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
+use http::HeaderValue;
+use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::{Event, InterruptEvent};
-use trilogue_domain::{Body, InterruptId, ThreadId};
+use trilogue_domain::{Body, Error, InterruptId, ThreadId};
 use trilogue_mapping::native as mapping;
+use trilogue_wire::native::Gap;
 use trilogue_wire::sse;
+
+use super::cursor::Cursor;
+use crate::http::problem;
 
 /// How a face shows a log: a fold that yields any number of wire events for each log event.
 pub(crate) trait View: Send + Sync + fmt::Debug {
     /// Dialect and mode: rendered bytes are shared under this name.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> Cow<'static, str>;
     /// A fold at the beginning of a run or thread.
     fn begin(&self) -> Box<dyn Fold>;
     /// Whether an event looks the same whatever came before, so that nothing needs to be folded to begin in the middle.
     fn is_stateless(&self) -> bool;
+    /// What a stream of this view says it is.
+    fn content_type(&self) -> HeaderValue;
+    /// What a stream without news sends as a sign of life.
+    fn heartbeat(&self) -> Bytes;
+    /// The last bytes of a stream that ends before its log does. They carry no id, so that a client's place stays.
+    fn error(&self, error: &Error) -> Vec<u8>;
+    /// What says that events behind a client's place are gone; without id.
+    fn gap(&self, gap: &Gap) -> Vec<u8>;
 }
 
 /// A view's state between two events.
@@ -23,6 +39,14 @@ pub(crate) trait Fold: Send + Sync + fmt::Debug {
     fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out);
     /// The same state once more.
     fn fork(&self) -> Box<dyn Fold>;
+    /// Whether large content that the next event names should stand in that event, in place of its name.
+    fn wants(&self, _: &BlobRef) -> bool {
+        false
+    }
+    /// Whether the run waits for an answer: a stream that has shown the question ends here.
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 /// Where an event stands.
@@ -39,16 +63,26 @@ pub(crate) struct Place<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     /// The wire events of the current log event.
-    open: Vec<Vec<u8>>,
+    open: Vec<Data>,
+    /// The interrupt that the current log event shows, and how many wire events show it.
+    showing: Option<(InterruptId, usize)>,
     pub(crate) bytes: Vec<u8>,
     pub(crate) marks: Vec<Mark>,
-    pub(crate) shown: Vec<(u64, InterruptId)>,
+    /// Interrupts that are shown, with the position of the wire event that does.
+    pub(crate) shown: Vec<(Cursor, InterruptId)>,
+}
+
+/// The JSON of a wire event: made for it, or shared with others.
+#[derive(Debug)]
+pub(crate) enum Data {
+    Own(Vec<u8>),
+    Shared(Bytes),
 }
 
 /// Where a wire event ends in the rendered bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    pub(crate) cursor: super::cursor::Cursor,
+    pub(crate) cursor: Cursor,
     pub(crate) end: usize,
 }
 
@@ -60,39 +94,72 @@ pub(crate) struct NativeView;
 
 impl Out {
     /// Adds a wire event of the current log event.
-    pub(crate) fn push(&mut self, data: Vec<u8>) {
-        self.open.push(data);
+    pub(crate) fn push(&mut self, data: impl Into<Data>) {
+        self.open.push(data.into());
+    }
+
+    /// Says that the wire events of the current log event so far show this interrupt to whoever reads them.
+    pub(crate) fn show(&mut self, interrupt: &InterruptId) {
+        self.showing = Some((interrupt.clone(), self.open.len()));
     }
 
     /// Ends the current log event: its last wire event gets the number as id, earlier ones `number.1`, `number.2`…
-    pub(crate) fn close(&mut self, event: &Event, number: u64) {
-        use super::cursor::Cursor;
-        if let Body::Interrupt(InterruptEvent::Raised(interrupt)) = &event.body {
-            self.shown.push((number, interrupt.id.clone()));
-        }
+    pub(crate) fn close(&mut self, number: u64) {
         let last = self.open.len();
+        let showing = self.showing.take();
         for (sub, data) in (1_u32..).zip(std::mem::take(&mut self.open)) {
-            let (id, cursor) = if usize::try_from(sub).is_ok_and(|sub| sub == last) {
+            let place = usize::try_from(sub).unwrap_or(usize::MAX);
+            let (id, cursor) = if place == last {
                 (number.to_string(), Cursor::after(number))
             } else {
                 (format!("{number}.{sub}"), Cursor { number, sub })
             };
             sse::encode(&mut self.bytes, Some(&id), None, &data);
             self.marks.push(Mark { cursor, end: self.bytes.len() });
+            if let Some((interrupt, shows)) = &showing
+                && *shows == place
+            {
+                self.shown.push((cursor, interrupt.clone()));
+            }
         }
     }
 
     /// The wire events of the current log event, without ids.
-    pub(crate) fn take_open(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn take_open(&mut self) -> Vec<Data> {
         std::mem::take(&mut self.open)
+    }
+}
+
+// === impl Data ===
+
+impl std::ops::Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Own(bytes)
+    }
+}
+
+impl From<Bytes> for Data {
+    fn from(bytes: Bytes) -> Self {
+        Self::Shared(bytes)
     }
 }
 
 // === impl NativeView ===
 
 impl View for NativeView {
-    fn name(&self) -> &'static str {
-        "native"
+    fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed("native")
     }
 
     fn begin(&self) -> Box<dyn Fold> {
@@ -102,13 +169,38 @@ impl View for NativeView {
     fn is_stateless(&self) -> bool {
         true
     }
+
+    fn content_type(&self) -> HeaderValue {
+        HeaderValue::from_static("text/event-stream")
+    }
+
+    fn heartbeat(&self) -> Bytes {
+        Bytes::from_static(b": still here\n\n")
+    }
+
+    fn error(&self, error: &Error) -> Vec<u8> {
+        let data = serde_json::to_vec(&problem::describe(error, None)).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(data.len() + 32);
+        sse::encode(&mut bytes, None, Some("error"), &data);
+        bytes
+    }
+
+    fn gap(&self, gap: &Gap) -> Vec<u8> {
+        let data = serde_json::to_vec(gap).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(data.len() + 32);
+        sse::encode(&mut bytes, None, Some("gap"), &data);
+        bytes
+    }
 }
 
 impl Fold for NativeView {
     fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out) {
-        let event = mapping::event::event(event, place.number, place.run_id, place.thread);
+        let wire = mapping::event::event(event, place.number, place.run_id, place.thread);
         // Nothing in an event can fail to be written.
-        out.push(serde_json::to_vec(&event).unwrap_or_default());
+        out.push(serde_json::to_vec(&wire).unwrap_or_default());
+        if let Body::Interrupt(InterruptEvent::Raised(interrupt)) = &event.body {
+            out.show(&interrupt.id);
+        }
     }
 
     fn fork(&self) -> Box<dyn Fold> {

@@ -47,7 +47,11 @@ async fn emit(context: &RunContext, event: MessageEvent) -> Result<(), Failure> 
 
 async fn say(context: &RunContext, parts: Vec<Part>) -> Result<(), Failure> {
     let message = MessageId::generate();
-    emit(context, MessageEvent::Started { message: message.clone(), role: Role::Agent }).await?;
+    emit(
+        context,
+        MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
+    )
+    .await?;
     for part in parts {
         emit(context, MessageEvent::Part { message: message.clone(), part }).await?;
     }
@@ -140,7 +144,11 @@ impl Backend for Puppet {
             }
             _ => {
                 let message = MessageId::generate();
-                let began = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+                let began = MessageEvent::Started {
+                    message: message.clone(),
+                    role: Role::Agent,
+                    times: None,
+                };
                 emit(&context, began).await?;
                 let delta = MessageEvent::Delta { message: message.clone(), text: Arc::from(text) };
                 emit(&context, delta).await?;

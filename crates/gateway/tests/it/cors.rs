@@ -35,7 +35,10 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 /// What every answer to an allowed page carries.
 const READABLE: [(&str, &str); 3] = [
     ("access-control-allow-origin", APP),
-    ("access-control-expose-headers", "trilogue-durability, x-request-id, location"),
+    (
+        "access-control-expose-headers",
+        "trilogue-durability, x-request-id, location, run-id, interrupt-id",
+    ),
     ("vary", "Origin"),
 ];
 

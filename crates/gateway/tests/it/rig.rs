@@ -11,8 +11,10 @@ use tokio::net::TcpListener;
 use trilogue_domain::event::{Body, Original};
 use trilogue_domain::port::{ReadOriginal, SystemClock};
 use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
-use trilogue_gateway::{Options, Ports, Server};
-use trilogue_runtime::Runtime;
+use trilogue_egress::Policy;
+use trilogue_gateway::{HistoryFetch, Options, Ports, Server};
+use trilogue_mapping::communication::strict::CommunicationRules;
+use trilogue_runtime::{Backend, Runtime};
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::rows::TokenRow;
 use trilogue_store::{Admin, Queue, Read, Store, Tokens};
@@ -40,29 +42,51 @@ impl ReadOriginal for NoOriginals {
     }
 }
 
+/// What a server is made of, where a test wants something else.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) options: Options,
+    /// What the server may reach.
+    pub(crate) egress: Policy,
+    /// Agents beside the puppet.
+    pub(crate) agents: Vec<Arc<dyn Backend>>,
+    /// Whether the store is a file.
+    pub(crate) on_disk: bool,
+}
+
 impl Rig {
     pub(crate) async fn start() -> Self {
-        Self::with(Options::default()).await
+        Self::of(Setup::default()).await
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::over(Arc::new(MemoryStore::default()), None, options).await
+        Self::of(Setup { options, ..Setup::default() }).await
     }
 
     /// With a store on disk.
     pub(crate) async fn on_disk() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        let options = trilogue_store::Options::new(Arc::new(NoOriginals));
-        let store = trilogue_store::open(&url, options).await.unwrap();
-        Self::over(store, Some(folder), Options::default()).await
+        Self::of(Setup { on_disk: true, ..Setup::default() }).await
     }
 
-    async fn over(store: Arc<dyn Store>, folder: Option<TempDir>, options: Options) -> Self {
-        let ports = ports(Arc::clone(&store)).await;
+    pub(crate) async fn of(setup: Setup) -> Self {
+        let (store, folder): (Arc<dyn Store>, _) = if setup.on_disk {
+            let folder = tempfile::tempdir().unwrap();
+            let url = format!("sqlite:{}", folder.path().join("store.db").display());
+            let options = trilogue_store::Options::new(Arc::new(NoOriginals));
+            (trilogue_store::open(&url, options).await.unwrap(), Some(folder))
+        } else {
+            (Arc::new(MemoryStore::default()), None)
+        };
+        let mut agents = setup.agents;
+        agents.push(Arc::new(Puppet::new()));
+        let runtime = trilogue_runtime::Options {
+            max_part_metadata_bytes: setup.options.max_part_metadata_bytes,
+            ..trilogue_runtime::Options::default()
+        };
+        let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server::start(options, ports, vec![listener]).unwrap();
+        let server = Server::start(setup.options, ports, vec![listener]).unwrap();
         let rig = Self { server, store, address, _folder: folder };
         rig.token("alpha", "alice", Rights::all(), false).await;
         rig
@@ -115,16 +139,34 @@ impl Rig {
 }
 
 pub(crate) async fn ports(store: Arc<dyn Store>) -> Ports {
+    ports_of(
+        trilogue_runtime::Options::default(),
+        store,
+        vec![Arc::new(Puppet::new())],
+        Policy::default(),
+    )
+    .await
+}
+
+async fn ports_of(
+    options: trilogue_runtime::Options,
+    store: Arc<dyn Store>,
+    agents: Vec<Arc<dyn Backend>>,
+    egress: Policy,
+) -> Ports {
     let clock = Arc::new(SystemClock);
     let runtime = Runtime::start(
-        trilogue_runtime::Options::default(),
+        options,
         Arc::clone(&store),
-        vec![Arc::new(Puppet::new())],
+        agents,
         Arc::clone(&clock) as _,
         Arc::new(NoOriginals),
     )
     .await
     .unwrap();
+    let egress = trilogue_egress::Client::new(egress, trilogue_egress::Options::default()).unwrap();
+    runtime.check_output_with(Arc::new(CommunicationRules));
+    runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
     Ports {
         runtime,
         read: Arc::clone(&store) as Arc<dyn Read>,
@@ -132,6 +174,7 @@ pub(crate) async fn ports(store: Arc<dyn Store>) -> Ports {
         admin: Arc::clone(&store) as Arc<dyn Admin>,
         queue: store as Arc<dyn Queue>,
         clock,
+        egress,
     }
 }
 

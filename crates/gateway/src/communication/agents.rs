@@ -1,0 +1,96 @@
+//! Whether the server is there, and its agents.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, AgentName, Code, Error};
+use trilogue_mapping::communication as mapping;
+use trilogue_wire::agent_communication::AgentsList;
+
+use super::BASE;
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::Route;
+
+/// The most agents of one page.
+const MAX_PAGE: usize = 1_000;
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/ping",
+        operation: "communication_ping",
+        summary: "Whether the server is there",
+        ..BASE
+    },
+    Route {
+        path: "/agents",
+        operation: "communication_list_agents",
+        summary: "The agents, all of them unless `limit` or `offset` ask for a page",
+        handler: |call| Box::pin(async move { list(&call) }),
+        ..BASE
+    },
+    Route {
+        path: "/agents/{name}",
+        operation: "communication_get_agent",
+        summary: "One agent",
+        errors: &[Code::AgentNotFound],
+        handler: |call| Box::pin(async move { get(&call) }),
+        ..BASE
+    },
+];
+
+pub(super) fn ping(_: &Call) -> Reply {
+    Reply::json_bytes(http::StatusCode::OK, &b"{}"[..])
+}
+
+fn list(call: &Call) -> Result<Reply> {
+    let limit = number(call, "limit", 1..=MAX_PAGE)?;
+    let offset = number(call, "offset", 0..=usize::MAX)?;
+    let cards = call.shared.runtime().agents();
+    let page = cards.into_iter().skip(offset.unwrap_or(0)).take(limit.unwrap_or(usize::MAX));
+    Ok(Reply::ok(&AgentsList { agents: page.map(mapping::agent).collect() }))
+}
+
+fn get(call: &Call) -> Result<Reply> {
+    Ok(Reply::ok(&mapping::agent(agent(call, call.param("name"))?)))
+}
+
+/// The agent that has this name on this face.
+///
+/// # Errors
+/// `agent_not_found`.
+pub(super) fn agent<'a>(call: &'a Call, name: &str) -> Result<&'a AgentCard> {
+    let runtime = call.shared.runtime();
+    // A name of this face has no dot; where the configured one has none either, they are the same.
+    if !name.contains('.') {
+        let same = AgentName::parse(name).ok().and_then(|name| runtime.agent(&name).ok());
+        let other =
+            || runtime.agents().into_iter().find(|card| mapping::face_name(&card.name) == name);
+        if let Some(card) = same.or_else(other) {
+            return Ok(card);
+        }
+    }
+    Err(Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(name)))
+        .hint("the agents are listed at /agents"))
+}
+
+/// A number of the query, where it is sent.
+///
+/// # Errors
+/// `invalid_request` where it is none, or none of these.
+pub(super) fn number(
+    call: &Call,
+    name: &str,
+    fits: std::ops::RangeInclusive<usize>,
+) -> Result<Option<usize>> {
+    let Some(text) = call.query(name) else { return Ok(None) };
+    match text.parse::<usize>() {
+        Ok(number) if fits.contains(&number) => Ok(Some(number)),
+        _ => Err(Error::new(
+            Code::InvalidRequest,
+            format!("the query parameter '{name}' is '{}'", shown(text)),
+        )
+        .hint(match *fits.end() {
+            usize::MAX => format!("'{name}' is a number from {}", fits.start()),
+            most => format!("'{name}' is {} to {most}", fits.start()),
+        })),
+    }
+}

@@ -1,0 +1,54 @@
+//! Asking a run to stop.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, Event, RunEvent};
+use trilogue_domain::{Code, Error, Right};
+use trilogue_store::rows::RunRow;
+
+use super::BASE;
+use super::log::{self, Until};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb};
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/runs/{run_id}/cancel",
+    access: Access::Right(Right::Run),
+    operation: "communication_cancel_run",
+    summary: "Ask a run to stop",
+    errors: &[Code::InvalidId, Code::RunNotFound, Code::RunEnded],
+    handler: |call| Box::pin(cancel(call)),
+    ..BASE
+}];
+
+async fn cancel(call: Call) -> Result<Reply> {
+    let row = call.named_run().await?;
+    if row.status.is_terminal() {
+        return Err(ended(&row));
+    }
+    let cancelled = call.shared.runtime().cancel(call.principal(), &row.id).await;
+    let row = cancelled.map_err(|error| match error.code() {
+        Code::RunEnded => ended(&row),
+        _ => error,
+    })?;
+    let mut projection = log::fold(&call, &row, Until::End).await?;
+    // A run that nobody works on ends in the same step, without ever having been in between; the answer says what was asked.
+    let asked = Event {
+        number: 0,
+        run: Some(row.key),
+        run_number: row.last_run_number,
+        at: call.shared.ports.clock.now(),
+        body: Body::Run(RunEvent::Cancelling { reason: None }),
+        original: None,
+    };
+    projection.push(&asked, &row.thread_id);
+    Ok(log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection))
+}
+
+fn ended(row: &RunRow) -> Error {
+    let status = if row.status.is_terminal() { row.status.as_str() } else { "terminal" };
+    Error::new(Code::RunEnded, format!("the run '{}' is {status} and cannot be cancelled", row.id))
+        .hint("look at the run for its outcome")
+}

@@ -1,0 +1,51 @@
+//! What a run's stream has had, as a list; or the stream itself, from any position on.
+
+use http::StatusCode;
+use trilogue_domain::Code;
+use trilogue_domain::error::Result;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_communication::splice;
+
+use super::{BASE, log, view};
+use crate::api::run_create::log_of;
+use crate::api::{after, wants_stream};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Parameter, Route};
+use crate::stream::cursor::Cursor;
+use crate::stream::reader;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    path: "/runs/{run_id}/events",
+    operation: "communication_list_run_events",
+    summary: "The events of a run: those there are, or as a stream where `Accept` asks for one",
+    headers: &[Parameter {
+        name: "Last-Event-ID",
+        about: "Begin the stream behind the event with this id.",
+    }],
+    errors: &[Code::InvalidId, Code::RunNotFound, Code::InvalidCursor],
+    handler: |call| Box::pin(list(call)),
+    ..BASE
+}];
+
+async fn list(call: Call) -> Result<Reply> {
+    let row = call.named_run().await?;
+    if wants_stream(&call) {
+        return stream(&call, &row, after(&call)?);
+    }
+    let (projection, events) = log::events(&call, &row).await?;
+    let mut bytes =
+        Vec::with_capacity(16 + events.iter().map(|event| event.len() + 1).sum::<usize>());
+    splice::events(&mut bytes, &events);
+    log::note_shown(&call, &row.id, &projection);
+    Ok(Reply::json_bytes(StatusCode::OK, bytes))
+}
+
+/// A run's events behind a position.
+///
+/// # Errors
+/// As opening any stream.
+pub(super) fn stream(call: &Call, row: &RunRow, cursor: Cursor) -> Result<Reply> {
+    let view = view::of(call);
+    reader::open(&call.shared, &call.caller, log_of(row), Some(row), view, cursor)
+}

@@ -1,0 +1,179 @@
+//! A history that a client brings along with its request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use percent_encoding::percent_decode_str;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    CheckpointId, Code, Error, Given, Json, MessageId, Reference, ThreadId, limits,
+};
+use trilogue_wire::agent_communication::Session;
+use uuid::Uuid;
+
+use super::resources::{self, Resource};
+use crate::http::call::{Call, shown};
+
+/// Tells our own addresses from those of other servers.
+#[derive(Debug)]
+struct Own {
+    /// What an address of ours begins with: a host, and the path down to the mount.
+    bases: Vec<(String, String)>,
+}
+
+/// Makes the session what the client brought, and names its thread.
+///
+/// # Errors
+/// `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
+pub(super) async fn replace(call: &Call, session: Session) -> Result<ThreadId> {
+    if session.history.len() > limits::MAX_GIVEN_ENTRIES {
+        let most = limits::MAX_GIVEN_ENTRIES;
+        return Err(Error::new(
+            Code::TooManyParts,
+            format!("'session.history' has {} entries; {most} is the most", session.history.len()),
+        ));
+    }
+    let own = Own::of(call);
+    let thread = ThreadId::from_uuid(session.id.get());
+    let mut entries = Vec::with_capacity(session.history.len());
+    for address in &session.history {
+        entries.push(entry(call, &own, address).await?);
+    }
+    let (value, state) = match session.state {
+        None => (None, None),
+        Some(address) => match own.path(&address).and_then(state_ids) {
+            Some((thread, checkpoint)) => {
+                (Some(value(call, &address, thread, checkpoint).await?), None)
+            }
+            None => (None, Some(Arc::from(address))),
+        },
+    };
+    let runtime = call.shared.runtime();
+    let given = Given { entries, state };
+    runtime.replace_history_and_state(call.principal(), &thread, given, value).await?;
+    Ok(thread)
+}
+
+async fn entry(call: &Call, own: &Own, address: &str) -> Result<Reference> {
+    let elsewhere = || Reference::Address(Arc::from(address));
+    let Some(id) = own.path(address).and_then(|path| path.strip_prefix("/resources/")) else {
+        return Ok(elsewhere());
+    };
+    let id = decoded(id);
+    Ok(match resources::find(call, &id).await? {
+        Some(Resource::Message(row)) => Reference::Message(row.id),
+        Some(Resource::Result(row)) => Reference::Result(row.id),
+        // What is not there is refused where the history is replaced, by its place.
+        None => MessageId::parse(&id).map_or_else(|_| elsewhere(), Reference::Message),
+    })
+}
+
+/// A state that lies here.
+async fn value(
+    call: &Call,
+    address: &str,
+    thread: ThreadId,
+    checkpoint: CheckpointId,
+) -> Result<Json> {
+    let found = call.shared.read().checkpoint(&call.scope(), &thread, &checkpoint).await?;
+    found.and_then(|checkpoint| checkpoint.value).ok_or_else(|| {
+        Error::new(
+            Code::InvalidInput,
+            format!("'session.state' is '{}', which is not there", shown(address)),
+        )
+    })
+}
+
+/// The session and the checkpoint of the path of a state.
+fn state_ids(path: &str) -> Option<(ThreadId, CheckpointId)> {
+    let (session, checkpoint) = path.strip_prefix("/sessions/")?.split_once("/state/")?;
+    let read = |text: &str| Uuid::parse_str(&decoded(text)).ok();
+    Some((ThreadId::from_uuid(read(session)?), CheckpointId::from_uuid(read(checkpoint)?)))
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
+// === impl Own ===
+
+impl Own {
+    /// What this client, and everybody, reaches the mount by.
+    fn of(call: &Call) -> Self {
+        let for_all = call.mount.as_ref().map(|mount| call.shared.base_of(mount));
+        Self::new([Some(call.base_url()), for_all].into_iter().flatten())
+    }
+
+    fn new(addresses: impl IntoIterator<Item = String>) -> Self {
+        let owned = |address: String| {
+            let (host, path) = host_and_path(&address)?;
+            Some((host.to_owned(), path.to_owned()))
+        };
+        Self { bases: addresses.into_iter().filter_map(owned).collect() }
+    }
+
+    /// The path below the mount, where the address is one of ours.
+    fn path<'a>(&self, address: &'a str) -> Option<&'a str> {
+        let (host, path) = host_and_path(address)?;
+        let below = self.bases.iter().find_map(|(known, prefix)| {
+            let below = path.strip_prefix(prefix.as_str())?;
+            (host.eq_ignore_ascii_case(known) && below.starts_with('/')).then_some(below)
+        });
+        below.filter(|path| !path.contains(['?', '#']))
+    }
+}
+
+/// The host, without a port that goes without saying, and what follows it.
+fn host_and_path(address: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = address.split_once("://")?;
+    let port = match scheme {
+        _ if scheme.eq_ignore_ascii_case("http") => ":80",
+        _ if scheme.eq_ignore_ascii_case("https") => ":443",
+        _ => return None,
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    Some((host.strip_suffix(port).unwrap_or(host), path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> Own {
+        let ours = ["http://127.0.0.1:7878/communication", "https://agents.example.com/a"];
+        Own::new(ours.map(str::to_owned))
+    }
+
+    #[test]
+    fn addresses_of_ours_are_told_from_others_at_the_border_of_host_and_prefix() {
+        for (address, path) in [
+            ("http://127.0.0.1:7878/communication/resources/x", Some("/resources/x")),
+            ("https://127.0.0.1:7878/communication/resources/x", Some("/resources/x")),
+            ("https://Agents.example.com/a/resources/x", Some("/resources/x")),
+            ("https://agents.example.com:443/a/resources/x", Some("/resources/x")),
+            ("https://agents.example.com:80/a/resources/x", None),
+            ("http://agents.example.com:80/a/resources/x", Some("/resources/x")),
+            ("http://127.0.0.1:78789/communication/resources/x", None),
+            ("http://127.0.0.1:7878/communications/resources/x", None),
+            ("http://127.0.0.1:7878/resources/x", None),
+            ("http://127.0.0.1:7878/Communication/resources/x", None),
+            ("http://user@127.0.0.1:7878/communication/resources/x", None),
+            ("http://127.0.0.1:7878.evil.example/communication/resources/x", None),
+            ("http://evil.example/?http://127.0.0.1:7878/communication/resources/x", None),
+            ("http://127.0.0.1:7878/communication/resources/x?y=z", None),
+            ("ftp://127.0.0.1:7878/communication/resources/x", None),
+        ] {
+            assert_eq!(own().path(address), path, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_named_by_two_ids() {
+        let (one, two) = (Uuid::new_v4(), Uuid::new_v4());
+        let ids = state_ids(&format!("/sessions/{one}/state/{}", two.simple()));
+        assert_eq!(ids, Some((ThreadId::from_uuid(one), CheckpointId::from_uuid(two))));
+        for other in ["/sessions/x/state/y", "/sessions/", "/resources/x", ""] {
+            assert_eq!(state_ids(other), None, "{other}");
+        }
+    }
+}

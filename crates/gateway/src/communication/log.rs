@@ -1,0 +1,247 @@
+//! A run's log, folded into what this protocol shows of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, Event, RunEvent};
+use trilogue_domain::{Code, Error, RunId, RunKey};
+use trilogue_mapping::communication::{Projection, Said, Show};
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Frame, Range};
+
+use crate::api::run_create::log_of;
+use crate::http::call::Call;
+use crate::http::reply::{INTERRUPT_ID, Reply};
+use crate::stream::inline::inlined;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// How much of a run's log is folded.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// Everything that is there.
+    Now,
+    /// Up to the event of this number.
+    Number(u64),
+    /// Up to where the run goes on for the first time behind this number.
+    Resumed(u64),
+    /// Everything but the event that ends the run.
+    End,
+}
+
+/// Which log is folded.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    pub(super) thread: ThreadRow,
+    pub(super) run: RunKey,
+    /// The run's last number, where it has ended.
+    pub(super) last: Option<u64>,
+}
+
+/// A run's log that is being folded.
+#[derive(Debug)]
+struct Fold<'a> {
+    call: &'a Call,
+    log: Log,
+    projection: Projection,
+    /// Whether the agent has started: what came before is input and not shown.
+    begun: bool,
+    /// What was read of what is shown, in bytes.
+    size: usize,
+}
+
+/// Whether the fold goes on.
+enum Next {
+    Read,
+    Done,
+}
+
+/// How this protocol shows runs to the client of this call.
+fn show(call: &Call, input: bool) -> Show {
+    Show {
+        input,
+        strict: call.is_strict(),
+        base: Arc::from(call.base_url()),
+        max_inline_bytes: call.shared.options.max_output_bytes as u64,
+    }
+}
+
+/// A run that the caller has looked up.
+///
+/// # Errors
+/// When the log cannot be read, or holds more than fits one response.
+pub(super) async fn fold(call: &Call, run: &RunRow, until: Until) -> Result<Projection> {
+    let mut fold = Fold::new(call, Log::of(run), false);
+    fold.read(until, |_| Ok(())).await?;
+    Ok(fold.projection)
+}
+
+/// Everything that was said in a run, its input included.
+///
+/// # Errors
+/// As [`fold`].
+pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<Said>> {
+    let mut fold = Fold::new(call, log, true);
+    fold.read(Until::Now, |_| Ok(())).await?;
+    Ok(fold.projection.said())
+}
+
+/// The same, with the wire events that the run's stream has had.
+///
+/// # Errors
+/// As [`fold`].
+pub(super) async fn events(call: &Call, run: &RunRow) -> Result<(Projection, Vec<Bytes>)> {
+    let (mut events, mut size) = (Vec::new(), 0);
+    let most = call.shared.options.max_output_bytes;
+    let mut fold = Fold::new(call, Log::of(run), false);
+    fold.read(Until::Now, |event| {
+        size += event.len();
+        events.push(event);
+        if size > most { Err(too_large(most)) } else { Ok(()) }
+    })
+    .await?;
+    Ok((fold.projection, events))
+}
+
+/// The same from the run's whole log.
+///
+/// # Errors
+/// As [`fold`].
+pub(super) async fn of_frames(
+    call: &Call,
+    run: &RunRow,
+    frames: &[Arc<Frame>],
+) -> Result<Projection> {
+    let mut fold = Fold::new(call, Log::of(run), false);
+    for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
+        for event in frame.events()? {
+            fold.take(event, &mut |_| Ok(())).await?;
+        }
+    }
+    Ok(fold.projection)
+}
+
+/// Answers with the run as it was folded. A question in it counts as shown to the caller.
+pub(super) fn answer(
+    call: &Call,
+    status: StatusCode,
+    run: &RunId,
+    projection: &Projection,
+) -> Reply {
+    let reply = Reply::json_bytes(status, projection.run());
+    match note_shown(call, run, projection) {
+        Some(interrupt) => reply.header_text(INTERRUPT_ID, interrupt),
+        None => reply,
+    }
+}
+
+/// Notes the question that a run was shown with, and gives its id.
+pub(super) fn note_shown<'a>(
+    call: &Call,
+    run: &RunId,
+    projection: &'a Projection,
+) -> Option<&'a str> {
+    let interrupt = projection.awaiting()?;
+    call.shared.runtime().shown(&call.principal().id, run, &interrupt.id);
+    Some(interrupt.id.as_str())
+}
+
+fn too_large(most: usize) -> Error {
+    Error::new(Code::BodyTooLarge, format!("what the run holds is larger than {most} bytes"))
+        .hint("read its events as a stream: 'Accept: text/event-stream'")
+}
+
+// === impl Log ===
+
+impl Log {
+    /// The log of a run that the caller has looked up.
+    pub(super) fn of(run: &RunRow) -> Self {
+        let last = run.status.is_terminal().then_some(run.last_run_number);
+        Self { thread: log_of(run), run: run.key, last }
+    }
+}
+
+// === impl Fold ===
+
+impl<'a> Fold<'a> {
+    fn new(call: &'a Call, log: Log, input: bool) -> Self {
+        Self { call, log, projection: Projection::new(show(call, input)), begun: input, size: 0 }
+    }
+
+    async fn read(
+        &mut self,
+        until: Until,
+        mut each: impl FnMut(Bytes) -> Result<()> + Send,
+    ) -> Result<()> {
+        let (read, mut after) = (Arc::clone(self.call.shared.read()), 0);
+        loop {
+            let range = Range { run: Some(self.log.run), after, max_bytes: READ_BYTES };
+            let frames = read.frames(&self.log.thread, range).await?;
+            let begun = after;
+            for frame in &frames {
+                for event in frame.events()? {
+                    if event.run_number <= after {
+                        continue;
+                    }
+                    after = event.run_number;
+                    if let Next::Done = self.step(event, until, &mut each).await? {
+                        return Ok(());
+                    }
+                }
+                self.weigh(frame)?;
+            }
+            // A run that has ended ends with its last number: no need to look for more.
+            if after == begun || self.log.last.is_some_and(|last| after >= last) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn weigh(&mut self, frame: &Frame) -> Result<()> {
+        if self.begun {
+            self.size += frame.bytes().len();
+        }
+        let most = self.call.shared.options.max_output_bytes;
+        if self.size > most { Err(too_large(most)) } else { Ok(()) }
+    }
+
+    async fn step(
+        &mut self,
+        event: &Event,
+        until: Until,
+        each: &mut (impl FnMut(Bytes) -> Result<()> + Send),
+    ) -> Result<Next> {
+        let number = event.run_number;
+        let before = match until {
+            Until::Number(last) => number > last,
+            Until::End => event.body.is_run_end(),
+            Until::Now | Until::Resumed(_) => false,
+        };
+        if before {
+            return Ok(Next::Done);
+        }
+        self.take(event, each).await?;
+        let behind = match until {
+            Until::Number(last) => number >= last,
+            Until::Resumed(after) => {
+                number > after && matches!(event.body, Body::Run(RunEvent::Resumed))
+            }
+            Until::Now | Until::End => false,
+        };
+        Ok(if behind { Next::Done } else { Next::Read })
+    }
+
+    async fn take(
+        &mut self,
+        event: &Event,
+        each: &mut (impl FnMut(Bytes) -> Result<()> + Send),
+    ) -> Result<()> {
+        self.begun |= matches!(event.body, Body::Run(RunEvent::Started));
+        let wants = |blob: &_| self.projection.wants(blob);
+        let event = inlined(self.call.shared.read(), &self.log.thread, event, wants).await?;
+        self.projection.push(&event, &self.log.thread.id).into_iter().try_for_each(each)
+    }
+}

@@ -1,0 +1,92 @@
+//! What a request says: its ids, its body, and where it came in.
+
+use http::{HeaderName, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, RunId, ThreadId};
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_wire::agent_communication::{Read, Rules, read};
+use uuid::Uuid;
+
+use crate::http::call::{Call, no_run, no_thread, shown};
+
+/// Names the run that a request created or went on with.
+pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
+
+// === impl Call ===
+
+impl Call {
+    /// Whether the mount enforces the documents literally.
+    pub(super) fn is_strict(&self) -> bool {
+        self.mount.as_ref().is_some_and(|mount| mount.strict)
+    }
+
+    /// The rules of the mount for what clients send.
+    pub(super) fn rules(&self) -> Rules {
+        if self.is_strict() { Rules::Strict } else { Rules::Compatible }
+    }
+
+    /// Reads the body by the mount's rules.
+    ///
+    /// # Errors
+    /// `invalid_request`, naming part and field.
+    pub(super) fn message_body<T: Read>(&self) -> Result<T> {
+        self.check_content_type()?;
+        read(&self.body, self.rules())
+            .map_err(|violation| Error::new(Code::InvalidRequest, violation.to_string()))
+    }
+
+    /// JSON comes under its own type, under one that is built on it, or without any: the official client names none.
+    fn check_content_type(&self) -> Result<()> {
+        let Some(value) = self.headers.get(header::CONTENT_TYPE) else { return Ok(()) };
+        let text = value.to_str().unwrap_or("?");
+        let essence = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let is_json = essence == "application/json"
+            || (essence.starts_with("application/") && essence.ends_with("+json"));
+        if is_json {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::InvalidRequest,
+            format!("the body has the content type '{}'", shown(text)),
+        )
+        .hint("send application/json"))
+    }
+
+    /// A UUID of the path, in any of its forms.
+    ///
+    /// # Errors
+    /// `invalid_id`, naming the parameter.
+    pub(super) fn uuid(&self, name: &'static str) -> Result<Uuid> {
+        read_uuid(self.param(name), &format!("the path parameter '{name}'"))
+    }
+
+    /// The run that the path names.
+    ///
+    /// # Errors
+    /// `invalid_id` and `run_not_found`.
+    pub(super) async fn named_run(&self) -> Result<RunRow> {
+        let id = RunId::from_uuid(self.uuid("run_id")?);
+        let found = self.shared.read().run(&self.scope(), &id).await?;
+        found.ok_or_else(|| no_run(id.as_str()))
+    }
+
+    /// The session that the path names.
+    ///
+    /// # Errors
+    /// `invalid_id` and `thread_not_found`.
+    pub(super) async fn named_session(&self) -> Result<ThreadRow> {
+        let id = ThreadId::from_uuid(self.uuid("session_id")?);
+        let found = self.shared.read().thread(&self.scope(), &id).await?;
+        found.ok_or_else(|| no_thread(id.as_str()))
+    }
+}
+
+/// # Errors
+/// `invalid_id`, naming what it is.
+pub(super) fn read_uuid(text: &str, what: &str) -> Result<Uuid> {
+    Uuid::parse_str(text).map_err(|_| no_uuid(text, what))
+}
+
+pub(super) fn no_uuid(text: &str, what: &str) -> Error {
+    Error::new(Code::InvalidId, format!("{what} is '{}', which is no UUID", shown(text)))
+}

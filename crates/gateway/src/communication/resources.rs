@@ -1,0 +1,77 @@
+//! What lies behind an address of a session's history: one message.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, MessageId, RunId};
+use trilogue_mapping::communication::{Kind, Said};
+use trilogue_store::rows::{MessageRow, RunRow};
+use uuid::Uuid;
+
+use super::BASE;
+use super::log::{self, Log};
+use super::request::no_uuid;
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::Route;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    path: "/resources/{resource_id}",
+    operation: "communication_get_resource",
+    summary: "One message of a session's history",
+    errors: &[Code::InvalidId, Code::NotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+}];
+
+/// What a history refers to.
+#[derive(Debug)]
+pub(super) enum Resource {
+    Message(MessageRow),
+    /// What the run answered with a value.
+    Result(Box<RunRow>),
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let text = call.param("resource_id");
+    let missing = || match Uuid::parse_str(text) {
+        Ok(id) => Error::new(Code::NotFound, format!("there is no resource '{id}'")),
+        Err(_) => no_uuid(text, "the path parameter 'resource_id'"),
+    };
+    let (log, wanted) = match find(&call, text).await?.ok_or_else(missing)? {
+        Resource::Message(row) => {
+            let thread = call.shared.read().thread_of(&call.scope(), row.thread).await?;
+            let thread = thread.ok_or_else(missing)?;
+            (Log { thread, run: row.run, last: None }, Some(row.id))
+        }
+        Resource::Result(row) => (Log::of(&row), None),
+    };
+    let is_it = |said: &Said| match &wanted {
+        Some(id) => said.id.as_ref() == Some(id),
+        None => said.kind == Kind::Result,
+    };
+    let said = log::said(&call, log).await?.into_iter().find(|said| said.complete && is_it(said));
+    Ok(Reply::json_bytes(StatusCode::OK, said.ok_or_else(missing)?.json))
+}
+
+/// What the id names. Ids that clients of other faces chose are found as they are spelled, UUIDs in any of their forms.
+///
+/// # Errors
+/// As reading the store.
+pub(super) async fn find(call: &Call, text: &str) -> Result<Option<Resource>> {
+    let (scope, read) = (call.scope(), call.shared.read());
+    let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
+    let other = canonical.as_deref().filter(|canonical| *canonical != text);
+    for id in [Some(text), other].into_iter().flatten() {
+        if let Ok(id) = MessageId::parse(id)
+            && let Some(row) = read.message(&scope, &id).await?
+        {
+            return Ok(Some(Resource::Message(row)));
+        }
+        if let Ok(id) = RunId::parse(id)
+            && let Some(row) = read.run(&scope, &id).await?
+        {
+            return Ok(Some(Resource::Result(Box::new(row))));
+        }
+    }
+    Ok(None)
+}

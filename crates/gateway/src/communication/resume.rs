@@ -1,0 +1,68 @@
+//! Giving a run what it waits for.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Right};
+use trilogue_mapping::communication as mapping;
+use trilogue_runtime::AnswerTo;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_communication::{RunMode, RunResumeRequest};
+
+use super::log::{self, Until};
+use super::request::RUN_ID;
+use super::{BASE, answering, events};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb};
+use crate::stream::cursor::Cursor;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/runs/{run_id}",
+    access: Access::Right(Right::Answer),
+    operation: "communication_resume_run",
+    summary: "Give a run what it waits for",
+    headers: &[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }],
+    errors: &[
+        Code::InvalidId,
+        Code::RunNotFound,
+        Code::RunEnded,
+        Code::InterruptResolved,
+        Code::InterruptMismatch,
+        Code::AnswerInvalid,
+    ],
+    handler: |call| Box::pin(resume(call)),
+    ..BASE
+}];
+
+async fn resume(call: Call) -> Result<Reply> {
+    call.uuid("run_id")?;
+    let RunResumeRequest { await_resume, mode, .. } = call.message_body()?;
+    let message = await_resume.message;
+    let named = answering::named(&call, &message)?;
+    let row = call.named_run().await?;
+    let interrupt = answering::target(&call, &row, named.as_deref()).await?;
+    let (_, answer) = mapping::answer(&interrupt, message)?;
+    // Keeps what follows in memory until it was read below.
+    let _tail = call.shared.read().tail(row.thread);
+    let to = AnswerTo::Interrupt(interrupt.id);
+    call.shared.runtime().answer(call.principal(), to, answer).await?;
+    let reply = match mode {
+        RunMode::Sync => wait(&call, &row).await?,
+        RunMode::Async => {
+            // As it goes on, whatever it has done since; or as it waits for the next answer.
+            let until = Until::Resumed(row.last_run_number);
+            let projection = log::fold(&call, &row, until).await?;
+            log::answer(&call, StatusCode::ACCEPTED, &row.id, &projection)
+        }
+        // What the caller was shown ends with the question.
+        RunMode::Stream => events::stream(&call, &row, Cursor::after(row.last_run_number))?,
+    };
+    Ok(reply.header_text(RUN_ID, row.id.as_str()))
+}
+
+async fn wait(call: &Call, row: &RunRow) -> Result<Reply> {
+    let row = call.shared.runtime().settled(call.principal(), &row.id).await?;
+    let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
+    Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
+}

@@ -1,0 +1,116 @@
+//! Creating runs.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error, Right, Strategy, ThreadId};
+use trilogue_mapping::communication::{self as mapping, strict};
+use trilogue_mapping::native::read_json;
+use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uuid};
+
+use super::agents::agent;
+use super::log::{self, Until};
+use super::request::RUN_ID;
+use super::{BASE, events, fault, given};
+use crate::api::run_create::{REPLAYED, idempotency};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb};
+use crate::stream::cursor::Cursor;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/runs",
+    access: Access::Right(Right::Run),
+    operation: "communication_create_run",
+    summary: "Run an agent",
+    headers: &[Parameter {
+        name: "Idempotency-Key",
+        about: "The same request under the same key creates one run, for 24 hours.",
+    }],
+    errors: &[Code::AgentNotFound, Code::ThreadWaiting, Code::InvalidInput],
+    handler: |call| Box::pin(create(call)),
+    ..BASE
+}];
+
+async fn create(call: Call) -> Result<Reply> {
+    let mut body: RunCreateRequest = call.message_body()?;
+    let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
+    let mut new = new_run(&call, body)?;
+    if differ(session_id, session.as_ref()) {
+        let error = Error::new(
+            Code::InvalidRequest,
+            "'session_id' and 'session.id' name different sessions",
+        );
+        return Ok(fault::respond_with(StatusCode::BAD_REQUEST, &error, None));
+    }
+    let runtime = call.shared.runtime();
+    if let Some(session) = session {
+        // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
+        runtime.admit(&new)?;
+        if let Some(known) = runtime.known(call.principal(), &new).await? {
+            return reply(&call, mode, known).await;
+        }
+        new.thread = ThreadChoice::Existing(given::replace(&call, session).await?);
+    }
+    let submitted = runtime.submit(call.principal(), new).await?;
+    reply(&call, mode, submitted).await
+}
+
+fn differ(session_id: Option<Uuid>, session: Option<&Session>) -> bool {
+    matches!((session_id, session), (Some(id), Some(session)) if session.id != id)
+}
+
+fn new_run(call: &Call, body: RunCreateRequest) -> Result<NewRun> {
+    let options = &call.shared.options;
+    let now = call.shared.ports.clock.now();
+    let input = mapping::input(body.input, now, options.max_part_metadata_bytes)?;
+    let config = body.config.map(read_json).transpose()?;
+    let idempotency = idempotency(call)?;
+    let agent: AgentName = agent(call, &body.agent_name)?.name.clone();
+    let id = body.session_id.map(|id| ThreadId::from_uuid(id.get()));
+    Ok(NewRun {
+        agent,
+        thread: ThreadChoice::Ensure(NewThread { id, metadata: None }),
+        id: None,
+        input,
+        config,
+        metadata: None,
+        strategy: Strategy::Enqueue,
+        when_waiting: WhenWaiting::Start,
+        when_holding: WhenHolding::Refuse,
+        idempotency,
+        not_before: None,
+        rules: call.is_strict().then(|| Arc::from(strict::RULES)),
+        synchronous: body.mode == RunMode::Sync,
+    })
+}
+
+async fn reply(call: &Call, mode: RunMode, submitted: Submitted) -> Result<Reply> {
+    let (created, id) = (submitted.created, submitted.run.id.clone());
+    let reply = match mode {
+        RunMode::Sync => wait(call, submitted).await?,
+        RunMode::Async => {
+            let projection = log::fold(call, &submitted.run, Until::Number(1)).await?;
+            log::answer(call, StatusCode::ACCEPTED, &id, &projection)
+        }
+        RunMode::Stream => events::stream(call, &submitted.run, Cursor::START)?,
+    };
+    let reply = reply.header_text(RUN_ID, id.as_str());
+    Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
+}
+
+async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
+    if let Some(log) = submitted.log {
+        let row = submitted.settled.wait().await?;
+        let projection = log::of_frames(call, &row, &log).await?;
+        return Ok(log::answer(call, StatusCode::OK, &row.id, &projection));
+    }
+    // Keeps the end of the log in memory until it was read below.
+    let _tail = call.shared.read().tail(submitted.run.thread);
+    let row = submitted.settled.wait().await?;
+    let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
+    Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
+}

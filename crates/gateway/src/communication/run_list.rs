@@ -1,0 +1,136 @@
+//! Runs, newest first. The protocol has no such list; its members are its runs.
+
+use bytes::Bytes;
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, RunStatus, ThreadId};
+use trilogue_store::rows::{Listing, Page, RunFilter, RunRow};
+use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
+
+use super::agents::{agent, number};
+use super::log::{self, Until};
+use super::request::read_uuid;
+use super::{ANYTHING, BASE};
+use crate::http::call::{Call, no_thread, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Parameter, Route};
+
+/// How many runs a page has where the client does not say, and the most it may ask for: they are whole.
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 100;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    path: "/runs",
+    operation: "communication_list_runs",
+    summary: "Runs, newest first",
+    query: &[
+        Parameter { name: "agent_name", about: "Only runs of this agent." },
+        Parameter { name: "session_id", about: "Only runs of this session." },
+        Parameter { name: "status", about: "Only runs in this status." },
+        Parameter { name: "limit", about: "The most runs of the page: 1 to 100, by default 20." },
+        Parameter { name: "after", about: "The `next` of the page before." },
+        ANYTHING,
+    ],
+    errors: &[Code::AgentNotFound, Code::ThreadNotFound, Code::InvalidCursor],
+    handler: |call| Box::pin(list(call)),
+    ..BASE
+}];
+
+async fn list(call: Call) -> Result<Reply> {
+    let limit = number(&call, "limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
+    let after = call.query("after").map(read_cursor).transpose()?;
+    let statuses = call.query("status").map_or(Ok(&[][..]), read_status)?;
+    let session =
+        call.query("session_id").map(|text| read_uuid(text, "the query parameter 'session_id'"));
+    let session = session.transpose()?;
+    let agent = match call.query("agent_name") {
+        Some(name) => Some(agent(&call, name)?.name.clone()),
+        None => None,
+    };
+    let thread = match session.map(ThreadId::from_uuid) {
+        Some(id) => {
+            let found = call.shared.read().thread(&call.scope(), &id).await?;
+            Some(found.ok_or_else(|| no_thread(id.as_str()))?.id)
+        }
+        None => None,
+    };
+    let filter = RunFilter { thread, agent, ..RunFilter::default() };
+    let listing = rows(&call, filter, statuses, &Page { limit, after }).await?;
+    page(&call, listing).await
+}
+
+/// Runs in any of these statuses, or in any at all.
+async fn rows(
+    call: &Call,
+    mut filter: RunFilter,
+    statuses: &[RunStatus],
+    page: &Page,
+) -> Result<Listing<RunRow>> {
+    let (read, scope) = (call.shared.read(), call.scope());
+    let Some((first, others)) = statuses.split_first() else {
+        return read.runs(&scope, &filter, page).await;
+    };
+    filter.status = Some(*first);
+    let mut listing = read.runs(&scope, &filter, page).await?;
+    for status in others {
+        filter.status = Some(*status);
+        let mut more = read.runs(&scope, &filter, page).await?;
+        listing.rows.append(&mut more.rows);
+        listing.next = listing.next.or(more.next);
+    }
+    listing.rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.key));
+    if listing.rows.len() > page.limit {
+        listing.rows.truncate(page.limit);
+        listing.next = Some(0);
+    }
+    // The listings end at different places: the next page begins behind the last run of this one.
+    listing.next = listing.next.and(listing.rows.last().map(|row| row.key.0));
+    Ok(listing)
+}
+
+/// The runs, whole. Where they are too large together, the page ends earlier.
+async fn page(call: &Call, listing: Listing<RunRow>) -> Result<Reply> {
+    let most = call.shared.options.max_output_bytes;
+    let (mut runs, mut size, mut next) = (Vec::new(), 0, listing.next);
+    let mut left = listing.rows.iter().peekable();
+    while let Some(row) = left.next() {
+        let projection = log::fold(call, row, Until::Now).await?;
+        log::note_shown(call, &row.id, &projection);
+        let run = Bytes::from(projection.run());
+        size += run.len();
+        runs.push(run);
+        if size > most && left.peek().is_some() {
+            next = Some(row.key.0);
+            break;
+        }
+    }
+    let next = next.map(|next| next.to_string());
+    let mut bytes = Vec::with_capacity(size + 64);
+    splice::runs(&mut bytes, &runs, next.as_deref());
+    Ok(Reply::json_bytes(StatusCode::OK, bytes))
+}
+
+fn read_cursor(text: &str) -> Result<i64> {
+    text.parse().map_err(|_| {
+        Error::new(Code::InvalidCursor, format!("'{}' is no cursor of a listing", shown(text)))
+            .hint("give the 'next' of the page before")
+    })
+}
+
+/// What a status of this protocol stands for.
+fn read_status(text: &str) -> Result<&'static [RunStatus]> {
+    let status = WireStatus::parse(text).ok_or_else(|| {
+        let names = WireStatus::ALL.map(WireStatus::as_str).join(", ");
+        Error::new(Code::InvalidRequest, format!("'{}' is no status of a run", shown(text)))
+            .hint(format!("a status is one of: {names}"))
+    })?;
+    Ok(match status {
+        WireStatus::Created => &[RunStatus::Queued],
+        WireStatus::InProgress => &[RunStatus::Running],
+        WireStatus::Awaiting => &[RunStatus::Interrupted],
+        WireStatus::Cancelling => &[RunStatus::Cancelling],
+        WireStatus::Cancelled => &[RunStatus::Cancelled],
+        WireStatus::Completed => &[RunStatus::Completed],
+        WireStatus::Failed => &[RunStatus::Failed, RunStatus::TimedOut],
+    })
+}

@@ -1,0 +1,26 @@
+//! A run as it stands.
+
+use http::StatusCode;
+use trilogue_domain::Code;
+use trilogue_domain::error::Result;
+
+use super::BASE;
+use super::log::{self, Until};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::Route;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    path: "/runs/{run_id}",
+    operation: "communication_get_run",
+    summary: "One run, with its output and what it waits for",
+    errors: &[Code::InvalidId, Code::RunNotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+}];
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = call.named_run().await?;
+    let projection = log::fold(&call, &row, Until::Now).await?;
+    Ok(log::answer(&call, StatusCode::OK, &row.id, &projection))
+}

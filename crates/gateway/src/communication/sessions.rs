@@ -1,0 +1,110 @@
+//! Sessions: references to what was said and to the state, and what lies behind the latter.
+
+use std::fmt::Write as _;
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
+use trilogue_mapping::native::{message::PATH_SEGMENT, read_sha256};
+use trilogue_runtime::StateAt;
+use trilogue_wire::agent_communication::Session;
+
+use super::BASE;
+use crate::http::body::ReplyBody;
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::Route;
+
+const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
+
+const SESSION: Route = Route {
+    path: "/sessions/{session_id}",
+    operation: "communication_get_session",
+    summary: "A session: the addresses of its messages and of its state",
+    errors: &[Code::InvalidId, Code::ThreadNotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    SESSION,
+    Route {
+        path: "/session/{session_id}",
+        operation: "communication_get_session_alias",
+        summary: "The same under the path of the protocol's document",
+        ..SESSION
+    },
+    Route {
+        path: "/sessions/{session_id}/state/{checkpoint_id}",
+        operation: "communication_get_state",
+        summary: "A state of a session",
+        errors: &[Code::InvalidId, Code::ThreadNotFound, Code::NotFound],
+        handler: |call| Box::pin(state(call)),
+        ..SESSION
+    },
+    Route {
+        path: "/sessions/{session_id}/blobs/{sha256}",
+        operation: "communication_get_blob",
+        summary: "Large content that a part of this session links to",
+        errors: &[Code::InvalidId, Code::ThreadNotFound, Code::NotFound],
+        handler: |call| Box::pin(blob(call)),
+        ..SESSION
+    },
+];
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = call.named_session().await?;
+    let id = call.uuid("session_id")?.into();
+    let path = call.shared.runtime().path_references(&call.scope(), &row.id).await?;
+    let base = call.base_url();
+    let history = path.entries.iter().map(|entry| address(&base, entry)).collect();
+    let state = path.state.map(|state| match state {
+        StateAt::Value { checkpoint } => state_address(&base, &row.id, &checkpoint),
+        StateAt::Address(address) => address.to_string(),
+    });
+    Ok(Reply::ok(&Session { id, history, state }))
+}
+
+/// Where a message lies for a client.
+fn address(base: &str, reference: &Reference) -> String {
+    let id = match reference {
+        Reference::Message(id) => id.as_str(),
+        Reference::Result(run) => run.as_str(),
+        Reference::Address(address) => return address.to_string(),
+    };
+    let mut address = String::with_capacity(base.len() + 48);
+    address.push_str(base);
+    // Nothing fails to be written to a string.
+    let _ =
+        write!(address, "/resources/{}", percent_encoding::utf8_percent_encode(id, PATH_SEGMENT));
+    address
+}
+
+fn state_address(base: &str, thread: &ThreadId, checkpoint: &CheckpointId) -> String {
+    format!("{base}/sessions/{thread}/state/{checkpoint}")
+}
+
+async fn state(call: Call) -> Result<Reply> {
+    let row = call.named_session().await?;
+    let id = CheckpointId::from_uuid(call.uuid("checkpoint_id")?);
+    let found = call.shared.read().checkpoint(&call.scope(), &row.id, &id).await?;
+    let value = found
+        .and_then(|checkpoint| checkpoint.value)
+        .ok_or_else(|| Error::new(Code::NotFound, format!("the session has no state '{id}'")))?;
+    Ok(Reply::json_bytes(StatusCode::OK, value.as_bytes().clone()))
+}
+
+async fn blob(call: Call) -> Result<Reply> {
+    let row = call.named_session().await?;
+    let text = call.param("sha256");
+    let missing =
+        || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
+    let hash = read_sha256(text).ok_or_else(missing)?;
+    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let kind = if blob.is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
+    // What an agent made must not run as a page of this server.
+    Ok(Reply::new(StatusCode::OK, ReplyBody::whole(bytes))
+        .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
+        .header(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"))
+        .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox")))
+}

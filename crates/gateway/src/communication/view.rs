@@ -1,0 +1,134 @@
+//! A run as a stream of this protocol's events.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use serde_json::json;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::Event;
+use trilogue_domain::{Error, InterruptId};
+use trilogue_mapping::communication::{Projection, Show};
+use trilogue_wire::agent_communication as wire;
+use trilogue_wire::native::Gap;
+
+use super::fault;
+use crate::http::call::Call;
+use crate::mount::Mount;
+use crate::shared::Shared;
+use crate::stream::view::{Fold, Out, Place, View};
+
+/// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct CommunicationView {
+    strict: bool,
+    base: Arc<str>,
+    max_inline_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Folding(Projection);
+
+/// The view of the mount that a request came in by.
+pub(super) fn of(call: &Call) -> Arc<CommunicationView> {
+    let mount = call.mount.as_deref();
+    Arc::new(CommunicationView::new(&call.shared, mount))
+}
+
+// === impl CommunicationView ===
+
+impl CommunicationView {
+    fn new(shared: &Shared, mount: Option<&Mount>) -> Self {
+        Self {
+            strict: mount.is_some_and(|mount| mount.strict),
+            base: mount.map_or_else(|| shared.address.clone(), |it| shared.base_of(it)).into(),
+            max_inline_bytes: shared.options.max_output_bytes as u64,
+        }
+    }
+}
+
+impl View for CommunicationView {
+    fn name(&self) -> Cow<'static, str> {
+        let mode = if self.strict { "strict" } else { "compatible" };
+        Cow::Owned(format!("communication {mode} {}", self.base))
+    }
+
+    fn begin(&self) -> Box<dyn Fold> {
+        Box::new(Folding(Projection::new(Show {
+            strict: self.strict,
+            base: Arc::clone(&self.base),
+            max_inline_bytes: self.max_inline_bytes,
+            input: false,
+        })))
+    }
+
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
+    fn content_type(&self) -> HeaderValue {
+        HeaderValue::from_static("text/event-stream; charset=utf-8")
+    }
+
+    /// Without a blank line behind it: after an event with an id, official clients take one for an event.
+    fn heartbeat(&self) -> Bytes {
+        Bytes::from_static(b": keep-alive\n")
+    }
+
+    fn error(&self, error: &Error) -> Vec<u8> {
+        let error = fault::describe(error, fault::status(error.code()), None);
+        line(&wire::Event::Error { error })
+    }
+
+    fn gap(&self, gap: &Gap) -> Vec<u8> {
+        let Gap { after, first } = gap;
+        let gap = json!({ "kind": "gap", "after": after, "first": first });
+        line(&wire::Event::Generic { generic: wire::Json::from_value(&gap) })
+    }
+}
+
+/// An event without an id, so that a client's place stays.
+fn line(event: &wire::Event) -> Vec<u8> {
+    let mut data = Vec::new();
+    event.write(&mut data);
+    wire::sse::safe(&mut data);
+    let mut bytes = Vec::with_capacity(data.len() + 8);
+    trilogue_wire::sse::encode(&mut bytes, None, None, &data);
+    bytes
+}
+
+// === impl Folding ===
+
+impl Folding {
+    fn asked(&self) -> Option<InterruptId> {
+        self.0.awaiting().map(|interrupt| interrupt.id.clone())
+    }
+}
+
+impl Fold for Folding {
+    fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out) {
+        let before = self.asked();
+        for data in self.0.push(event, place.thread) {
+            out.push(data);
+        }
+        // Another question than before stands in the event that says so: `run.awaiting`.
+        if let Some(asked) = self.asked()
+            && before.as_ref() != Some(&asked)
+        {
+            out.show(&asked);
+        }
+    }
+
+    fn fork(&self) -> Box<dyn Fold> {
+        Box::new(self.clone())
+    }
+
+    fn wants(&self, blob: &BlobRef) -> bool {
+        self.0.wants(blob)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.0.awaiting().is_some()
+    }
+}

@@ -1,0 +1,145 @@
+//! The communication face's own rig: a server with its agents, and requests as clients of this protocol send them.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use trilogue_egress::Policy;
+use trilogue_gateway::{Mount, Options, Protocol};
+use trilogue_testkit::{Client, Reply, until};
+
+use crate::communication_agents;
+use crate::rig::{LIMIT, Rig, Setup, text};
+
+/// Where the face is mounted in these tests.
+pub(crate) const BASE: &str = "/communication";
+
+/// A mount of the face with these settings.
+pub(crate) fn mount(prefix: &str, strict: bool, require_interrupt_id: bool) -> Mount {
+    Mount { strict, require_interrupt_id, ..Mount::new(Protocol::Communication, prefix).unwrap() }
+}
+
+pub(crate) async fn start() -> Rig {
+    with(Options::default()).await
+}
+
+pub(crate) async fn with(options: Options) -> Rig {
+    Rig::of(Setup { options, agents: communication_agents::all(), ..Setup::default() }).await
+}
+
+pub(crate) async fn on_disk() -> Rig {
+    let agents = communication_agents::all();
+    Rig::of(Setup { on_disk: true, agents, ..Setup::default() }).await
+}
+
+/// A compatible mount and a strict one, side by side.
+pub(crate) async fn both() -> Rig {
+    let mounts = vec![mount(BASE, false, false), mount("/strict", true, false)];
+    with(Options { mounts, ..Options::default() }).await
+}
+
+/// One that may reach other servers of this machine.
+pub(crate) async fn outgoing() -> Rig {
+    let agents = communication_agents::all();
+    Rig::of(Setup { egress: Policy::local(), agents, ..Setup::default() }).await
+}
+
+/// One user's text.
+pub(crate) fn said(content: &str) -> Value {
+    json!([{"role": "user", "parts": [{"content": content, "content_type": "text/plain"}]}])
+}
+
+/// A request for a run.
+pub(crate) fn run_of(agent: &str, content: &str, mode: &str) -> Value {
+    json!({"agent_name": agent, "input": said(content), "mode": mode})
+}
+
+/// An answer to an await request.
+pub(crate) fn answer(content: &str, mode: &str) -> Value {
+    let message = json!({"role": "user", "parts": [{"content": content}]});
+    json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
+}
+
+pub(crate) async fn get(client: &Client, path: &str) -> Reply {
+    client.get(&format!("{BASE}{path}")).await.unwrap()
+}
+
+pub(crate) async fn post(client: &Client, path: &str, body: &Value) -> Reply {
+    client.post(&format!("{BASE}{path}"), body).await.unwrap()
+}
+
+/// Runs an agent and waits.
+pub(crate) async fn run(client: &Client, agent: &str, content: &str) -> Value {
+    post(client, "/runs", &run_of(agent, content, "sync")).await.ok().unwrap()
+}
+
+/// Runs an agent in a session and waits.
+pub(crate) async fn run_in(client: &Client, session: &str, agent: &str, content: &str) -> Value {
+    let mut body = run_of(agent, content, "sync");
+    body["session_id"] = json!(session);
+    post(client, "/runs", &body).await.ok().unwrap()
+}
+
+/// Begins a run and gives its id.
+pub(crate) async fn begin(client: &Client, agent: &str) -> String {
+    let reply = post(client, "/runs", &run_of(agent, "x", "async")).await;
+    assert_eq!(reply.status, 202, "{}", reply.json());
+    text(&reply.json(), "/run_id").to_owned()
+}
+
+/// Waits until a run has this status.
+pub(crate) async fn reach(client: &Client, run: &str, status: &str) -> Value {
+    let look = async || {
+        let run = get(client, &format!("/runs/{run}")).await.json();
+        (run["status"] == status).then_some(run)
+    };
+    until(&format!("the run to be {status}"), LIMIT, look).await.unwrap()
+}
+
+/// A stream's bytes, to its end.
+pub(crate) async fn streamed(
+    client: &Client,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Reply {
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let sending = client.send(method, path, headers, body);
+    let reply = timeout(LIMIT, sending).await.unwrap().unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.json());
+    assert_eq!(reply.headers["content-type"], "text/event-stream; charset=utf-8");
+    reply
+}
+
+/// Ids and data of a stream that has ended, each of whose events is exactly one line of id and one of data.
+pub(crate) fn events(reply: &Reply) -> Vec<(String, Value)> {
+    let text = std::str::from_utf8(&reply.body).unwrap();
+    let blocks = text.split_terminator("\n\n");
+    blocks
+        .map(|block| {
+            let (id, data) = block.split_once('\n').unwrap();
+            let data = data.strip_prefix("data: ").unwrap();
+            assert!(!data.contains('\n'), "{block}");
+            let id = id.strip_prefix("id: ").unwrap();
+            (id.to_owned(), serde_json::from_str(data).unwrap())
+        })
+        .collect()
+}
+
+/// The data of a run's stream from the beginning.
+pub(crate) async fn stream_of(client: &Client, run: &str) -> Vec<(String, Value)> {
+    let path = format!("{BASE}/runs/{run}/events");
+    let headers = [("accept", "text/event-stream")];
+    events(&streamed(client, Method::GET, &path, &headers, &Value::Null).await)
+}
+
+pub(crate) fn kinds(events: &[(String, Value)]) -> Vec<&str> {
+    events.iter().map(|(_, event)| text(event, "/type")).collect()
+}
+
+/// The text of the last message of a run.
+pub(crate) fn last_text(run: &Value) -> &str {
+    let output = run["output"].as_array().unwrap();
+    text(output.last().unwrap(), "/parts/0/content")
+}

@@ -1,0 +1,126 @@
+//! What runs say: large, encoded, annotated, strict.
+
+use serde_json::{Value, json};
+use trilogue_gateway::Options;
+
+use crate::communication::{
+    BASE, both, get, kinds, last_text, post, run, said, start, stream_of, with,
+};
+use crate::rig::text;
+
+#[tokio::test]
+async fn more_than_fits_an_answer_is_refused_and_can_be_streamed() {
+    let rig = with(Options { max_output_bytes: 64 * 1024, ..Options::default() }).await;
+    let client = rig.alice();
+    let parts: Vec<_> = (0..8).map(|_| json!({"content": "x".repeat(10_000)})).collect();
+    let body = json!({"agent_name": "echo", "input": [{"parts": parts}], "mode": "async"});
+    let reply = post(&client, "/runs", &body).await;
+    assert_eq!(reply.status, 202, "{}", reply.json());
+    let id = text(&reply.json(), "/run_id").to_owned();
+    let streamed = stream_of(&client, &id).await;
+    assert_eq!(kinds(&streamed).last(), Some(&"run.completed"));
+    for path in [format!("/runs/{id}"), format!("/runs/{id}/events")] {
+        let reply = get(&client, &path).await;
+        assert_eq!((reply.status, reply.code().as_str()), (413, "server_error"), "{path}");
+        assert_eq!(text(&reply.json(), "/data/reason"), "body_too_large");
+    }
+}
+
+#[tokio::test]
+async fn large_content_is_inlined_and_its_link_works_too() {
+    let rig = start().await;
+    let client = rig.alice();
+    let done = run(&client, "large", "x").await;
+    assert_eq!(text(&done, "/output/0/parts/0/content").len(), 100 * 1024);
+    assert_eq!(text(&done, "/output/0/parts/1/content_encoding"), "base64");
+    let streamed = stream_of(&client, text(&done, "/run_id")).await;
+    assert_eq!(streamed.last().unwrap().1["run"], done);
+    let session = text(&done, "/session_id");
+    let sha = {
+        use sha2::{Digest, Sha256};
+        let hash = Sha256::digest("x".repeat(100 * 1024));
+        hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let reply = get(&client, &format!("/sessions/{session}/blobs/{sha}")).await;
+    assert_eq!((reply.status, reply.body.len()), (200, 100 * 1024));
+    assert_eq!(reply.headers["content-security-policy"], "default-src 'none'; sandbox");
+    assert_eq!(reply.headers["content-disposition"], "attachment");
+    let sent = run(&client, "echo", &"y".repeat(100 * 1024)).await;
+    assert_eq!(last_text(&sent).len(), 100 * 1024);
+}
+
+#[tokio::test]
+async fn agents_are_held_to_a_strict_mounts_rules_and_shown_by_them() {
+    let rig = both().await;
+    let client = rig.alice();
+    let run_on = async |base: &str, content: &str| {
+        let body = json!({"agent_name": "sloppy", "input": said(content), "mode": "sync"});
+        client.post(&format!("{base}/runs"), &body).await.unwrap().ok().unwrap()
+    };
+    let lax = run_on(BASE, "").await;
+    assert_eq!(text(&lax, "/status"), "completed");
+    assert_eq!(text(&lax, "/output/0/parts/1/content_type"), "no type");
+    assert_eq!(lax["output"][0]["parts"][0]["content"], Value::Null);
+    let strict = run_on("/strict", "").await;
+    assert_eq!(text(&strict, "/status"), "failed");
+    assert_eq!(text(&strict, "/error/code"), "server_error");
+    assert_eq!(text(&strict, "/error/data/reason"), "output_invalid");
+    assert!(text(&strict, "/error/message").contains("content_type"), "{strict}");
+    let fine = run_on("/strict", "annotate").await;
+    assert_eq!(text(&fine, "/status"), "completed", "{fine}");
+    assert_eq!(fine["output"][0]["parts"][0]["content"], "");
+    let id = text(&lax, "/run_id");
+    let shown = client.get(&format!("/strict/runs/{id}")).await.unwrap().ok().unwrap();
+    assert_eq!(shown["output"][0]["parts"][0]["content"], "");
+    assert_eq!(shown["output"][0]["parts"][1], lax["output"][0]["parts"][1]);
+}
+
+#[tokio::test]
+async fn base64_and_unknown_members_come_back_as_they_were_sent() {
+    let rig = start().await;
+    let client = rig.alice();
+    let parts = json!([
+        {"content": "aGk=", "content_type": "image/png", "content_encoding": "base64"},
+        {"content": "not base64!", "content_type": "image/png", "content_encoding": "base64"},
+        {"content": "x", "content_type": "zzz", "z": {"b": 1.0, "a": [2]}, "y": null},
+        {"content": "x", "metadata": {"kind": "citation", "start_index": -3, "end_index": 7}},
+        {"metadata": {"kind": "trajectory", "tool_name": "t", "tool_input": {"a": 1}}},
+    ]);
+    let body = json!({"agent_name": "echo", "input": [{"parts": parts}], "mode": "sync"});
+    let done = post(&client, "/runs", &body).await.ok().unwrap();
+    assert_eq!(text(&done, "/status"), "completed", "{done}");
+    for (place, sent) in parts.as_array().unwrap().iter().enumerate() {
+        let got = &done["output"][0]["parts"][place];
+        for (key, value) in sent.as_object().unwrap() {
+            match value {
+                Value::Object(members) if key == "metadata" => {
+                    for (key, value) in members {
+                        assert_eq!(got["metadata"][key], *value, "{got}");
+                    }
+                }
+                value => assert_eq!(got[key], *value, "{got}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_reads_the_same_with_all_metadata_removed() {
+    let rig = start().await;
+    let client = rig.alice();
+    let done = run(&client, "talker", "x").await;
+    let read = |run: &Value| -> String {
+        let parts = run["output"].as_array().unwrap().iter().flat_map(|message| {
+            message["parts"].as_array().unwrap().iter().filter_map(|part| part["content"].as_str())
+        });
+        parts.collect()
+    };
+    let mut bare = done.clone();
+    for message in bare["output"].as_array_mut().unwrap() {
+        for part in message["parts"].as_array_mut().unwrap() {
+            part["metadata"] = Value::Null;
+        }
+    }
+    assert_eq!(read(&bare), read(&done));
+    assert!(read(&bare).starts_with("one two"));
+}

@@ -1,0 +1,184 @@
+//! Two tenants at one mount: every id of one is unknown to the other, on every route of the protocol.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use trilogue_domain::Rights;
+use trilogue_gateway::{Operation, Protocol};
+use trilogue_testkit::Client;
+use trilogue_testkit::client::Reply;
+
+use crate::rig::{Rig, text};
+
+/// Where the rig mounts the protocol.
+const BASE: &str = "/communication";
+
+/// What one tenant has.
+struct Things {
+    session: String,
+    run: String,
+    waiting: String,
+    message: String,
+    checkpoint: String,
+    sha256: String,
+}
+
+fn new_run(input: &str, session: &str) -> Value {
+    let input = json!([{"parts": [{"content": input}]}]);
+    json!({"agent_name": "puppet", "input": input, "session_id": session})
+}
+
+impl Things {
+    async fn of(rig: &Rig) -> Self {
+        let client = rig.alice();
+        let session = "11111111-2222-4333-8444-555555555555".to_owned();
+        let start = async |body: Value| {
+            let made = client.post(&format!("{BASE}/runs"), &body).await.unwrap();
+            text(&made.ok().unwrap(), "/run_id").to_owned()
+        };
+        let run = start(new_run("large", &session)).await;
+        start(new_run("state secret", &session)).await;
+        let waiting = start(new_run("suspend", "11111111-2222-4333-8444-666666666666")).await;
+        let own = client.get(&format!("/api/v1/runs/{run}")).await.unwrap().ok().unwrap();
+        let thread = client.get(&format!("/api/v1/threads/{session}")).await.unwrap();
+        Self {
+            run,
+            waiting,
+            message: text(&own, "/output/0/id").to_owned(),
+            sha256: text(&own, "/output/0/parts/0/blob/sha256").to_owned(),
+            checkpoint: text(&thread.ok().unwrap(), "/head").to_owned(),
+            session,
+        }
+    }
+
+    /// The same with ids that nobody has.
+    fn unknown() -> Self {
+        let id = |last: u8| format!("99999999-2222-4333-8444-{last:012}");
+        Self {
+            session: id(1),
+            run: id(2),
+            waiting: id(3),
+            message: id(4),
+            checkpoint: id(5),
+            sha256: "0".repeat(64),
+        }
+    }
+
+    /// The requests of an operation that name something of these: path and body.
+    fn requests(&self, operation: &Operation) -> Vec<(String, Value)> {
+        let mut paths = vec![operation.path.to_owned()];
+        for (name, values) in [
+            ("{session_id}", vec![&self.session]),
+            ("{run_id}", vec![&self.run, &self.waiting]),
+            ("{resource_id}", vec![&self.message, &self.run]),
+            ("{checkpoint_id}", vec![&self.checkpoint]),
+            ("{sha256}", vec![&self.sha256]),
+            // Agents are everybody's.
+            ("{name}", Vec::new()),
+        ] {
+            let fill = |path: &String| -> Vec<String> {
+                match path.contains(name) {
+                    true => values.iter().map(|value| path.replace(name, value)).collect(),
+                    false => vec![path.clone()],
+                }
+            };
+            paths = paths.iter().flat_map(fill).collect();
+        }
+        let unfilled = paths.iter().find(|path| path.contains('{'));
+        assert_eq!(unfilled, None, "{operation:?} needs a case here");
+        let is_resume = operation.method == "POST" && operation.path.ends_with("{run_id}");
+        let body = match is_resume {
+            true => {
+                let message = json!({"parts": [{"content": "{}"}]});
+                json!({"await_resume": {"type": "message", "message": message}, "mode": "sync"})
+            }
+            false => Value::Null,
+        };
+        paths.into_iter().map(|path| (format!("{BASE}{path}"), body.clone())).collect()
+    }
+}
+
+/// What a refusal looks like, without the ids that the request itself named.
+fn shape(reply: &Reply, path: &str) -> Value {
+    let mut body = reply.json();
+    body["data"]["request_id"] = Value::Null;
+    let mut message = text(&body, "/message").to_owned();
+    for named in path.split('/').filter(|segment| segment.len() > 30) {
+        message = message.replace(named, "…");
+    }
+    body["message"] = Value::String(message);
+    body
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &Value) -> [Reply; 2] {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let plain = client.send(method.clone(), path, &[], body.clone()).await.unwrap();
+    let headers = [("accept", "text/event-stream"), ("last-event-id", "1")];
+    [plain, client.send(method, path, &headers, body).await.unwrap()]
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_a_mount() {
+    check_every_route(Rig::start().await).await;
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_a_mount_on_disk() {
+    check_every_route(Rig::on_disk().await).await;
+}
+
+async fn check_every_route(rig: Rig) {
+    let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
+    rig.token("beta", "mallory", Rights::all(), false).await;
+    let (alice, mallory) = (rig.alice(), rig.as_("beta", "mallory"));
+    let mut checked = 0;
+    for operation in Protocol::Communication.operations() {
+        if !operation.path.contains('{') {
+            continue;
+        }
+        let requests = theirs.requests(&operation).into_iter().zip(unknown.requests(&operation));
+        for ((foreign, body), (never, _)) in requests {
+            let got = send(&mallory, operation.method, &foreign, &body).await;
+            let expected = send(&mallory, operation.method, &never, &body).await;
+            for (got, expected) in got.iter().zip(&expected) {
+                assert_eq!(got.status, 404, "{operation:?} {foreign}: {}", got.json());
+                assert_eq!(shape(got, &foreign), shape(expected, &never), "{operation:?}");
+                assert_eq!(text(&got.json(), "/code"), "not_found");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= 12, "{checked}");
+
+    // Every one of those requests names something: its owner gets it.
+    let gets = Protocol::Communication.operations().into_iter().filter(|it| it.method == "GET");
+    for operation in gets.filter(|it| it.path.contains('{')) {
+        let mut found = 0;
+        for (path, _) in theirs.requests(&operation) {
+            found += usize::from(alice.get(&path).await.unwrap().status == 200);
+        }
+        assert!(found > 0 || operation.path.contains("{name}"), "{operation:?}");
+    }
+    let waiting = alice.get(&format!("{BASE}/runs/{}", theirs.waiting)).await.unwrap();
+    assert_eq!(text(&waiting.ok().unwrap(), "/status"), "awaiting");
+    let listed = mallory.get(&format!("{BASE}/runs")).await.unwrap().ok().unwrap();
+    assert_eq!(listed["runs"], json!([]));
+}
+
+#[tokio::test]
+async fn the_same_session_in_two_tenants_is_two_sessions() {
+    let rig = Rig::start().await;
+    rig.token("beta", "bob", Rights::all(), false).await;
+    let session = "11111111-2222-4333-8444-777777777777";
+    let mut histories = Vec::new();
+    for client in [rig.alice(), rig.as_("beta", "bob")] {
+        let runs = format!("{BASE}/runs");
+        client.post(&runs, &new_run("hello", session)).await.unwrap().ok().unwrap();
+        let path = format!("{BASE}/sessions/{session}");
+        let found = client.get(&path).await.unwrap().ok().unwrap();
+        assert_eq!(found["history"].as_array().unwrap().len(), 2);
+        histories.push(found["history"].clone());
+    }
+    assert_ne!(histories[0], histories[1]);
+}
