@@ -124,7 +124,7 @@ impl Input {
             id: MessageId::generate(),
             role: Role::User,
             parts: vec![Part::text(text)],
-            created_at: now,
+            created_at: Some(now),
             completed_at: Some(now),
         }])
     }

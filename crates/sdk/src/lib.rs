@@ -22,12 +22,13 @@
 //! ```
 //!
 //! # Invariants
-//! - This crate does no IO and knows no runtime: the context is built over the ports in [`port`], the client over [`client::Transport`].
+//! - This crate does no IO and knows no runtime: the context is built over the ports in [`port`], the clients over [`client::Transport`].
 //! - A context may be used by several tasks at once; what one of them says stays in order.
 
 pub mod agent;
 pub mod card;
 pub mod client;
+pub mod communication;
 pub mod context;
 pub mod error;
 pub mod port;

@@ -22,7 +22,7 @@ impl Question {
         Self::of(InterruptKind::Permission).prompt(prompt)
     }
 
-    /// A question that is answered with a message.
+    /// A question that is answered with a message, which may have no parts. An empty prompt is none: the question shows nothing.
     #[must_use]
     pub fn message(prompt: impl AsRef<str>) -> Self {
         Self::of(InterruptKind::Message).prompt(prompt)
@@ -61,10 +61,13 @@ impl Question {
         }
     }
 
-    /// What people read.
+    /// What people read. An empty text adds nothing.
     #[must_use]
     pub fn prompt(self, text: impl AsRef<str>) -> Self {
-        self.prompt_part(Part::text(text.as_ref()))
+        match text.as_ref() {
+            "" => self,
+            text => self.prompt_part(Part::text(text)),
+        }
     }
 
     /// One more part of what people see.

@@ -40,7 +40,7 @@ mod tests {
             id: MessageId::generate(),
             role: Role::User,
             parts: vec![part],
-            created_at: now,
+            created_at: Some(now),
             completed_at: Some(now),
         }])
     }

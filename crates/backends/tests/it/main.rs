@@ -4,6 +4,7 @@
 mod admission;
 mod echo;
 mod mailcomposer;
+mod metadata;
 mod researcher;
 mod runtime;
 
@@ -35,7 +36,7 @@ fn start(messages: Vec<Vec<Part>>) -> Turn {
         id: MessageId::generate(),
         role: Role::User,
         parts,
-        created_at: Timestamp::from_micros(0),
+        created_at: Some(Timestamp::from_micros(0)),
         completed_at: Some(Timestamp::from_micros(0)),
     };
     Turn::Start { input: Input::Messages(messages.into_iter().map(message).collect()) }

@@ -87,8 +87,11 @@ async fn steps_image_artifact_and_link_are_there() {
     let (name, report) = find("text/markdown");
     assert_eq!(name, Some("report.md"));
     assert!(matches!(report, Content::Text(text) if text.starts_with("# durable logs\n")));
-    let (_, link) = find("text/html");
+    let (name, link) = find("text/html");
+    assert_eq!(name, None);
     assert!(matches!(link, Content::Url(url) if url.starts_with("https://")));
+    let by_address = |part: &&Part| matches!(part.content, Content::Url(_));
+    assert_eq!(message.parts.iter().filter(by_address).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

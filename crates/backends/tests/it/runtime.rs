@@ -65,6 +65,7 @@ impl House {
             when_holding: WhenHolding::Refuse,
             idempotency: None,
             not_before: None,
+            rules: None,
             synchronous: false,
         }
     }
@@ -158,6 +159,9 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     let order = "Write to alice@example.com that the meeting moves to Tuesday.";
     let run = house.settle("mailcomposer", said(order)).await;
     assert_eq!(run.status, RunStatus::Interrupted);
+    // The agent got a value; what the user said stays in the history.
+    let said_first = house.messages(&run).await.remove(0);
+    assert_eq!((said_first.role.is_user(), said_first.text().as_str()), (true, order));
     let wrong = Answer::Json(Json::from_value(&json!({ "approved": "perhaps" })));
     let to = AnswerTo::Interrupt(house.pending(&run).await.id);
     let refused = house.runtime.answer(&house.by, to, wrong).await;

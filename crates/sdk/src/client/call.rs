@@ -18,13 +18,13 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Builds a request.
 #[derive(Debug)]
-pub(super) struct Call(Request, char);
+pub(crate) struct Call(Request, char);
 
 // === impl Call ===
 
 impl Call {
     /// A call of the path that these segments make under the base path.
-    pub(super) fn new(method: Method, base: &str, segments: &[&str]) -> Self {
+    pub(crate) fn new(method: Method, base: &str, segments: &[&str]) -> Self {
         let mut path = base.to_owned();
         for segment in segments {
             path.push('/');
@@ -34,13 +34,13 @@ impl Call {
     }
 
     /// A call of a path that the server named.
-    pub(super) fn at(method: Method, path: String) -> Self {
+    pub(crate) fn at(method: Method, path: String) -> Self {
         let start = if path.contains('?') { '&' } else { '?' };
         Self(Request { method, path, headers: Vec::new(), body: Bytes::new() }, start)
     }
 
     /// With a member of the query, where there is a value.
-    pub(super) fn query(mut self, name: &str, value: Option<&str>) -> Self {
+    pub(crate) fn query(mut self, name: &str, value: Option<&str>) -> Self {
         if let Some(value) = value {
             self.0.path.push(std::mem::replace(&mut self.1, '&'));
             self.0.path.extend(encoded(name));
@@ -50,20 +50,20 @@ impl Call {
         self
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.0.headers.push((name, value.into()));
         self
     }
 
     /// With a JSON body.
-    pub(super) fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
+    pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self, ClientError> {
         let bytes = serde_json::to_vec(body)
             .map_err(|error| ClientError::Unexpected(format!("no JSON: {error}")))?;
         self.0.body = Bytes::from(bytes);
         Ok(self.header("content-type", "application/json"))
     }
 
-    pub(super) fn into_request(self) -> Request {
+    pub(crate) fn into_request(self) -> Request {
         self.0
     }
 }
@@ -78,7 +78,7 @@ fn encoded(text: &str) -> Vec<&str> {
 }
 
 /// Passes a response that succeeded; of another it makes the problem.
-pub(super) async fn succeeded(response: Response) -> Result<Response, ClientError> {
+pub(crate) async fn succeeded(response: Response) -> Result<Response, ClientError> {
     if (200..300).contains(&response.status) {
         return Ok(response);
     }
@@ -91,7 +91,7 @@ pub(super) async fn succeeded(response: Response) -> Result<Response, ClientErro
 }
 
 /// Reads the JSON of a response, at most this many bytes of it.
-pub(super) async fn read<T: DeserializeOwned>(
+pub(crate) async fn read<T: DeserializeOwned>(
     response: Response,
     limit: usize,
 ) -> Result<T, ClientError> {
@@ -99,7 +99,8 @@ pub(super) async fn read<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|error| ClientError::Unexpected(error.to_string()))
 }
 
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, ClientError> {
+/// Reads a whole body, at most this many bytes of it.
+pub(crate) async fn collect(mut body: Body, limit: usize) -> Result<Bytes, ClientError> {
     let mut whole = BytesMut::new();
     while let Some(piece) = body.next().await {
         let piece = piece?;

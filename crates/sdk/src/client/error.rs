@@ -1,5 +1,7 @@
 //! Why a call failed.
 
+use serde::Deserialize;
+use trilogue_wire::agent_communication::{ErrorBody, ErrorCode};
 use trilogue_wire::native::Problem;
 
 use super::transport::TransportError;
@@ -13,19 +15,82 @@ pub enum ClientError {
     /// The server refused the call.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
+    /// A server of the Agent Communication Protocol refused the call, or ended the stream with an error.
+    #[error("{}", .0.body.message)]
+    Refused(Box<Refusal>),
     /// The server's answer cannot be understood.
     #[error("the server's answer cannot be understood: {0}")]
     Unexpected(String),
 }
 
+/// What a server of the Agent Communication Protocol refused, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The HTTP status; `None` where a stream ended with an error.
+    pub status: Option<u16>,
+    /// The error as the server wrote it; where that was none of the protocol, one that says so.
+    pub body: ErrorBody,
+    detail: Detail,
+    is_foreign: bool,
+}
+
+/// What servers of ours add to an error in its `data`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Detail {
+    reason: Option<String>,
+    hint: Option<String>,
+    transient: Option<bool>,
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// An error with its status; `None` where it ended a stream.
+    #[must_use]
+    pub fn new(status: Option<u16>, body: ErrorBody) -> Self {
+        // Other servers put there what they like.
+        let object = body.data.as_ref().filter(|data| data.as_str().starts_with('{'));
+        let detail = object.and_then(|data| data.read().ok()).unwrap_or_default();
+        Self { status, body, detail, is_foreign: false }
+    }
+
+    /// A refusal with this status in words that are not the protocol's: of a proxy, or no server of the protocol at all.
+    pub(crate) fn foreign(status: u16) -> Self {
+        let message = format!("the server answered with status {status}");
+        let body = ErrorBody::new(ErrorCode::ServerError, message);
+        Self { is_foreign: true, ..Self::new(Some(status), body) }
+    }
+
+    /// Whether the server did not say it in the protocol's words.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign
+    }
+
+    /// Whether nothing has the name or id that was asked for.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.body.code == ErrorCode::NotFound
+    }
+
+    fn is_transient(&self) -> bool {
+        let by_status = || matches!(self.status, Some(429 | 502..=504));
+        self.detail.transient.unwrap_or_else(by_status)
+    }
+}
+
 // === impl ClientError ===
 
 impl ClientError {
-    /// The stable code of a problem; `None` where the server was not heard.
+    /// The stable code of a problem: for the Agent Communication Protocol the reason that the server adds, else one of the protocol's three codes. `None` where the server was not heard.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
+            Self::Refused(refusal) => {
+                Some(refusal.detail.reason.as_deref().unwrap_or(refusal.body.code.as_str()))
+            }
             Self::Transport(_) | Self::Unexpected(_) => None,
         }
     }
@@ -35,6 +100,7 @@ impl ClientError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => problem.hint.as_deref(),
+            Self::Refused(refusal) => refusal.detail.hint.as_deref(),
             Self::Transport(error) => error.hint.as_deref(),
             Self::Unexpected(_) => None,
         }
@@ -45,6 +111,7 @@ impl ClientError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Problem(problem) => problem.transient,
+            Self::Refused(refusal) => refusal.is_transient(),
             Self::Transport(_) => true,
             Self::Unexpected(_) => false,
         }

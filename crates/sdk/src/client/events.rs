@@ -183,11 +183,10 @@ impl EventStream {
     }
 
     async fn connect(&mut self) -> Result<(), ClientError> {
-        let Options { attempts, delay, max_delay, .. } = *self.client.options();
+        let attempts = self.client.options().attempts;
         loop {
             if std::mem::replace(&mut self.tried, true) {
-                let doubled = delay.saturating_mul(1 << self.attempts.min(16));
-                let wait = self.retry.unwrap_or_default().max(doubled).min(max_delay);
+                let wait = self.client.options().wait_after(self.attempts, self.retry);
                 tokio::time::sleep(wait).await;
             }
             self.attempts = self.attempts.saturating_add(1);
@@ -217,7 +216,7 @@ impl EventStream {
 }
 
 /// The content type of event streams.
-pub(super) const EVENT_STREAM: &str = "text/event-stream";
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Sends a call whose response is an event stream.
 pub(super) async fn stream(client: &Client, call: Call) -> Result<Body, ClientError> {

@@ -2,9 +2,9 @@
 //!
 //! Bodies are read up to a limit, streams piece by piece; a stream that breaks is resumed after the last event that came.
 
-mod call;
+pub(crate) mod call;
 mod error;
-mod events;
+pub(crate) mod events;
 mod new_run;
 mod transport;
 
@@ -18,7 +18,7 @@ use trilogue_wire::native::{
 };
 use trilogue_wire::sse::Limits;
 
-pub use error::ClientError;
+pub use error::{ClientError, Refusal};
 pub use events::{EventStream, StreamItem};
 pub use new_run::NewRun;
 pub use transport::{Body, Method, Request, Response, Transport, TransportError};
@@ -85,6 +85,20 @@ struct Shared {
 }
 
 // === impl Options ===
+
+impl Options {
+    /// The usual options for a face that is mounted at this path: `/communication`, or `` for the root of a server.
+    #[must_use]
+    pub fn at(base: &str) -> Self {
+        Self { base: base.trim_end_matches('/').to_owned(), ..Self::default() }
+    }
+
+    /// How long to wait before the next attempt when this many have failed in a row; at least as long as the server asks for.
+    pub(crate) fn wait_after(&self, failed: u32, asked: Option<Duration>) -> Duration {
+        let doubled = self.delay.saturating_mul(1 << failed.min(16));
+        asked.unwrap_or_default().max(doubled).min(self.max_delay)
+    }
+}
 
 impl Default for Options {
     fn default() -> Self {

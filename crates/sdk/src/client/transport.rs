@@ -49,6 +49,8 @@ pub struct Response {
     pub status: u16,
     /// The `content-type`, where there is one.
     pub content_type: Option<String>,
+    /// The `run-id`, where there is one: which run a stream of the Agent Communication Protocol shows.
+    pub run_id: Option<String>,
     /// The body.
     pub body: Body,
 }
@@ -88,6 +90,7 @@ impl fmt::Debug for Response {
         f.debug_struct("Response")
             .field("status", &self.status)
             .field("content_type", &self.content_type)
+            .field("run_id", &self.run_id)
             .finish_non_exhaustive()
     }
 }

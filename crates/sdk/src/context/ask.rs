@@ -48,7 +48,7 @@ impl Context {
         Ok(Decision { allowed: allows && by.is_some(), option, by })
     }
 
-    /// Asks for a message.
+    /// Asks for a message and gives its parts, of which there may be none. With an empty prompt the question shows nothing.
     ///
     /// # Errors
     /// As [`Context::ask`]; a question that nobody answered.

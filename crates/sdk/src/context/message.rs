@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trilogue_domain::event::MessageEvent;
-use trilogue_domain::{Body, Citation, MessageId, Part, PartMetadata, Trajectory, limits};
+use trilogue_domain::{Body, Citation, MessageId, Part, PartMetadata, Times, Trajectory, limits};
 
 use super::{Context, MAX_UNFINISHED};
 use crate::error::AgentError;
@@ -31,7 +31,7 @@ pub struct Source {
 #[derive(Debug)]
 pub(super) struct Cursor {
     id: MessageId,
-    /// Characters of the message's text so far.
+    /// Characters of the message's `text/*` parts so far: what citations count in.
     characters: u64,
     parts: usize,
 }
@@ -49,7 +49,7 @@ impl MessageWriter {
         &self.id
     }
 
-    /// Characters of the message's text so far: the index of the next one.
+    /// Characters of the message's `text/*` parts so far, artifacts included: the index of the next one.
     #[must_use]
     pub fn characters(&self) -> u64 {
         self.cursor.as_ref().map_or(0, |cursor| cursor.characters)
@@ -96,7 +96,7 @@ impl MessageWriter {
         }
     }
 
-    /// Cites a source for a range of the message's text, in characters.
+    /// Cites a source for a range of the message's text: characters of its `text/*` parts, from 0, the end excluded.
     ///
     /// # Errors
     /// As [`Context::part`].
@@ -142,11 +142,11 @@ impl Drop for MessageWriter {
 // === impl Cursor ===
 
 impl Cursor {
-    /// Begins a message.
-    pub(super) async fn open(context: &Context) -> Result<Self, AgentError> {
+    /// Begins a message; `times` where its times are not those of the log.
+    pub(super) async fn open(context: &Context, times: Option<Times>) -> Result<Self, AgentError> {
         let id = MessageId::generate();
         let (message, role) = (id.clone(), context.shared.role.clone());
-        context.emit(Body::Message(MessageEvent::Started { message, role })).await?;
+        context.emit(Body::Message(MessageEvent::Started { message, role, times })).await?;
         Ok(Self { id, characters: 0, parts: 0 })
     }
 
@@ -168,7 +168,8 @@ impl Cursor {
             .hint("begin another message")
             .into());
         }
-        let said = if part.name.is_none() { part.as_text().map_or(0, characters) } else { 0 };
+        // An artifact is a part like any other here: the rule counts all parts of text.
+        let said = part.as_text().map_or(0, characters);
         let message = self.id.clone();
         context.emit(Body::Message(MessageEvent::Part { message, part })).await?;
         self.parts += 1;
@@ -223,8 +224,8 @@ impl Source {
 
     fn for_range(self, range: std::ops::Range<u64>) -> Part {
         Part::annotation(PartMetadata::Citation(Citation {
-            start_index: Some(range.start),
-            end_index: Some(range.end),
+            start_index: i64::try_from(range.start).ok(),
+            end_index: i64::try_from(range.end).ok(),
             url: self.url,
             title: self.title,
             description: self.description,

@@ -6,6 +6,7 @@ mod tool;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use trilogue_domain::event::{
     MessageEvent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
 };
 use trilogue_domain::{
-    AgentName, Body, Json, Message, MessageId, Part, Role, RunId, ThreadId, Trajectory,
+    AgentName, Body, Json, Message, MessageId, Part, Role, RunId, ThreadId, Times, Trajectory,
 };
 
 pub use ask::Decision;
@@ -144,6 +145,8 @@ impl Context {
 
     /// Adds a whole part to the open message, or to a new one.
     ///
+    /// A part holds its content in one of three ways: [`Part::text`] (or [`Part::json`]) inline, [`Part::bytes`] for what is no text, [`Part::url`] for what lies elsewhere.
+    ///
     /// # Errors
     /// As [`Context::text`]; `too_many_parts`.
     pub async fn part(&self, part: Part) -> Result<(), AgentError> {
@@ -192,13 +195,29 @@ impl Context {
         message.finish().await
     }
 
+    /// Says a message again as one of the agent's own: with a new id and the agent's role, and with its parts and its times as they are.
+    ///
+    /// # Errors
+    /// As [`Context::part`].
+    pub async fn repeat(&self, message: &Message) -> Result<(), AgentError> {
+        self.end_speech().await?;
+        let Message { created_at, completed_at, .. } = *message;
+        let times = Times { created_at, completed_at };
+        let cursor = Cursor::open(self, Some(times)).await?;
+        let mut writer = MessageWriter::new(self.clone(), cursor);
+        for part in &message.parts {
+            writer.part(part.clone()).await?;
+        }
+        writer.finish().await
+    }
+
     /// Closes the open message and begins one of its own, which several tasks can do side by side.
     ///
     /// # Errors
     /// As [`Context::text`].
     pub async fn message(&self) -> Result<MessageWriter, AgentError> {
         self.end_speech().await?;
-        Ok(MessageWriter::new(self.clone(), Cursor::open(self).await?))
+        Ok(MessageWriter::new(self.clone(), Cursor::open(self, None).await?))
     }
 
     /// Shows reasoning that is no part of any message.
@@ -312,6 +331,18 @@ impl Context {
         self.shared.host.cancelled().await;
     }
 
+    /// Waits this long.
+    ///
+    /// # Errors
+    /// [`AgentError::stopped`] as soon as the run is asked to stop.
+    pub async fn wait(&self, time: Duration) -> Result<(), AgentError> {
+        tokio::select! {
+            biased;
+            () = self.cancelled() => Err(AgentError::stopped()),
+            () = tokio::time::sleep(time) => Ok(()),
+        }
+    }
+
     /// Closes what the turn left open: messages as complete, tool calls as failed.
     pub(crate) async fn close(&self) -> Result<(), AgentError> {
         self.end_speech().await?;
@@ -340,7 +371,7 @@ impl Context {
     ) -> Result<&'a mut Cursor, AgentError> {
         match speech {
             Some(cursor) => Ok(cursor),
-            None => Ok(speech.insert(Cursor::open(self).await?)),
+            None => Ok(speech.insert(Cursor::open(self, None).await?)),
         }
     }
 

@@ -1,66 +1,14 @@
 //! The client over a transport that follows a script.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream;
-use trilogue_sdk::async_trait;
 use trilogue_sdk::client::{
-    Client, ClientError, Filter, NewRun, Options, Page, Request, Response, StreamItem, Transport,
-    TransportError,
+    Client, ClientError, Filter, NewRun, Options, Page, StreamItem, Transport, TransportError,
 };
 use trilogue_wire::native::{Gap, RunCreate, RunInput, RunStatus};
 
-/// Answers each request with the next response and keeps the requests.
-#[derive(Debug, Default)]
-struct Script {
-    responses: Mutex<VecDeque<Result<Scripted, TransportError>>>,
-    requests: Mutex<Vec<Request>>,
-}
-
-#[derive(Debug)]
-struct Scripted {
-    status: u16,
-    content_type: &'static str,
-    pieces: Vec<Result<Bytes, TransportError>>,
-}
-
-#[async_trait]
-impl Transport for Script {
-    async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        self.requests.lock().unwrap().push(request);
-        let next = self.responses.lock().unwrap().pop_front();
-        let Scripted { status, content_type, pieces } =
-            next.unwrap_or_else(|| Err(TransportError::new("the script has ended")))?;
-        let content_type = Some(content_type.to_owned());
-        Ok(Response { status, content_type, body: Box::pin(stream::iter(pieces)) })
-    }
-}
-
-impl Script {
-    fn new(responses: Vec<Result<Scripted, TransportError>>) -> Arc<Self> {
-        Arc::new(Self { responses: Mutex::new(responses.into()), requests: Mutex::default() })
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
-    }
-}
-
-fn json(status: u16, body: &str) -> Result<Scripted, TransportError> {
-    let pieces = body.as_bytes().chunks(7).map(|piece| Ok(Bytes::copy_from_slice(piece)));
-    Ok(Scripted { status, content_type: "application/json", pieces: pieces.collect() })
-}
-
-/// A stream in pieces of 5 bytes; torn at its end, or ended as HTTP wants.
-fn events(text: &str, torn: bool) -> Result<Scripted, TransportError> {
-    let pieces = text.as_bytes().chunks(5).map(|piece| Ok(Bytes::copy_from_slice(piece)));
-    let tear = torn.then(|| Err(TransportError::new("the connection was reset")));
-    let content_type = "text/event-stream; charset=utf-8";
-    Ok(Scripted { status: 200, content_type, pieces: pieces.chain(tear).collect() })
-}
+use crate::script::{Script, events, header, json};
 
 fn event(number: u64, kind: &str, members: &str) -> String {
     format!(
@@ -124,11 +72,6 @@ async fn a_torn_stream_is_resumed_after_the_last_event() {
         })
         .collect();
     assert_eq!(cursors, ["2", "2", "2", "3"]);
-}
-
-fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    let found = request.headers.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| value.as_str())
 }
 
 #[tokio::test]

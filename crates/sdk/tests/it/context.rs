@@ -1,6 +1,7 @@
 //! Agents over a [`Recorder`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use trilogue_domain::event::{MessageEvent, StateEvent, ToolEvent};
@@ -8,8 +9,8 @@ use trilogue_domain::{AgentName, Body};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{
-    Effect, PartMetadata, PrincipalId, Resolution, Role, RunId, RunInfo, Survives, ThreadId,
-    ToolStatus, conduct,
+    Effect, InterruptKind, MessageId, PartMetadata, PrincipalId, Resolution, Role, RunId, RunInfo,
+    Survives, ThreadId, Timestamp, ToolStatus, conduct,
 };
 
 /// An agent whose turn is a function.
@@ -89,7 +90,8 @@ async fn citations_cover_the_words_in_characters() {
     run(&recorder, |context| async move {
         context.text("Schön: ").await?;
         context.cite("das Meer", Source::url("https://example.org/").title("Meer")).await?;
-        context.artifact("note", Part::text("not counted")).await?;
+        context.artifact("note.txt", Part::text("counted too")).await?;
+        context.artifact("image.png", Part::bytes("image/png", "not counted")).await?;
         context.text(" ist ").await?;
         context.cite("blau", Source::titled("Farben")).await?;
         Ok(Outcome::Completed)
@@ -97,7 +99,10 @@ async fn citations_cover_the_words_in_characters() {
     .await
     .unwrap();
     let message = recorder.messages().remove(0);
-    let text: Vec<char> = message.text().chars().collect();
+    // The rule counts characters over all parts of text, artifacts included.
+    let text: String = message.parts.iter().filter_map(Part::as_text).collect();
+    assert_eq!(text, "Schön: das Meercounted too ist blau");
+    let text: Vec<char> = text.chars().collect();
     let cited: Vec<String> = message
         .parts
         .iter()
@@ -112,6 +117,99 @@ async fn citations_cover_the_words_in_characters() {
         })
         .collect();
     assert_eq!(cited, ["das Meer", "blau"]);
+}
+
+#[tokio::test]
+async fn a_message_is_repeated_with_its_parts_and_its_own_times() {
+    let at = |micros| Some(Timestamp::from_micros(micros));
+    let original = Message {
+        id: MessageId::generate(),
+        role: Role::User,
+        parts: vec![
+            Part::text("Howdy!"),
+            Part::bytes("image/png", "x").named("a.png"),
+            Part::url("application/pdf", "https://example.org/a.pdf"),
+        ],
+        created_at: at(1_700_000_000_133_102),
+        completed_at: None,
+    };
+    let bare = Message { parts: Vec::new(), completed_at: at(7), ..original.clone() };
+    let recorder = Arc::new(Recorder::default());
+    let messages = [original, bare];
+    let said = messages.clone();
+    run(&recorder, move |context| {
+        let said = said.clone();
+        async move {
+            context.text("open").await?;
+            for message in &said {
+                context.repeat(message).await?;
+            }
+            Ok(Outcome::Completed)
+        }
+    })
+    .await
+    .unwrap();
+    let repeated = recorder.messages().split_off(1);
+    assert_eq!(repeated.len(), 2);
+    for (repeated, original) in repeated.iter().zip(&messages) {
+        assert_ne!(repeated.id, original.id);
+        assert_eq!(repeated.role, Role::NamedAgent("script".into()));
+        assert_eq!(repeated.parts, original.parts);
+        assert_eq!(repeated.created_at, original.created_at);
+        assert_eq!(repeated.completed_at, original.completed_at);
+    }
+    assert_eq!(names(&recorder)[2], "message.completed", "the open message is closed before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_takes_its_time_and_ends_at_once_when_the_run_is_cancelled() {
+    let recorder = Arc::new(Recorder::default());
+    let begun = tokio::time::Instant::now();
+    let outcome = run(&recorder, |context| async move {
+        context.wait(Duration::from_secs(1)).await?;
+        Ok(Outcome::Completed)
+    })
+    .await;
+    assert_eq!(outcome, Ok(Outcome::Completed));
+    assert_eq!(begun.elapsed(), Duration::from_secs(1));
+
+    let cancelling = Arc::clone(&recorder);
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        cancelling.cancel();
+    });
+    let begun = tokio::time::Instant::now();
+    let outcome = run(&recorder, |context| async move {
+        context.wait(Duration::from_secs(3_600)).await?;
+        Ok(Outcome::Completed)
+    })
+    .await;
+    assert!(outcome.unwrap_err().is_stopped());
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_message_can_be_asked_for_without_a_word_and_may_have_no_parts() {
+    let by = PrincipalId::parse("alice").unwrap();
+    let answer = Answer::Message(Vec::new());
+    let recorder =
+        Recorder::default().answering(Resolution::Answered { by, answer, digest: String::new() });
+    let recorder = Arc::new(recorder);
+    run(&recorder, |context| async move {
+        assert_eq!(context.ask_message("").await?, []);
+        Ok(Outcome::Completed)
+    })
+    .await
+    .unwrap();
+    assert_eq!(recorder.asked()[0].kind, InterruptKind::Message);
+    assert_eq!(recorder.asked()[0].prompt, []);
+
+    let Outcome::Suspended { interrupt, .. } =
+        Outcome::suspended(Question::message(""), json!(null))
+    else {
+        panic!("it is suspended");
+    };
+    assert_eq!(interrupt.prompt, []);
 }
 
 #[tokio::test]

@@ -2,4 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
 
 mod client;
+mod communication;
 mod context;
+mod script;

@@ -1,0 +1,81 @@
+//! Metadata never carries what is said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use trilogue_backends::builtin::{self, Echo, MailComposer, Researcher};
+use trilogue_domain::event::RunEvent;
+use trilogue_domain::{Body, Citation, Content, Trajectory};
+use trilogue_sdk::recorder::Recorder;
+use trilogue_sdk::{Agent, Input, Json, Message, Outcome, Part, PartMetadata, Turn};
+
+use super::{start, turn};
+
+/// What an agent is, and what it is asked.
+fn sample(name: &str) -> (Box<dyn Agent>, Turn) {
+    let citation = Citation { start_index: Some(0), end_index: Some(4), ..Citation::default() };
+    let step = Trajectory { message: Some("hm".to_owned()), ..Trajectory::default() };
+    match name {
+        "echo" => {
+            let parts = vec![
+                Part::text("Bees dance.").with_metadata(PartMetadata::Citation(citation)),
+                Part::annotation(PartMetadata::Trajectory(step)),
+                Part::url("text/html", "https://example.org/bees"),
+            ];
+            (Box::new(Echo), start(vec![parts]))
+        }
+        "mailcomposer" => {
+            let value = Json::from_value(&json!({ "message": "Hello" }));
+            (Box::new(MailComposer::default()), Turn::Start { input: Input::Value(value) })
+        }
+        "researcher" => {
+            let question = start(vec![vec![Part::text("durable logs")]]);
+            (Box::new(Researcher::new(Duration::ZERO)), question)
+        }
+        other => panic!("what is '{other}' asked?"),
+    }
+}
+
+/// The message without any metadata: a part that had nothing else is gone.
+fn bare(message: &Message) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.parts {
+        part.metadata = None;
+    }
+    message.parts.retain(|part| part.content != Content::Empty);
+    message
+}
+
+/// What somebody reads: the text, and the content of every part in order.
+fn read(message: &Message) -> (String, Vec<Content>) {
+    let contents = message.parts.iter().map(|part| part.content.clone());
+    (message.text(), contents.filter(|content| *content != Content::Empty).collect())
+}
+
+#[tokio::test]
+async fn an_answer_of_every_agent_reads_the_same_with_all_metadata_removed() {
+    for name in builtin::NAMES {
+        let (agent, asked) = sample(name);
+        let recorder = Arc::new(Recorder::default());
+        let outcome = turn(agent.as_ref(), &recorder, None, asked).await;
+        assert_eq!(outcome, Ok(Outcome::Completed), "{name}");
+        let result = recorder.events().into_iter().any(|body| {
+            matches!(body, Body::Run(RunEvent::Result(value)) if value.to_value()["message"].is_string())
+        });
+        let mut words = String::new();
+        for message in recorder.messages() {
+            assert_eq!(read(&bare(&message)), read(&message), "{name}");
+            words.push_str(&message.text());
+            // What a source is quoted with, the answer says too.
+            for part in &message.parts {
+                if let Some(PartMetadata::Citation(Citation { description: Some(quote), .. })) =
+                    &part.metadata
+                {
+                    assert!(words.contains(quote), "{name} says '{quote}' in metadata only");
+                }
+            }
+        }
+        assert!(result || !words.is_empty(), "{name} says nothing");
+    }
+}

@@ -1,0 +1,72 @@
+use trilogue_wire::agent_communication::{
+    AwaitResume, Message, MessagePart, RunMode, RunResumeRequest, Uuid,
+};
+
+use super::Client;
+use crate::client::call::Call;
+use crate::client::{ClientError, Method};
+
+/// What a run is given that awaits: a message, made from a text, a part, parts, or a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The message.
+    pub message: Message,
+    /// The question that it answers, as a server of ours names it; without one it is for the question that was last shown.
+    pub interrupt: Option<String>,
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The same answer for the question with this id, and for no other.
+    #[must_use]
+    pub fn to(mut self, interrupt: impl Into<String>) -> Self {
+        self.interrupt = Some(interrupt.into());
+        self
+    }
+
+    pub(super) fn call(
+        self,
+        client: &Client,
+        run: Uuid,
+        mode: RunMode,
+    ) -> Result<Call, ClientError> {
+        let await_resume = AwaitResume { message: self.message };
+        let request = RunResumeRequest { run_id: Some(run), await_resume, mode };
+        let call = client.call(Method::Post, &["runs", &run.to_string()]).json(&request)?;
+        Ok(match self.interrupt {
+            Some(interrupt) => call.header("interrupt-id", interrupt),
+            None => call,
+        })
+    }
+}
+
+impl From<Message> for Answer {
+    fn from(message: Message) -> Self {
+        Self { message, interrupt: None }
+    }
+}
+
+impl From<Vec<MessagePart>> for Answer {
+    fn from(parts: Vec<MessagePart>) -> Self {
+        Self::from(Message::user(parts))
+    }
+}
+
+impl From<MessagePart> for Answer {
+    fn from(part: MessagePart) -> Self {
+        Self::from(vec![part])
+    }
+}
+
+impl From<&str> for Answer {
+    fn from(text: &str) -> Self {
+        Self::from(Message::text(text))
+    }
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self::from(MessagePart::text(text))
+    }
+}

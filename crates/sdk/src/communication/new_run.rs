@@ -1,0 +1,70 @@
+use trilogue_wire::agent_communication::{Json, RunCreateRequest, RunMode, Session, Uuid};
+
+use super::{Client, Input};
+use crate::IntoJson;
+use crate::client::call::Call;
+use crate::client::{ClientError, Method};
+
+/// A run that is to be created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewRun {
+    /// What is asked for. Its mode is set by the call that sends it.
+    pub request: RunCreateRequest,
+    /// The `Idempotency-Key`: on servers of ours, the same run under the same key is created once.
+    pub idempotency_key: Option<String>,
+}
+
+// === impl NewRun ===
+
+impl NewRun {
+    /// A run of this agent, in a session of its own.
+    #[must_use]
+    pub fn new(agent: impl Into<String>, input: impl Into<Input>) -> Self {
+        RunCreateRequest::new(agent, input.into().0, RunMode::Sync).into()
+    }
+
+    /// The same run in this session, which the server knows or makes.
+    #[must_use]
+    pub fn in_session(mut self, session: Uuid) -> Self {
+        (self.request.session_id, self.request.session) = (Some(session), None);
+        self
+    }
+
+    /// The same run in a session that is brought along: it replaces what the server knows of it.
+    #[must_use]
+    pub fn with_session(mut self, session: Session) -> Self {
+        (self.request.session_id, self.request.session) = (None, Some(session));
+        self
+    }
+
+    /// The same run with settings of the agent. Only servers of ours look at them.
+    #[must_use]
+    pub fn config(mut self, config: impl IntoJson) -> Self {
+        self.request.config = Json::parse(config.into_json().as_str()).ok();
+        self
+    }
+
+    /// The same run, created once under this key of 1 to 256 characters of ASCII, on servers of ours: asked for again, it is the run that is there already.
+    ///
+    /// With a key, a stream whose first answer was lost is asked for again; give one only where the server knows what it means, or where a second run does no harm.
+    #[must_use]
+    pub fn once(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    pub(super) fn call(&self, client: &Client, mode: RunMode) -> Result<Call, ClientError> {
+        let request = RunCreateRequest { mode, ..self.request.clone() };
+        let call = client.call(Method::Post, &["runs"]).json(&request)?;
+        Ok(match &self.idempotency_key {
+            Some(key) => call.header("idempotency-key", key),
+            None => call,
+        })
+    }
+}
+
+impl From<RunCreateRequest> for NewRun {
+    fn from(request: RunCreateRequest) -> Self {
+        Self { request, idempotency_key: None }
+    }
+}
