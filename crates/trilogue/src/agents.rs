@@ -1,10 +1,13 @@
 //! The agents that a server runs: those of the configuration, and those of the program around it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
+use trilogue_gateway::{Mount, Protocol};
+use trilogue_mapping::communication;
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Turn};
 use trilogue_sdk::{Agent, async_trait};
 
@@ -54,20 +57,39 @@ fn configured_one(name: &str, agent: &config::Agent) -> Result<Arc<dyn Backend>>
     Ok(Arc::new(Renamed { agent, card }))
 }
 
-/// Every agent has a name of its own.
+/// Every agent has a name of its own, on every face that is mounted.
 ///
 /// # Errors
-/// `already_exists`, naming the name that two have.
-pub(crate) fn check_names(agents: &[Arc<dyn Backend>]) -> Result<()> {
+/// `already_exists`, naming the name that two have, or the two.
+pub(crate) fn check_names(agents: &[Arc<dyn Backend>], mounts: &[Mount]) -> Result<()> {
     let mut names: Vec<_> = agents.iter().map(|agent| &agent.card().name).collect();
     names.sort();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None if mounts.iter().any(|mount| mount.protocol == Protocol::Communication) => {
+            check_face_names(&names)
+        }
         None => Ok(()),
         Some(pair) => {
             Err(Error::new(Code::AlreadyExists, format!("two agents are called '{}'", pair[0]))
                 .hint("serve one of them under another name"))
         }
     }
+}
+
+/// The Agent Communication Protocol shows names without dots.
+fn check_face_names(names: &[&AgentName]) -> Result<()> {
+    let mut shown = HashMap::new();
+    for name in names {
+        let face_name = communication::face_name(name);
+        if let Some(other) = shown.insert(face_name.clone(), name) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("the agents '{other}' and '{name}' are both '{face_name}' where the Agent Communication Protocol is served"),
+            )
+            .hint("serve one of them under another name"));
+        }
+    }
+    Ok(())
 }
 
 // === impl Agents ===

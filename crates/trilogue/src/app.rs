@@ -8,7 +8,9 @@ use std::time::Duration;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
-use trilogue_gateway::{Ports, Server};
+use trilogue_egress::Client;
+use trilogue_gateway::{HistoryFetch, Ports, Server};
+use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
 use trilogue_store::record::NoOriginals;
@@ -66,7 +68,8 @@ pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
 /// # Errors
 /// What [`App::build`] would fail with.
 pub fn check(options: &Options) -> Result<()> {
-    agents::configured(options)?;
+    let mounts = options.mounts_in_force()?;
+    agents::check_names(&agents::configured(options)?, &mounts)?;
     logging::check(&options.log)?;
     let store = options.store.url.as_str();
     if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
@@ -79,7 +82,7 @@ pub fn check(options: &Options) -> Result<()> {
         .hint("use \"memory:\" or \"sqlite:PATH\", such as \"sqlite:trilogue.db\""));
     }
     let url = options.server.public_url.as_deref();
-    if let Some(text) = url.filter(|text| !is_web_address(text)) {
+    if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {
         return Err(Error::new(
             Code::InvalidRequest,
             format!("`server.public_url` is no web address: '{}'", text.escape_debug()),
@@ -111,12 +114,15 @@ impl App {
     /// Opens the store, recovers what a previous life left, and prepares to serve on these listeners.
     ///
     /// # Errors
-    /// When the store cannot be opened or recovered, an agent is not one, two have one name, or the token file cannot be written.
+    /// When the store cannot be opened or recovered, an agent is not one, two have one name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
         check(options)?;
         let mut backends = agents::configured(options)?;
         backends.extend(agents.into_backends()?);
-        agents::check_names(&backends)?;
+        let mounts = options.mounts_in_force()?;
+        agents::check_names(&backends, &mounts)?;
+        let egress = Client::new(options.egress.to_policy(), trilogue_egress::Options::default())
+            .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = trilogue_store::open(&options.store.url, options.store.to_options()).await?;
         let token_files = match options.server.no_auth {
@@ -131,16 +137,24 @@ impl App {
             }
         };
         let runtime = Runtime::start(
-            options.runtime.to_options(),
+            trilogue_runtime::Options {
+                max_part_metadata_bytes: options.server.limits.max_part_metadata.to_usize(),
+                ..options.runtime.to_options()
+            },
             Arc::clone(&store),
             backends,
             Arc::clone(&clock),
             Arc::new(NoOriginals),
         )
         .await?;
+        runtime.check_output_with(Arc::new(CommunicationRules));
+        runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let (tenant, id) = first_token::owner()?;
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
-        let gateway = options.server.to_options(owner, config::overrides(options));
+        let gateway = trilogue_gateway::Options {
+            mounts,
+            ..options.server.to_options(owner, config::overrides(options))
+        };
         let ports = Ports {
             runtime,
             read: Arc::clone(&store) as _,
@@ -148,6 +162,7 @@ impl App {
             admin: Arc::clone(&store) as _,
             queue: Arc::clone(&store) as _,
             clock,
+            egress,
         };
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self { gateway, ports, store, listeners, token_files, shutdown_deadline })

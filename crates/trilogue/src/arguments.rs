@@ -37,7 +37,7 @@ pub(crate) struct Globals {
     /// Print the server's objects as JSON, and nothing else, to standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The server to talk to.
+    /// The server to talk to. `run` and `chat` talk to any server of the Agent Communication Protocol, too.
     #[arg(
         long,
         global = true,
@@ -100,6 +100,11 @@ pub(crate) enum Command {
 // === impl Globals ===
 
 impl Globals {
+    /// Whether another server than the usual one is named.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.url.trim_end_matches('/') != DEFAULT_URL
+    }
+
     /// What a further command needs beside its own arguments to reach the same server, with a space before it.
     pub(crate) fn elsewhere(&self) -> String {
         let from_environment = std::env::var("TRILOGUE_URL").is_ok_and(|url| url == self.url);

@@ -1,30 +1,26 @@
 //! One run, from the terminal: shows its events, asks what it asks, cancels it on Ctrl-C.
 
+pub(crate) mod communication;
+mod stage;
+mod translation;
+
 use std::path::PathBuf;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use futures_util::StreamExt as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue_sdk::client::{Client, ClientError, EventStream, StreamItem};
-use trilogue_wire::native::{
-    ContentEncoding, Interrupt, Outcome, Part, ResolutionKind, RunCreate, RunStatus,
-};
+use trilogue_wire::native::{Interrupt, Part, ResolutionKind, RunCreate};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
-use crate::terminal::save::Folder;
-use crate::terminal::show::{Show, Turn, summary};
+use crate::terminal::show::Turn;
 use crate::terminal::{ask, print, safe, style};
 
-/// The largest artifact that is fetched to be saved, in bytes.
-const MAX_ARTIFACT_BYTES: usize = trilogue_domain::limits::MAX_BLOB_BYTES;
+use stage::{Stage, ctrl_c};
 
 /// How a run is shown.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Showing {
-    /// Do not show steps, tool calls and thoughts.
+    /// Show the answer alone: no citations, steps, tool calls and thoughts.
     #[arg(long)]
     pub(crate) no_metadata: bool,
     /// Save artifacts into this folder.
@@ -43,11 +39,7 @@ pub(crate) struct Showing {
 pub(crate) struct Conversation {
     client: Client,
     run: String,
-    /// What commands need beside, to reach the same server.
-    elsewhere: String,
-    json: bool,
-    folder: Option<Folder>,
-    show: Show,
+    stage: Stage,
 }
 
 /// What came next.
@@ -69,17 +61,7 @@ impl Conversation {
         showing: &Showing,
         globals: &Globals,
     ) -> Result<Self> {
-        if showing.raw && print::is_terminal() {
-            return Err(Stop::usage("--raw writes only into a pipe or a file")
-                .hint("the terminal would obey whatever the agent wrote; leave --raw out"));
-        }
-        let folder = match &showing.save {
-            Some(path) => Some(Folder::open(path, showing.force)?),
-            None => None,
-        };
-        let show = Show::new(print::is_terminal(), !showing.no_metadata, showing.raw);
-        let (elsewhere, json) = (globals.elsewhere(), globals.json);
-        Ok(Self { client, run, elsewhere, json, folder, show })
+        Ok(Self { client, run, stage: Stage::new(showing, globals)? })
     }
 
     /// Starts the run and shows it to its end.
@@ -90,7 +72,12 @@ impl Conversation {
         let new = RunCreate { id: Some(self.run.clone()), ..new };
         let mut stream = self.client.stream_run(new).await?;
         let ended = self.follow(&mut stream).await;
-        let kept = self.keep_artifacts().await;
+        let client = &self.client;
+        let open = async |part: &Part| match &part.blob {
+            Some(blob) => Ok(Some(client.blob(&blob.url).await?)),
+            None => Ok(None),
+        };
+        let kept = self.stage.keep_artifacts(open).await;
         ended.and(kept)
     }
 
@@ -116,7 +103,7 @@ impl Conversation {
             };
             match self.item(item)? {
                 None => {}
-                Some(Turn::Ended(outcome)) => return self.ended(&outcome, cancelling),
+                Some(Turn::Ended(outcome)) => return self.stage.ended(&outcome, cancelling),
                 Some(Turn::Asked(_)) if cancelling => {}
                 Some(Turn::Asked(interrupt)) => match self.asked(&interrupt).await {
                     Err(stop) if stop.exit == Exit::Interrupted => {
@@ -135,29 +122,13 @@ impl Conversation {
     fn item(&mut self, item: StreamItem) -> Result<Option<Turn>> {
         match item {
             StreamItem::Event { event, json } => {
-                let shown = self.show.event(&event);
-                if self.json {
-                    print::raw(format!("{json}\n").as_bytes())?;
-                } else {
-                    self.print(&shown.out)?;
-                    print::aside(&shown.aside);
-                }
-                Ok(shown.turn)
+                self.stage.original(&json)?;
+                self.stage.event(&event)
             }
             StreamItem::Gap(gap) => {
                 print::note(&format!("the events before {} are gone", gap.first));
                 Ok(None)
             }
-        }
-    }
-
-    fn print(&self, text: &str) -> Result {
-        if text.is_empty() {
-            Ok(())
-        } else if self.show.is_raw() {
-            print::raw(text.as_bytes())
-        } else {
-            print::out(text)
         }
     }
 
@@ -173,8 +144,8 @@ impl Conversation {
 
     /// Asks who is at the terminal, or stops with what to do.
     async fn asked(&self, interrupt: &Interrupt) -> Result {
-        if self.json || !print::can_ask() {
-            if !self.json {
+        if self.stage.json || !print::can_ask() {
+            if !self.stage.json {
                 ask::show(interrupt);
             }
             let (id, run) = (safe::visible(&interrupt.id), safe::visible(&self.run));
@@ -182,7 +153,7 @@ impl Conversation {
                 Exit::Waiting,
                 format!("the run {run} needs an answer ({})", safe::visible(&interrupt.kind)),
             )
-            .hint(format!("answer it with `trilogue approve {id}{}`", self.elsewhere)));
+            .hint(format!("answer it with `trilogue approve {id}{}`", self.stage.elsewhere)));
         }
         loop {
             let answer = ask::answer(interrupt).await?;
@@ -216,110 +187,5 @@ impl Conversation {
             (ResolutionKind::Cancelled, _) => "the run was cancelled before".to_owned(),
             (ResolutionKind::Withdrawn, _) => "the question was withdrawn before".to_owned(),
         })
-    }
-
-    fn ended(&self, outcome: &Outcome, cancelling: bool) -> Result {
-        match outcome.status {
-            RunStatus::Completed => Ok(()),
-            RunStatus::Cancelled if cancelling => {
-                Err(Stop::new(Exit::Interrupted, "the run was cancelled"))
-            }
-            RunStatus::Cancelled => {
-                let reason = outcome.reason.as_deref().map(safe::line);
-                let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                Err(Stop::new(Exit::Cancelled, format!("the run was cancelled{reason}")))
-            }
-            RunStatus::TimedOut => Err(Stop::failed("the run timed out: nobody answered")),
-            _ => {
-                let Some(error) = &outcome.error else {
-                    return Err(Stop::failed("the run failed"));
-                };
-                let stop = Stop::failed(format!(
-                    "the run failed: {} ({})",
-                    safe::block(&error.message),
-                    safe::line(&error.code)
-                ));
-                let again = "the same request may succeed later";
-                Err(if error.transient { stop.hint(again) } else { stop })
-            }
-        }
-    }
-
-    /// Lists the artifacts, and saves them where that was asked for.
-    async fn keep_artifacts(&self) -> Result {
-        let mut saved = Vec::new();
-        for part in self.show.artifacts() {
-            let name = part.name.as_deref().unwrap_or_default();
-            if !self.json {
-                print::out(&format!("artifact: {} ({})\n", safe::visible(name), summary(part)))?;
-            }
-            let Some(folder) = &self.folder else { continue };
-            let Some(bytes) = self.bytes(part).await? else {
-                print::note(&format!("not saved: {} is elsewhere", safe::visible(name)));
-                continue;
-            };
-            let path = folder.save(&distinct(name, &mut saved), &bytes)?;
-            print::note(&format!("saved: {}", path.display()));
-        }
-        if self.folder.is_none() && !self.json && !self.show.artifacts().is_empty() {
-            print::hint("save artifacts with --save DIR");
-        }
-        Ok(())
-    }
-
-    /// The content of a part; `None` where it only refers to another place.
-    async fn bytes(&self, part: &Part) -> Result<Option<Vec<u8>>> {
-        if let Some(blob) = &part.blob {
-            let mut body = self.client.blob(&blob.url).await?;
-            let mut bytes = Vec::new();
-            while let Some(piece) = body.next().await {
-                let piece = piece.map_err(|error| Stop::failed(error.message))?;
-                if bytes.len() + piece.len() > MAX_ARTIFACT_BYTES {
-                    return Err(Stop::failed(format!(
-                        "the artifact has more than {MAX_ARTIFACT_BYTES} bytes"
-                    )));
-                }
-                bytes.extend_from_slice(&piece);
-            }
-            return Ok(Some(bytes));
-        }
-        let Some(content) = &part.content else { return Ok(None) };
-        if part.content_encoding != Some(ContentEncoding::Base64) {
-            return Ok(Some(content.clone().into_bytes()));
-        }
-        let decoded = STANDARD.decode(content);
-        decoded.map(Some).map_err(|_| Stop::failed("the artifact's base64 is malformed"))
-    }
-}
-
-/// Hears Ctrl-C from now on.
-fn ctrl_c() -> Result<Signal> {
-    signal(SignalKind::interrupt())
-        .map_err(|error| Stop::failed(format!("Ctrl-C cannot be heard: {error}")))
-}
-
-/// A name that no artifact of this run has had: `report.md`, then `report-2.md`.
-fn distinct(name: &str, saved: &mut Vec<String>) -> String {
-    let same = saved.iter().filter(|other| *other == name).count();
-    saved.push(name.to_owned());
-    if same == 0 {
-        return name.to_owned();
-    }
-    match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
-        Some((stem, extension)) => format!("{stem}-{}.{extension}", same + 1),
-        None => format!("{name}-{}", same + 1),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn artifacts_of_one_name_are_told_apart() {
-        let mut saved = Vec::new();
-        let names: Vec<_> =
-            ["a.md", "a.md", "b", "b", ".x"].map(|name| distinct(name, &mut saved)).into();
-        assert_eq!(names, ["a.md", "a-2.md", "b", "b-2", ".x"]);
     }
 }

@@ -9,7 +9,7 @@ use trilogue::config;
 use crate::arguments::Arguments;
 
 /// The names of the configuration's sections.
-const SECTIONS: [&str; 5] = ["server", "store", "runtime", "log", "agents"];
+const SECTIONS: [&str; 7] = ["server", "store", "runtime", "log", "agents", "mounts", "egress"];
 
 #[test]
 fn what_hints_name_exists() {
@@ -49,7 +49,11 @@ fn what_hints_name_exists() {
 fn keys() -> Vec<String> {
     let file = "[agents.echo]\nkind = \"builtin\"\n";
     let loaded = config::parse(Path::new("t.toml"), file).unwrap();
-    config::settings(&loaded.options, None, &[]).into_iter().map(|it| it.key).collect()
+    let mount = config::Mount::of(config::Protocol::Communication);
+    let mount = serde_json::to_value(mount).unwrap();
+    let mounts = mount.as_object().unwrap().keys().map(|key| format!("mounts.{key}"));
+    let settings = config::settings(&loaded.options, None, &[]).into_iter().map(|it| it.key);
+    settings.chain(mounts).collect()
 }
 
 /// The long options of every command.

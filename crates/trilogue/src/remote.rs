@@ -5,57 +5,135 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use clap::ValueEnum;
 use futures_util::stream;
 use trilogue::token_file;
 use trilogue_domain::Code;
 use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
 use trilogue_sdk::async_trait;
 use trilogue_sdk::client::{
-    Client, ClientError, Method, Options, Request, Response, Transport, TransportError,
+    Client, ClientError, Method, Options, Refusal, Request, Response, Transport, TransportError,
 };
+use trilogue_sdk::communication;
 use url::{Host, Url};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
-use crate::terminal::print;
+use crate::terminal::{print, safe};
 
 /// Opens a client for the server and token that the command line names.
 ///
 /// # Errors
 /// When the address is malformed, or the token file of that address cannot be used.
 pub(crate) fn open(globals: &Globals) -> Result<Client> {
-    let url =
-        Url::parse(&globals.url).map_err(|error| bad_url(&globals.url, &error.to_string()))?;
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-        return Err(bad_url(
-            &globals.url,
-            "it must begin with http:// or https:// and name a host",
-        ));
-    }
-    // An empty variable is one that is not set.
-    let given = globals.token.as_ref().filter(|token| !token.is_empty());
-    let token = match given {
-        Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            return Err(Stop::usage("the token holds a character that no token has"));
+    Ok(Server::find(globals)?.native())
+}
+
+/// A server, and the way there.
+#[derive(Debug)]
+pub(crate) struct Server {
+    wire: Arc<Wire>,
+    /// The path of its address, without a slash at the end.
+    path: String,
+}
+
+/// Which protocol a server is spoken to in.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Protocol {
+    /// The server's own where it is one of ours, else the Agent Communication Protocol.
+    #[default]
+    Auto,
+    /// Our own, below `/api/v1`.
+    Native,
+    /// The Agent Communication Protocol, at the address itself.
+    Communication,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Finds the way to the server that the command line names.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub(crate) fn find(globals: &Globals) -> Result<Self> {
+        let url =
+            Url::parse(&globals.url).map_err(|error| bad_url(&globals.url, &error.to_string()))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(bad_url(
+                &globals.url,
+                "it must begin with http:// or https:// and name a host",
+            ));
         }
-        Some(token) => Some(token.clone()),
-        None => token_of(&url)?,
-    };
-    if token.is_some() && url.scheme() == "http" && loopback(&url).is_empty() {
-        print::note("warning: the token travels unencrypted; use an https:// address");
+        // An empty variable is one that is not set.
+        let given = globals.token.as_ref().filter(|token| !token.is_empty());
+        let token = match given {
+            Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+                return Err(Stop::usage("the token holds a character that no token has"));
+            }
+            Some(token) => Some(token.clone()),
+            None => token_of(&url)?,
+        };
+        if token.is_some() && url.scheme() == "http" && loopback(&url).is_empty() {
+            print::note("warning: the token travels unencrypted; use an https:// address");
+        }
+        let options = EgressOptions {
+            // Streams have no end of their own; the server keeps them alive with comments.
+            total_timeout: None,
+            // The client bounds what it reads into memory; backups and exports go to a file or a pipe.
+            max_response_bytes: u64::MAX,
+            ..EgressOptions::default()
+        };
+        let egress = Egress::new(anywhere(), options)
+            .map_err(|error| Stop::failed(format!("the HTTP client cannot be set up: {error}")))?;
+        let path = url.path().trim_end_matches('/').to_owned();
+        let (streaming, listing) = (AtomicBool::new(false), AtomicBool::new(false));
+        let wire = Wire { egress, url, token, streaming, listing };
+        Ok(Self { wire: Arc::new(wire), path })
     }
-    let base = format!("{}/api/v1", url.path().trim_end_matches('/'));
-    let options = EgressOptions {
-        // Streams have no end of their own; the server keeps them alive with comments.
-        total_timeout: None,
-        // The client bounds what it reads into memory; backups and exports go to a file or a pipe.
-        max_response_bytes: u64::MAX,
-        ..EgressOptions::default()
-    };
-    let egress = Egress::new(anywhere(), options)
-        .map_err(|error| Stop::failed(format!("the HTTP client cannot be set up: {error}")))?;
-    let transport = Wire { egress, url, token, streaming: AtomicBool::new(false) };
-    Ok(Client::new(Arc::new(transport), Options { base, ..Options::default() }))
+
+    /// A client of our own protocol.
+    pub(crate) fn native(&self) -> Client {
+        Client::new(self.transport(), Options::at(&format!("{}/api/v1", self.path)))
+    }
+
+    /// A client of the Agent Communication Protocol.
+    pub(crate) fn communication(&self) -> communication::Client {
+        communication::Client::new(self.transport(), Options::at(&self.path))
+    }
+
+    /// The protocol that the server speaks, asked for where the command line leaves it open and names another server than the usual one.
+    pub(crate) async fn protocol(&self, globals: &Globals, wanted: Protocol) -> Protocol {
+        match wanted {
+            Protocol::Auto if !globals.is_elsewhere() => return Protocol::Native,
+            Protocol::Auto => {}
+            named => return named,
+        }
+        match self.communication().ping().await {
+            Ok(()) => {}
+            // A token may be missing: that is said in the words of the protocol that is spoken there.
+            Err(ClientError::Refused(refusal)) if !refusal.is_foreign() => {}
+            Err(_) => return Protocol::Native,
+        }
+        // A server of ours may have both at one address.
+        match self.native().status().await {
+            Ok(_) | Err(ClientError::Problem(_)) => Protocol::Native,
+            Err(_) => Protocol::Communication,
+        }
+    }
+
+    /// The path of an address on this server and below its path; `None` for any other.
+    pub(crate) fn path_of(&self, address: &str) -> Option<String> {
+        let address = Url::parse(address).ok()?;
+        let below = address.path().strip_prefix(&self.path)?.starts_with('/');
+        let query = address.query().map(|query| format!("?{query}")).unwrap_or_default();
+        (below && address.origin() == self.wire.url.origin())
+            .then(|| format!("{}{query}", address.path()))
+    }
+
+    fn transport(&self) -> Arc<dyn Transport> {
+        Arc::<Wire>::clone(&self.wire)
+    }
 }
 
 /// Carries requests to the server.
@@ -66,6 +144,8 @@ struct Wire {
     token: Option<String>,
     /// Whether a stream was opened before: the next one resumes it.
     streaming: AtomicBool,
+    /// Whether it was said that a stream broke whose server gives no ids: it is asked for the rest again and again.
+    listing: AtomicBool,
 }
 
 /// The user chose the address, so no address is refused.
@@ -135,10 +215,12 @@ impl Transport for Wire {
                 trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
                 error => self.unreached(&error.to_string()),
             })?;
-        let content_type = headers.get("content-type").and_then(|value| value.to_str().ok());
+        let header =
+            |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Ok(Response {
             status: status.as_u16(),
-            content_type: content_type.map(str::to_owned),
+            content_type: header("content-type"),
+            run_id: header("run-id"),
             body: Box::pin(stream::try_unfold(body, |mut body| async move {
                 let piece: Option<Bytes> = body.next().await.map_err(|error| {
                     TransportError::new(format!("the answer broke off: {error}"))
@@ -169,8 +251,12 @@ impl Wire {
         // A stream begins with the request that creates its run, or is asked for; a second question is a resumption.
         if before && request.method == Method::Get {
             match header("last-event-id") {
-                Some(id) => print::note(&format!("the stream broke; resuming after event {id}")),
-                None => print::note("the stream broke; beginning again"),
+                Some(id) => {
+                    let id = safe::visible(id);
+                    print::note(&format!("the stream broke; resuming after event {id}"));
+                }
+                None if self.listing.swap(true, Ordering::Relaxed) => {}
+                None => print::note("the stream broke; asking for the rest"),
             }
         }
     }
@@ -185,6 +271,7 @@ impl From<ClientError> for Stop {
                 Some(code) => Exit::of(code),
                 None => by_status(problem.status),
             },
+            ClientError::Refused(refusal) => by_refusal(refusal, error.code().unwrap_or_default()),
             ClientError::Transport(_) => Exit::Unreachable,
             ClientError::Unexpected(_) => Exit::Failed,
         };
@@ -195,6 +282,17 @@ impl From<ClientError> for Stop {
             stop = stop.hint("give a token with --token or TRILOGUE_TOKEN; the server's own one lies in the state folder of the user who runs it");
         }
         stop
+    }
+}
+
+/// For an error of the Agent Communication Protocol, with its code or our reason.
+fn by_refusal(refusal: &Refusal, code: &str) -> Exit {
+    match (Code::from_text(code), refusal.status) {
+        (Some(code), _) => Exit::of(code),
+        // The protocol has this one for what the state of a run forbids.
+        (None, Some(403)) => Exit::Conflict,
+        (None, Some(status)) => by_status(status),
+        (None, None) => Exit::Failed,
     }
 }
 

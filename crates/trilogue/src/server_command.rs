@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use trilogue::config::{self, List, LogFormat, Options};
+use trilogue::config::{self, Cidr, List, LogFormat, Mount, Options};
 use trilogue::{App, Listeners, Report};
 
 use crate::exit::{Exit, Result, Stop};
@@ -24,6 +24,12 @@ pub(crate) struct Overrides {
     /// Serve without tokens. Only on loopback.
     #[arg(long)]
     no_auth: bool,
+    /// Serve a protocol there instead, such as communication=/. May be given several times.
+    #[arg(long, value_name = "PROTOCOL=PREFIX")]
+    mount: Vec<Mount>,
+    /// Let the server read from these private addresses too, such as 127.0.0.1 or 10.0.0.0/8: a session's history may lie on another server.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    allow_egress: Vec<Cidr>,
     /// Write the addresses listened on to this file when the server is ready, one a line.
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
@@ -52,6 +58,14 @@ impl Overrides {
         if self.no_auth {
             options.server.no_auth = true;
             set.push(("server.no_auth", "--no-auth"));
+        }
+        if !self.mount.is_empty() {
+            options.mount_instead(&self.mount);
+            set.push(("mounts", "--mount"));
+        }
+        if !self.allow_egress.is_empty() {
+            options.egress.allow.0.extend(&self.allow_egress);
+            set.push(("egress.allow", "--allow-egress"));
         }
         set
     }

@@ -1,13 +1,17 @@
 //! `trilogue chat`.
 
 use clap::Args;
+use trilogue_sdk::client::Client;
+use trilogue_sdk::communication::NewRun;
 use trilogue_sdk::{RunId, ThreadId};
-use trilogue_wire::native::{RunCreate, RunInput};
+use trilogue_wire::agent_communication::Uuid;
+use trilogue_wire::native::{Json, RunCreate, RunInput};
 
+use super::run::{json, session_of};
 use crate::arguments::Globals;
-use crate::conversation::{Conversation, Showing};
+use crate::conversation::{Conversation, Showing, communication};
 use crate::exit::{Exit, Result, Stop};
-use crate::remote;
+use crate::remote::{Protocol, Server};
 use crate::terminal::{ask, print, safe};
 
 /// Talk to an agent, line by line. An empty line is nothing; `/quit` or the end of the input ends it.
@@ -21,6 +25,9 @@ pub(crate) struct Chat {
     /// Settings of the agent.
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
+    /// How to talk to the server. Left alone, another server than the usual one is asked what it speaks.
+    #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
+    protocol: Protocol,
     #[command(flatten)]
     showing: Showing,
 }
@@ -29,19 +36,21 @@ pub(crate) struct Chat {
 
 impl Chat {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let client = remote::open(globals)?;
+        let server = Server::find(globals)?;
+        match server.protocol(globals, self.protocol).await {
+            Protocol::Communication => self.communicate(&server, globals).await,
+            Protocol::Auto | Protocol::Native => self.talk(&server.native(), globals).await,
+        }
+    }
+
+    /// Talks to an agent of one of our servers.
+    async fn talk(&self, client: &Client, globals: &Globals) -> Result {
         let agent = client.agent(&self.agent).await?;
-        let config = self.config.as_deref().map(|text| super::run::json("--config", text));
-        let config = config.transpose()?;
+        let config = self.config()?;
         let made = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(made);
         print::note(&format!("thread: {}", safe::line(&thread)));
-        while let Some(text) = ask::read_line("> ").await? {
-            match text.trim() {
-                "" => continue,
-                "/quit" => break,
-                _ => {}
-            }
+        while let Some(text) = next().await? {
             let new = RunCreate {
                 thread_id: Some(thread.clone()),
                 create_thread: true,
@@ -50,12 +59,34 @@ impl Chat {
             };
             let run = RunId::generate().as_str().to_owned();
             let turn = Conversation::new(client.clone(), run, &self.showing, globals)?;
-            match turn.hold(new).await {
-                // A run that failed or was cancelled ends its turn, not the conversation.
-                Err(stop) if print::can_ask() && goes_on(&stop) => print::stop(&stop),
-                ended => ended?,
-            }
+            settle(turn.hold(new).await)?;
         }
+        self.bye(&thread, globals);
+        Ok(())
+    }
+
+    /// Talks to an agent of any server of the Agent Communication Protocol.
+    async fn communicate(&self, server: &Server, globals: &Globals) -> Result {
+        let agent = server.communication().agent(&self.agent).await?;
+        let config = self.config()?;
+        let made = || Ok(Uuid::generate());
+        let session = self.thread.as_deref().map_or_else(made, session_of)?;
+        print::note(&format!("thread: {session}"));
+        while let Some(text) = next().await? {
+            let mut new = NewRun::new(&agent.name, text).in_session(session);
+            new.request.config.clone_from(&config);
+            let turn = communication::Conversation::new(server, &self.showing, globals)?;
+            settle(turn.hold(new).await.map(drop))?;
+        }
+        self.bye(&session.to_string(), globals);
+        Ok(())
+    }
+
+    fn config(&self) -> Result<Option<Json>> {
+        self.config.as_deref().map(|text| json("--config", text)).transpose()
+    }
+
+    fn bye(&self, thread: &str, globals: &Globals) {
         if print::can_ask() {
             print::hint(&format!(
                 "go on with `trilogue chat {} --thread {thread}{}`",
@@ -63,7 +94,29 @@ impl Chat {
                 globals.elsewhere()
             ));
         }
-        Ok(())
+    }
+}
+
+/// The next line that says something; `None` at the end.
+async fn next() -> Result<Option<String>> {
+    while let Some(text) = ask::read_line("> ").await? {
+        match text.trim() {
+            "" => {}
+            "/quit" => return Ok(None),
+            _ => return Ok(Some(text)),
+        }
+    }
+    Ok(None)
+}
+
+/// A run that failed or was cancelled ends its turn, not the conversation.
+fn settle(turn: Result) -> Result {
+    match turn {
+        Err(stop) if print::can_ask() && goes_on(&stop) => {
+            print::stop(&stop);
+            Ok(())
+        }
+        ended => ended,
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::Args;
 use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Options};
 use trilogue::{App, token_file};
+use trilogue_gateway::{Mount, Protocol};
 
 use crate::arguments::Globals;
 use crate::exit::{Result, Stop};
@@ -39,7 +40,9 @@ impl Demo {
         options.store.url = format!("sqlite:{}", state.join("demo.db").display());
         self.overrides.apply(&mut options);
         let store = options.store.url.clone();
-        self.overrides.serve(&options, globals.json, |app| print::out(&welcome(app, &store))).await
+        let mounts = options.mounts_in_force()?;
+        let say = |app: &App| print::out(&welcome(app, &store, &mounts));
+        self.overrides.serve(&options, globals.json, say).await
     }
 }
 
@@ -49,7 +52,7 @@ fn built_in() -> BTreeMap<String, Agent> {
 }
 
 /// What to try, as commands that work when pasted.
-fn welcome(app: &App, store: &str) -> String {
+fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
     let default = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
@@ -76,6 +79,12 @@ fn welcome(app: &App, store: &str) -> String {
             "\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" {url}/api/v1/agents\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
             file = quoted(file)
         ));
+        for Mount { protocol: Protocol::Communication, prefix, .. } in mounts {
+            text.push_str(&format!(
+                "\nThe Agent Communication Protocol is at {url}{prefix}:\n\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent_name\":\"echo\",\"input\":[{{\"parts\":[{{\"content\":\"Hello\"}}]}}]}}' {url}{prefix}/runs\n",
+                file = quoted(file)
+            ));
+        }
     }
     text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
     text

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use trilogue::config::{self, Options, Setting};
+use trilogue_gateway::Mount;
 
 use crate::arguments::Globals;
 use crate::exit::{Result, Stop};
@@ -35,7 +36,9 @@ impl Serve {
             trilogue::check(&options)?;
             config::check(&options)?;
             let file = Some((self.config.as_path(), loaded.lines.as_slice()));
-            return explain(&options, &config::settings(&options, file, &flags), globals);
+            let mounts = options.mounts_in_force()?;
+            let settings = config::settings(&options, file, &flags);
+            return explain(&options, &mounts, &settings, globals);
         }
         if options.agents.is_empty() {
             print::note("warning: no agent is configured, so nothing can be run");
@@ -66,7 +69,7 @@ fn name_file(file: &std::path::Path) -> impl Fn(Stop) -> Stop {
     }
 }
 
-fn explain(options: &Options, settings: &[Setting], globals: &Globals) -> Result {
+fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &Globals) -> Result {
     let overrides = config::overrides(options);
     if globals.json {
         let settings: Vec<_> = settings
@@ -76,7 +79,20 @@ fn explain(options: &Options, settings: &[Setting], globals: &Globals) -> Result
                 json!({ "key": setting.key, "value": setting.value, "origin": origin })
             })
             .collect();
-        return print::json(&json!({ "settings": settings, "overrides": overrides }));
+        let mounts: Vec<_> = mounts
+            .iter()
+            .map(|mount| {
+                json!({
+                    "protocol": mount.protocol.as_str(),
+                    "prefix": if mount.prefix.is_empty() { "/" } else { &mount.prefix },
+                    "strict": mount.strict,
+                    "require_interrupt_id": mount.require_interrupt_id,
+                })
+            })
+            .collect();
+        return print::json(
+            &json!({ "settings": settings, "mounts": mounts, "overrides": overrides }),
+        );
     }
     let rows = settings.iter().map(|setting| {
         [&setting.key, &setting.value, &setting.origin.to_string()]
@@ -84,6 +100,12 @@ fn explain(options: &Options, settings: &[Setting], globals: &Globals) -> Result
             .to_vec()
     });
     print::out(&table::render(&["SETTING", "VALUE", "FROM"], rows))?;
+    for mount in mounts {
+        let prefix = if mount.prefix.is_empty() { "/" } else { &mount.prefix };
+        let mode = if mount.strict { "strict" } else { "compatible" };
+        let ids = if mount.require_interrupt_id { ", permissions need their id" } else { "" };
+        print::note(&format!("{} is served at {prefix} ({mode}{ids})", mount.protocol));
+    }
     for key in overrides {
         print::note(&format!("override in force: {key}"));
     }

@@ -61,6 +61,9 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if options.store.durability == super::Durability::Buffered {
         keys.push("store.durability = \"buffered\"".to_owned());
     }
+    if !options.egress.allow.0.is_empty() {
+        keys.push("egress.allow".to_owned());
+    }
     keys
 }
 

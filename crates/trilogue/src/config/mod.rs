@@ -6,6 +6,7 @@ mod explain;
 mod exposure;
 mod list;
 mod load;
+mod mounts;
 mod quantity;
 mod reference;
 
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_domain::Principal;
-use trilogue_egress::Cidr;
 use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
 
@@ -24,8 +24,10 @@ pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
+pub use mounts::{Mount, Protocol};
 pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
+pub use trilogue_egress::Cidr;
 
 /// The port that is used where none is named.
 pub const DEFAULT_PORT: u16 = 7878;
@@ -36,6 +38,10 @@ pub const DEFAULT_PORT: u16 = 7878;
 pub struct Options {
     /// Where the server listens, and who may reach it.
     pub server: Server,
+    /// Where the protocols are served. A protocol that is not listed is served at its default place: `communication` at `/communication`.
+    pub mounts: Vec<Mount>,
+    /// What the server may reach by itself.
+    pub egress: Egress,
     /// Where threads are kept, and how safely.
     pub store: Store,
     /// How runs are executed and how long they are kept.
@@ -76,6 +82,8 @@ pub struct Server {
 pub struct Limits {
     /// The largest request body.
     pub max_body: Size,
+    /// The largest metadata of one part of a message.
+    pub max_part_metadata: Size,
     /// The most connections at once.
     pub max_connections: usize,
     /// The most event streams at once.
@@ -88,6 +96,14 @@ pub struct Limits {
     pub write_timeout: Span,
     /// How often an event stream without news says that it lives.
     pub heartbeat: Span,
+}
+
+/// What the server may reach by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Egress {
+    /// Private addresses or blocks that the server may read from, such as `127.0.0.1` or `10.0.0.0/8`: a session's history may lie on another server. Public addresses it always may.
+    pub allow: List<Cidr>,
 }
 
 /// Where threads are kept, and how safely.
@@ -228,6 +244,7 @@ impl Default for Limits {
         let options = gateway::Options::default();
         Self {
             max_body: Size::of(options.max_body_bytes),
+            max_part_metadata: Size::of(options.max_part_metadata_bytes),
             max_connections: options.max_connections,
             max_streams: options.max_streams,
             head_timeout: Span(options.head_timeout),
@@ -258,6 +275,8 @@ impl Server {
                     loopback: true,
                 })
             },
+            public_url: self.public_url.clone(),
+            max_part_metadata_bytes: self.limits.max_part_metadata.to_usize(),
             allowed_hosts: self.hosts(),
             allowed_origins: self.allowed_origins.0.clone(),
             dangerously,
@@ -280,6 +299,16 @@ impl Server {
         let public = self.public_url.as_deref().and_then(|url| url::Url::parse(url).ok());
         let public = public.and_then(|url| url.host_str().map(str::to_owned));
         self.allowed_hosts.0.iter().filter_map(host).chain(public).collect()
+    }
+}
+
+// === impl Egress ===
+
+impl Egress {
+    /// The policy of the client that reaches out.
+    #[must_use]
+    pub fn to_policy(&self) -> trilogue_egress::Policy {
+        trilogue_egress::Policy { allow: self.allow.0.clone() }
     }
 }
 

@@ -37,6 +37,8 @@ fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
         let dotted = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         if target.get("properties").is_some() {
             inner.push((dotted, member, target));
+        } else if let Some(entry) = table_of(root, target) {
+            inner.push((format!("[{dotted}]"), member, entry));
         } else if let Some(entry) = target.get("additionalProperties").filter(|it| it.is_object()) {
             inner.push((format!("{dotted}.NAME"), member, resolve(root, entry)));
         } else {
@@ -57,6 +59,12 @@ fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
         let _ = write!(out, "\n## `[{dotted}]`\n\n{}\n", description(member));
         section(out, root, target, &dotted);
     }
+}
+
+/// The tables that a list holds, where it holds tables.
+fn table_of<'a>(root: &'a Value, list: &'a Value) -> Option<&'a Value> {
+    let entry = resolve(root, list.get("items")?);
+    entry.get("properties").map(|_| entry)
 }
 
 fn resolve<'a>(root: &'a Value, member: &'a Value) -> &'a Value {
@@ -118,7 +126,7 @@ mod tests {
         let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `")).collect();
         for setting in super::super::settings(&Options::default(), None, &[]) {
             let key = setting.key.rsplit('.').next().unwrap();
-            if key != "agents" {
+            if !["agents", "mounts"].contains(&key) {
                 assert!(rows.iter().any(|row| row.starts_with(&format!("| `{key}` "))), "{key}");
             }
         }
@@ -128,5 +136,7 @@ mod tests {
         assert!(text.contains("| `shutdown_deadline` | duration | `\"30s\"` |"), "{text}");
         assert!(text.contains("| `durability` | `\"fsync\"` or `\"buffered\"` | `\"fsync\"` |"));
         assert!(text.contains("## `[agents.NAME]`"));
+        assert!(text.contains("## `[[mounts]]`"));
+        assert!(text.contains("| `protocol` | `\"communication\"` | required |"), "{text}");
     }
 }

@@ -3,6 +3,14 @@
 //! A citation names a range of the message's text by characters, and often comes after that text.
 //! Into a pipe, a message is written when it is complete, so that every note stands at its place.
 //! On a terminal, text is shown as it comes; a note whose place has scrolled by names its passage in the list below instead.
+//!
+//! # Where a note stands
+//! Indexes count characters (Unicode scalar values) over all `text/*` parts of the message in order, from 0; the end is excluded.
+//! Artifacts are parts too, so their text counts, though it is not shown here: a place inside one is where the artifact is.
+//! - A range: after its last character. One index alone, or both the same: there.
+//! - No index, on a part with content: after that content. No index, on a part without content: where the part is.
+//! - Indexes on a part with content count as well as on one without.
+//! - An index that is negative or beyond the text: at the end of the text.
 
 use super::safe::{self, Stripper};
 
@@ -12,8 +20,8 @@ const MAX_QUOTE_CHARS: usize = 60;
 /// One citation as an agent gave it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source {
-    pub(crate) start_index: Option<u64>,
-    pub(crate) end_index: Option<u64>,
+    pub(crate) start_index: Option<i64>,
+    pub(crate) end_index: Option<i64>,
     pub(crate) url: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
@@ -26,13 +34,33 @@ pub(crate) struct CitedText {
     live: bool,
     /// Takes control sequences out; `None` keeps them.
     stripper: Option<Stripper>,
-    /// The message's whole text so far, as the agent wrote it.
+    /// The text that is shown so far, as the agent wrote it.
     raw: Vec<char>,
     /// How many characters of it were given out.
     written: usize,
-    /// Notes whose place has not come yet, as (place, number).
-    ahead: Vec<(usize, usize)>,
+    /// Text that counts and is not shown, in order.
+    gaps: Vec<Gap>,
+    /// Notes whose place has not come yet, in order.
+    ahead: Vec<Mark>,
     notes: Vec<Note>,
+}
+
+/// Text of an artifact.
+#[derive(Debug)]
+struct Gap {
+    /// The index of its first character.
+    start: usize,
+    /// How many characters it has; more than none.
+    length: usize,
+}
+
+/// A note that is to be placed.
+#[derive(Debug)]
+struct Mark {
+    /// After how many characters of the message.
+    place: usize,
+    /// The note's number, from 1.
+    number: usize,
 }
 
 #[derive(Debug)]
@@ -40,6 +68,22 @@ struct Note {
     source: Source,
     /// The passage, where the note could not be placed in the text.
     quote: Option<String>,
+}
+
+// === impl Source ===
+
+impl Source {
+    /// Whether it names a place in the message's text.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.start_index.is_some() || self.end_index.is_some()
+    }
+
+    /// After how many characters its note stands; `None` for where the part is.
+    fn place(&self) -> Option<usize> {
+        // What no text reaches is past the end of every text.
+        let index = self.end_index.or(self.start_index)?;
+        Some(usize::try_from(index).unwrap_or(usize::MAX))
+    }
 }
 
 // === impl CitedText ===
@@ -52,6 +96,7 @@ impl CitedText {
             stripper: (!raw).then(Stripper::default),
             raw: Vec::new(),
             written: 0,
+            gaps: Vec::new(),
             ahead: Vec::new(),
             notes: Vec::new(),
         }
@@ -60,40 +105,67 @@ impl CitedText {
     /// Adds text. What is returned can be printed now.
     pub(crate) fn push(&mut self, text: &str) -> String {
         self.raw.extend(text.chars());
-        if self.live { self.write(self.raw.len()) } else { String::new() }
+        if self.live { self.flush() } else { String::new() }
+    }
+
+    /// Counts text that is not shown: an artifact's.
+    pub(crate) fn skip(&mut self, text: &str) {
+        let (start, length) = (self.characters(), text.chars().count());
+        if length > 0 {
+            self.gaps.push(Gap { start, length });
+        }
     }
 
     /// Adds a citation. What is returned can be printed now.
     pub(crate) fn cite(&mut self, source: Source) -> String {
-        let place = source.end_index.and_then(|end| usize::try_from(end).ok());
-        let place = place.unwrap_or(self.raw.len());
+        let place = source.place().unwrap_or(self.characters());
+        let start = source.start_index;
+        let number = self.note(source);
+        if self.shown(place) < self.written {
+            let quote = self.quote(start, place);
+            if let Some(note) = self.notes.get_mut(number - 1) {
+                note.quote.get_or_insert(quote);
+            }
+            return String::new();
+        }
+        let after = self.ahead.partition_point(|mark| mark.place <= place);
+        self.ahead.insert(after, Mark { place, number });
+        if self.live { self.flush() } else { String::new() }
+    }
+
+    /// The number of a source's note, from 1: the same for every citation of it.
+    pub(crate) fn note(&mut self, source: Source) -> usize {
         let known = self.notes.iter().position(|note| {
             note.source.url == source.url
                 && note.source.title == source.title
                 && (source.url.is_some() || source.title.is_some())
         });
-        let start = source.start_index;
-        let index = known.unwrap_or_else(|| {
-            self.notes.push(Note { source, quote: None });
-            self.notes.len() - 1
-        });
-        if place < self.written {
-            let quote = self.quote(start, place);
-            if let Some(note) = self.notes.get_mut(index) {
-                note.quote.get_or_insert(quote);
-            }
-            return String::new();
+        if let Some(index) = known {
+            return index + 1;
         }
-        self.ahead.push((place, index + 1));
-        self.ahead.sort_by_key(|(place, _)| *place);
-        if self.live { self.write(self.raw.len()) } else { String::new() }
+        self.notes.push(Note { source, quote: None });
+        self.notes.len()
     }
 
-    /// Gives out what is held back: the message is complete, or something else is to be printed.
+    /// Gives out what is there: something else is to be printed next.
     pub(crate) fn flush(&mut self) -> String {
-        let mut out = self.write(self.raw.len());
+        let mut out = String::new();
+        let reached = self.characters();
+        let due = self.ahead.partition_point(|mark| mark.place <= reached);
+        let due: Vec<_> = self.ahead.drain(..due).collect();
+        for Mark { place, number } in due {
+            self.copy(self.shown(place), &mut out);
+            out.push_str(&format!("[{number}]"));
+        }
+        self.copy(self.raw.len(), &mut out);
+        out
+    }
+
+    /// Gives out the rest: the message is complete.
+    pub(crate) fn end(&mut self) -> String {
+        let mut out = self.flush();
         // Places beyond the end of the text are at its end.
-        for (_, number) in self.ahead.drain(..) {
+        for Mark { number, .. } in self.ahead.drain(..) {
             out.push_str(&format!("[{number}]"));
         }
         out
@@ -109,15 +181,16 @@ impl CitedText {
         self.raw.is_empty() && self.notes.is_empty()
     }
 
-    fn write(&mut self, until: usize) -> String {
-        let mut out = String::new();
-        while let Some((place, number)) = self.ahead.first().copied().filter(|it| it.0 <= until) {
-            self.ahead.remove(0);
-            self.copy(place.max(self.written), &mut out);
-            out.push_str(&format!("[{number}]"));
-        }
-        self.copy(until, &mut out);
-        out
+    /// How many characters the message has so far.
+    fn characters(&self) -> usize {
+        self.gaps.iter().fold(self.raw.len(), |sum, gap| sum.saturating_add(gap.length))
+    }
+
+    /// How many shown characters stand before this place.
+    fn shown(&self, place: usize) -> usize {
+        let hidden = self.gaps.iter().take_while(|gap| gap.start < place);
+        let hidden: usize = hidden.map(|gap| gap.length.min(place - gap.start)).sum();
+        place.saturating_sub(hidden)
     }
 
     fn copy(&mut self, until: usize, out: &mut String) {
@@ -129,9 +202,11 @@ impl CitedText {
         self.written = self.written.max(until);
     }
 
-    fn quote(&self, start: Option<u64>, end: usize) -> String {
-        let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(0).min(end);
-        let passage = self.raw.get(start..end).unwrap_or_default();
+    /// The shown words from this index to this place.
+    fn quote(&self, start: Option<i64>, place: usize) -> String {
+        let end = self.shown(place);
+        let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(0);
+        let passage = self.raw.get(self.shown(start)..end).unwrap_or_default();
         let mut text: String = passage.iter().take(MAX_QUOTE_CHARS).collect();
         if passage.len() > MAX_QUOTE_CHARS {
             text.push('…');
@@ -145,7 +220,7 @@ impl CitedText {
 impl Note {
     fn line(&self, number: usize) -> String {
         let mut line = format!("[{number}]");
-        if let Some(quote) = &self.quote {
+        if let Some(quote) = self.quote.as_ref().filter(|quote| !quote.is_empty()) {
             line.push_str(&format!(" “{quote}”:"));
         }
         for text in [&self.source.title, &self.source.url].into_iter().flatten() {
@@ -166,7 +241,7 @@ impl Note {
 mod tests {
     use super::*;
 
-    fn source(start: u64, end: u64, title: &str) -> Source {
+    fn source(start: i64, end: i64, title: &str) -> Source {
         Source {
             start_index: Some(start),
             end_index: Some(end),
@@ -183,7 +258,7 @@ mod tests {
         assert_eq!(text.push("ts dig."), "");
         text.cite(source(12, 20, "Ants"));
         text.cite(source(0, 10, "Bees"));
-        assert_eq!(text.flush(), "Bees dance[2]. Änts dig[1].");
+        assert_eq!(text.end(), "Bees dance[2]. Änts dig[1].");
         assert_eq!(
             text.notes(),
             ["[1] Ants https://example.com/Ants", "[2] Bees https://example.com/Bees"]
@@ -198,7 +273,7 @@ mod tests {
         text.cite(source(11, 14, "Ahead"));
         assert_eq!(text.push(". Ants dig."), ". An[2]ts dig.");
         assert_eq!(text.cite(source(12, 16, "Late")), "");
-        assert_eq!(text.flush(), "");
+        assert_eq!(text.end(), "");
         assert_eq!(text.notes()[2], "[3] “Ants”: Late https://example.com/Late");
     }
 
@@ -208,7 +283,7 @@ mod tests {
         text.push("ab");
         text.cite(source(0, 1, "S"));
         text.cite(source(0, 99, "S"));
-        assert_eq!(text.flush(), "a[1]b[1]");
+        assert_eq!(text.end(), "a[1]b[1]");
         assert_eq!(text.notes().len(), 1);
     }
 
@@ -218,7 +293,95 @@ mod tests {
         text.push("a\u{1b}]52;c;AA");
         text.push("==\u{7}b");
         text.cite(source(0, 4, "\u{1b}[2Jtitle"));
-        assert_eq!(text.flush(), "a[1]b");
+        assert_eq!(text.end(), "a[1]b");
         assert_eq!(text.notes(), ["[1] title https://example.com/title"]);
+    }
+
+    /// The text with a note by these indexes, given once the text is complete.
+    fn placed(text: &str, start: Option<i64>, end: Option<i64>) -> String {
+        let mut cited = CitedText::new(false, false);
+        cited.push(text);
+        let source = Source { start_index: start, end_index: end, ..source(0, 0, "S") };
+        cited.cite(source);
+        cited.end()
+    }
+
+    #[test]
+    fn a_range_starts_at_0_excludes_its_end_and_counts_characters() {
+        let text = "If you are bored, you can try tipping a cow.";
+        let cow = "If you are bored, you can try tipping a cow[1].";
+        assert_eq!(placed(text, Some(30), Some(43)), cow);
+        assert_eq!(placed("a𝄞é漢b", Some(0), Some(4)), "a𝄞é漢[1]b");
+        assert_eq!(placed("e\u{301}b", Some(0), Some(2)), "e\u{301}[1]b", "code points");
+    }
+
+    #[test]
+    fn one_index_alone_or_both_the_same_name_the_place_itself() {
+        assert_eq!(placed("abcd", Some(2), None), "ab[1]cd");
+        assert_eq!(placed("abcd", None, Some(2)), "ab[1]cd");
+        assert_eq!(placed("abcd", Some(2), Some(2)), "ab[1]cd");
+        assert_eq!(placed("abcd", Some(0), Some(0)), "[1]abcd");
+    }
+
+    #[test]
+    fn without_an_index_the_note_stands_where_the_part_is() {
+        for live in [false, true] {
+            let mut text = CitedText::new(live, false);
+            let mut out = text.push("ab");
+            out += &text.cite(Source { start_index: None, end_index: None, ..source(0, 0, "S") });
+            out += &text.push("cd");
+            assert_eq!(out + &text.end(), "ab[1]cd");
+        }
+    }
+
+    #[test]
+    fn an_index_that_is_negative_or_beyond_the_text_is_its_end() {
+        for (start, end) in [
+            (Some(-1), None),
+            (None, Some(-1)),
+            (Some(-9), Some(-2)),
+            (Some(0), Some(i64::MIN)),
+            (Some(0), Some(i64::MAX)),
+            (Some(99), None),
+            (Some(4), Some(4)),
+        ] {
+            assert_eq!(placed("abcd", start, end), "abcd[1]", "{start:?} {end:?}");
+        }
+        assert_eq!(placed("abcd", Some(-3), Some(2)), "ab[1]cd", "the end is what counts");
+        assert_eq!(placed("abcd", Some(3), Some(1)), "a[1]bcd");
+        assert_eq!(placed("", Some(0), Some(4)), "[1]");
+    }
+
+    #[test]
+    fn what_stands_beyond_the_text_waits_for_its_end() {
+        for live in [false, true] {
+            let mut text = CitedText::new(live, false);
+            let mut out = text.push("ab");
+            out += &text.cite(source(0, -1, "Beyond"));
+            out += &text.cite(source(0, 3, "Ahead"));
+            out += &text.flush();
+            out += &text.push("cd");
+            assert_eq!(out + &text.end(), "abc[2]d[1]");
+        }
+    }
+
+    #[test]
+    fn the_text_of_artifacts_counts_and_is_not_shown() {
+        for live in [false, true] {
+            let mut text = CitedText::new(live, false);
+            let mut out = text.push("ab");
+            text.skip("hidden");
+            text.skip("");
+            out += &text.cite(source(8, 10, "Ahead"));
+            out += &text.cite(source(2, 5, "Inside"));
+            out += &text.push("cdef");
+            assert_eq!(out + &text.end(), "ab[2]cd[1]ef");
+        }
+        let mut text = CitedText::new(true, false);
+        text.push("ab");
+        text.skip("hidden");
+        text.push("cdef");
+        text.cite(source(1, 9, "Late"));
+        assert_eq!(text.notes(), ["[1] “bc”: Late https://example.com/Late"]);
     }
 }

@@ -1,8 +1,8 @@
 //! Shows the events of a run: the answer on standard output, how the agent got there beside it.
 
 use trilogue_wire::native::{
-    Event, EventBody, Interrupt, Json, Outcome, Part, PartMetadata, PlanEntry, StatePlan,
-    ToolEnded, ToolStarted, Trajectory,
+    ContentEncoding, Event, EventBody, Interrupt, Json, Outcome, Part, PartMetadata, PlanEntry,
+    StatePlan, ToolEnded, ToolStarted, Trajectory,
 };
 
 use super::cited::{CitedText, Source};
@@ -16,7 +16,7 @@ const MAX_INLINE_CHARS: usize = 200;
 pub(crate) struct Show {
     /// Whether the answer is written as it comes; otherwise message by message.
     live: bool,
-    /// Whether steps, tool calls and thoughts are shown.
+    /// Whether citations, steps, tool calls and thoughts are shown.
     metadata: bool,
     /// Whether the answer's text keeps its control sequences.
     raw: bool,
@@ -82,6 +82,13 @@ impl Show {
         &self.artifacts
     }
 
+    /// What is held back, because the run waits for somebody.
+    pub(crate) fn pause_here(&mut self) -> String {
+        let mut shown = Shown::default();
+        self.pause(&mut shown);
+        shown.out
+    }
+
     /// Takes in the next event.
     pub(crate) fn event(&mut self, event: &Event) -> Shown {
         let mut shown = Shown::default();
@@ -126,40 +133,48 @@ impl Show {
         if self.skipping {
             return;
         }
-        let message = self.message.get_or_insert_with(|| CitedText::new(self.live, self.raw));
-        let out = message.push(text);
+        let out = self.message().push(text);
         self.put(&out, shown);
     }
 
     fn part(&mut self, part: &Part, shown: &mut Shown) {
+        let citation = match &part.metadata {
+            Some(PartMetadata::Citation(citation)) if self.metadata => Some(citation),
+            _ => None,
+        };
+        let mut citation = citation.map(|citation| Source {
+            start_index: citation.start_index,
+            end_index: citation.end_index,
+            url: citation.url.clone(),
+            title: citation.title.clone(),
+            description: citation.description.clone(),
+        });
         if part.name.is_some() {
             self.artifacts.push(part.clone());
-            return;
-        }
-        if let Some(text) = part.as_text().filter(|text| !text.is_empty()) {
+            if let Some(text) = written(part) {
+                self.message().skip(text);
+            }
+        } else if let Some(text) = part.as_text() {
             self.text(text, shown);
         } else if part.content.is_some() || part.content_url.is_some() || part.blob.is_some() {
-            let held = self.message.as_mut().map(CitedText::flush).unwrap_or_default();
-            self.put(&held, shown);
-            self.end_line(shown);
-            shown.out.push_str(&format!("[{}]\n", summary(part)));
+            let number = citation.take_if(|source| !source.is_placed());
+            let number = number.map(|source| format!("[{}]", self.message().note(source)));
+            self.pause(shown);
+            let content = json(part).unwrap_or_else(|| format!("[{}]", summary(part)));
+            shown.out.push_str(&format!("{content}{}\n", number.unwrap_or_default()));
         }
-        match &part.metadata {
-            Some(PartMetadata::Citation(citation)) => {
-                let message =
-                    self.message.get_or_insert_with(|| CitedText::new(self.live, self.raw));
-                let out = message.cite(Source {
-                    start_index: citation.start_index,
-                    end_index: citation.end_index,
-                    url: citation.url.clone(),
-                    title: citation.title.clone(),
-                    description: citation.description.clone(),
-                });
-                self.put(&out, shown);
-            }
-            Some(PartMetadata::Trajectory(step)) => self.aside(&step_lines(step), shown),
-            Some(PartMetadata::Other(_)) | None => {}
+        if let Some(source) = citation {
+            let out = self.message().cite(source);
+            self.put(&out, shown);
         }
+        if let Some(PartMetadata::Trajectory(step)) = &part.metadata {
+            self.aside(&step_lines(step), shown);
+        }
+    }
+
+    /// The message that grows; begins one where there is none.
+    fn message(&mut self) -> &mut CitedText {
+        self.message.get_or_insert_with(|| CitedText::new(self.live, self.raw))
     }
 
     /// The agent's answer as a value: shown where it said nothing in words.
@@ -175,7 +190,7 @@ impl Show {
         };
         let text = match text {
             Some(text) => safe::block(text),
-            None => safe::block(&serde_json::to_string_pretty(&value).unwrap_or_default()),
+            None => pretty(&value),
         };
         shown.out.push_str(&text);
         shown.out.push('\n');
@@ -192,7 +207,7 @@ impl Show {
     fn finish(&mut self, shown: &mut Shown) {
         self.skipping = false;
         let Some(mut message) = self.message.take() else { return };
-        let held = message.flush();
+        let held = message.end();
         self.put(&held, shown);
         self.end_line(shown);
         let notes = message.notes();
@@ -229,6 +244,24 @@ impl Show {
     }
 }
 
+/// The text of a part that holds text inline, artifact or not.
+fn written(part: &Part) -> Option<&str> {
+    let coded = part.content_encoding == Some(ContentEncoding::Base64);
+    part.content.as_deref().filter(|_| !coded && part.content_type.starts_with("text/"))
+}
+
+/// The content of a part that holds JSON inline.
+fn json(part: &Part) -> Option<String> {
+    let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
+    let value: serde_json::Value = serde_json::from_str(content).ok()?;
+    Some(pretty(&value))
+}
+
+/// JSON on lines of its own.
+fn pretty(value: &serde_json::Value) -> String {
+    safe::block(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
 /// What a part is, where its content cannot be shown.
 pub(crate) fn summary(part: &Part) -> String {
     let mut text = safe::line(&part.content_type);
@@ -247,7 +280,7 @@ fn length(part: &Part) -> Option<u64> {
     }
     let content = part.content.as_ref()?;
     let length = content.len() as u64;
-    let coded = part.content_encoding == Some(trilogue_wire::native::ContentEncoding::Base64);
+    let coded = part.content_encoding == Some(ContentEncoding::Base64);
     let padding = content.bytes().rev().take_while(|byte| *byte == b'=').count() as u64;
     Some(if coded { (length / 4 * 3).saturating_sub(padding) } else { length })
 }
@@ -336,6 +369,67 @@ mod tests {
         assert_eq!(out, "Bees dan\nce.\n[image/png, 3 bytes]\n\n[1] “Bees”: B https://b\n");
     }
 
+    /// A part whose content and citation are these members.
+    fn part(content: &str, citation: &str) -> String {
+        format!(
+            r#""type":"message.part","message_id":"m","part":{{{content}"content_type":"text/plain","metadata":{{"kind":"citation","title":"T"{citation}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_citation_without_an_index_belongs_to_the_content_of_its_part() {
+        let image = r#""type":"message.part","message_id":"m","part":{"content_type":"image/png","content":"AAAA","content_encoding":"base64","metadata":{"kind":"citation","title":"T"}}"#;
+        let text = part(r#""content":"Bees.","#, "");
+        let next = r#""type":"message.delta","message_id":"m","text":" Ants.""#;
+        for live in [true, false] {
+            let (out, _) = show(live, &[STARTED, &text, next, COMPLETED]);
+            assert_eq!(out, "Bees.[1] Ants.\n\n[1] T\n");
+            let (out, _) = show(live, &[STARTED, image, next, COMPLETED]);
+            assert_eq!(out, "[image/png, 3 bytes][1]\n Ants.\n\n[1] T\n");
+            let (out, _) = show(live, &[STARTED, next, &part("", ""), next, COMPLETED]);
+            assert_eq!(out, " Ants.[1] Ants.\n\n[1] T\n");
+        }
+    }
+
+    #[test]
+    fn the_indexes_of_a_part_with_content_count_too() {
+        let study = r#""content":"According to a recent study, it is so.","#;
+        let cited = part(study, r#","start_index":15,"end_index":27"#);
+        let (out, _) = show(false, &[STARTED, &cited, COMPLETED]);
+        assert_eq!(out, "According to a recent study[1], it is so.\n\n[1] T\n");
+        let (out, _) = show(true, &[STARTED, &cited, COMPLETED]);
+        assert_eq!(out, "According to a recent study, it is so.\n\n[1] “recent study”: T\n");
+        let icon = part(study, r#","start_index":9"#);
+        let (out, _) = show(false, &[STARTED, &icon, COMPLETED]);
+        assert_eq!(out, "According[1] to a recent study, it is so.\n\n[1] T\n");
+    }
+
+    #[test]
+    fn artifacts_count_and_a_part_with_empty_content_shows_nothing_but_its_note() {
+        let artifact = r#""type":"message.part","message_id":"m","part":{"content_type":"text/css","name":"a.css","content":"12345"}"#;
+        let words = r#""type":"message.delta","message_id":"m","text":"abcd""#;
+        let cited = part(r#""content":"","#, r#","start_index":5,"end_index":7"#);
+        let (out, _) = show(false, &[STARTED, artifact, words, &cited, COMPLETED]);
+        assert_eq!(out, "ab[1]cd\n\n[1] T\n");
+    }
+
+    #[test]
+    fn without_metadata_only_the_answer_is_left() {
+        let step = r#""type":"message.part","message_id":"m","part":{"content_type":"text/plain","metadata":{"kind":"trajectory","message":"hm"}}"#;
+        let cited = part(r#""content":"Bees.","#, r#","start_index":0,"end_index":2"#);
+        for live in [true, false] {
+            let mut show = Show::new(live, false, false);
+            let (mut out, mut aside) = (String::new(), String::new());
+            for body in [STARTED, step, &cited, COMPLETED] {
+                let event = format!("{{\"id\":\"1\",\"number\":1,\"at\":\"x\",{body}}}");
+                let shown = show.event(&serde_json::from_str(&event).unwrap());
+                out.push_str(&shown.out);
+                aside.push_str(&shown.aside);
+            }
+            assert_eq!((out.as_str(), aside.as_str()), ("Bees.\n", ""));
+        }
+    }
+
     #[test]
     fn a_value_is_shown_where_there_are_no_words() {
         let value = r#""type":"run.result","value":{"message":"hi\u001b]52;c;AA\u0007!"}"#;
@@ -344,6 +438,16 @@ mod tests {
         assert_eq!(show(false, &[STARTED, spoken, COMPLETED, value]).0, "said\n");
         let other = r#""type":"run.result","value":{"a":1,"message":"x"}"#;
         assert_eq!(show(false, &[other]).0, "{\n  \"a\": 1,\n  \"message\": \"x\"\n}\n");
+    }
+
+    #[test]
+    fn a_part_of_json_is_shown_as_it_is() {
+        let json = r#""type":"message.part","message_id":"m","part":{"content_type":"application/json","content":"{\"a\":\"\\u001b[2J\"}"}"#;
+        let (out, _) = show(false, &[STARTED, json, COMPLETED]);
+        assert_eq!(out, "{\n  \"a\": \"\\u001b[2J\"\n}\n");
+        let broken = r#""type":"message.part","message_id":"m","part":{"content_type":"application/json","content":"{"}"#;
+        let (out, _) = show(false, &[STARTED, broken, COMPLETED]);
+        assert_eq!(out, "[application/json, 1 bytes]\n");
     }
 
     #[test]

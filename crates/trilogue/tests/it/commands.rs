@@ -202,6 +202,21 @@ fn attachments_are_sent_and_artifacts_saved() {
     assert!(parts.iter().any(|it| it["part"]["content"] == "attached words"), "{parts:?}");
     let address = "https://example.com/a.png";
     assert!(parts.iter().any(|it| it["part"]["content_url"] == address), "{parts:?}");
+    std::fs::write(home.work().join("x.bin"), [0xff, 0xd8, 0x00]).unwrap();
+    let echoed = ["run", "echo", "look", "--attach", "x.bin", "--attach", "note.md"];
+    let echoed = [&echoed[..], &["--attach", address, "--json"]].concat();
+    let events = server.run(&echoed).expect(0).lines();
+    let run = events.last().unwrap()["run_id"].as_str().unwrap().to_owned();
+    let shown = server.run(&["runs", "show", &run, "--json"]).expect(0).json();
+    let parts = &shown["output"][0]["parts"];
+    assert_eq!(parts[1]["content"], "/9gA");
+    assert_eq!(parts[1]["content_encoding"], "base64");
+    assert_eq!(parts[1]["content_type"], "application/octet-stream");
+    assert_eq!(
+        (&parts[2]["name"], &parts[2]["content"]),
+        (&json!("note.md"), &json!("attached words"))
+    );
+    assert_eq!((&parts[3]["content_url"], &parts[3]["content"]), (&json!(address), &Value::Null));
 
     let question = ["run", "researcher", "How do bees find their way?"];
     let saving = [&question[..], &["--save", "out"]].concat();

@@ -4,13 +4,14 @@
 //! How wide the columns of a table are does not count. In what is printed, `[..]` stands for anything on the line and a line `...` for any lines; between two commands nothing may be left out in silence.
 //! All blocks of a page run in order, in one home, against one demo server: the one that the page starts itself, or one that is there before.
 //! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
+//! A command goes on behind a line that ends with `\`, and up to the line `EOF` where it begins with one of `<<'EOF'`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::harness::{Ended, Home, Server, finish};
+use crate::harness::{BINARY, Ended, Home, Server, finish};
 
 /// A command and what it prints, with the line it stands on.
 #[derive(Debug)]
@@ -66,9 +67,10 @@ fn steps(page: &str) -> Vec<Step> {
         } else if let (true, Some(step)) = (continues, steps.last_mut()) {
             step.command.push('\n');
             step.command.push_str(text);
-            continues = text.ends_with('\\');
+            continues =
+                if is_document(&step.command) { text != "EOF" } else { text.ends_with('\\') };
         } else if let Some(command) = text.strip_prefix("$ ") {
-            continues = command.ends_with('\\');
+            continues = command.ends_with('\\') || is_document(command);
             steps.push(Step { line, command: command.to_owned(), prints: Vec::new() });
         } else if let Some(step) = steps.last_mut() {
             step.prints.push(text.to_owned());
@@ -77,6 +79,11 @@ fn steps(page: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Whether the command's input stands in the lines behind it.
+fn is_document(command: &str) -> bool {
+    command.lines().next().is_some_and(|line| line.contains("<<'EOF'"))
 }
 
 fn starts_server(command: &str) -> bool {
@@ -137,6 +144,11 @@ impl Reader<'_> {
         }
         // The pages name the folder that is used where nothing else is set.
         shell.env_remove("XDG_STATE_HOME");
+        // A page's reader has the official client that it names; `scripts/foreign` installs it here.
+        let client = Path::new(BINARY).parent().unwrap().join("../foreign/python/bin");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let own = Path::new(BINARY).parent().unwrap();
+        shell.env("PATH", format!("{}:{}:{path}", client.display(), own.display()));
         let state = self.home.state();
         let default = self.home.work().join("../.local/state/trilogue");
         if state.exists() && !default.exists() {
@@ -189,9 +201,11 @@ fn printed_lines_are_compared_with_their_gaps() {
     assert!(!matches(&wanted("a"), &["a", "b"]));
     assert!(!matches(&wanted(""), &["b"]));
     assert!(!matches(&wanted("id [..] of"), &["id 1 of 2"]));
-    let page = "x\n```console\n$ a \\\n  b\nout\n$ c\n```\n```sh\n$ d\n```\n";
+    let page =
+        "x\n```console\n$ a \\\n  b\nout\n$ c <<'EOF'\n$ d\nEOF\nout\n```\n```sh\n$ d\n```\n";
     let steps = steps(page);
     assert_eq!(steps.len(), 2);
+    assert_eq!((steps[1].command.as_str(), steps[1].prints.len()), ("c <<'EOF'\n$ d\nEOF", 1));
     assert_eq!((steps[0].command.as_str(), steps[0].line), ("a \\\n  b", 3));
     assert_eq!(steps[0].prints, ["out"]);
 }

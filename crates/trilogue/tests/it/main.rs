@@ -8,10 +8,16 @@
 
 mod approval;
 mod commands;
+mod communication;
+mod communication_foreign;
+mod communication_sdk;
 mod docs;
+mod foreign;
 mod harness;
 mod library;
 mod lifecycle;
+mod messages;
+mod mounts;
 mod offline;
 mod output;
 mod terminal;

@@ -49,6 +49,33 @@ fn citations_are_numbered_notes_and_steps_stand_beside() {
     assert!(!ended.err.contains('\u{1b}'), "no colour into a pipe");
 }
 
+/// What was printed, without the marks of notes and the list of them.
+fn without_notes(printed: &str) -> Vec<String> {
+    let marks: Vec<_> = (1..10).map(|number| format!("[{number}]")).collect();
+    let is_note = |line: &str| marks.iter().any(|mark| line.starts_with(&format!("{mark} ")));
+    let lines = printed.lines().filter(|line| !line.is_empty() && !is_note(line));
+    lines
+        .map(|line| marks.iter().fold(line.to_owned(), |line, mark| line.replace(mark, "")))
+        .collect()
+}
+
+#[test]
+fn without_metadata_an_answer_reads_the_same() {
+    let home = Home::new();
+    let server = home.demo();
+    for (agent, question) in
+        [("echo", "Bees dance."), ("mailcomposer", "Hello"), ("researcher", "honey bees")]
+    {
+        let whole = server.run(&["run", agent, question]).expect(0);
+        let bare = server.run(&["run", agent, question, "--no-metadata"]).expect(0);
+        assert!(!bare.out.contains("[1]"), "{}", bare.out);
+        let lines: Vec<_> = bare.out.lines().map(str::to_owned).collect();
+        assert_eq!(lines, without_notes(&whole.out), "{agent}");
+        let asides: Vec<_> = bare.err.lines().filter(|line| !line.starts_with("hint: ")).collect();
+        assert_eq!(asides, Vec::<&str>::new(), "{agent}");
+    }
+}
+
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let home = Home::new();

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -13,16 +14,18 @@ use crate::harness::{Home, until};
 const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
 
 /// A program on a pseudo-terminal.
-struct Screen {
+pub(crate) struct Screen {
     child: Child,
     keys: File,
     seen: Arc<Mutex<String>>,
+    /// Ends when the child has closed its end.
+    reading: Option<JoinHandle<()>>,
 }
 
 // === impl Screen ===
 
 impl Screen {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -37,7 +40,7 @@ impl Screen {
         let mut screen = keys.try_clone().unwrap();
         let seen = Arc::new(Mutex::new(String::new()));
         let writes = Arc::clone(&seen);
-        std::thread::spawn(move || {
+        let reading = std::thread::spawn(move || {
             let mut piece = [0; 4096];
             // Reading fails when the child has closed its end.
             while let Ok(length @ 1..) = screen.read(&mut piece) {
@@ -45,15 +48,15 @@ impl Screen {
                 writes.lock().unwrap().push_str(&text);
             }
         });
-        Self { child, keys, seen }
+        Self { child, keys, seen, reading: Some(reading) }
     }
 
-    fn seen(&self) -> String {
+    pub(crate) fn seen(&self) -> String {
         self.seen.lock().unwrap().clone()
     }
 
     /// Waits until this is on the screen.
-    fn wait_for(&mut self, text: &str) {
+    pub(crate) fn wait_for(&mut self, text: &str) {
         until(|| {
             let seen = self.seen();
             if seen.contains(text) {
@@ -65,13 +68,15 @@ impl Screen {
         });
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
     /// The exit code, and everything that was on the screen.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = until(|| self.child.try_wait().unwrap());
+        // What it wrote last may not have been read yet.
+        self.reading.take().into_iter().for_each(|reading| reading.join().unwrap());
         (status.code(), self.seen())
     }
 }

@@ -1,0 +1,302 @@
+//! What a run says in the Agent Communication Protocol, in the words that the terminal shows.
+
+use serde_json::Value;
+use trilogue_sdk::client::{ClientError, Refusal};
+use trilogue_wire::agent_communication::{
+    self as wire, AwaitRequest, CitationMetadata, ContentEncoding as Encoding, Metadata, Run,
+    TrajectoryMetadata,
+};
+use trilogue_wire::native::{
+    Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessageCompleted, MessagePart,
+    MessageStarted, OtherMetadata, Outcome, Part, PartMetadata, PermissionOption, RunEnded,
+    RunError, RunStatus, StateCustom, StatePlan, Survives, Trajectory,
+};
+
+/// The role under which everything that a run says is shown: some servers call it the user's.
+const ROLE: &str = "agent";
+
+/// The extension that servers of ours put into a part.
+const EXTENSION: &str = "x_trilogue";
+
+/// Translates the events of one run.
+#[derive(Debug, Default)]
+pub(super) struct Translation {
+    /// Events so far: their numbers.
+    events: u64,
+    /// Messages so far: their ids.
+    messages: u64,
+    /// The text that the part before held, in this message.
+    said: Option<String>,
+}
+
+// === impl Translation ===
+
+impl Translation {
+    /// The event in the terminal's words; `None` for one that shows nothing.
+    pub(super) fn event(&mut self, event: wire::Event) -> Option<Event> {
+        let body = match event {
+            wire::Event::MessageCreated { .. } => {
+                self.messages += 1;
+                self.said = None;
+                let (message_id, role) = (self.messages.to_string(), ROLE.to_owned());
+                EventBody::MessageStarted(MessageStarted { message_id, role })
+            }
+            wire::Event::MessagePart { part } => {
+                let said = std::mem::replace(&mut self.said, part.plain_text().map(str::to_owned));
+                if said.is_some_and(|said| repeats(&part, &said)) {
+                    return None;
+                }
+                let (message_id, part) = (self.messages.to_string(), part_of(part));
+                EventBody::MessagePart(MessagePart { message_id, part })
+            }
+            wire::Event::MessageCompleted { .. } => {
+                let message_id = self.messages.to_string();
+                EventBody::MessageCompleted(MessageCompleted { message_id })
+            }
+            wire::Event::Generic { generic } => update(generic),
+            wire::Event::RunCompleted { run }
+            | wire::Event::RunFailed { run }
+            | wire::Event::RunCancelled { run } => {
+                EventBody::RunEnded(RunEnded { outcome: outcome(*run) })
+            }
+            wire::Event::RunCreated { .. }
+            | wire::Event::RunInProgress { .. }
+            | wire::Event::RunAwaiting { .. }
+            | wire::Event::Error { .. } => return None,
+        };
+        self.events += 1;
+        Some(Event {
+            id: self.events.to_string(),
+            number: self.events,
+            run_number: None,
+            run_id: None,
+            at: String::new(),
+            body,
+            original: None,
+        })
+    }
+}
+
+/// What a run asks. A server of ours describes it in a part of JSON; of any other it is a question that takes a message.
+pub(super) fn interrupt(request: AwaitRequest) -> Interrupt {
+    let parts = request.message.parts;
+    let id = parts.first().and_then(named_interrupt).unwrap_or_default();
+    let (mut prompt, mut described) = (Vec::new(), Value::Null);
+    for part in parts {
+        match description(&part) {
+            Some(found) => described = found,
+            None => prompt.push(part_of(part)),
+        }
+    }
+    let member = |name: &str| described.get(name).filter(|value| !value.is_null());
+    let options = member("options").cloned().unwrap_or_default();
+    let options: Option<Vec<PermissionOption>> = serde_json::from_value(options).ok();
+    Interrupt {
+        id,
+        run_id: None,
+        thread_id: None,
+        agent: None,
+        raised_at: None,
+        kind: member("kind").and_then(Value::as_str).unwrap_or("message").to_owned(),
+        prompt,
+        payload: member("payload").map_or_else(Json::null, Json::from_value),
+        options: options.unwrap_or_default(),
+        schema: member("schema").map(Json::from_value),
+        survives: Survives::Restart,
+        patience_ms: None,
+        resolution: None,
+        resolved_at: None,
+    }
+}
+
+/// The question that a part names.
+fn named_interrupt(part: &wire::MessagePart) -> Option<String> {
+    let extension = part.extra.get(EXTENSION)?.to_value();
+    extension.get("interrupt_id")?.as_str().map(str::to_owned)
+}
+
+/// The question as data, where a part is that.
+fn description(part: &wire::MessagePart) -> Option<Value> {
+    let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
+    let described: Value = serde_json::from_str(content).ok()?;
+    let is_ours = described.get("interrupt_id").is_some() && described.get("kind").is_some();
+    is_ours.then_some(described)
+}
+
+/// Whether a part is a value whose words were said just before: servers of ours give the answer of an agent with an output schema in both forms.
+fn repeats(part: &wire::MessagePart, said: &str) -> bool {
+    let is_value = part.content_type == "application/json" && part.name.is_none();
+    let content = part.content.as_deref().filter(|_| is_value);
+    let value = content.and_then(|content| serde_json::from_str::<Value>(content).ok());
+    let members = value.as_ref().and_then(Value::as_object);
+    members.is_some_and(|members| members.len() == 1 && members.values().any(|it| it == said))
+}
+
+fn part_of(part: wire::MessagePart) -> Part {
+    Part {
+        content_type: part.content_type,
+        content: part.content,
+        content_encoding: match part.content_encoding {
+            Encoding::Plain => None,
+            Encoding::Base64 => Some(ContentEncoding::Base64),
+        },
+        content_url: part.content_url,
+        blob: None,
+        name: part.name,
+        metadata: part.metadata.map(metadata),
+        extra: None,
+    }
+}
+
+fn metadata(metadata: Metadata) -> PartMetadata {
+    match metadata {
+        Metadata::Citation(citation) => {
+            let CitationMetadata { start_index, end_index, url, title, description } = citation;
+            PartMetadata::Citation(Citation { start_index, end_index, url, title, description })
+        }
+        Metadata::Trajectory(step) => {
+            let TrajectoryMetadata { message, tool_name, tool_input, tool_output } = step;
+            PartMetadata::Trajectory(Trajectory { message, tool_name, tool_input, tool_output })
+        }
+        Metadata::Other(value) => PartMetadata::Other(OtherMetadata { value }),
+    }
+}
+
+/// An update that the protocol has no word for: a plan or the agent's own, as servers of ours write them, else the object as it is.
+fn update(generic: Json) -> EventBody {
+    let members = generic.to_value();
+    let kind = members.get("kind").and_then(Value::as_str);
+    if kind == Some("plan")
+        && let Ok(plan) = generic.read::<StatePlan>()
+    {
+        return EventBody::StatePlan(plan);
+    }
+    match (kind, members.get("data")) {
+        (Some(kind), Some(data)) => EventBody::StateCustom(StateCustom {
+            kind: kind.to_owned(),
+            data: Json::from_value(data),
+        }),
+        _ => EventBody::StateCustom(StateCustom { kind: "update".to_owned(), data: generic }),
+    }
+}
+
+fn outcome(run: Run) -> Outcome {
+    let status = match run.status {
+        wire::RunStatus::Completed => RunStatus::Completed,
+        wire::RunStatus::Cancelled => RunStatus::Cancelled,
+        _ => RunStatus::Failed,
+    };
+    let Some(error) = run.error else { return Outcome { status, reason: None, error: None } };
+    let data = error.data.clone();
+    let error = ClientError::Refused(Box::new(Refusal::new(None, error)));
+    let code = error.code().unwrap_or_default().to_owned();
+    if status == RunStatus::Failed && code == trilogue_domain::Code::AwaitTimeout.as_str() {
+        return Outcome { status: RunStatus::TimedOut, reason: Some(code), error: None };
+    }
+    let (message, transient) = (error.to_string(), error.is_transient());
+    let error = RunError { code, message, transient, data };
+    Outcome { status, reason: None, error: Some(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(json: &str) -> Option<EventBody> {
+        let event = wire::read(json.as_bytes(), wire::Rules::Peer).unwrap();
+        Translation::default().event(event).map(|event| event.body)
+    }
+
+    fn request(parts: &str) -> AwaitRequest {
+        let json =
+            format!(r#"{{"type":"message","message":{{"role":"agent/x","parts":[{parts}]}}}}"#);
+        wire::read(json.as_bytes(), wire::Rules::Peer).unwrap()
+    }
+
+    fn ended(status: &str, error: &str) -> Outcome {
+        let json = format!(
+            r#"{{"type":"run.{status}","run":{{"run_id":"2a4496e1-b907-4b65-9cec-2ae5658024fe","agent_name":"x","session_id":null,"status":"{status}","await_request":null,"output":[],"error":{error},"created_at":"2026-11-20T23:50:09Z","finished_at":null}}}}"#
+        );
+        match event(&json) {
+            Some(EventBody::RunEnded(ended)) => ended.outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_run_says_is_the_agents_whatever_role_the_server_gives_it() {
+        let created =
+            r#"{"type":"message.created","message":{"role":"user","parts":[{"content":"x"}]}}"#;
+        let Some(EventBody::MessageStarted(started)) = event(created) else { panic!() };
+        assert_eq!(started.role, "agent");
+    }
+
+    #[test]
+    fn a_value_that_only_repeats_the_words_before_it_is_not_shown_again() {
+        let mut translation = Translation::default();
+        let mut shows = |part: &str| {
+            let json = format!(r#"{{"type":"message.part","part":{part}}}"#);
+            translation.event(wire::read(json.as_bytes(), wire::Rules::Peer).unwrap()).is_some()
+        };
+        let text = r#"{"content":"Hi"}"#;
+        let value = |content: &str| {
+            let content = Value::from(content);
+            format!(r#"{{"content_type":"application/json","content":{content}}}"#)
+        };
+        assert!(shows(text) && !shows(&value(r#"{"message":"Hi"}"#)));
+        assert!(shows(&value(r#"{"message":"Hi"}"#)), "nothing was said just before");
+        assert!(shows(text) && shows(&value(r#"{"message":"Ho"}"#)));
+        assert!(shows(text) && shows(&value(r#"{"message":"Hi","more":1}"#)));
+        assert!(shows(text) && shows(&value("7")));
+    }
+
+    #[test]
+    fn a_question_of_ours_is_asked_as_such_and_any_other_takes_a_message() {
+        let ours = interrupt(request(
+            r#"{"content":"Send it?","x_trilogue":{"interrupt_id":"i-7"}},{"content_type":"application/json","content":"{\"interrupt_id\":\"i-7\",\"kind\":\"permission\",\"payload\":{\"to\":\"ada\"},\"options\":[{\"id\":\"allow\",\"name\":\"Allow\",\"effect\":\"allow\",\"always\":false}],\"schema\":null}"}"#,
+        ));
+        assert_eq!((ours.id.as_str(), ours.kind.as_str()), ("i-7", "permission"));
+        assert_eq!(ours.prompt.len(), 1);
+        assert_eq!(ours.options[0].id, "allow");
+        assert_eq!((ours.payload.as_str(), ours.schema), (r#"{"to":"ada"}"#, None));
+
+        let other = interrupt(request(r#"{"content_type":"application/json","content":"{}"}"#));
+        assert_eq!((other.id.as_str(), other.kind.as_str()), ("", "message"));
+        assert_eq!(other.prompt.len(), 1);
+        assert_eq!(interrupt(request("")).prompt, []);
+    }
+
+    #[test]
+    fn updates_of_ours_are_shown_as_what_they_are() {
+        let plan = r#"{"type":"generic","generic":{"kind":"plan","entries":[{"content":"a","status":"pending"}]}}"#;
+        assert!(matches!(event(plan), Some(EventBody::StatePlan(plan)) if plan.entries.len() == 1));
+        for (generic, kind, data) in [
+            (r#"{"kind":"progress","data":{"done":1}}"#, "progress", r#"{"done":1}"#),
+            (r#"{"kind":"plan","entries":7}"#, "update", r#"{"kind":"plan","entries":7}"#),
+            (r#"{"a":1}"#, "update", r#"{"a":1}"#),
+        ] {
+            let body = event(&format!(r#"{{"type":"generic","generic":{generic}}}"#));
+            let Some(EventBody::StateCustom(update)) = body else { panic!("{body:?}") };
+            assert_eq!((update.kind.as_str(), update.data.as_str()), (kind, data));
+        }
+    }
+
+    #[test]
+    fn an_end_has_its_reason() {
+        assert_eq!(ended("completed", "null").status, RunStatus::Completed);
+        assert_eq!(ended("cancelled", "null").status, RunStatus::Cancelled);
+        let failed = ended(
+            "failed",
+            r#"{"code":"server_error","message":"no","data":{"reason":"mail.lost","transient":true}}"#,
+        );
+        let error = failed.error.unwrap();
+        assert_eq!((error.code.as_str(), error.transient), ("mail.lost", true));
+        let plain = ended("failed", r#"{"code":"invalid_input","message":"no","data":null}"#);
+        assert_eq!(plain.error.unwrap().code, "invalid_input");
+        let silent = ended(
+            "failed",
+            r#"{"code":"server_error","message":"no","data":{"reason":"await_timeout"}}"#,
+        );
+        assert_eq!(silent.status, RunStatus::TimedOut);
+    }
+}

@@ -1,0 +1,365 @@
+//! `trilogue run` against a server of the Agent Communication Protocol that is none of ours.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::foreign::{
+    Foreign, RUN, Reply, SESSION, awaiting, begun, message, now, part, run, said,
+};
+use crate::harness::{BINARY, Ended, Home, finish, pid, until};
+use crate::terminal::Screen;
+
+/// A run that says this and completes.
+fn whole(text: &str) -> Vec<Value> {
+    [begun(), said(text), vec![now("completed")]].concat()
+}
+
+fn command(home: &Home, server: &Foreign, arguments: &[&str]) -> Command {
+    let mut command = home.program(BINARY);
+    command.args(arguments).args(["--url", &server.url()]);
+    command
+}
+
+fn trilogue(home: &Home, server: &Foreign, arguments: &[&str]) -> Ended {
+    finish(command(home, server, arguments), "")
+}
+
+fn events_line() -> String {
+    format!("GET /runs/{RUN}/events")
+}
+
+#[test]
+fn an_answer_is_shown_and_the_protocol_found_out() {
+    let (home, server) = (Home::new(), Foreign::start());
+    server.on_run([Reply::stream(&whole("Grüße"))]);
+    let ended = trilogue(&home, &server, &["run", "echo", "Hello"]).expect(0);
+    assert_eq!((ended.out.as_str(), ended.err.as_str()), ("Grüße\n", ""));
+    let sent = server.sent("POST /runs");
+    assert_eq!((&sent["agent_name"], &sent["mode"]), (&json!("echo"), &json!("stream")));
+    assert_eq!(sent["input"][0]["parts"][0]["content"], "Hello");
+    assert_eq!((&sent["session_id"], &sent["session"]), (&Value::Null, &Value::Null));
+    // A slash at the end of the address is none.
+    let slash = format!("{}/", server.url());
+    let mut command = home.program(BINARY);
+    command.args(["run", "echo", "Hello", "--url", &slash]);
+    assert_eq!(finish(command, "").expect(0).out, "Grüße\n");
+}
+
+#[test]
+fn a_server_gets_no_token_that_is_not_its_own() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let ours = home.demo();
+    assert!(ours.token_file().exists());
+    server.on_run([Reply::stream(&whole("x"))]);
+    trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    let told = |name: &str| {
+        server.requests().iter().flat_map(|it| &it.headers).any(|(header, _)| header == name)
+    };
+    assert!(told("accept") && !told("authorization"), "{:?}", server.requests());
+    // One that is given for it is sent to it.
+    trilogue(&home, &server, &["run", "echo", "x", "--token", "theirs"]).expect(0);
+    assert!(told("authorization"));
+}
+
+#[test]
+fn json_gives_the_events_as_the_server_sent_them() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let events = whole("hi");
+    server.on_run([Reply::stream(&events)]);
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--json"]).expect(0);
+    assert_eq!(ended.lines(), events);
+    server.on_run([Reply::json(202, &run("created", &Value::Null))]);
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-wait", "--json"]).expect(0);
+    assert_eq!(ended.json(), run("created", &Value::Null));
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-wait"]).expect(0);
+    assert_eq!(ended.out, format!("{RUN}\n"));
+    assert_eq!(
+        serde_json::from_str::<Value>(&server.requests().pop().unwrap().body).unwrap()["mode"],
+        "async"
+    );
+}
+
+#[test]
+fn a_thread_is_a_session_and_must_be_a_uuid() {
+    let (home, server) = (Home::new(), Foreign::start());
+    server.on_run([Reply::stream(&whole("x"))]);
+    let simple = SESSION.replace('-', "").to_uppercase();
+    trilogue(&home, &server, &["run", "echo", "x", "--thread", &simple]).expect(0);
+    assert_eq!(server.sent("POST /runs")["session_id"], SESSION);
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--thread", "mail"]).expect(2);
+    assert!(ended.err.contains("--thread mail") && ended.err.contains("UUID"), "{}", ended.err);
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--ephemeral"]).expect(2);
+    assert!(ended.err.contains("--ephemeral"), "{}", ended.err);
+    assert_eq!(server.lines(), ["POST /runs"]);
+}
+
+#[test]
+fn chat_keeps_one_session() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let manifest = json!({ "name": "echo", "description": "", "metadata": {},
+        "input_content_types": ["*/*"], "output_content_types": ["*/*"] });
+    server.on("GET /agents/echo", [Reply::json(200, &manifest)]);
+    server.on_run([Reply::stream(&whole("one")), Reply::stream(&whole("two"))]);
+    let ended = finish(command(&home, &server, &["chat", "echo"]), "1\n\n2\n/quit\n3\n").expect(0);
+    assert_eq!(ended.out, "one\ntwo\n");
+    let thread = ended.err.trim().strip_prefix("thread: ").unwrap().to_owned();
+    let runs = server.requests().into_iter().filter(|request| request.line == "POST /runs");
+    let sessions: Vec<Value> = runs
+        .map(|run| serde_json::from_str::<Value>(&run.body).unwrap()["session_id"].clone())
+        .collect();
+    assert_eq!(sessions, [json!(thread), json!(thread)]);
+    finish(command(&home, &server, &["chat", "nobody"]), "1\n").expect(4);
+    finish(command(&home, &server, &["chat", "echo", "--thread", "t"]), "1\n").expect(2);
+}
+
+#[test]
+fn settings_values_and_attachments_are_sent_as_the_protocol_has_them() {
+    let (home, server) = (Home::new(), Foreign::start());
+    server.on_run([Reply::stream(&whole("x"))]);
+    home.write("note.md", "words");
+    std::fs::write(home.work().join("x.png"), [0xff, 0xd8]).unwrap();
+    let address = "https://example.com/a.pdf";
+    let attaching = ["--attach", "note.md", "--attach", "x.png", "--attach", address];
+    let arguments =
+        [&["run", "echo", "look"][..], &attaching, &["--config", r#"{"a":1}"#]].concat();
+    trilogue(&home, &server, &arguments).expect(0);
+    let sent = server.sent("POST /runs");
+    assert_eq!(sent["config"], json!({ "a": 1 }));
+    assert_eq!(sent["input"].as_array().unwrap().len(), 1);
+    let expected = [
+        json!({ "name": null, "content_type": "text/plain", "content": "look", "content_encoding": "plain", "content_url": null, "metadata": null }),
+        json!({ "name": "note.md", "content_type": "text/markdown", "content": "words", "content_encoding": "plain", "content_url": null, "metadata": null }),
+        json!({ "name": "x.png", "content_type": "image/png", "content": "/9g=", "content_encoding": "base64", "content_url": null, "metadata": null }),
+        json!({ "name": null, "content_type": "application/pdf", "content": null, "content_encoding": "plain", "content_url": address, "metadata": null }),
+    ];
+    assert_eq!(sent["input"][0]["parts"], json!(expected));
+
+    trilogue(&home, &server, &["run", "echo", "--input", r#"{"q": 1}"#]).expect(0);
+    let sent: Value = serde_json::from_str(&server.requests().pop().unwrap().body).unwrap();
+    assert_eq!(sent["input"][0]["parts"][0]["content_type"], "application/json");
+    assert_eq!(sent["input"][0]["parts"][0]["content"], r#"{"q": 1}"#);
+}
+
+#[test]
+fn a_broken_stream_goes_on_where_the_server_has_no_ids() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let words = |text: &str| part(&json!({ "content": text }));
+    let all = [
+        begun(),
+        vec![message("created"), words("one "), words("two "), words("three")],
+        vec![message("completed"), now("completed")],
+    ]
+    .concat();
+    server.on_run([Reply::stream(&all[..4]).torn()]);
+    let lists = [&all[..4], &all[..5], &all[..5], &all[..]];
+    server.on(&events_line(), lists.map(Reply::list));
+    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    assert_eq!(ended.out, "one two three\n");
+    assert_eq!(ended.err.matches("the stream broke").count(), 1, "{}", ended.err);
+    let polled = vec![events_line(); 4];
+    assert_eq!(server.lines(), [&["POST /runs".to_owned()][..], &polled].concat());
+}
+
+#[test]
+fn how_a_run_ends_is_how_the_command_ends() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let ends = |status: &str, error: &Value| {
+        let run = run(status, &json!({ "error": error }));
+        let ended = json!({ "type": format!("run.{status}"), "run": run });
+        server.on_run([Reply::stream(&[begun(), said("so far"), vec![ended]].concat())]);
+        trilogue(&home, &server, &["run", "echo", "x"])
+    };
+    let error = json!({ "code": "invalid_input", "message": "no \u{1b}[2Jsuch", "data": null });
+    let failed = ends("failed", &error).expect(1);
+    assert_eq!(failed.out, "so far\n");
+    assert!(failed.err.contains("the run failed: no such (invalid_input)"), "{}", failed.err);
+    ends("cancelled", &Value::Null).expect(8);
+    ends("completed", &Value::Null).expect(0);
+
+    let error = json!({ "type": "error", "error": { "code": "server_error", "message": "gone", "data": null } });
+    server.on_run([Reply::stream(&[begun(), vec![error]].concat())]);
+    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(1);
+    assert!(ended.err.contains("gone"), "{}", ended.err);
+    for (status, code, exit) in [
+        (404, "not_found", 4),
+        (422, "invalid_input", 2),
+        (401, "server_error", 5),
+        (403, "server_error", 7),
+        (500, "server_error", 1),
+    ] {
+        server.on_run([Reply::refusal(status, code, "Agent echo \u{7}not found")]);
+        let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(exit);
+        assert!(ended.err.contains("Agent echo not found"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn citations_steps_and_updates_are_shown_by_the_rules() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let cited = json!({
+        "content": "According to a recent study, it is so.",
+        "metadata": { "kind": "citation", "url": "https://s", "title": "Study", "description": null,
+            "start_index": 15, "end_index": 27 },
+    });
+    let step = json!({ "metadata": { "kind": "trajectory", "message": null, "tool_name": "search",
+        "tool_input": { "q": 1 }, "tool_output": null } });
+    let update = json!({ "type": "generic", "generic": { "progress": 5 } });
+    let events = [
+        begun(),
+        vec![message("created"), part(&step), part(&cited), update, message("completed")],
+        vec![now("completed")],
+    ]
+    .concat();
+    server.on_run([Reply::stream(&events)]);
+    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    assert_eq!(ended.out, "According to a recent study[1], it is so.\n\n[1] Study https://s\n");
+    assert_eq!(ended.err, "step: search {\"q\":1}\nupdate: {\"progress\":5}\n");
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-metadata"]).expect(0);
+    assert_eq!(ended.out, "According to a recent study, it is so.\n");
+    assert_eq!(ended.err, "");
+}
+
+#[test]
+fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let here = format!("{}/sessions/s/blobs/b", server.url());
+    let beside = server.url().replace("127.0.0.1", "localhost");
+    let events = [
+        begun(),
+        vec![message("created")],
+        [
+            json!({ "name": "a.txt", "content": "inline" }),
+            json!({ "name": "b.bin", "content": "/9g=", "content_encoding": "base64" }),
+            json!({ "name": "large", "content_url": here }),
+            json!({ "name": "elsewhere", "content_url": format!("{beside}/sessions/s/blobs/b") }),
+        ]
+        .iter()
+        .map(part)
+        .collect(),
+        vec![message("completed"), now("completed")],
+    ]
+    .concat();
+    server.on_run([Reply::stream(&events)]);
+    server.on("GET /sessions/s/blobs/b", [Reply::bytes(b"large content")]);
+    let ended = trilogue(&home, &server, &["run", "echo", "x", "--save", "out"]).expect(0);
+    let saved = |name: &str| std::fs::read(home.work().join("out").join(name)).unwrap();
+    assert_eq!(saved("a.txt"), b"inline");
+    assert_eq!(saved("b.bin"), [0xff, 0xd8]);
+    assert_eq!(saved("large"), b"large content");
+    assert!(ended.err.contains("not saved: elsewhere is elsewhere"), "{}", ended.err);
+    assert_eq!(server.lines(), ["POST /runs", "GET /sessions/s/blobs/b"]);
+}
+
+#[test]
+fn a_question_nobody_can_answer_here_is_shown() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let question = awaiting(&json!([{ "content": "What is \u{1b}[2Jyour name?" }]));
+    let events = [begun(), said("Hello."), vec![question]].concat();
+    server.on_run([Reply::stream(&events)]);
+    let ended = trilogue(&home, &server, &["run", "awaiter", "x"]).expect(3);
+    assert_eq!(ended.out, "Hello.\n");
+    assert!(ended.err.contains("What is your name?"), "{}", ended.err);
+    assert!(ended.err.contains(&format!("waiting: the run {RUN}")), "{}", ended.err);
+    let ended = trilogue(&home, &server, &["run", "awaiter", "x", "--json"]).expect(3);
+    assert_eq!(ended.lines(), events);
+}
+
+#[test]
+fn a_question_is_asked_answered_and_gone_on_with() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let asked = awaiting(&json!([{ "content": "Your name?" }]));
+    let first = [begun(), vec![message("created"), asked]].concat();
+    // The message that was open stays open across the question.
+    let rest = [
+        vec![now("in-progress"), part(&json!({ "content": "Hello Bob" }))],
+        vec![message("completed"), now("completed")],
+    ]
+    .concat();
+    server.on_run([Reply::stream(&first)]);
+    let resumed = format!("POST /runs/{RUN}");
+    server.on(&resumed, [Reply::refusal(422, "invalid_input", "not that"), Reply::stream(&rest)]);
+    let mut screen = Screen::start(command(&home, &server, &["run", "awaiter", "x"]));
+    screen.wait_for("Your name?");
+    screen.wait_for("answer");
+    screen.press("nobody\r");
+    screen.wait_for("the answer does not fit: not that");
+    screen.press("Bob\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+    assert!(seen.contains("Hello Bob"), "{seen}");
+    let sent: Value = serde_json::from_str(&server.requests().pop().unwrap().body).unwrap();
+    assert_eq!(sent["mode"], "stream");
+    assert_eq!(sent["await_resume"]["type"], "message");
+    assert_eq!(sent["await_resume"]["message"]["parts"][0]["content"], "Bob");
+}
+
+#[test]
+fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let first = [begun(), vec![awaiting(&json!([{ "content": "Your name?" }]))]].concat();
+    let rest = [vec![now("in-progress")], said("Hello Ada"), vec![now("completed")]].concat();
+    server.on_run([Reply::stream(&first)]);
+    server.on(&format!("POST /runs/{RUN}"), [Reply::refusal(403, "server_error", "answered")]);
+    server.on(&events_line(), [Reply::list(&first), Reply::list(&[first, rest].concat())]);
+    let mut screen = Screen::start(command(&home, &server, &["run", "awaiter", "x"]));
+    screen.wait_for("answer");
+    screen.press("Bob\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+    let (_, after) = seen.split_once("your answer was not taken").unwrap();
+    assert!(after.contains("answered") && after.contains("Hello Ada"), "{seen}");
+}
+
+#[test]
+fn ctrl_c_cancels_the_run() {
+    let (home, server) = (Home::new(), Foreign::start());
+    let events = [begun(), said("so far")].concat();
+    let cancel = format!("POST /runs/{RUN}/cancel");
+    server.on(&cancel, [Reply::json(202, &run("cancelling", &Value::Null))]);
+    let all = [&events[..], &[now("cancelled")]].concat();
+    // A server that goes on with the stream, and one whose stream stays silent.
+    for (stream, twice, said) in [
+        (Reply::stream(&events).torn(), false, "the run was cancelled"),
+        (Reply::stream(&events).open(), true, "press Ctrl-C again"),
+    ] {
+        server.on_run([stream]);
+        server.on(&events_line(), [Reply::list(&events)]);
+        let mut command = command(&home, &server, &["run", "echo", "x"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "so far\n");
+        let cancels = || server.lines().iter().filter(|line| **line == cancel).count();
+        let before = cancels();
+        kill_process(pid(&child), Signal::INT).unwrap();
+        until(|| (cancels() > before).then_some(()));
+        if twice {
+            kill_process(pid(&child), Signal::INT).unwrap();
+        } else {
+            server.on(&events_line(), [Reply::list(&all)]);
+        }
+        let ended = child.wait_with_output().unwrap();
+        let err = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(130), "{err}");
+        assert!(err.contains(said), "{err}");
+    }
+}
+
+#[test]
+fn the_protocol_can_be_said() {
+    let (home, server) = (Home::new(), Foreign::start());
+    server.on_run([Reply::stream(&whole("x"))]);
+    let communication = ["run", "echo", "x", "--protocol", "communication"];
+    trilogue(&home, &server, &communication).expect(0);
+    assert_eq!(server.requests().len(), 1, "nothing had to be found out");
+    trilogue(&home, &server, &["run", "echo", "x", "--protocol", "native"]).expect(1);
+    assert_eq!(server.requests()[1].line, "POST /api/v1/runs");
+    // A server that is neither is spoken to as one of ours.
+    server.on("GET /ping", [Reply::json(200, &json!("pong"))]);
+    trilogue(&home, &server, &["run", "echo", "x"]).expect(1);
+    assert_eq!(server.requests().pop().unwrap().line, "POST /api/v1/runs");
+}

@@ -1,0 +1,330 @@
+//! The SDK's client of the Agent Communication Protocol against servers of ours, agents of the test included.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use trilogue::config::List;
+use trilogue::sdk::prelude::*;
+use trilogue::{Agents, App, Listeners, Options, Report};
+use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
+use trilogue_sdk::client::{self, Request, Response, Transport, TransportError};
+use trilogue_sdk::communication::{Client, Filter, NewRun, RunStream, Session};
+use trilogue_wire::agent_communication::{
+    ErrorCode, Event, Message as Said, MessagePart, Role, RunStatus, Time,
+};
+
+struct HistoryEcho;
+struct Awaiter;
+struct Counts;
+struct Fails;
+
+#[async_trait]
+impl Agent for HistoryEcho {
+    fn card(&self) -> Card {
+        Card::chat("history_echo", "Says what was said, then what it hears.")
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        for message in context.history().await? {
+            context.repeat(&message).await?;
+        }
+        for message in turn.input().map(Input::messages).unwrap_or_default() {
+            context.repeat(message).await?;
+        }
+        Ok(Outcome::Completed)
+    }
+}
+
+#[async_trait]
+impl Agent for Awaiter {
+    fn card(&self) -> Card {
+        Card::chat("awaiter", "Awaits two messages.")
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        match turn {
+            Turn::Start { .. } => {
+                context.text("Hello.").await?;
+                Ok(Outcome::suspended(Question::message(""), json!(null)))
+            }
+            Turn::Resume { ref answer, .. } => {
+                let parts = if let Answer::Message(parts) = answer { parts.len() } else { 99 };
+                context.text(format!("{parts} parts: {}.", turn.text())).await?;
+                Ok(Outcome::Completed)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for Counts {
+    fn card(&self) -> Card {
+        Card::chat("counts", "Counts to what it hears, a part a number.")
+            .config(json!({ "properties": { "slow": { "type": "boolean" } } }))
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        #[derive(serde::Deserialize, Default)]
+        struct Config {
+            slow: bool,
+        }
+        let slow = context.config::<Config>()?.slow;
+        for number in 0..turn.text().parse().unwrap_or(0_u32) {
+            context.part(Part::text(format!("{number} "))).await?;
+            if slow {
+                context.commit().await?;
+                context.wait(Duration::from_millis(20)).await?;
+            }
+        }
+        Ok(Outcome::Completed)
+    }
+}
+
+#[async_trait]
+impl Agent for Fails {
+    fn card(&self) -> Card {
+        Card::chat("fails", "Fails.")
+    }
+
+    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
+        context.text("half").await?;
+        Err(AgentError::invalid_input("not that"))
+    }
+}
+
+/// A server in this process.
+struct Server {
+    address: SocketAddr,
+    stop: tokio::sync::oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<Result<Report, trilogue::Error>>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let mut options = Options::in_memory();
+        options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
+        options.server.no_auth = true;
+        options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
+        options.egress.allow = List(vec!["127.0.0.1/32".parse().unwrap()]);
+        let listeners = Listeners::bind(&options.server).await.unwrap();
+        let agents = Agents::new().with(HistoryEcho).with(Awaiter).with(Counts).with(Fails);
+        let app = App::build(&options, agents, listeners).await.unwrap();
+        let address = app.addresses()[0];
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(app.run(async move { drop(stopped.await) }));
+        Self { address, stop, serving }
+    }
+
+    fn client(&self) -> Client {
+        self.torn_client(usize::MAX).0
+    }
+
+    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on: an event as long as the run gets through, too.
+    fn torn_client(&self, bytes: usize) -> (Client, Arc<Wire>) {
+        let allow = vec!["127.0.0.1/32".parse().unwrap()];
+        let options = EgressOptions { total_timeout: None, ..EgressOptions::default() };
+        let egress = Egress::new(Policy { allow }, options).unwrap();
+        let wire = Wire { egress, address: self.address, bytes, opened: AtomicUsize::new(0) };
+        let wire = Arc::new(wire);
+        let mut options = client::Options::at("/communication");
+        options.delay = Duration::from_millis(1);
+        (Client::new(Arc::<Wire>::clone(&wire), options), wire)
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.serving.await.unwrap().unwrap();
+    }
+}
+
+/// The way to a server. Event streams break.
+#[derive(Debug)]
+struct Wire {
+    egress: Egress,
+    address: SocketAddr,
+    bytes: usize,
+    /// How many streams there were.
+    opened: AtomicUsize,
+}
+
+#[async_trait]
+impl Transport for Wire {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        let lost = |error: &dyn std::fmt::Display| TransportError::new(error.to_string());
+        let mut sent = http::Request::builder().method(request.method.as_str());
+        for (name, value) in &request.headers {
+            sent = sent.header(*name, value);
+        }
+        let sent = sent.uri(format!("http://{}{}", self.address, request.path));
+        let sent = sent.body(request.body).unwrap();
+        let (status, headers, body) = self.egress.send(sent).await.map_err(|error| lost(&error))?;
+        let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        let is_stream = header("content-type").is_some_and(|kind| kind.contains("event-stream"));
+        let times = if is_stream { self.opened.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
+        let left = if is_stream { self.bytes.saturating_mul(times) } else { usize::MAX };
+        let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
+            if left == 0 {
+                return Err(TransportError::new("torn"));
+            }
+            let piece =
+                body.next().await.map_err(|error| TransportError::new(error.to_string()))?;
+            Ok(piece.map(|piece: Bytes| {
+                let piece = piece.slice(..piece.len().min(left));
+                let left = left - piece.len();
+                (piece, (body, left))
+            }))
+        });
+        Ok(Response {
+            status: status.as_u16(),
+            content_type: header("content-type"),
+            run_id: header("run-id"),
+            body: Box::pin(pieces),
+        })
+    }
+}
+
+async fn all(stream: &mut RunStream) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(streamed) = stream.next().await.unwrap() {
+        events.push(streamed.event);
+    }
+    events
+}
+
+fn texts(messages: &[Said]) -> Vec<String> {
+    messages.iter().map(Said::plain_text).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_call_does_what_it_says() {
+    let server = Server::start().await;
+    let client = server.client();
+    client.ping().await.unwrap();
+    let agents = client.agents().await.unwrap().agents;
+    assert_eq!(agents.len(), 4);
+    assert_eq!(client.agents_page(2, 1).await.unwrap().agents, agents[1..3]);
+    assert_eq!(client.agent("awaiter").await.unwrap().description, "Awaits two messages.");
+    assert_eq!(client.agent("nobody").await.unwrap_err().code(), Some("agent_not_found"));
+
+    // Times survive to the microsecond.
+    let at = Time::parse("2026-11-20T23:50:09.133102Z").unwrap();
+    let said = Said { created_at: at.into(), completed_at: at.into(), ..Said::text("Howdy!") };
+    let run = client.run_sync(NewRun::new("history_echo", said.clone())).await.unwrap();
+    assert_eq!(run.status, RunStatus::Completed);
+    assert_eq!(run.output, [Said { role: Role::Named("history_echo".to_owned()), ..said }]);
+
+    let started = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
+    let again = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
+    assert_eq!(started.run_id, again.run_id);
+    let events = all(&mut client.follow(started.run_id, None)).await;
+    assert_eq!(client.events(started.run_id).await.unwrap().events, events);
+    let run = client.run(started.run_id).await.unwrap();
+    assert_eq!(run.output[0].parts.len(), 3);
+    let filter = Filter { agent_name: Some("counts".to_owned()), ..Filter::default() };
+    let runs = client.runs(&filter).await.unwrap();
+    assert_eq!(runs.runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [run.run_id]);
+    client.cancel(run.run_id).await.unwrap_err();
+
+    let failed = client.run_sync(NewRun::new("fails", "x")).await.unwrap();
+    assert_eq!(failed.status, RunStatus::Failed);
+    assert_eq!(failed.error.unwrap().code, ErrorCode::InvalidInput);
+    assert_eq!(texts(&failed.output), ["half"]);
+
+    let slow = NewRun::new("counts", "1000000").config(json!({ "slow": true }));
+    let mut stream = client.run_stream(slow).await.unwrap();
+    stream.next().await.unwrap();
+    client.cancel(stream.run().unwrap()).await.unwrap();
+    let last = all(&mut stream).await.pop().unwrap();
+    assert!(matches!(last, Event::RunCancelled { .. }), "{last:?}");
+    let refused = client.run_sync(NewRun::new("counts", "1").config(json!({ "slow": 7 }))).await;
+    assert!(refused.unwrap_err().to_string().contains("slow"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_awaits_and_is_resumed_in_every_mode() {
+    let server = Server::start().await;
+    let client = server.client();
+    let awaiting = || client.run_sync(NewRun::new("awaiter", Vec::<Said>::new()));
+    let run = awaiting().await.unwrap();
+    assert_eq!(run.status, RunStatus::Awaiting);
+    assert_eq!(run.await_request.unwrap().message.parts, []);
+    let done = client.resume_sync(run.run_id, Vec::<MessagePart>::new()).await.unwrap();
+    assert_eq!(texts(&done.output), ["Hello.", "0 parts: ."]);
+    assert_eq!(done.await_request, None);
+    client.resume_sync(run.run_id, "again").await.unwrap_err();
+
+    let run = awaiting().await.unwrap().run_id;
+    client.resume_async(run, "Bob").await.unwrap();
+    let events = all(&mut client.follow(run, None)).await;
+    assert!(
+        matches!(events.last(), Some(Event::RunCompleted { run }) if texts(&run.output)[1] == "1 parts: Bob.")
+    );
+
+    let run = awaiting().await.unwrap().run_id;
+    let mut stream = client.resume_stream(run, "Ada").await.unwrap();
+    let events = all(&mut stream).await;
+    assert!(matches!(events.first(), Some(Event::RunInProgress { .. })), "{events:?}");
+    assert!(matches!(events.last(), Some(Event::RunCompleted { .. })), "{events:?}");
+
+    let mut stream = client.run_stream(NewRun::new("awaiter", "x")).await.unwrap();
+    let mut events = all(&mut stream).await;
+    assert!(matches!(events.last(), Some(Event::RunAwaiting { .. })), "{events:?}");
+    stream.resume("Eve").await.unwrap();
+    events.extend(all(&mut stream).await);
+    let whole = client.events(stream.run().unwrap()).await.unwrap().events;
+    assert_eq!(events, whole);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_breaks_again_and_again_gives_every_event_once() {
+    let server = Server::start().await;
+    for bytes in [500, 700, 1_100] {
+        let (client, wire) = server.torn_client(bytes);
+        let new = NewRun::new("counts", "30").config(json!({ "slow": true }));
+        let mut stream = client.run_stream(new).await.unwrap();
+        let events = all(&mut stream).await;
+        assert!(wire.opened.load(Ordering::Relaxed) > 3, "it broke");
+        let whole = server.client().events(stream.run().unwrap()).await.unwrap().events;
+        assert_eq!(events, whole, "torn after {bytes} bytes");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_moves_between_servers_and_keeps_its_history() {
+    let (a, b) = (Server::start().await, Server::start().await);
+    let (on_a, on_b) = (a.client(), b.client());
+    let mut session = Session::new();
+    let say = |text: &str| NewRun::new("history_echo", text);
+    let run = session.run_sync(&on_a, say("one")).await.unwrap();
+    assert_eq!(texts(&run.output), ["one"]);
+    let run = session.run_sync(&on_a, say("two")).await.unwrap();
+    assert_eq!(texts(&run.output), ["one", "one", "two"]);
+    // The history lies on A, and B reads it there.
+    let run = session.run_sync(&on_b, say("three")).await.unwrap();
+    let before = ["one", "one", "two", "one", "one", "two"];
+    assert_eq!(texts(&run.output), [&before[..], &["three"]].concat());
+    assert_eq!(run.session_id, Some(session.id()));
+    let known = session.refresh().await.unwrap().clone();
+    let at = |server: &Server| {
+        let base = format!("http://{}/communication/resources/", server.address);
+        known.history.iter().filter(|address| address.starts_with(&base)).count()
+    };
+    assert_eq!((at(&a), at(&b)), (6, 8));
+    // Back on A, which has an older version of its own.
+    let run = session.run_sync(&on_a, say("four")).await.unwrap();
+    assert_eq!(run.output.len(), 6 + 8 + 1);
+    assert_eq!(session.refresh().await.unwrap().history.len(), 14 + 1 + 15);
+    // A client that knows nothing but the id.
+    let mut other = Session::continued(session.id());
+    let run = other.run_sync(&on_a, say("five")).await.unwrap();
+    assert_eq!(run.output.len(), 30 + 1);
+    a.stop().await;
+    b.stop().await;
+}
