@@ -194,14 +194,14 @@ impl Router {
             )
             .hint("give each mount a prefix of its own"));
         }
-        if self.is_reserved(&mount.prefix) {
-            return Err(Error::new(
+        match self.own_routes().iter().find(|route| lies_below(route.path, &mount.prefix)) {
+            Some(route) if !mount.prefix.is_empty() => Err(Error::new(
                 Code::InvalidRequest,
-                format!("the mount {mount} lies where the server's own routes are"),
+                format!("the mount {mount} lies where the server's own routes are: {}", route.path),
             )
-            .hint(format!("a prefix cannot begin with: /{}", self.reserved.join(", /"))));
+            .hint("choose another prefix, such as /communication or /api/v1/acp")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn is_reserved(&self, path: &str) -> bool {
@@ -226,8 +226,10 @@ impl Router {
     fn place<'a, 'p>(&'a self, path: &'p str) -> (&'a Table, Option<&'a Arc<Mount>>, &'p str) {
         let mut below =
             self.mounts.iter().filter_map(|(mount, it)| Some((mount, it, mount.rest(path)?)));
+        // What nobody has below our own first segments is ours to refuse, unless a mount was put there.
+        let is_theirs = |mount: &Mount| !self.is_reserved(path) || self.is_reserved(&mount.prefix);
         match below.next() {
-            Some((mount, table, rest)) if !self.is_reserved(path) => (table, Some(mount), rest),
+            Some((mount, table, rest)) if is_theirs(mount) => (table, Some(mount), rest),
             _ => (&self.own, None, path),
         }
     }
@@ -259,6 +261,14 @@ impl Router {
         let params = route.parameters().zip(found.params.iter().map(|(_, value)| decode(value)));
         Ok((number, Match { route, params: params.collect(), mount: mount.cloned() }))
     }
+}
+
+/// Whether a route's path is this prefix, or begins with it; a parameter begins with anything.
+fn lies_below(path: &str, prefix: &str) -> bool {
+    let mut segments = path.split('/');
+    prefix.split('/').all(|wanted| {
+        segments.next().is_some_and(|segment| segment == wanted || segment.starts_with('{'))
+    })
 }
 
 impl fmt::Debug for Router {

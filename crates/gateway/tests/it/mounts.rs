@@ -102,11 +102,32 @@ async fn the_longest_prefix_decides() {
 }
 
 #[tokio::test]
+async fn a_mount_may_lie_beside_our_own_routes() {
+    let options = Options { mounts: vec![at("/api/v1/acp"), at("/")], ..Options::default() };
+    let rig = Rig::with(options).await;
+    for (path, status) in [
+        ("/api/v1/acp/ping", 200),
+        ("/api/v1/agents", 200),
+        ("/ping", 200),
+        ("/api/v1/acp/nope", 404),
+        ("/api/v1/nope", 404),
+    ] {
+        assert_eq!(get(&rig, path).await.status, status, "{path}");
+    }
+    let theirs = get(&rig, "/api/v1/acp/nope").await.json();
+    assert_eq!(theirs["code"], "not_found");
+    assert!(theirs.get("detail").is_none(), "{theirs}");
+    assert!(get(&rig, "/api/v1/nope").await.json().get("detail").is_some());
+}
+
+#[tokio::test]
 async fn mounts_that_collide_are_refused_at_the_start() {
     for (mounts, code) in [
         (vec![at("/x"), at("/x")], Code::AlreadyExists),
         (vec![at("/"), at("")], Code::AlreadyExists),
+        (vec![at("/api")], Code::InvalidRequest),
         (vec![at("/api/v1")], Code::InvalidRequest),
+        (vec![at("/api/v1/threads/mail")], Code::InvalidRequest),
         (vec![at("/metrics")], Code::InvalidRequest),
     ] {
         let checked = trilogue_gateway::check_mounts(&mounts);

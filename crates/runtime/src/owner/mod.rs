@@ -297,13 +297,18 @@ impl Owner {
         }
     }
 
+    /// What is told may stand in an append that has not been made: whoever asks hears of it when it is durable.
     fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
         let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
-        match open {
-            None => drop(reply.send(Ok(None))),
-            Some(open) if open.is_waiting() => drop(reply.send(Ok(Some(open.row.clone())))),
-            Some(_) => self.waiters.entry(run).or_default().push(Waiter::Asker(reply)),
-        }
+        let row = match open {
+            None => None,
+            Some(open) if open.is_waiting() => Some(Box::new(open.row.clone())),
+            Some(_) => {
+                self.waiters.entry(run).or_default().push(Waiter::Asker(reply));
+                return;
+            }
+        };
+        self.acknowledge(Acknowledgement::Settled(reply, row));
     }
 
     fn step(&mut self, command: Command) -> Result<Reply> {

@@ -31,6 +31,7 @@ pub(super) enum Acknowledgement {
     Run(oneshot::Sender<Result<RunRow>>, Box<RunRow>),
     Done(oneshot::Sender<Result<()>>),
     Reply(oneshot::Sender<Result<Reply>>, Reply),
+    Settled(oneshot::Sender<Result<Option<RunRow>>>, Option<Box<RunRow>>),
     Shutdown(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
 }
 
@@ -123,6 +124,7 @@ impl Acknowledgement {
             Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),
             Self::Done(reply) => drop(reply.send(outcome)),
             Self::Reply(reply, value) => drop(reply.send(outcome.map(|()| value))),
+            Self::Settled(reply, row) => drop(reply.send(outcome.map(|()| row.map(|row| *row)))),
             Self::Shutdown(reply, abandoned) => drop(reply.send(abandoned)),
         }
     }

@@ -45,6 +45,32 @@ async fn a_question_is_answered_by_another_client() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_waits_hears_of_the_end_when_it_is_durable_and_of_nothing_before() {
+    let house = House::sqlite().await;
+    for _ in 0..40 {
+        let thread = house.thread().await;
+        let run = house.run("suspend:say:b", ThreadChoice::Existing(thread)).await;
+        let id = pending(&house, &run).await;
+        // They ask again and again while the run goes on and ends.
+        let asks = (0..8).map(|_| {
+            let (runtime, id) = (house.runtime.clone(), run.id.clone());
+            tokio::spawn(async move {
+                let mut heard = RunStatus::Interrupted;
+                while heard == RunStatus::Interrupted {
+                    heard = runtime.settled(&alice(), &id).await.unwrap().status;
+                }
+                heard
+            })
+        });
+        let asks: Vec<_> = asks.collect();
+        house.runtime.answer(&alice(), AnswerTo::Interrupt(id), json("1")).await.unwrap();
+        for asked in asks {
+            assert_eq!(asked.await.unwrap(), RunStatus::Completed);
+        }
+    }
+}
+
 #[tokio::test]
 async fn of_two_answers_at_once_exactly_one_counts() {
     let house = House::memory().await;

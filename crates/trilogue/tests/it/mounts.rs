@@ -34,7 +34,7 @@ fn what_cannot_be_served_together_is_refused_by_name() {
     let (code, _, err) = check(&home, "", &twice);
     assert_eq!(code, 7);
     assert!(err.contains("communication=/a and communication=/a have one prefix"), "{err}");
-    let (code, _, err) = check(&home, "", &["--mount", "communication=/api/x"]);
+    let (code, _, err) = check(&home, "", &["--mount", "communication=/api/v1/threads"]);
     assert_eq!(code, 2);
     assert!(err.contains("where the server's own routes are"), "{err}");
     let (code, _, err) = check(&home, "", &["--mount", "comunication=/"]);
