@@ -1,10 +1,11 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, and [`server`] starts the real binary.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, and [`foreign`] runs the official clients of the protocols.
 
 pub mod callback;
 pub mod client;
 pub mod folder;
+pub mod foreign;
 pub mod probe;
 pub mod seed;
 pub mod server;

@@ -290,7 +290,7 @@ async fn build(profile: &Path) -> Result<()> {
 }
 
 /// A loopback address that nobody listens on.
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     let (_, mut seed) = Seed::from_env("TRILOGUE_TEST_PORTS");
     // Tests run as processes at the same time: the process id keeps their choices apart.
     let mut seed = Seed::new(seed.draw() ^ u64::from(std::process::id()));

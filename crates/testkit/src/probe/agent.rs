@@ -157,7 +157,8 @@ fn answered(text: &str, count: usize) -> Result<Vec<(Body, Option<Original>)>> {
         Notification::Unknown("wobble".to_owned(), json!({"count": count})),
         Notification::Say { message: message.as_str().to_owned(), text: text.to_owned() },
     ];
-    let started = MessageEvent::Started { message: message.clone(), role: Role::Agent };
+    let started =
+        MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None };
     let mut events = vec![(Body::Message(started), None)];
     for notification in &notifications {
         let (body, original) = notification.event()?;

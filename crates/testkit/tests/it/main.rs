@@ -9,6 +9,8 @@
 
 mod disk;
 mod flip;
+mod foreign;
+mod foreign_kill;
 mod kill;
 mod ledger;
 mod probe;

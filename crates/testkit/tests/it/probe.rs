@@ -72,7 +72,7 @@ impl House {
                 metadata: None,
                 extra: None,
             }],
-            created_at: Timestamp::from_micros(0),
+            created_at: Some(Timestamp::from_micros(0)),
             completed_at: None,
         };
         let new = NewRun {
@@ -90,6 +90,7 @@ impl House {
             when_holding: WhenHolding::Strategy,
             idempotency: None,
             not_before: None,
+            rules: None,
             synchronous: false,
         };
         let run = self.runtime.submit(&self.by, new).await.unwrap().settled.wait().await.unwrap();

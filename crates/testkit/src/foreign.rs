@@ -1,0 +1,249 @@
+//! The official clients of the protocols as child processes, and the program whose agents they expect.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::client::Client;
+use crate::server::free_address;
+
+/// How long a start or a stop of the program may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long one run of a client may take; its checks have limits of their own.
+const CLIENT_LIMIT: Duration = Duration::from_secs(240);
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// An official client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// The Python one.
+    Python,
+    /// The TypeScript one, in its CommonJS build.
+    TypeScript,
+}
+
+/// How to serve the agents of the official client suites.
+#[derive(Clone, Debug)]
+pub struct ConformanceOptions {
+    /// `memory:` or `sqlite:` and a path below the folder.
+    pub store: String,
+    /// Where the Agent Communication Protocol is served: `/` or such as `/communication`.
+    pub prefix: String,
+    /// Private blocks that the server may read from.
+    pub allow_egress: Option<String>,
+}
+
+/// The program `conformance_agents`, running without tokens. Killed when dropped.
+#[derive(Debug)]
+pub struct Conformance {
+    dir: PathBuf,
+    address: SocketAddr,
+    options: ConformanceOptions,
+    child: Child,
+}
+
+// === impl ConformanceOptions ===
+
+impl Default for ConformanceOptions {
+    fn default() -> Self {
+        Self {
+            store: "memory:".to_owned(),
+            prefix: "/communication".to_owned(),
+            allow_egress: None,
+        }
+    }
+}
+
+// === impl Conformance ===
+
+impl Conformance {
+    /// Starts the program in this folder and waits until it says that it listens.
+    ///
+    /// # Errors
+    /// When it cannot be built or ends instead, with its log.
+    pub async fn start(dir: &Path, options: ConformanceOptions) -> Result<Self> {
+        let address = free_address()?;
+        Self::start_at(dir.canonicalize()?, address, options).await
+    }
+
+    async fn start_at(
+        dir: PathBuf,
+        address: SocketAddr,
+        options: ConformanceOptions,
+    ) -> Result<Self> {
+        let path = dir.join("conformance.log");
+        let log = File::options().create(true).append(true).open(&path)?;
+        let mut command = Command::new(program().await?);
+        command
+            .args(["--no-auth", "--listen", &address.to_string(), "--store", &options.store])
+            .args(["--mount", &format!("communication={}", options.prefix)])
+            .args(options.allow_egress.iter().flat_map(|blocks| ["--allow-egress", blocks]))
+            .current_dir(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true);
+        let mut child = command.spawn().context("the program could not be started")?;
+        let stdout = child.stdout.take().context("the program is mute")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let line = timeout(START_LIMIT, lines.next_line())
+            .await
+            .context("the program did not say that it listens")??;
+        let Some(line) = line else {
+            let status = child.wait().await?;
+            bail!("the program ended with {status}: {}", fs::read_to_string(&path)?);
+        };
+        ensure!(line == format!("listening: http://{address}"), "the program said: {line}");
+        Ok(Self { dir, address, options, child })
+    }
+
+    /// The base address of the protocol, without a slash at its end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}{}", self.address, self.options.prefix.trim_end_matches('/'))
+    }
+
+    /// Talks to the program; paths begin with [`Conformance::prefix`].
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// What the protocol's paths begin with; nothing at the root.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        self.options.prefix.trim_end_matches('/')
+    }
+
+    /// Kills the program without a word (`SIGKILL`) and starts it again at the same place.
+    ///
+    /// # Errors
+    /// When it was gone already, or as [`Conformance::start`].
+    pub async fn kill_and_start(mut self) -> Result<Self> {
+        ensure!(self.child.try_wait()?.is_none(), "the program was gone");
+        self.child.kill().await?;
+        let Self { dir, address, options, .. } = self;
+        Self::start_at(dir, address, options).await
+    }
+
+    /// Asks the program to stop (`SIGTERM`) and waits until it has.
+    ///
+    /// # Errors
+    /// When it does not in time.
+    pub async fn stop(mut self) -> Result<ExitStatus> {
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        kill_process(pid.context("the program was gone")?, Signal::TERM)?;
+        timeout(START_LIMIT, self.child.wait())
+            .await
+            .context("the program did not stop")?
+            .map_err(Into::into)
+    }
+}
+
+// === impl Foreign ===
+
+impl Foreign {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
+
+    /// Runs our program that drives a server through this client; gives what it printed.
+    ///
+    /// # Errors
+    /// When the client is not installed, a check failed, or the program does not end in time.
+    pub async fn run(self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.command()?;
+        command
+            .args(arguments)
+            .env("NO_PROXY", "*")
+            .env("OTEL_SDK_DISABLED", "true")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = timeout(CLIENT_LIMIT, command.output())
+            .await
+            .with_context(|| format!("the {self:?} client did not end: {arguments:?}"))??;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "the {self:?} client ended with {}: {arguments:?}\n{said}{complained}",
+            output.status
+        );
+        Ok(said)
+    }
+
+    fn command(self) -> Result<Command> {
+        let target = target()?;
+        let installed = target.join("foreign").join(match self {
+            Self::Python => "python",
+            Self::TypeScript => "javascript",
+        });
+        ensure!(
+            installed.join("made-from").is_file(),
+            "the official {self:?} client is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
+            target.display()
+        );
+        let folder = Path::new(ROOT).join("foreign");
+        Ok(match self {
+            Self::Python => {
+                let mut command = Command::new(installed.join("bin/python"));
+                command.arg("-B").arg(folder.join("python/main.py"));
+                command
+            }
+            Self::TypeScript => {
+                let mut command = Command::new("node");
+                command
+                    .env("NODE_PATH", installed.join("node_modules"))
+                    .arg(folder.join("javascript/main.cjs"));
+                command
+            }
+        })
+    }
+}
+
+/// The folder of this build's profile, such as `target/debug`.
+fn profile() -> Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
+    Ok(profile.to_owned())
+}
+
+fn target() -> Result<PathBuf> {
+    Ok(profile()?.parent().context("the profile's folder has none above it")?.to_owned())
+}
+
+/// The program: `TRILOGUE_CONFORMANCE`, or the one beside this test, brought up to date first.
+async fn program() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    PROGRAM.get_or_try_init(build).await.cloned()
+}
+
+/// Builds the program as the tests are built, so that it is there already after a build of all tests.
+async fn build() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("TRILOGUE_CONFORMANCE") {
+        return Ok(PathBuf::from(path));
+    }
+    let profile = profile()?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
+        .args(["--example", "conformance_agents", "--target-dir"])
+        .arg(target()?)
+        .current_dir(ROOT);
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    let output = command.output().await.context("cargo could not be started")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(profile.join("examples/conformance_agents"))
+}

@@ -1,0 +1,60 @@
+"""Drives a server through the official Python client, and checks every answer.
+
+    python main.py --url URL [--token TOKEN] [--peer URL]... [--only TEXT] SUITE...
+
+Suites: agents, runs, errors, sessions, distributed (needs --peer), builtin (needs --token);
+`begin` and `finish JSON` before and after a restart. Exits with 1 when a check failed.
+"""
+
+import argparse
+import asyncio
+import sys
+
+import agents
+import builtin
+import errors
+import restart
+import runs
+import sessions
+from check import Target
+
+SUITES = {
+    suite.name: suite
+    for suite in [
+        agents.suite,
+        runs.suite,
+        errors.suite,
+        sessions.suite,
+        sessions.distributed,
+        builtin.suite,
+    ]
+}
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description="drives a server through the official Python client")
+    parser.add_argument("--url", required=True, help="base address of the server, with its prefix")
+    parser.add_argument("--token", help="a bearer token")
+    parser.add_argument("--peer", action="append", default=[], help="base address of a further server")
+    parser.add_argument("--only", help="runs only checks whose name contains this")
+    parser.add_argument("suites", nargs="+", metavar="SUITE")
+    arguments = parser.parse_args()
+    target = Target(arguments.url, arguments.token, arguments.peer)
+    if arguments.suites == ["begin"]:
+        await restart.begin(target)
+        return 0
+    if arguments.suites[0] == "finish":
+        await restart.finish(target, arguments.suites[1])
+        return 0
+    ran, failed = 0, 0
+    for name in arguments.suites:
+        if name not in SUITES:
+            parser.error(f"there is no suite {name}; there are {', '.join(SUITES)}")
+        more, bad = await SUITES[name].run(target, arguments.only)
+        ran, failed = ran + more, failed + bad
+    print(f"{ran} checks ran, {failed} failed", flush=True)
+    return 1 if failed or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
