@@ -10,6 +10,7 @@ use bytes::{Buf, BytesMut};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// One connection that stays open.
 #[derive(Debug)]
@@ -127,6 +128,42 @@ pub(crate) async fn hammer(
         task.await??;
     }
     Ok(Done { requests: total, elapsed: begun.elapsed() })
+}
+
+/// Sends the same request over `connections` connections for this long; counts what was answered by then.
+pub(crate) async fn hammer_for(
+    address: SocketAddr,
+    request: Vec<u8>,
+    connections: usize,
+    time: Duration,
+) -> Result<Done> {
+    let request: Arc<[u8]> = request.into();
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        open.push(Connection::open(address).await?);
+    }
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for mut connection in open {
+        let request = Arc::clone(&request);
+        tasks.push(tokio::spawn(async move {
+            let mut count = 0;
+            loop {
+                let left = time.saturating_sub(begun.elapsed());
+                let Ok(answer) = timeout(left, connection.exchange(&request)).await else {
+                    return Ok(count);
+                };
+                let (status, _) = answer?;
+                ensure!((200..300).contains(&status), "the server answered with {status}");
+                count += 1;
+            }
+        }));
+    }
+    let mut requests = 0;
+    for task in tasks {
+        requests += task.await??;
+    }
+    Ok(Done { requests, elapsed: begun.elapsed() })
 }
 
 /// Lets this process and its children open as many files as the system allows.

@@ -2,9 +2,10 @@
 //!
 //! Started by `cargo xtask bench [NAMES…]`, which builds it and the server in release mode.
 //! With `peer NAME` it is itself the peer: a bare server in a process of its own, as ours is.
-//! With `ours ADDRESS` it is our server with an agent of its own.
+//! With `ours ADDRESS` or `parts ADDRESS STORE` it is our server with an agent of its own.
 
 mod appends;
+mod communication;
 mod disk;
 mod echo;
 mod load;
@@ -22,7 +23,7 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 6] = ["start", "appends", "stream", "echo", "sse", "memory"];
+const NAMES: [&str; 7] = ["start", "appends", "stream", "echo", "sse", "memory", "communication"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +52,9 @@ async fn run(arguments: &[String]) -> Result<bool> {
         [role, address] if role == "ours" => {
             return subscribers::serve(address).await.map(|()| true);
         }
+        [role, address, store] if role == "parts" => {
+            return communication::serve(address, store).await.map(|()| true);
+        }
         _ => {}
     }
     for name in arguments {
@@ -70,7 +74,8 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "stream" => stream::measure(&mut report).await?,
             "echo" => echo::measure(&mut report).await?,
             "sse" => subscribers::measure(&mut report).await?,
-            _ => memory::measure(&mut report).await?,
+            "memory" => memory::measure(&mut report).await?,
+            _ => communication::measure(&mut report).await?,
         }
     }
     Ok(report.end())

@@ -93,6 +93,16 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// How long a run of this many parts takes in the core, the median of several.
+pub(crate) async fn time_of(parts: u64, runs: usize) -> Result<Duration> {
+    let house = House::open().await?;
+    let mut times = Vec::new();
+    for _ in 0..runs {
+        times.push(house.stream(parts).await?.as_secs_f64());
+    }
+    Ok(Duration::from_secs_f64(median(times)))
+}
+
 // === impl House ===
 
 impl House {
@@ -134,6 +144,7 @@ impl House {
             when_holding: WhenHolding::Strategy,
             idempotency: None,
             not_before: None,
+            rules: None,
             synchronous: false,
         })
     }

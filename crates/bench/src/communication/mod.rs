@@ -1,0 +1,128 @@
+//! The Agent Communication Protocol: runs of an echo beside the reference server, and a long stream beside our own face.
+
+mod reference;
+mod stream;
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use trilogue_testkit::Server;
+
+use crate::report::{self, Report, median, millis};
+use crate::{disk, load};
+use reference::Reference;
+
+pub(crate) use stream::serve;
+
+/// How many connections ask at once.
+const CONNECTIONS: usize = 16;
+/// How long the reference server is measured, from its start on.
+const REFERENCE_TIME: Duration = Duration::from_secs(20);
+/// How many requests one measurement has with memory.
+const REQUESTS: u64 = 20_000;
+/// How many it has with a disk.
+const DURABLE_REQUESTS: u64 = 5_000;
+/// The least that we do with memory, in times of the reference server.
+const MEMORY_TIMES: f64 = 100.0;
+/// The least that we do with a disk whose commits are quick, in times of the reference server.
+const DURABLE_TIMES: f64 = 50.0;
+/// Which commits are quick.
+const QUICK_COMMIT: Duration = Duration::from_micros(500);
+/// The least runs that share one commit of the disk.
+const RUNS_PER_COMMIT: f64 = 6.0;
+/// About what a run of `echo` appends, in bytes.
+const FRAME_BYTES: usize = 512;
+/// Where runs are made, below our server's address.
+const RUNS: &str = "/communication/runs";
+
+pub(crate) async fn measure(report: &mut Report) -> Result<()> {
+    let body = json!({
+        "agent_name": "echo", "mode": "sync",
+        "input": [{"role": "user", "parts": [{"content": "hello, who is there?"}]}],
+    });
+    let theirs = reference(&body).await?;
+    let what = "the reference server's sync echo, runs a second";
+    report.line(what, &format!("{theirs:.1}"));
+    in_memory(report, &body, theirs).await?;
+    durable(report, &body, theirs).await?;
+    stream::measure(report).await
+}
+
+/// Runs a second that a fresh reference server makes, its mean over the first seconds.
+async fn reference(body: &Value) -> Result<f64> {
+    let server = Reference::start().await?;
+    let request = load::post(server.address(), "/runs", "none", &body.to_string());
+    let done = load::hammer_for(server.address(), request, CONNECTIONS, REFERENCE_TIME).await?;
+    Ok(done.per_second())
+}
+
+async fn in_memory(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
+    let dir = tempfile::tempdir_in(report::folder())?;
+    let server = Server::start(dir.path(), &report::server_options("memory:")?).await?;
+    works(&server, body).await?;
+    let address = server.home().address();
+    let request = load::post(address, RUNS, server.token(), &body.to_string());
+    let mut rates = Vec::new();
+    for _ in 0..report.runs {
+        let done = load::hammer(address, request.clone(), CONNECTIONS, REQUESTS).await?;
+        rates.push(done.per_second());
+    }
+    server.stop().await?;
+    let ours = median(rates);
+    report.line("ours with memory:, runs a second", &format!("{ours:.0}"));
+    let times = ours / theirs;
+    let value = format!("{times:.0}");
+    let what = "ours with memory:, in times of the reference";
+    report.target(what, &value, times >= MEMORY_TIMES, ">= 100");
+    Ok(())
+}
+
+/// The same with a disk, beside the disk's own commit.
+async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
+    let dir = tempfile::tempdir_in(report::folder())?;
+    let options = report::server_options("sqlite:store/trilogue.db")?;
+    let server = Server::start(dir.path(), &options).await?;
+    works(&server, body).await?;
+    let address = server.home().address();
+    let request = load::post(address, RUNS, server.token(), &body.to_string());
+    let before = commits(&server).await?;
+    let (mut rates, mut latencies) = (Vec::new(), Vec::new());
+    for _ in 0..report.runs {
+        let commit = disk::measure(report, FRAME_BYTES)?;
+        let done = load::hammer(address, request.clone(), CONNECTIONS, DURABLE_REQUESTS).await?;
+        rates.push(done.per_second());
+        latencies.push(commit.p50.as_secs_f64());
+    }
+    let made = (commits(&server).await?.saturating_sub(before)).max(1);
+    server.stop().await?;
+    let ours = median(rates);
+    report.line("ours with SQLite and fsync, runs a second", &format!("{ours:.0}"));
+    let times = ours / theirs;
+    let (what, value) = ("ours with SQLite, in times of the reference", format!("{times:.0}"));
+    let commit = Duration::from_secs_f64(median(latencies));
+    if commit < QUICK_COMMIT {
+        report.target(what, &value, times >= DURABLE_TIMES, ">= 50");
+    } else {
+        report.line(what, &value);
+        report.line("no target for that: the disk's commit takes", &millis(commit));
+    }
+    let runs = (report.runs as u64 * DURABLE_REQUESTS) as f64 / made as f64;
+    let what = "ours with SQLite, runs for each commit made";
+    report.target(what, &format!("{runs:.1}"), runs >= RUNS_PER_COMMIT, ">= 6");
+    Ok(())
+}
+
+/// The server answers as the reference does: complete, with what was said.
+async fn works(server: &Server, body: &Value) -> Result<()> {
+    let run = server.client().post(RUNS, body).await?.ok()?;
+    ensure!(run["status"] == "completed", "the run is {run}");
+    let said = &run["output"][0]["parts"][0]["content"];
+    ensure!(*said == body["input"][0]["parts"][0]["content"], "the echo is {run}");
+    Ok(())
+}
+
+async fn commits(server: &Server) -> Result<u64> {
+    let status = server.client().get("/api/v1/status").await?.ok()?;
+    Ok(status["store"]["commits"].as_u64().unwrap_or_default())
+}

@@ -1,0 +1,71 @@
+//! The reference server of the protocol, from its own packages.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::{Child, Command};
+use trilogue_testkit::{Client, until};
+
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The repository.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The reference server in a process of its own. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Reference {
+    _child: Child,
+    address: SocketAddr,
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// Installs the pinned packages where they are missing, and starts the server.
+    pub(super) async fn start() -> Result<Self> {
+        let target = target()?;
+        let status = Command::new(Path::new(ROOT).join("scripts/foreign"))
+            .arg("reference")
+            .env("CARGO_TARGET_DIR", &target)
+            .stdin(Stdio::null())
+            .status()
+            .await
+            .context("scripts/foreign could not be started")?;
+        ensure!(status.success(), "scripts/foreign ended with {status}");
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        drop(listener);
+        let child = Command::new(target.join("foreign/reference/bin/python"))
+            .arg("-B")
+            .arg(Path::new(ROOT).join("foreign/reference/serve.py"))
+            .arg(address.port().to_string())
+            // Its traces would go to a collector that is not there.
+            .env("OTEL_SDK_DISABLED", "true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the reference server could not be started")?;
+        let client = Client::new(address);
+        until("the reference server to be ready", START_LIMIT, || async {
+            client.get("/ping").await.ok().filter(|reply| reply.status == 200)
+        })
+        .await?;
+        Ok(Self { _child: child, address })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// The target folder that this program was built into.
+fn target() -> Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let target = me.ancestors().nth(2).context("the program lies in no target folder")?;
+    Ok(target.to_owned())
+}
