@@ -237,6 +237,7 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         router,
         feeds: Feeds::new(options.render_cache_bytes),
         started_at: ports.clock.now(),
+        bringing: crate::communication::InOrder::default(),
         draining: AtomicBool::new(false),
         streams_end: CancellationToken::new(),
         weak_durability: weak,

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) feeds: Feeds,
     pub(crate) meters: Meters,
     pub(crate) started_at: Timestamp,
+    /// Keeps requests that bring a session in order.
+    pub(crate) bringing: crate::communication::InOrder,
     /// Set when the server takes no more work.
     pub(crate) draining: AtomicBool,
     /// Ends event streams.

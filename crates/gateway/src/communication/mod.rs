@@ -8,6 +8,7 @@ mod cancel;
 mod events;
 mod fetch;
 mod given;
+mod in_order;
 mod log;
 mod request;
 mod resources;
@@ -21,6 +22,7 @@ pub(crate) mod fault;
 pub(crate) mod view;
 
 pub use fetch::HistoryFetch;
+pub(crate) use in_order::InOrder;
 
 use trilogue_domain::Right;
 

@@ -47,7 +47,10 @@ async fn create(call: Call) -> Result<Reply> {
         return Ok(fault::respond_with(StatusCode::BAD_REQUEST, &error, None));
     }
     let runtime = call.shared.runtime();
+    let mut turn = None;
     if let Some(session) = session {
+        let (tenant, id) = (&call.principal().tenant, ThreadId::from_uuid(session.id.get()));
+        turn = Some(call.shared.bringing.turn(tenant, &id).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
         if let Some(known) = runtime.known(call.principal(), &new).await? {
@@ -56,6 +59,7 @@ async fn create(call: Call) -> Result<Reply> {
         new.thread = ThreadChoice::Existing(given::replace(&call, session).await?);
     }
     let submitted = runtime.submit(call.principal(), new).await?;
+    drop(turn);
     reply(&call, mode, submitted).await
 }
 

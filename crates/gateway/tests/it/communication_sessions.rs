@@ -219,6 +219,28 @@ async fn a_request_that_is_repeated_replaces_the_history_once() {
     assert_eq!(history(&known).len(), 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_request_that_is_repeated_at_once_replaces_the_history_once_too() {
+    let rig = on_disk().await;
+    let client = rig.alice();
+    for round in 0..20 {
+        let mut body = run_of("echo", "one", "sync");
+        let id = format!("00000000-0000-4000-8000-{round:012}");
+        body["session"] = json!({"id": id, "history": []});
+        let (body, key) = (body.to_string(), format!("k{round}"));
+        let send = || {
+            let (client, body, key) = (&client, body.clone(), key.clone());
+            async move {
+                let headers = [("idempotency-key", key.as_str())];
+                client.send(Method::POST, &format!("{BASE}/runs"), &headers, body.into()).await
+            }
+        };
+        let all = futures_util::future::join_all((0..8).map(|_| send())).await;
+        assert!(all.iter().all(|reply| reply.as_ref().is_ok_and(|reply| reply.status == 200)));
+        assert_eq!(history(&session(&client, &id).await).len(), 2, "{round}");
+    }
+}
+
 #[tokio::test]
 async fn a_history_on_another_server_is_read_when_an_agent_asks() {
     let (here, there) = (outgoing().await, start_open().await);
