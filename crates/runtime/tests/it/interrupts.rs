@@ -48,7 +48,7 @@ async fn a_question_is_answered_by_another_client() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_waits_hears_of_the_end_when_it_is_durable_and_of_nothing_before() {
     let house = House::sqlite().await;
-    for _ in 0..40 {
+    for _ in 0..300 {
         let thread = house.thread().await;
         let run = house.run("suspend:say:b", ThreadChoice::Existing(thread)).await;
         let id = pending(&house, &run).await;
