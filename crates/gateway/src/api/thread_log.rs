@@ -1,6 +1,5 @@
 //! What a thread's log holds: events, messages, checkpoints, blobs.
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Right, RunId, Transcript};
 use trilogue_mapping::native::{self as mapping, read_sha256};
@@ -10,7 +9,6 @@ use trilogue_wire::native::{Checkpoint, List, Message};
 
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{AFTER, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, answer, events, thread};
-use crate::http::body::ReplyBody;
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Answer, Content, Route, Verb, of};
@@ -21,7 +19,6 @@ use crate::stream::page::Names;
 const READ_BYTES: usize = 1024 * 1024;
 /// The most bytes of messages on one page, apart from its last run.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
-const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 
 const BASE: Route = Route {
     verb: Verb::Get,
@@ -169,10 +166,5 @@ async fn get_blob(call: Call) -> Result<Reply> {
         || Error::new(Code::NotFound, format!("the thread has no blob '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
-    let kind = if blob.is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
-    // What an agent made must not run as a page of this server.
-    Ok(Reply::new(StatusCode::OK, ReplyBody::whole(bytes))
-        .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
-        .header(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"))
-        .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox")))
+    Ok(Reply::stored(blob.is_text, bytes))
 }

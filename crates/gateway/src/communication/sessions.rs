@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
 use trilogue_mapping::native::{message::PATH_SEGMENT, read_sha256};
@@ -10,12 +10,9 @@ use trilogue_runtime::StateAt;
 use trilogue_wire::agent_communication::Session;
 
 use super::BASE;
-use crate::http::body::ReplyBody;
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::Route;
-
-const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 
 const SESSION: Route = Route {
     path: "/sessions/{session_id}",
@@ -101,10 +98,5 @@ async fn blob(call: Call) -> Result<Reply> {
         || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
-    let kind = if blob.is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
-    // What an agent made must not run as a page of this server.
-    Ok(Reply::new(StatusCode::OK, ReplyBody::whole(bytes))
-        .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
-        .header(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"))
-        .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox")))
+    Ok(Reply::stored(blob.is_text, bytes))
 }

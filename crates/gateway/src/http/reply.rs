@@ -18,6 +18,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 
+const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
+
 /// A response under construction.
 #[derive(Debug)]
 pub(crate) struct Reply(Response<ReplyBody>);
@@ -52,6 +54,15 @@ impl Reply {
 
     pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Self {
         Self::new(status, ReplyBody::whole(bytes)).header(header::CONTENT_TYPE, JSON)
+    }
+
+    /// Stored content as it is. What an agent made must not run as a page of this server.
+    pub(crate) fn stored(is_text: bool, bytes: Bytes) -> Self {
+        let kind = if is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };
+        Self::new(StatusCode::OK, ReplyBody::whole(bytes))
+            .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
+            .header(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"))
+            .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox"))
     }
 
     pub(crate) fn no_content() -> Self {
