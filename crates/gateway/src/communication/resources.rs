@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, MessageId, RunId};
+use trilogue_domain::{Code, Error, MessageId, RunId, Scope};
 use trilogue_mapping::communication::{Kind, Said};
 use trilogue_store::rows::{MessageRow, RunRow};
 use uuid::Uuid;
@@ -39,7 +39,9 @@ async fn get(call: Call) -> Result<Reply> {
     };
     let (log, wanted) = match find(&call, text).await?.ok_or_else(missing)? {
         Resource::Message(row) => {
-            let thread = call.shared.read().thread_of(&call.scope(), row.thread).await?;
+            // Who sees the message sees it, whoever its thread belongs to.
+            let scope = Scope { tenant: row.tenant.clone(), owner: None };
+            let thread = call.shared.read().thread_of(&scope, row.thread).await?;
             let thread = thread.ok_or_else(missing)?;
             (Log { thread, run: row.run, last: None }, Some(row.id))
         }
