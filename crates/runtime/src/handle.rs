@@ -485,3 +485,39 @@ impl Runtime {
 pub(crate) fn unexpected() -> Error {
     Error::new(Code::Internal, "the thread's owner answered something else")
 }
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::port::SystemClock;
+    use trilogue_domain::{Json, PrincipalId, Rights, TenantId};
+    use trilogue_store::record::NoOriginals;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_patch_that_was_overtaken_keeps_the_path_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("t.db").display());
+        let options = trilogue_store::Options::new(Arc::new(NoOriginals));
+        let store = trilogue_store::open(&url, options).await.unwrap();
+        let (clock, originals) = (Arc::new(SystemClock), Arc::new(NoOriginals));
+        let runtime =
+            Runtime::start(Options::default(), store.clone(), Vec::new(), clock, originals)
+                .await
+                .unwrap();
+        let by = Principal {
+            id: PrincipalId::parse("alice").unwrap(),
+            tenant: TenantId::parse("tenant").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        let thread = runtime.create_thread(&by, NewThread::default()).await.unwrap();
+        let patch = || ThreadPatch { values: Some(Json::null()), ..ThreadPatch::default() };
+        let early = runtime.services().new_checkpoint();
+        runtime.patch_thread(&by, &thread.id, patch()).await.unwrap();
+        let late = Command::Patch { patch: Box::new(patch()), from: None, checkpoint: early };
+        runtime.change(thread.key, late).await.unwrap();
+        let path = store.path(&by.scope(), &thread.id, None, 10).await.unwrap();
+        assert_eq!(path.len(), 2, "{path:?}");
+    }
+}

@@ -210,7 +210,11 @@ impl Owner {
                 // A run that is not open any more has ended by another way; its task is not heard.
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
-            Envelope::Change { command, reply } => {
+            Envelope::Change { mut command, reply } => {
+                if let Command::Patch { checkpoint, .. } = &mut *command {
+                    // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
+                    *checkpoint = self.services.new_checkpoint();
+                }
                 let erases = matches!(*command, Command::Erase);
                 match self.step(*command) {
                     Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
