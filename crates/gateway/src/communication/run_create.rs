@@ -54,6 +54,8 @@ async fn create(call: Call) -> Result<Reply> {
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
         if let Some(known) = runtime.known(call.principal(), &new).await? {
+            // Its run may take as long as it likes: nobody waits behind it.
+            drop(turn);
             return reply(&call, mode, known).await;
         }
         new.thread = ThreadChoice::Existing(given::replace(&call, session).await?);

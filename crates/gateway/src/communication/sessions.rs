@@ -7,6 +7,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
 use trilogue_mapping::native::{message::PATH_SEGMENT, read_sha256};
 use trilogue_runtime::StateAt;
+use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_communication::Session;
 
 use super::BASE;
@@ -92,11 +93,24 @@ async fn state(call: Call) -> Result<Reply> {
 }
 
 async fn blob(call: Call) -> Result<Reply> {
-    let row = call.named_session().await?;
+    let row = linked_session(&call).await?;
     let text = call.param("sha256");
     let missing =
         || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
     let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
+}
+
+/// The session that a link of ours names: by its own id, which other faces let clients choose, else by a UUID in any of its forms.
+///
+/// # Errors
+/// `invalid_id` and `thread_not_found`.
+async fn linked_session(call: &Call) -> Result<ThreadRow> {
+    if let Ok(id) = ThreadId::parse(call.param("session_id"))
+        && let Some(row) = call.shared.read().thread(&call.scope(), &id).await?
+    {
+        return Ok(row);
+    }
+    call.named_session().await
 }

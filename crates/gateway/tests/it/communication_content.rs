@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use trilogue_gateway::Options;
 
 use crate::communication::{
-    BASE, both, get, kinds, last_text, post, run, said, start, stream_of, with,
+    BASE, both, get, kinds, last_text, post, reach, run, said, start, stream_of, with,
 };
 use crate::rig::text;
 
@@ -47,6 +47,25 @@ async fn large_content_is_inlined_and_its_link_works_too() {
     assert_eq!(reply.headers["content-disposition"], "attachment");
     let sent = run(&client, "echo", &"y".repeat(100 * 1024)).await;
     assert_eq!(last_text(&sent).len(), 100 * 1024);
+}
+
+#[tokio::test]
+async fn a_link_works_where_the_session_has_an_id_that_is_no_uuid() {
+    let rig = with(Options { max_output_bytes: 64 * 1024, ..Options::default() }).await;
+    let client = rig.alice();
+    for thread in ["mail box", "00000000-0000-4000-8000-00000000000A"] {
+        let body = json!({
+            "agent": "large", "input": "x", "thread_id": thread, "create_thread": true,
+        });
+        let reply = client.post("/api/v1/runs", &body).await.unwrap().ok().unwrap();
+        let id = text(&reply, "/id");
+        reach(&client, id, "completed").await;
+        let done = get(&client, &format!("/runs/{id}")).await.ok().unwrap();
+        let link = text(&done, "/output/0/parts/0/content_url");
+        let path = link.strip_prefix(&format!("http://{}", rig.address)).unwrap();
+        let reply = client.get(path).await.unwrap();
+        assert_eq!((reply.status, reply.body.len()), (200, 100 * 1024), "{path}");
+    }
 }
 
 #[tokio::test]

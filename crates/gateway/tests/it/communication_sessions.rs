@@ -2,13 +2,14 @@
 
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use trilogue_gateway::Options;
-use trilogue_testkit::Client;
+use trilogue_testkit::{Client, until};
 
 use crate::communication::{
     BASE, get, last_text, on_disk, outgoing, post, run, run_in, run_of, said, start, with,
 };
-use crate::rig::{Rig, text};
+use crate::rig::{LIMIT, Rig, text};
 
 const SESSION: &str = "00000000-0000-4000-8000-000000000001";
 
@@ -238,6 +239,40 @@ async fn a_request_that_is_repeated_at_once_replaces_the_history_once_too() {
         let all = futures_util::future::join_all((0..8).map(|_| send())).await;
         assert!(all.iter().all(|reply| reply.as_ref().is_ok_and(|reply| reply.status == 200)));
         assert_eq!(history(&session(&client, &id).await).len(), 2, "{round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_behind_a_request_that_is_repeated() {
+    let rig = start().await;
+    let client = rig.alice();
+    let mut body = run_of("sleeper", "x", "sync");
+    body["session"] = json!({"id": SESSION, "history": []});
+    let send = || {
+        let (client, body) = (rig.alice(), body.to_string());
+        tokio::spawn(async move {
+            let headers = [("idempotency-key", "k")];
+            client.send(Method::POST, &format!("{BASE}/runs"), &headers, body.into()).await
+        })
+    };
+    let first = send();
+    let listed = async || {
+        let list = get(&client, "/runs").await.ok().unwrap();
+        list["runs"][0]["run_id"].as_str().map(str::to_owned)
+    };
+    let id = until("the run to be there", LIMIT, listed).await.unwrap();
+    let again = send();
+    let mut other = run_of("echo", "x", "async");
+    other["session"] = json!({"id": SESSION, "history": []});
+    for _ in 0..50 {
+        let reply = timeout(LIMIT, post(&client, "/runs", &other)).await.unwrap();
+        assert_eq!(reply.status, 202, "{}", reply.json());
+    }
+    let reply = post(&client, &format!("/runs/{id}/cancel"), &Value::Null).await;
+    assert_eq!(reply.status, 202, "{}", reply.json());
+    for sent in [first, again] {
+        let reply = timeout(LIMIT, sent).await.unwrap().unwrap().unwrap();
+        assert_eq!(text(&reply.json(), "/run_id"), id);
     }
 }
 

@@ -8,10 +8,12 @@ use trilogue_domain::{
 };
 use trilogue_wire::agent_communication::Message;
 
-use super::input::{extension, take};
-use super::part::read_part;
+use super::input::{extension, inside, take};
+use super::part::read_parts;
 use crate::shape::text_property;
 
+/// Where the answer stands in its request.
+const PLACE: &str = "await_resume.message.";
 const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"];
 const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
 
@@ -31,7 +33,7 @@ pub fn answer(
     mut message: Message,
 ) -> Result<(Option<InterruptId>, Answer)> {
     let named = take(&mut message, "interrupt_id").map(|id| InterruptId::parse(&id)).transpose()?;
-    let parts: Vec<Part> = message.parts.into_iter().map(read_part).collect::<Result<_>>()?;
+    let parts = read_parts(message.parts, format_args!("{PLACE}"))?;
     if interrupt.kind == InterruptKind::Message {
         return Ok((named, Answer::Message(parts)));
     }
@@ -47,15 +49,17 @@ pub fn answer(
 }
 
 fn json_part(parts: &[Part]) -> Result<Option<Json>> {
-    let is_json = |part: &&Part| {
+    let is_json = |(_, part): &(usize, &Part)| {
         let essence = part.content_type.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/json")
     };
-    match parts.iter().find(is_json).map(|part| &part.content) {
-        Some(Content::Text(text)) => Json::parse(text.as_bytes().to_vec()).map(Some),
-        Some(Content::Bytes(bytes)) => Json::parse(bytes.clone()).map(Some),
-        _ => Ok(None),
-    }
+    let Some((place, part)) = parts.iter().enumerate().find(is_json) else { return Ok(None) };
+    let read = match &part.content {
+        Content::Text(text) => Json::parse(text.as_bytes().to_vec()),
+        Content::Bytes(bytes) => Json::parse(bytes.clone()),
+        _ => return Ok(None),
+    };
+    read.map(Some).map_err(|error| inside(&error, format_args!("{PLACE}parts[{place}].content")))
 }
 
 /// The id of the option that is meant.
@@ -258,6 +262,19 @@ mod tests {
         assert_eq!(told(&own, &MessagePart::text("[1]")), value(json!([1])));
         assert_eq!(told(&own, &MessagePart::text("the first")), value(json!("the first")));
         assert_eq!(told(&own, &MessagePart::text("")), Err(Code::AnswerInvalid));
+    }
+
+    #[test]
+    fn json_that_is_none_is_refused_by_its_part() {
+        let asked = interrupt(InterruptKind::Form, Some(json!({})));
+        let broken = MessagePart {
+            content_type: "application/json".to_owned(),
+            ..MessagePart::text("{not json")
+        };
+        let error =
+            answer(&asked, Message::user(vec![MessagePart::text("x"), broken])).unwrap_err();
+        let place = "await_resume.message.parts[1].content: ";
+        assert!(error.message().starts_with(place), "{error}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What clients send, and what lies at another server's addresses.
 
+use std::collections::HashSet;
+use std::fmt;
+
 use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Input, MessageId, Role, Timestamp};
 use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, When};
 
 use super::EXTENSION;
-use super::part::read_part;
+use super::part::read_parts;
 
 /// A run's input. A message's id stands under the extension key of its first part, or is made here; times that are not sent are now.
 /// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
@@ -16,9 +19,25 @@ use super::part::read_part;
 pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Result<Input> {
     let messages = messages.into_iter().enumerate().map(|(place, message)| {
         check_metadata(&message, max_metadata, &format!("input[{place}]."))?;
-        read(message, Some(now))
+        read(message, Some(now), format_args!("input[{place}]."))
     });
-    messages.collect::<Result<_>>().map(Input::Messages)
+    let messages = messages.collect::<Result<Vec<_>>>()?;
+    refuse_twins(&messages)?;
+    Ok(Input::Messages(messages))
+}
+
+/// A history would show the first of two messages with one id in place of both.
+fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
+    let mut known = HashSet::with_capacity(messages.len());
+    match messages.iter().position(|message| !known.insert(&message.id)) {
+        None => Ok(()),
+        Some(place) => Err(Error::new(
+            Code::InvalidRequest,
+            format!(
+                "input[{place}].parts[0].{EXTENSION}.message_id is the id of an earlier message too"
+            ),
+        )),
+    }
 }
 
 /// A message that lies elsewhere. A time that it does not state is not known.
@@ -26,12 +45,18 @@ pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Res
 /// # Errors
 /// As [`input`].
 pub fn read_message(message: Message) -> Result<trilogue_domain::Message> {
-    read(message, None)
+    read(message, None, format_args!(""))
 }
 
-fn read(mut message: Message, now: Option<Timestamp>) -> Result<trilogue_domain::Message> {
+fn read(
+    mut message: Message,
+    now: Option<Timestamp>,
+    under: fmt::Arguments<'_>,
+) -> Result<trilogue_domain::Message> {
     let id = match take(&mut message, "message_id") {
-        Some(id) => MessageId::parse(&id)?,
+        Some(id) => MessageId::parse(&id).map_err(|error| {
+            inside(&error, format_args!("{under}parts[0].{EXTENSION}.message_id"))
+        })?,
         None => MessageId::generate(),
     };
     Ok(trilogue_domain::Message {
@@ -41,7 +66,7 @@ fn read(mut message: Message, now: Option<Timestamp>) -> Result<trilogue_domain:
             WireRole::Agent => Role::Agent,
             WireRole::Named(name) => Role::NamedAgent(name.into()),
         },
-        parts: message.parts.into_iter().map(read_part).collect::<Result<_>>()?,
+        parts: read_parts(message.parts, under)?,
         created_at: stated(message.created_at, now),
         completed_at: stated(message.completed_at, now),
     })
@@ -66,6 +91,15 @@ pub(super) fn take(message: &mut Message, key: &str) -> Option<String> {
         extra.set(EXTENSION, Json::from_value(&extension));
     }
     Some(taken)
+}
+
+/// The same error, naming the field that it is about.
+pub(super) fn inside(error: &Error, place: fmt::Arguments<'_>) -> Error {
+    let told = Error::new(error.code(), format!("{place}: {}", error.message()));
+    match error.hint_text() {
+        Some(hint) => told.hint(hint.to_owned()),
+        None => told,
+    }
 }
 
 /// # Errors
@@ -123,6 +157,40 @@ mod tests {
         let message = messages(r#"{"parts":[]}"#, 0).unwrap().remove(0);
         assert_eq!((message.role, message.parts.len()), (Role::User, 0));
         assert_eq!(message.created_at, Some(Timestamp::from_micros(7)));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_by_its_message_its_part_and_its_field() {
+        let deep = "[".repeat(70) + &"]".repeat(70);
+        let id = "i".repeat(1_000);
+        for (part, field) in [
+            (format!(r#"{{"x_trilogue":{{"message_id":"{id}"}}}}"#), ".x_trilogue.message_id: "),
+            (format!(r#"{{"good":1,"own":{deep}}}"#), ".own: "),
+            (
+                format!(r#"{{"metadata":{{"kind":"trajectory","tool_input":{{"x":{deep}}}}}}}"#),
+                ".metadata.tool_input: ",
+            ),
+            (
+                format!(r#"{{"metadata":{{"kind":"trajectory","tool_output":{{"x":{deep}}}}}}}"#),
+                ".metadata.tool_output: ",
+            ),
+        ] {
+            let error = messages(&format!(r#"{{"parts":[{part}]}}"#), 1_000).unwrap_err();
+            let place = format!("input[0].parts[0]{field}");
+            assert!(error.message().starts_with(&place), "{error}");
+        }
+    }
+
+    #[test]
+    fn two_messages_of_one_request_have_two_ids() {
+        let text = r#"{"parts":[{"content":"x","x_trilogue":{"message_id":"m"}}]}"#;
+        let one = || parse(text.as_bytes(), Rules::Compatible).unwrap();
+        let other = || Message::text("y");
+        let read = |messages| input(messages, Timestamp::from_micros(7), 100);
+        assert!(read(vec![one(), other(), other()]).is_ok());
+        let error = read(vec![one(), other(), one()]).unwrap_err();
+        let place = "input[2].parts[0].x_trilogue.message_id ";
+        assert!(error.message().starts_with(place), "{error}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Parts, both ways.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -10,10 +11,12 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Citation, Content, Part, PartMetadata, Trajectory};
 use trilogue_wire::agent_communication::{
-    CitationMetadata, ContentEncoding, Extra, Json, MessagePart, Metadata, TrajectoryMetadata,
+    CitationMetadata, ContentEncoding, Extra, Json, MessagePart, Metadata, Rules,
+    TrajectoryMetadata,
 };
 
 use super::EXTENSION;
+use super::input::inside;
 use crate::native::{json as to_wire, read_json};
 
 /// Remembers, as the last member of a part's extra, that its content was called base64 and is none that comes back the same.
@@ -23,11 +26,17 @@ const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
 const DECLARED: &[&str] =
     &["name", "content_type", "content", "content_encoding", "content_url", "metadata"];
 
-/// A part from the wire. What we have no word for stays in `extra`, in its order.
+/// A message's parts; `under` is the message's place, with a dot at its end.
 ///
 /// # Errors
-/// `json_too_deep`.
-pub(super) fn read_part(part: MessagePart) -> Result<Part> {
+/// `json_too_deep`, naming part and field.
+pub(super) fn read_parts(parts: Vec<MessagePart>, under: fmt::Arguments<'_>) -> Result<Vec<Part>> {
+    let parts = parts.into_iter().enumerate();
+    parts.map(|(place, part)| read_part(part, format_args!("{under}parts[{place}]"))).collect()
+}
+
+/// A part from the wire. What we have no word for stays in `extra`, in its order.
+fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     let is_base64 = part.content_encoding == ContentEncoding::Base64;
     let (content, is_kept) = match (part.content, part.content_url) {
         (Some(text), _) if is_base64 => match STANDARD.decode(&text) {
@@ -42,12 +51,16 @@ pub(super) fn read_part(part: MessagePart) -> Result<Part> {
         content_type: Arc::from(part.content_type),
         content,
         name: part.name.map(Arc::from),
-        metadata: part.metadata.map(read_metadata).transpose()?,
-        extra: read_extra(&part.extra, is_kept)?,
+        metadata: part.metadata.map(|metadata| read_metadata(metadata, at)).transpose()?,
+        extra: read_extra(&part.extra, is_kept, at)?,
     })
 }
 
-fn read_extra(extra: &Extra, is_kept: bool) -> Result<Option<trilogue_domain::Json>> {
+fn read_extra(
+    extra: &Extra,
+    is_kept: bool,
+    at: fmt::Arguments<'_>,
+) -> Result<Option<trilogue_domain::Json>> {
     let mut text = String::new();
     // Only we say what `ENCODED` says.
     let is_ours = |value: &Json| !is_kept || value.to_value() == encoded();
@@ -65,10 +78,21 @@ fn read_extra(extra: &Extra, is_kept: bool) -> Result<Option<trilogue_domain::Js
         return Ok(None);
     }
     text.push('}');
-    trilogue_domain::Json::parse(text).map(Some)
+    let read = trilogue_domain::Json::parse(text).map(Some);
+    read.map_err(|error| {
+        let is_bad =
+            |value: &Json| trilogue_domain::Json::parse(format!("[{}]", value.as_str())).is_err();
+        let bad = extra.iter().find(|(_, value)| is_bad(value));
+        // The name is the sender's: of any length, and with anything in it.
+        let name: String = bad.map_or("", |(name, _)| name).chars().take(64).collect();
+        inside(&error, format_args!("{at}.{}", name.escape_debug()))
+    })
 }
 
-fn read_metadata(metadata: Metadata) -> Result<PartMetadata> {
+fn read_metadata(metadata: Metadata, at: fmt::Arguments<'_>) -> Result<PartMetadata> {
+    let read = |value, field: &str| {
+        read_json(value).map_err(|error| inside(&error, format_args!("{at}.metadata{field}")))
+    };
     Ok(match metadata {
         Metadata::Citation(citation) => PartMetadata::Citation(Citation {
             start_index: citation.start_index,
@@ -80,10 +104,10 @@ fn read_metadata(metadata: Metadata) -> Result<PartMetadata> {
         Metadata::Trajectory(step) => PartMetadata::Trajectory(Trajectory {
             message: step.message,
             tool_name: step.tool_name,
-            tool_input: step.tool_input.map(read_json).transpose()?,
-            tool_output: step.tool_output.map(read_json).transpose()?,
+            tool_input: step.tool_input.map(|value| read(value, ".tool_input")).transpose()?,
+            tool_output: step.tool_output.map(|value| read(value, ".tool_output")).transpose()?,
         }),
-        Metadata::Other(other) => PartMetadata::Other(read_json(other)?),
+        Metadata::Other(other) => PartMetadata::Other(read(other, "")?),
     })
 }
 
@@ -120,7 +144,12 @@ pub(super) fn write_part_with(
             wire.content = Some(STANDARD.encode(bytes));
             wire.content_encoding = ContentEncoding::Base64;
         }
-        Content::Url(url) => wire.content_url = Some(url.to_string()),
+        Content::Url(url) if is_address(url) => wire.content_url = Some(url.to_string()),
+        // The clients fail at an address that is none.
+        Content::Url(url) => {
+            wire.content = strict.then(String::new);
+            ours.insert("content_url".to_owned(), Value::from(&**url));
+        }
         Content::Blob(blob) => wire.content_url = Some(link(blob)),
     }
     if !is_kept {
@@ -135,6 +164,10 @@ pub(super) fn write_part_with(
     }
     wire.write(out);
     splice(&with_ours(extra, ours), out);
+}
+
+fn is_address(url: &str) -> bool {
+    MessagePart::url("", url).check(Rules::Compatible).is_ok()
 }
 
 fn encoded() -> Value {
@@ -170,12 +203,15 @@ fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
 }
 
 /// The members of `extra` without their braces, and whether the content stands as it was called.
-fn shown_extra(extra: &str) -> (&str, bool) {
+pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
     let inner = extra.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.unwrap_or_default().trim();
-    match inner.strip_suffix(ENCODED) {
-        Some(rest) => (rest.trim_end().trim_end_matches(','), false),
-        None => (inner, true),
+    // A member of its own, not the end of a name with a quote in it.
+    let rest = inner.strip_suffix(ENCODED).map(str::trim_end);
+    match rest.map(|rest| (rest, rest.strip_suffix(','))) {
+        Some(("", _)) => ("", false),
+        Some((_, Some(rest))) => (rest, false),
+        _ => (inner, true),
     }
 }
 
@@ -218,7 +254,7 @@ fn object(value: &trilogue_domain::Json) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use trilogue_wire::agent_communication::{Message, Rules, read};
+    use trilogue_wire::agent_communication::{Message, read};
 
     use super::*;
 
@@ -226,7 +262,7 @@ mod tests {
     fn again(part: &str, strict: bool) -> String {
         let text = format!(r#"{{"role":"user","parts":[{part}]}}"#);
         let message: Message = read(text.as_bytes(), Rules::Compatible).unwrap();
-        let part = read_part(message.parts.into_iter().next().unwrap()).unwrap();
+        let part = read_parts(message.parts, format_args!("")).unwrap().remove(0);
         let mut out = Vec::new();
         write_part(&part, strict, |_| String::new(), &mut out);
         String::from_utf8(out).unwrap()
@@ -301,6 +337,28 @@ mod tests {
         let sent = r#"{"content":"x","x_trilogue":{"content_encoding":"base64"}}"#;
         let shown = r#""content":"x","content_encoding":"plain","content_url":null"#;
         assert_eq!(again(sent, false), whole(shown, ""));
+    }
+
+    #[test]
+    fn a_name_that_ends_like_ours_is_another_name() {
+        let sent = r#"{"content":"x","a\"x_trilogue":{"content_encoding":"base64"}}"#;
+        let shown = r#""content":"x","content_encoding":"plain","content_url":null"#;
+        let rest = r#","a\"x_trilogue":{"content_encoding":"base64"}"#;
+        assert_eq!(again(sent, false), whole(shown, rest));
+    }
+
+    #[test]
+    fn an_address_that_clients_refuse_stands_under_the_extension_key() {
+        let shown = |url: &str| {
+            let mut out = Vec::new();
+            let part = Part { content: Content::Url(Arc::from(url)), ..Part::text("") };
+            write_part(&part, false, |_| String::new(), &mut out);
+            serde_json::from_slice::<Value>(&out).unwrap()
+        };
+        assert_eq!(shown("data:,x")["content_url"], "data:,x");
+        let relative = shown("a/b.png");
+        assert_eq!(relative["content_url"], Value::Null);
+        assert_eq!(relative[EXTENSION], json!({ "content_url": "a/b.png" }));
     }
 
     #[test]

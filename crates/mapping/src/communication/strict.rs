@@ -3,8 +3,10 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
 use trilogue_domain::port::CheckOutput;
-use trilogue_domain::{Body, Code, Content, Error, Part};
+use trilogue_domain::{Body, Code, Content, Error, Json, Part};
 use trilogue_wire::agent_communication::{MessagePart, Rules};
+
+use super::part::shown_extra;
 
 /// The name of these rules, as runs carry it.
 pub const RULES: &str = "communication.strict";
@@ -46,6 +48,10 @@ fn check(part: &Part, what: &str) -> Result<()> {
         if part.metadata.is_none() {
             return Err(invalid("it has neither content nor an address of it".to_owned()));
         }
+    }
+    let extra = part.extra.as_ref().map_or("", Json::as_str);
+    if matches!(part.content, Content::Text(_)) && !shown_extra(extra).1 {
+        return Err(invalid("content is called base64 and is none".to_owned()));
     }
     // What the content says does not matter for what is left: its type and its address.
     let (content, content_url) = match &part.content {
@@ -94,6 +100,14 @@ mod tests {
         ] {
             assert_eq!(checked(part.clone()), Err(Code::OutputInvalid), "{part:?}");
         }
+    }
+
+    #[test]
+    fn content_that_is_called_base64_is_base64() {
+        let extra = r#"{"x_trilogue":{"content_encoding":"base64"}}"#;
+        let extra = Json::parse(extra).unwrap();
+        let brought = Part { extra: Some(extra), ..Part::text("%%%") };
+        assert_eq!(checked(brought), Err(Code::OutputInvalid));
     }
 
     #[test]
