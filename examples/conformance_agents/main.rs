@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A signal that comes during the start counts too.
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    config::check(&options)?;
+    config::check(&options).map_err(|exposed| format!("{exposed} (hint: {})", exposed.hint))?;
     trilogue::logging::start(&options.log)?;
     let listeners = Listeners::bind(&options.server).await?;
     let app = App::build(&options, agents::all(), listeners).await?;

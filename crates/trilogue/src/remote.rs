@@ -131,6 +131,12 @@ impl Server {
             .then(|| format!("{}{query}", address.path()))
     }
 
+    /// The stream stopped behind a question, and what comes then is asked for: nothing broke that would have to be said.
+    pub(crate) fn wait_on(&self) {
+        self.wire.streaming.store(false, Ordering::Relaxed);
+        self.wire.listing.store(true, Ordering::Relaxed);
+    }
+
     fn transport(&self) -> Arc<dyn Transport> {
         Arc::<Wire>::clone(&self.wire)
     }
@@ -144,7 +150,7 @@ struct Wire {
     token: Option<String>,
     /// Whether a stream was opened before: the next one resumes it.
     streaming: AtomicBool,
-    /// Whether it was said that a stream broke whose server gives no ids: it is asked for the rest again and again.
+    /// Whether a stream whose server gives no ids is known to be over: the server is asked for the rest again and again, and that is said once.
     listing: AtomicBool,
 }
 
@@ -248,8 +254,10 @@ impl Wire {
             return;
         }
         let before = self.streaming.swap(true, Ordering::Relaxed);
-        // A stream begins with the request that creates its run, or is asked for; a second question is a resumption.
-        if before && request.method == Method::Get {
+        // A stream begins with the request that creates or resumes its run, or is asked for; a second question is a resumption.
+        if request.method != Method::Get {
+            self.listing.store(false, Ordering::Relaxed);
+        } else if before {
             match header("last-event-id") {
                 Some(id) => {
                     let id = safe::visible(id);

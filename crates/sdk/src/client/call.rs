@@ -86,8 +86,16 @@ pub(crate) async fn succeeded(response: Response) -> Result<Response, ClientErro
     let body = collect(response.body, MAX_PROBLEM_BYTES).await?;
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
-        Err(_) => Err(ClientError::Unexpected(format!("status {status} without a problem"))),
+        Err(_) => Err(ClientError::Unexpected(format!(
+            "status {status} without a problem{}",
+            perhaps_elsewhere(status)
+        ))),
     }
+}
+
+/// What a refusal means that is not in the words of the protocol; empty for what has many meanings.
+pub(crate) fn perhaps_elsewhere(status: u16) -> &'static str {
+    if status == 404 { "; perhaps this protocol is served at another address" } else { "" }
 }
 
 /// Reads the JSON of a response, at most this many bytes of it.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode};
 use trilogue_wire::native::Problem;
 
+use super::call::perhaps_elsewhere;
 use super::transport::TransportError;
 
 /// Why a call failed.
@@ -57,7 +58,8 @@ impl Refusal {
 
     /// A refusal with this status in words that are not the protocol's: of a proxy, or no server of the protocol at all.
     pub(crate) fn foreign(status: u16) -> Self {
-        let message = format!("the server answered with status {status}");
+        let elsewhere = perhaps_elsewhere(status);
+        let message = format!("the server answered with status {status}{elsewhere}");
         let body = ErrorBody::new(ErrorCode::ServerError, message);
         Self { is_foreign: true, ..Self::new(Some(status), body) }
     }

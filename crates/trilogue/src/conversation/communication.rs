@@ -99,14 +99,14 @@ impl<'a> Conversation<'a> {
                 return Err(Stop::failed("the server ended the stream before the run"));
             };
             if cancelling {
-                stream.wait_on();
+                self.wait_on(stream);
                 continue;
             }
             match self.asked(interrupt(question), stream).await {
                 Err(stop) if stop.exit == Exit::Interrupted => {
                     cancelling = true;
                     self.cancel(stream).await?;
-                    stream.wait_on();
+                    self.wait_on(stream);
                     // The question took this Ctrl-C; only the next one leaves at once.
                     interrupts = ctrl_c()?;
                 }
@@ -143,6 +143,12 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    /// Goes on behind a question that this terminal does not answer.
+    fn wait_on(&self, stream: &mut RunStream) {
+        self.server.wait_on();
+        stream.wait_on();
+    }
+
     /// Asks who is at the terminal, or stops with what to do.
     async fn asked(&self, interrupt: Interrupt, stream: &mut RunStream) -> Result {
         if self.stage.json || !print::can_ask() {
@@ -172,7 +178,7 @@ impl<'a> Conversation<'a> {
                 Err(error) if is_too_late(&error) => {
                     let refused = style::bold("your answer was not taken");
                     print::note(&format!("\n{refused}: {}", safe::block(&error.to_string())));
-                    stream.wait_on();
+                    self.wait_on(stream);
                     return Ok(());
                 }
                 Err(error) => return Err(error.into()),

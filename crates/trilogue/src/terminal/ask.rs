@@ -2,6 +2,7 @@
 
 use std::io;
 
+use dialoguer::console::Term;
 use dialoguer::{Confirm, Input, Select};
 use serde_json::{Map, Value};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json, Part};
@@ -217,6 +218,8 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(ask).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
+            // A question hides the cursor, and Ctrl-C leaves it so. A terminal that is gone needs none.
+            let _ = Term::stderr().show_cursor();
             Err(Stop::silent(Exit::Interrupted))
         }
         Ok(Err(error)) => Err(Stop::failed(format!("the terminal cannot be read: {error}"))),

@@ -95,6 +95,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     assert_eq!(code, Some(0), "{seen}");
     let (_, after) = seen.split_once("your answer was not taken").unwrap();
     assert!(after.contains("I was faster"), "the run went on with the other answer: {seen}");
+    assert!(!after.contains("the stream broke"), "{seen}");
 }
 
 #[test]
@@ -107,6 +108,9 @@ fn ctrl_c_at_a_question_cancels_the_run() {
     let (code, seen) = screen.end();
     assert_eq!(code, Some(130), "{seen}");
     assert!(seen.contains("the run was cancelled"), "{seen}");
+    assert!(!seen.contains("the stream broke"), "{seen}");
+    let cursor = |shown: bool| seen.rfind(if shown { "\u{1b}[?25h" } else { "\u{1b}[?25l" });
+    assert!(cursor(true) > cursor(false), "the cursor is shown again: {seen:?}");
     let runs = server.run(&["runs", "--json"]).expect(0).json();
     assert_eq!(runs["items"][0]["status"], "cancelled", "{runs}");
 }
@@ -128,6 +132,11 @@ fn refusals_end_as_they_do_on_our_own_face() {
     let ended = through(&home, &server, &["run", "ecko", "x"]).expect(4);
     assert!(ended.err.contains("ecko"), "{}", ended.err);
     through(&home, &server, &["run", "echo", "x", "--token", "wrong"]).expect(5);
+    // Each protocol has its own address.
+    let ended = through(&home, &server, &["agents"]).expect(1);
+    assert!(ended.err.contains("served at another address"), "{}", ended.err);
+    let ended = server.run(&["run", "echo", "x", "--protocol", "communication"]).expect(4);
+    assert!(ended.err.contains("served at another address"), "{}", ended.err);
     let wrong = ["run", "mailcomposer", "x", "--config", r#"{"style":"rude"}"#];
     let ended = through(&home, &server, &wrong).expect(2);
     assert!(ended.err.contains("style"), "{}", ended.err);

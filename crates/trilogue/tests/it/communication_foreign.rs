@@ -311,6 +311,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     assert_eq!(code, Some(0), "{seen}");
     let (_, after) = seen.split_once("your answer was not taken").unwrap();
     assert!(after.contains("answered") && after.contains("Hello Ada"), "{seen}");
+    assert!(!after.contains("the stream broke"), "{seen}");
 }
 
 #[test]
