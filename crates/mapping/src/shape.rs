@@ -2,7 +2,7 @@
 //!
 //! Only the form is decided here: whether a value fits a schema is checked by whoever has it compiled.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentCard, Code, Content, Error, Input, InputKind, Json, Message, MessageId, Part, Role,
@@ -99,7 +99,8 @@ fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Jso
     }
 }
 
-fn is_json(content_type: &str) -> bool {
+/// Whether a content type is that of JSON, whatever its parameters.
+pub(crate) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
 }
@@ -118,23 +119,40 @@ fn json_of(part: &Part) -> Result<Json> {
 
 /// The property that plain text goes to: the only required one that is a string, or the only one there is, if it is a string.
 pub(crate) fn text_property(schema: &Value) -> Option<String> {
-    let properties = schema.get("properties")?.as_object()?;
-    let is_string = |name: &str| {
-        properties.get(name).and_then(|property| property.get("type")) == Some(&json!("string"))
-    };
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .map(|names| names.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default();
+    let Properties { all, required } = Properties::of(schema)?;
+    let is_string = |name: &str| is_of(all, name, "string");
     let strings: Vec<&str> = required.iter().copied().filter(|name| is_string(name)).collect();
-    let only = properties.keys().next().filter(|_| properties.len() == 1);
+    let only = all.keys().next().filter(|_| all.len() == 1);
     let name = match (strings.as_slice(), only) {
         ([name], _) => *name,
         (_, Some(name)) if is_string(name) => name,
         _ => return None,
     };
     Some(name.to_owned())
+}
+
+/// The properties of an object's schema.
+pub(crate) struct Properties<'a> {
+    pub(crate) all: &'a Map<String, Value>,
+    pub(crate) required: Vec<&'a str>,
+}
+
+// === impl Properties ===
+
+impl<'a> Properties<'a> {
+    /// `None` where the schema names none.
+    pub(crate) fn of(schema: &'a Value) -> Option<Self> {
+        let all = schema.get("properties")?.as_object()?;
+        let required = schema.get("required").and_then(Value::as_array);
+        let required = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        Some(Self { all, required })
+    }
+}
+
+/// Whether the schema's property of this name has this type.
+pub(crate) fn is_of(properties: &Map<String, Value>, name: &str, kind: &str) -> bool {
+    let property = properties.get(name).and_then(|property| property.get("type"));
+    property.and_then(Value::as_str) == Some(kind)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use trilogue_wire::agent_communication::Message;
 
 use super::input::{extension, inside, take};
 use super::part::read_parts;
-use crate::shape::text_property;
+use crate::shape::{Properties, is_json, is_of, text_property};
 
 /// Where the answer stands in its request.
 const PLACE: &str = "await_resume.message.";
@@ -49,11 +49,11 @@ pub fn answer(
 }
 
 fn json_part(parts: &[Part]) -> Result<Option<Json>> {
-    let is_json = |(_, part): &(usize, &Part)| {
-        let essence = part.content_type.split(';').next().unwrap_or_default().trim();
-        essence.eq_ignore_ascii_case("application/json")
+    let Some((place, part)) =
+        parts.iter().enumerate().find(|(_, part)| is_json(&part.content_type))
+    else {
+        return Ok(None);
     };
-    let Some((place, part)) = parts.iter().enumerate().find(is_json) else { return Ok(None) };
     let read = match &part.content {
         Content::Text(text) => Json::parse(text.as_bytes().to_vec()),
         Content::Bytes(bytes) => Json::parse(bytes.clone()),
@@ -129,19 +129,12 @@ fn said(interrupt: &Interrupt, text: &str) -> Option<Json> {
 
 /// The property that a yes or no goes to: the only required one, or the only one, that is a truth value.
 fn truth_property(schema: &Value) -> Option<String> {
-    let properties = schema.get("properties")?.as_object()?;
-    let is_truth = |name: &str| {
-        properties.get(name).and_then(|property| property.get("type")) == Some(&json!("boolean"))
-    };
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .map(|names| names.iter().filter_map(Value::as_str).collect())
-        .unwrap_or_default();
+    let Properties { all, required } = Properties::of(schema)?;
+    let is_truth = |name: &str| is_of(all, name, "boolean");
     match required.as_slice() {
         [name] if is_truth(name) => Some((*name).to_owned()),
         [] => {
-            let mut truths = properties.keys().filter(|name| is_truth(name));
+            let mut truths = all.keys().filter(|name| is_truth(name));
             truths.next().filter(|_| truths.next().is_none()).cloned()
         }
         _ => None,
