@@ -5,6 +5,8 @@ use std::time::Duration;
 use trilogue::Agents;
 use trilogue_sdk::prelude::*;
 
+use crate::connect;
+
 /// How long `slow_echo` takes for each message.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -41,6 +43,9 @@ pub(crate) fn all() -> Agents {
         .with(MimeTypes)
         .with(Base64Encoding)
         .with(ArtifactProducer)
+        .with(connect::Echo)
+        .with(connect::Mock)
+        .with(connect::Counter)
 }
 
 /// The messages that a turn brings.

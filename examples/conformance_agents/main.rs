@@ -1,20 +1,23 @@
-//! The agents that the official client suites of the Agent Communication Protocol talk to, served natively.
+//! The agents that the official client suites of the protocols talk to, served natively.
 //!
 //! ```text
 //! cargo run -p trilogue-examples --example conformance_agents -- \
 //!     --listen 127.0.0.1:8000 --no-auth --mount communication=/
+//! cargo run -p trilogue-examples --example conformance_agents -- \
+//!     --listen 127.0.0.1:8000 --no-auth --mount connect=/
 //! ```
 //!
 //! The program lies in `target/debug/examples/` after `cargo build -p trilogue-examples --example conformance_agents`.
 //! It prints `listening: http://…` when it is ready, and ends with the first SIGTERM or Ctrl-C.
 
 mod agents;
+mod connect;
 
 use std::net::SocketAddr;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
-use trilogue::config::{self, Cidr, List, Log, LogFormat, Mount};
+use trilogue::config::{self, Cidr, ErrorBody, List, Log, LogFormat, Mount, Protocol};
 use trilogue::{App, Listeners, Options};
 
 /// Serves the agents of the official client suites.
@@ -30,7 +33,13 @@ struct Arguments {
     /// Serve a protocol there instead of its default place, such as communication=/. May be given several times.
     #[arg(long, value_name = "PROTOCOL=PREFIX")]
     mount: Vec<Mount>,
-    /// Let the server read from these private addresses, such as 127.0.0.1/32: a session's history may lie on another server.
+    /// Show the member names of the Agent Connect Protocol's prose too, where it is mounted.
+    #[arg(long)]
+    literal: bool,
+    /// Answer errors of the Agent Connect Protocol with their description alone, where it is mounted.
+    #[arg(long)]
+    errors_as_strings: bool,
+    /// Let the server reach these private addresses, such as 127.0.0.1/32: a session's history may lie on another server, and callbacks go there.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     allow_egress: Vec<Cidr>,
     /// Keep threads here: `memory:` or `sqlite:PATH`.
@@ -74,6 +83,13 @@ impl Arguments {
             options.server.listen = List(self.listen);
         }
         options.mounts = self.mount;
+        let is_connect = |mount: &&mut Mount| mount.protocol == Protocol::Connect;
+        for mount in options.mounts.iter_mut().filter(is_connect) {
+            mount.literal = self.literal;
+            if self.errors_as_strings {
+                mount.error_body = ErrorBody::String;
+            }
+        }
         options.egress.allow = List(self.allow_egress);
         options
     }

@@ -30,6 +30,9 @@ NAMES = {
     "mime_types",
     "base64_encoding",
     "artifact_producer",
+    "org-agntcy-echo",
+    "org-agntcy-mock",
+    "counter",
 }
 HELLO = [Message(parts=[MessagePart(content="Hello!")])]
 WRITTEN = ["text/html", "application/json", "application/javascript", "text/css"]

@@ -51,6 +51,49 @@ impl Connection {
         Ok((status, length))
     }
 
+    /// The same, with the body, which may come in chunks.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<(u16, Vec<u8>)> {
+        self.stream.write_all(request).await?;
+        let (status, head, framed) = loop {
+            if let Some(found) = framing(&self.buffer)? {
+                break found;
+            }
+            self.fill().await?;
+        };
+        self.buffer.advance(head);
+        let body = match framed {
+            Framing::Length(length) => self.take(length).await?,
+            Framing::Chunks => self.chunks().await?,
+        };
+        Ok((status, body))
+    }
+
+    async fn chunks(&mut self) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let end = loop {
+                if let Some(end) = self.buffer.windows(2).position(|two| two == b"\r\n") {
+                    break end;
+                }
+                self.fill().await?;
+            };
+            let size = usize::from_str_radix(std::str::from_utf8(&self.buffer[..end])?, 16)?;
+            self.buffer.advance(end + 2);
+            let chunk = self.take(size + 2).await?;
+            if size == 0 {
+                return Ok(body);
+            }
+            body.extend_from_slice(&chunk[..size]);
+        }
+    }
+
+    async fn take(&mut self, length: usize) -> Result<Vec<u8>> {
+        while self.buffer.len() < length {
+            self.fill().await?;
+        }
+        Ok(self.buffer.split_to(length).to_vec())
+    }
+
     /// Sends a request and gives the socket, for what is read in another way.
     pub(crate) async fn send(mut self, request: &[u8]) -> Result<TcpStream> {
         self.stream.write_all(request).await?;
@@ -70,6 +113,29 @@ impl Done {
     pub(crate) fn per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
+}
+
+/// How an answer's body is delimited.
+enum Framing {
+    Length(usize),
+    Chunks,
+}
+
+/// Status, length of the head, and the body's framing, once the head is whole.
+fn framing(buffer: &[u8]) -> Result<Option<(u16, usize, Framing)>> {
+    let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let text = std::str::from_utf8(&buffer[..end])?;
+    let mut lines = text.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("no status")?;
+    let mut framing = Framing::Length(0);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if name.eq_ignore_ascii_case("content-length") {
+            framing = Framing::Length(value.trim().parse()?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            framing = Framing::Chunks;
+        }
+    }
+    Ok(Some((status.parse()?, end + 4, framing)))
 }
 
 /// Status, length of the head, and length of the body, once the head is whole.

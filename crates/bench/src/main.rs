@@ -6,12 +6,16 @@
 
 mod appends;
 mod communication;
+mod connect;
 mod disk;
 mod echo;
+mod flow;
 mod load;
 mod memory;
 mod peer;
+mod python;
 mod report;
+mod search;
 mod start;
 mod stream;
 mod subscribers;
@@ -23,7 +27,8 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 7] = ["start", "appends", "stream", "echo", "sse", "memory", "communication"];
+const NAMES: [&str; 9] =
+    ["start", "appends", "stream", "echo", "sse", "memory", "communication", "connect", "search"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,7 +80,9 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "echo" => echo::measure(&mut report).await?,
             "sse" => subscribers::measure(&mut report).await?,
             "memory" => memory::measure(&mut report).await?,
-            _ => communication::measure(&mut report).await?,
+            "communication" => communication::measure(&mut report).await?,
+            "connect" => connect::measure(&mut report).await?,
+            _ => search::measure(&mut report).await?,
         }
     }
     Ok(report.end())

@@ -62,6 +62,7 @@ pub(crate) async fn serve(name: &str) -> Result<()> {
     let router = match name {
         "json" => json(input.trim_end()),
         "sse" => events(),
+        "connect" => crate::connect::router(),
         _ => bail!("there is no peer called {name}"),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -145,6 +145,8 @@ impl House {
             idempotency: None,
             not_before: None,
             rules: None,
+            callback: None,
+            request: None,
             synchronous: false,
         })
     }
@@ -189,14 +191,20 @@ impl House {
 fn card() -> Result<AgentCard> {
     Ok(AgentCard {
         name: AgentName::parse("parts")?,
+        id: None,
         title: None,
         version: "1".to_owned(),
+        url: None,
         description: "emits parts".to_owned(),
         input: InputKind::Schema(Json::empty_object()),
         output_schema: None,
         state_schema: None,
         config_schema: None,
+        update_schema: None,
         interrupts: Vec::new(),
+        errors: Vec::new(),
+        abilities: trilogue_domain::Abilities::default(),
+        descriptor: None,
         input_content_types: Vec::new(),
         output_content_types: Vec::new(),
     })

@@ -19,6 +19,16 @@ struct Inner {
     message: Cow<'static, str>,
     hint: Option<Cow<'static, str>>,
     pending: Option<crate::InterruptId>,
+    violations: Vec<Violation>,
+}
+
+/// One place where a value does not fit its schema.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Where: a JSON Pointer into the value; empty for the whole.
+    pub path: String,
+    /// Why; the value itself is not repeated.
+    pub message: String,
 }
 
 /// What a caller can do about an error.
@@ -90,6 +100,20 @@ codes! {
     InvalidId = "invalid_id", Invalid;
     /// The input does not fit the agent.
     InvalidInput = "invalid_input", Unprocessable;
+    /// The configuration does not fit the agent.
+    ConfigInvalid = "config_schema_violation", Unprocessable;
+    /// The agent takes no configuration, so there can be no configured instance of it.
+    ConfigurationNotSupported = "configuration_not_supported", Unprocessable;
+    /// The thread's state does not fit the agent.
+    StateIncompatible = "thread_state_incompatible", Unprocessable;
+    /// The values do not fit the schema of the thread's state.
+    StateInvalid = "thread_state_schema_violation", Unprocessable;
+    /// The agent does not run on threads that last.
+    ThreadsNotSupported = "threads_not_supported", Unprocessable;
+    /// The agent does not stream in this way.
+    StreamModeNotSupported = "stream_mode_not_supported", Unprocessable;
+    /// The callback's address cannot be called.
+    InvalidWebhook = "invalid_webhook", Unprocessable;
     /// A cursor or `Last-Event-ID` is malformed.
     InvalidCursor = "invalid_cursor", Invalid;
     /// A search filter leaves too many candidates.
@@ -114,6 +138,10 @@ codes! {
     RunNotFound = "run_not_found", NotFound;
     /// There is no such interrupt.
     InterruptNotFound = "interrupt_not_found", NotFound;
+    /// There is no such checkpoint.
+    CheckpointNotFound = "checkpoint_not_found", NotFound;
+    /// There is no such configured instance.
+    ConfigurationNotFound = "configuration_not_found", NotFound;
     /// The id is taken by something else.
     AlreadyExists = "already_exists", Conflict;
     /// A run waits on this thread and the request cannot start another.
@@ -166,6 +194,12 @@ codes! {
     AgentFailed = "agent_failed", Internal;
     /// The agent said something that the mount's strict rules refuse.
     OutputInvalid = "output_invalid", Internal;
+    /// The agent's result does not fit the schema it declares.
+    ResultInvalid = "output_schema_violation", Internal;
+    /// The agent asked what it does not declare.
+    InterruptInvalid = "interrupt_schema_violation", Internal;
+    /// An update of the agent's own does not fit the schema it declares.
+    UpdateInvalid = "stream_update_schema_violation", Internal;
     /// The agent stopped in a way it did not choose: a panic.
     AgentPanicked = "agent_panicked", Internal;
     /// The agent was lost with its process; what it did last is not known.
@@ -174,6 +208,8 @@ codes! {
     AwaitTimeout = "await_timeout", Unavailable;
     /// A newer run took this run's place.
     RunSuperseded = "run_superseded", Conflict;
+    /// The run was removed together with what it did.
+    RunRolledBack = "run_rolled_back", Conflict;
     /// An outbound address is not allowed.
     EgressRefused = "egress_refused", Unprocessable;
     /// The peer could not be reached or broke its protocol.
@@ -199,7 +235,13 @@ impl Error {
     /// An error with its message: a sentence fragment that names the subject.
     #[must_use]
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Inner { code, message: message.into(), hint: None, pending: None }))
+        Self(Box::new(Inner {
+            code,
+            message: message.into(),
+            hint: None,
+            pending: None,
+            violations: Vec::new(),
+        }))
     }
 
     /// The same error with what to do next.
@@ -213,6 +255,14 @@ impl Error {
     #[must_use]
     pub fn pending(mut self, interrupt: crate::InterruptId) -> Self {
         self.0.pending = Some(interrupt);
+        self
+    }
+
+    /// The same error naming where a value does not fit; the first [`crate::limits::MAX_VIOLATIONS`] are kept.
+    #[must_use]
+    pub fn violations(mut self, mut violations: Vec<Violation>) -> Self {
+        violations.truncate(crate::limits::MAX_VIOLATIONS);
+        self.0.violations = violations;
         self
     }
 
@@ -232,6 +282,12 @@ impl Error {
     #[must_use]
     pub fn hint_text(&self) -> Option<&str> {
         self.0.hint.as_deref()
+    }
+
+    /// Where a value does not fit its schema, as far as is known.
+    #[must_use]
+    pub fn violated(&self) -> &[Violation] {
+        &self.0.violations
     }
 
     /// The interrupt that is pending, where an answer missed it.

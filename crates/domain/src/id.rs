@@ -10,7 +10,7 @@ use crate::error::{Code, Error};
 use crate::limits;
 
 macro_rules! string_id {
-    ($(#[$meta:meta])* $name:ident) => {
+    ($(#[$meta:meta])* $name:ident, $words:literal) => {
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
@@ -21,7 +21,7 @@ macro_rules! string_id {
             /// # Errors
             /// [`Code::InvalidId`] when it is empty, longer than [`limits::MAX_ID_BYTES`] or holds a control character.
             pub fn parse(text: &str) -> Result<Self, Error> {
-                check(text, stringify!($name))?;
+                check(text, $words)?;
                 Ok(Self(Arc::from(text)))
             }
 
@@ -75,39 +75,43 @@ macro_rules! integer_key {
 
 string_id! {
     /// Names a tenant: the boundary of visibility.
-    TenantId
+    TenantId, "tenant id"
 }
 string_id! {
     /// Names who holds a token.
-    PrincipalId
+    PrincipalId, "principal id"
 }
 string_id! {
     /// Names a thread: a conversation with one log.
-    ThreadId
+    ThreadId, "thread id"
 }
 string_id! {
     /// Names a run: one execution of an agent.
-    RunId
+    RunId, "run id"
 }
 string_id! {
     /// Names a message.
-    MessageId
+    MessageId, "message id"
 }
 string_id! {
     /// Names an interrupt: a decision or data that a run waits for.
-    InterruptId
+    InterruptId, "interrupt id"
 }
 string_id! {
     /// Names a checkpoint: a state of a thread.
-    CheckpointId
+    CheckpointId, "checkpoint id"
+}
+string_id! {
+    /// Names a configured instance of an agent.
+    ConfigurationId, "configuration id"
 }
 string_id! {
     /// Names a callback delivery.
-    DeliveryId
+    DeliveryId, "delivery id"
 }
 string_id! {
     /// Names a token's row; never the secret itself.
-    TokenId
+    TokenId, "token id"
 }
 
 integer_key! {
@@ -186,6 +190,16 @@ mod tests {
         for bad in ["", "a\nb", "\u{7f}", &"a".repeat(limits::MAX_ID_BYTES + 1)] {
             assert_eq!(RunId::parse(bad).map_err(|error| error.code()), Err(Code::InvalidId));
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_id_is_said_in_words() {
+        let said = |error: Error| error.message().to_owned();
+        assert_eq!(ThreadId::parse("").map_err(said), Err("the thread id is empty".to_owned()));
+        assert_eq!(
+            ConfigurationId::parse("a\n").map_err(said),
+            Err("the configuration id holds a control character".to_owned())
+        );
     }
 
     #[test]

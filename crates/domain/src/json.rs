@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Code, Error};
 use crate::limits;
 
-/// One JSON value: valid UTF-8, well formed, nested at most [`limits::MAX_JSON_DEPTH`] levels.
+/// One JSON value: valid UTF-8, well formed, without halves of surrogate pairs, nested at most [`limits::MAX_JSON_DEPTH`] levels.
 ///
 /// The bytes are kept as they came: member order, number spelling and white space included.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -24,13 +24,19 @@ impl Json {
     /// [`Code::InvalidJson`] with line and column, or [`Code::JsonTooDeep`].
     pub fn parse(bytes: impl Into<Bytes>) -> Result<Self, Error> {
         let bytes = bytes.into();
-        check_depth(&bytes)?;
-        match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-            Ok(_) if std::str::from_utf8(&bytes).is_ok() => Ok(Self(bytes)),
-            Ok(_) => Err(Error::new(Code::InvalidJson, "the JSON is not valid UTF-8")),
-            Err(error) => {
-                Err(Error::new(Code::InvalidJson, format!("the JSON is malformed: {error}")))
-            }
+        let has_code_points = check_depth(&bytes)?;
+        if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+            return Err(Error::new(Code::InvalidJson, format!("the JSON is malformed: {error}")));
+        }
+        if std::str::from_utf8(&bytes).is_err() {
+            return Err(Error::new(Code::InvalidJson, "the JSON is not valid UTF-8"));
+        }
+        match has_code_points.then(|| half_character(&bytes)).flatten() {
+            None => Ok(Self(bytes)),
+            Some(at) => Err(Error::new(
+                Code::InvalidJson,
+                format!("the JSON is no text: half of a surrogate pair stands alone at byte {at}"),
+            )),
         }
     }
 
@@ -129,13 +135,17 @@ impl fmt::Debug for Json {
     }
 }
 
-/// Refuses nesting beyond the limit before any recursive reader sees it.
-fn check_depth(bytes: &[u8]) -> Result<(), Error> {
+/// Refuses nesting beyond the limit before any recursive reader sees it. Tells whether code points are written as numbers.
+fn check_depth(bytes: &[u8]) -> Result<bool, Error> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut has_code_points = false;
     for byte in bytes {
         if in_string {
             match byte {
-                _ if escaped => escaped = false,
+                _ if escaped => {
+                    escaped = false;
+                    has_code_points |= *byte == b'u';
+                }
                 b'\\' => escaped = true,
                 b'"' => in_string = false,
                 _ => {}
@@ -155,7 +165,28 @@ fn check_depth(bytes: &[u8]) -> Result<(), Error> {
             ));
         }
     }
-    Ok(())
+    Ok(has_code_points)
+}
+
+/// Where well-formed JSON writes half of a character without its other half: such a string is no text, and carried on as it came it would reach readers that cannot read it.
+fn half_character(bytes: &[u8]) -> Option<usize> {
+    let code_unit = |at: usize| {
+        let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut at = 0;
+    while let Some(more) = bytes.get(at..)?.iter().position(|byte| *byte == b'\\') {
+        at += more;
+        at += match code_unit(at) {
+            Some(0xd800..=0xdbff) => match code_unit(at + 6) {
+                Some(0xdc00..=0xdfff) => 12,
+                _ => return Some(at),
+            },
+            Some(0xdc00..=0xdfff) => return Some(at),
+            _ => 2,
+        };
+    }
+    None
 }
 
 #[cfg(test)]
@@ -168,6 +199,29 @@ mod tests {
         assert_eq!(Json::parse(text).map(|json| json.as_str().to_owned()), Ok(text.to_owned()));
         for bad in [&b"{"[..], b"{} x", b"", b"\"\xff\"", b"nul"] {
             assert_eq!(Json::parse(bad).map_err(|error| error.code()), Err(Code::InvalidJson));
+        }
+    }
+
+    #[test]
+    fn halves_of_characters_are_refused() {
+        let whole =
+            [r#""\ud83d\ude00""#, r#"{"\uD83D\uDE00":"\\ud800"}"#, r#""\u00e4\\\ud83d\ude00""#];
+        for text in whole {
+            assert_eq!(Json::parse(text).map(|json| json.as_str().to_owned()), Ok(text.to_owned()));
+        }
+        let halves = [
+            (r#""\ud800""#, 1),
+            (r#"["a","\uDFFF"]"#, 6),
+            (r#"{"\ud83d":1}"#, 2),
+            (r#""\ud83d\ud83d\ude00""#, 1),
+            (r#""\ude00\ud83d""#, 1),
+            (r#""\ud83d\n""#, 1),
+            (r#""\\\ud800x""#, 3),
+        ];
+        for (text, at) in halves {
+            let error = Json::parse(text).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidJson, "{text}");
+            assert!(error.message().ends_with(&format!("alone at byte {at}")), "{error}");
         }
     }
 

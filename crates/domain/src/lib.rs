@@ -18,18 +18,18 @@ pub mod thread;
 pub mod time;
 pub mod transcript;
 
-pub use agent::{AgentCard, InputKind};
+pub use agent::{Abilities, AgentCard, DeclaredError, DeclaredInterrupt, InputKind};
 pub use content::{Citation, Content, Message, Part, PartMetadata, Role, Times, Trajectory};
-pub use error::{Code, Error, Result};
+pub use error::{Code, Error, Result, Violation};
 pub use event::{Body, Event, Original};
 pub use id::{
-    AgentName, CheckpointId, CheckpointKey, DeliveryId, InterruptId, MessageId, PrincipalId, RunId,
-    RunKey, TenantId, ThreadId, ThreadKey, TokenId,
+    AgentName, CheckpointId, CheckpointKey, ConfigurationId, DeliveryId, InterruptId, MessageId,
+    PrincipalId, RunId, RunKey, TenantId, ThreadId, ThreadKey, TokenId,
 };
 pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
 pub use json::Json;
-pub use run::{Failure, Input, Outcome, RunStatus, Strategy};
+pub use run::{Callback, Failure, Input, Outcome, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
-pub use thread::{Given, HeadMove, Reference};
+pub use thread::{Given, HeadMove, Reference, Standing};
 pub use time::Timestamp;
 pub use transcript::Transcript;

@@ -54,3 +54,17 @@ pub const DEFAULT_PAGE_ROWS: usize = 100;
 pub const DEFAULT_INTERRUPT_DEADLINE: Duration = Duration::from_secs(600);
 /// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// The smallest number of an error that an agent declares; smaller ones are the protocol's.
+pub const FIRST_AGENT_ERROR: u32 = 10_000;
+/// The most errors that an agent declares.
+pub const MAX_AGENT_ERRORS: usize = 256;
+/// The longest address of a callback, in bytes.
+pub const MAX_CALLBACK_URL_BYTES: usize = 64 * 1024;
+/// The largest request that is kept beside its run, in bytes.
+pub const MAX_KEPT_REQUEST_BYTES: usize = 64 * 1024;
+/// The most violations of a schema that one error names.
+pub const MAX_VIOLATIONS: usize = 16;
+/// The largest configuration of an instance, in bytes.
+pub const MAX_CONFIGURATION_BYTES: usize = 256 * 1024;
+/// The longest that a run may be scheduled ahead.
+pub const MAX_SCHEDULE_AHEAD: Duration = Duration::from_secs(31_536_000);

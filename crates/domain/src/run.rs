@@ -1,5 +1,7 @@
 //! Runs: one execution of an agent, from input to outcome.
 
+use std::sync::Arc;
+
 use crate::content::Message;
 use crate::error::Code;
 use crate::json::Json;
@@ -97,15 +99,28 @@ pub struct Failure {
 /// What a new run does when its thread is busy. (Agent Connect Protocol, `multitask_strategy`.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Strategy {
-    /// Refuse the new run.
+    /// Refuse the new run while another is queued, scheduled or at work.
     Reject,
-    /// Cancel the run that has the turn and keep what it did.
+    /// Cancel every run that is queued, scheduled or at work, and keep what they did.
     Interrupt,
-    /// Cancel the run that has the turn and remove what it did.
+    /// Cancel every run that is queued, scheduled or at work, and remove what they did.
     Rollback,
     /// Wait for the turn.
     #[default]
     Enqueue,
+}
+
+/// Where and of what a run's client wants to be called back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Callback {
+    /// Where: an absolute http or https address, at most [`limits::MAX_CALLBACK_URL_BYTES`] bytes.
+    pub url: Arc<str>,
+    /// When the run ends or waits.
+    pub status: bool,
+    /// When its output has grown: the newest state of it.
+    pub values: bool,
+    /// For each of the agent's own updates, in order.
+    pub updates: bool,
 }
 
 /// A transition that the state machine does not have.

@@ -24,6 +24,19 @@ pub enum Reference {
     Address(Arc<str>),
 }
 
+/// How a thread stands: derived from its runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Standing {
+    /// No run is open, and the newest ended well, was cancelled, or there is none.
+    Idle,
+    /// A run is queued, scheduled or at work.
+    Busy,
+    /// The newest run waits for an answer.
+    Interrupted,
+    /// The newest run failed or timed out.
+    Failed,
+}
+
 /// Why a thread's head moved. History is the path to the head, not the log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeadMove {

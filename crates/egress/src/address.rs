@@ -52,7 +52,7 @@ const V4: &[(Cidr, AddressClass)] = &[
 
 /// The blocks of version 6 that are not public, without those that carry a version 4 address.
 const V6: &[(Cidr, AddressClass)] = &[
-    (Cidr::v6(0x64, 0xff9b, 1, 48), Reserved),
+    (Cidr::v6(0, 0, 0, 8), Reserved),
     (Cidr::v6(0x100, 0, 0, 64), Reserved),
     (Cidr::v6(0x2001, 0, 0, 23), Reserved),
     (Cidr::v6(0x2001, 0xdb8, 0, 32), Reserved),
@@ -161,6 +161,7 @@ mod tests {
             ("2001:db8::1", Reserved),
             ("2001::1", Reserved),
             ("64:ff9b:1::1", Reserved),
+            ("::ffff:0:127.0.0.1", Reserved),
         ] {
             check(text, Some(class));
         }

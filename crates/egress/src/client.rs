@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use url::Url;
+use url::{Host, Url};
 
 use crate::error::Error;
 use crate::policy::Policy;
@@ -82,6 +82,29 @@ impl Client {
                 reason: chain(&error),
             })?;
         Ok(Self { http, policy, options: Arc::new(options) })
+    }
+
+    /// Checks that an address may be reached now, without sending anything: each address that its host stands for. What is sent there later is checked again.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Failed`] for a name that stands for nothing.
+    pub async fn check(&self, url: &str) -> Result<(), Error> {
+        let url = Url::parse(url)
+            .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
+        self.policy.check_url(&url)?;
+        let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
+        let unknown = |reason: String| Error::Failed { host: host.to_owned(), reason };
+        let limit = self.options.connect_timeout;
+        let looking_up = tokio::net::lookup_host((host, 0));
+        let mut found = match tokio::time::timeout(limit, looking_up).await {
+            Ok(Ok(found)) => found.peekable(),
+            Ok(Err(error)) => return Err(unknown(error.to_string())),
+            Err(_) => return Err(Error::TimedOut { host: host.to_owned(), limit }),
+        };
+        if found.peek().is_none() {
+            return Err(unknown("its name stands for no address".to_owned()));
+        }
+        found.try_for_each(|address| self.policy.check(host, address.ip()))
     }
 
     /// Sends a request and returns the head of the response; the body is read from [`Body`].

@@ -1,14 +1,16 @@
 //! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client. When one is tried again is the queue worker's to decide.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use metrics::counter;
 use sha2::Sha256;
 use trilogue_domain::port::Delivered;
-use trilogue_domain::{DeliveryId, Timestamp};
+use trilogue_domain::{Code, DeliveryId, Timestamp, limits};
 use trilogue_egress::{Client, Error as EgressError};
 
 use crate::metric_names::DELIVERIES;
@@ -36,6 +38,8 @@ pub struct Undelivered {
     pub reason: String,
     /// Whether trying again can help.
     pub retry: bool,
+    /// Not before this, where the receiver said so.
+    pub after: Option<Duration>,
 }
 
 /// Signs callbacks and sends them.
@@ -57,13 +61,38 @@ pub fn sign(secret: &[u8], id: &str, timestamp_seconds: i64, body: &[u8]) -> Str
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
+/// Checks where a callback is to go: an http or https address, every address of its host one that may be reached. It is checked again when a callback is sent.
+///
+/// # Errors
+/// `invalid_webhook`, naming the address and the setting that would allow it.
+pub async fn check_callback_url(client: &Client, url: &str) -> Result<(), trilogue_domain::Error> {
+    let refused = |why: String| trilogue_domain::Error::new(Code::InvalidWebhook, why);
+    if url.len() > limits::MAX_CALLBACK_URL_BYTES {
+        let most = limits::MAX_CALLBACK_URL_BYTES;
+        return Err(refused(format!("the callback's address has more than {most} bytes")));
+    }
+    // What no request could be sent to is refused here, not when it is due.
+    if url.parse::<http::Uri>().is_err() {
+        return Err(refused("the callback's address is malformed".to_owned())
+            .hint("write a host name in other letters in its ASCII form, and anything else percent-encoded"));
+    }
+    client.check(url).await.map_err(|error| {
+        let refused = refused(format!("the callback cannot be sent: {error}"));
+        match error.hint() {
+            Some(hint) => refused.hint(hint),
+            None => refused
+                .hint("give an absolute http or https address without a user's name or password"),
+        }
+    })
+}
+
 // === impl Undelivered ===
 
 impl From<Undelivered> for Delivered {
     fn from(undelivered: Undelivered) -> Self {
         match undelivered {
-            Undelivered { reason, retry: true } => Self::Later { error: reason, after: None },
-            Undelivered { reason, retry: false } => Self::Refused { error: reason },
+            Undelivered { reason, retry: true, after } => Self::Later { error: reason, after },
+            Undelivered { reason, retry: false, .. } => Self::Refused { error: reason },
         }
     }
 }
@@ -93,10 +122,11 @@ impl Sender {
     }
 
     async fn attempt(&self, callback: &Callback, now: Timestamp) -> Result<(), Undelivered> {
-        let (status, _, _) =
+        let (status, headers, _) =
             self.client.send(self.request(callback, now)?).await.map_err(|error| Undelivered {
                 reason: error.to_string(),
                 retry: !matches!(error, EgressError::Refused { .. } | EgressError::BadUrl(_)),
+                after: None,
             })?;
         if status.is_success() {
             return Ok(());
@@ -105,6 +135,7 @@ impl Sender {
         Err(Undelivered {
             reason: format!("the receiver answered {}", status.as_u16()),
             retry: status != StatusCode::GONE,
+            after: retry_after(&headers),
         })
     }
 
@@ -126,8 +157,15 @@ impl Sender {
             .map_err(|error| Undelivered {
                 reason: format!("the callback cannot be sent: {error}"),
                 retry: false,
+                after: None,
             })
     }
+}
+
+/// How long the receiver asks to wait, where it names seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: u32 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(u64::from(seconds)))
 }
 
 impl std::fmt::Debug for Sender {

@@ -9,9 +9,11 @@
 //! - Events reach clients by the store's read port only, after their commit.
 
 mod access;
+mod answering;
 mod api;
 pub mod callback;
 mod communication;
+mod connect;
 mod http;
 pub mod metric_names;
 mod metrics;
@@ -27,9 +29,12 @@ mod stream;
 mod trace;
 
 pub use access::peers::Proxies;
+pub use access::schemes::{Scheme, anonymous};
 pub use access::secret::{hash_secret, new_secret};
+pub use callback::check_callback_url;
 pub use communication::HistoryFetch;
-pub use mount::{Mount, Operation, Protocol};
+pub use connect::deliver::CallbackDelivery;
+pub use mount::{ConnectOptions, ErrorBody, Mount, Operation, Protocol};
 pub use options::{Access, Exposure, Options};
 pub use server::{Server, ShutdownReport};
 pub use shared::Ports;

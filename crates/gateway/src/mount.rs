@@ -3,13 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use http::header;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
-use crate::communication;
+use crate::access::schemes::Challenge;
 use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::routes::Route;
+use crate::{communication, connect};
 
 /// The longest prefix of a mount, in bytes.
 const MAX_PREFIX_BYTES: usize = 256;
@@ -19,6 +21,8 @@ const MAX_PREFIX_BYTES: usize = 256;
 pub enum Protocol {
     /// The Agent Communication Protocol.
     Communication,
+    /// The Agent Connect Protocol.
+    Connect,
 }
 
 /// Something that a protocol's clients can ask for.
@@ -43,19 +47,43 @@ pub struct Mount {
     pub strict: bool,
     /// Whether an answer to a permission must name its interrupt.
     pub require_interrupt_id: bool,
+    /// How the Agent Connect Protocol is spoken; without effect on others.
+    pub connect: ConnectOptions,
+}
+
+/// How a mount speaks the Agent Connect Protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectOptions {
+    /// Whether the member names of the protocol's prose stand beside those of its OpenAPI document, and only what a descriptor declares is streamed.
+    pub literal: bool,
+    /// Whether a thread's state is kept from clients where no agent of its runs declares one.
+    pub hide_undeclared_state: bool,
+    /// What the body of an error is.
+    pub error_body: ErrorBody,
+}
+
+/// What the body of an error is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ErrorBody {
+    /// An object: code, number, description, whether trying again can help, details.
+    #[default]
+    Object,
+    /// The description alone, as a JSON string: what version 0.2.3 of the OpenAPI document says.
+    String,
 }
 
 // === impl Protocol ===
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 1] = [Self::Communication];
+    pub const ALL: [Self; 2] = [Self::Communication, Self::Connect];
 
     /// Its name in configuration and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Communication => "communication",
+            Self::Connect => "connect",
         }
     }
 
@@ -74,7 +102,13 @@ impl Protocol {
     pub(crate) fn routes(self) -> Vec<Route> {
         match self {
             Self::Communication => communication::routes(),
+            Self::Connect => connect::routes(),
         }
+    }
+
+    /// Whether doubled slashes in a path, and one at its end, are overlooked: clients join a base address and a path as they come.
+    pub(crate) fn tidies_paths(self) -> bool {
+        self == Self::Connect
     }
 }
 
@@ -121,7 +155,13 @@ impl Mount {
         } else if !prefix.is_empty() {
             return Err(malformed());
         }
-        Ok(Self { protocol, prefix: prefix.to_owned(), strict: false, require_interrupt_id: false })
+        Ok(Self {
+            protocol,
+            prefix: prefix.to_owned(),
+            strict: false,
+            require_interrupt_id: false,
+            connect: ConnectOptions::default(),
+        })
     }
 
     /// What follows the prefix, when the path begins with it at the border of a segment.
@@ -140,9 +180,27 @@ impl fmt::Display for Mount {
 
 /// The error as the protocol of this mount says it; as a problem where there is none.
 pub(crate) fn respond(mount: Option<&Mount>, error: &Error, request_id: Option<&str>) -> Reply {
-    match mount.map(|mount| mount.protocol) {
+    match mount {
         None => problem::respond(error, request_id),
-        Some(Protocol::Communication) => communication::fault::respond(error, request_id),
+        Some(mount) => match mount.protocol {
+            Protocol::Communication => communication::fault::respond(error, request_id),
+            Protocol::Connect => connect::fault::respond(Some(mount), error, request_id),
+        },
+    }
+}
+
+/// The refusal of an agent, with what it takes instead.
+pub(crate) fn challenge(reply: Reply, mount: Option<&Mount>, challenge: &Challenge) -> Reply {
+    let reply =
+        challenge.ways.iter().fold(reply.without(&header::WWW_AUTHENTICATE), |reply, way| {
+            reply.also(header::WWW_AUTHENTICATE, way.clone())
+        });
+    match mount {
+        Some(mount) if mount.protocol == Protocol::Connect => reply.header_text(
+            header::LINK,
+            &format!("<{}{}>; rel=\"authentication\"", mount.prefix, challenge.place),
+        ),
+        _ => reply,
     }
 }
 

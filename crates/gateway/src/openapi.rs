@@ -24,24 +24,38 @@ const EVERYWHERE: &[Code] = &[
     Code::Internal,
 ];
 
-/// The document, pretty-printed, with a line break at its end.
-pub(crate) fn document(routes: &[Route]) -> String {
+/// How a face says that a request failed.
+pub(crate) struct Failures {
+    /// The schema of the body.
+    pub(crate) schema: schemars::Schema,
+    /// The body's content type.
+    pub(crate) kind: &'static str,
+    pub(crate) status: fn(Code) -> u16,
+    /// What the body calls it.
+    pub(crate) code: fn(Code) -> &'static str,
+}
+
+/// Makes schemas that stand among a document's components.
+pub(crate) fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
-    let mut generator = settings.into_generator();
-    let problem = generator.subschema_for::<Problem>();
+    settings.into_generator()
+}
+
+/// The document, pretty-printed, with a line break at its end.
+pub(crate) fn document(routes: &[Route]) -> String {
+    let mut generator = generator();
+    let failures = Failures {
+        schema: generator.subschema_for::<Problem>(),
+        kind: "application/problem+json",
+        status: |code| problem::status(code).as_u16(),
+        code: Code::as_str,
+    };
     // What streams carry is named by no response of its own.
     let _streams = (generator.subschema_for::<Event>(), generator.subschema_for::<Gap>());
-    let mut paths: Map<String, Value> = Map::new();
-    for route in routes {
-        let item = paths.entry(route.path).or_insert_with(|| json!({}));
-        if let Value::Object(item) = item {
-            let verb = route.verb.as_str().to_ascii_lowercase();
-            item.insert(verb, operation(route, &mut generator, &problem));
-        }
-    }
+    let paths = paths(routes, &mut generator, &failures);
     let schemas = generator.take_definitions(true);
     let document = json!({
         "openapi": "3.1.0",
@@ -66,7 +80,24 @@ pub(crate) fn document(routes: &[Route]) -> String {
     text
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &schemars::Schema) -> Value {
+/// The operations of a route table, by path and method.
+pub(crate) fn paths(
+    routes: &[Route],
+    generator: &mut SchemaGenerator,
+    failures: &Failures,
+) -> Map<String, Value> {
+    let mut paths: Map<String, Value> = Map::new();
+    for route in routes {
+        let item = paths.entry(route.path).or_insert_with(|| json!({}));
+        if let Value::Object(item) = item {
+            let verb = route.verb.as_str().to_ascii_lowercase();
+            item.insert(verb, operation(route, generator, failures));
+        }
+    }
+    paths
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator, failures: &Failures) -> Value {
     let mut parameters: Vec<Value> = route
         .parameters()
         .map(|name| {
@@ -78,7 +109,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &schemars:
     let mut operation = json!({
         "operationId": route.operation,
         "summary": route.summary,
-        "responses": responses(route, generator, problem),
+        "responses": responses(route, generator, failures),
     });
     if !parameters.is_empty() {
         operation["parameters"] = Value::Array(parameters);
@@ -91,7 +122,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &schemars:
     }
     match route.access {
         Access::Public => operation["security"] = json!([]),
-        Access::Right(right) => operation["x-right"] = json!(right.as_str()),
+        Access::Right(right) | Access::Agent(right) => {
+            operation["x-right"] = json!(right.as_str());
+        }
     }
     operation
 }
@@ -108,7 +141,7 @@ fn named(parameter: &Parameter, place: &str) -> Value {
 fn responses(
     route: &Route,
     generator: &mut SchemaGenerator,
-    problem: &schemars::Schema,
+    said: &Failures,
 ) -> Map<String, Value> {
     let mut responses: Map<String, Value> = Map::new();
     for Answer { status, about, content } in route.answers {
@@ -129,7 +162,7 @@ fn responses(
     let everywhere: &[Code] = if route.access == Access::Public { &[] } else { EVERYWHERE };
     let mut failures: Vec<(u16, &str)> = Vec::new();
     for code in everywhere.iter().chain(route.errors) {
-        failures.push((problem::status(*code).as_u16(), code.as_str()));
+        failures.push(((said.status)(*code), (said.code)(*code)));
     }
     failures.sort_unstable();
     failures.dedup();
@@ -140,7 +173,7 @@ fn responses(
             None => format!("`{code}`"),
         };
         response["description"] = json!(about);
-        response["content"]["application/problem+json"]["schema"] = json!(problem);
+        response["content"][said.kind]["schema"] = json!(said.schema);
     }
     responses
 }

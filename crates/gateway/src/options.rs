@@ -1,17 +1,23 @@
 //! The gateway's settings.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use trilogue_domain::{Principal, limits};
+use trilogue_domain::{AgentName, Principal, limits};
 
 use crate::access::peers::Proxies;
-use crate::mount::{Mount, Protocol};
+use crate::access::schemes::Scheme;
+use crate::mount::{ConnectOptions, Mount, Protocol};
 
 /// The gateway's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Who may call.
     pub access: Access,
+    /// How callers of an agent may show who they are, where it has a say of its own; see [`Scheme::DEFAULT`] for the others.
+    pub agent_schemes: HashMap<AgentName, Vec<Scheme>>,
+    /// Who callers without a token are, for agents that take them: needed where one does.
+    pub anonymous: Option<Principal>,
     /// How far the listeners may reach.
     pub exposure: Exposure,
     /// The protocols beside our own face, and where each is served.
@@ -82,13 +88,10 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             access: Access::Tokens,
+            agent_schemes: HashMap::new(),
+            anonymous: None,
             exposure: Exposure::Loopback,
-            mounts: vec![Mount {
-                protocol: Protocol::Communication,
-                prefix: "/communication".to_owned(),
-                strict: false,
-                require_interrupt_id: false,
-            }],
+            mounts: Protocol::ALL.map(default_mount).to_vec(),
             public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -109,5 +112,16 @@ impl Default for Options {
             render_cache_bytes: 32 * 1024 * 1024,
             connection_grace: Duration::from_secs(5),
         }
+    }
+}
+
+/// Where a protocol is served by default: under its name.
+fn default_mount(protocol: Protocol) -> Mount {
+    Mount {
+        protocol,
+        prefix: format!("/{protocol}"),
+        strict: false,
+        require_interrupt_id: false,
+        connect: ConnectOptions::default(),
     }
 }

@@ -1,7 +1,7 @@
 //! What every request goes through, in order: host and origin, route, caller and right, body, handler.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use futures_util::FutureExt;
@@ -13,6 +13,8 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
 use crate::access::cors;
+use crate::access::schemes::Challenge;
+use crate::connect;
 use crate::http::body::ReplyBody;
 use crate::http::call::Call;
 use crate::http::receive;
@@ -32,11 +34,12 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
     let request_id = chosen.map_or_else(|| shared.next_request_id(), ToOwned::to_owned);
     let origin = shared.guard.allowed_origin(&head.headers);
     let is_head = head.method == Method::HEAD;
-    let (route, mount, reply) = match find(&shared, &head) {
+    let (route, mut reply) = match find(&shared, &head) {
         Ok((number, found)) => {
             let mount = found.mount.clone();
             let span = trace.span(found.route.operation, &request_id, is_chosen);
-            let answering = answer(&shared, found, head, body).instrument(span);
+            let challenge = Arc::default();
+            let answering = answer(&shared, found, head, body, &challenge).instrument(span);
             let reply = match AssertUnwindSafe(answering).catch_unwind().await {
                 Ok(reply) => reply,
                 Err(_) => {
@@ -44,16 +47,21 @@ pub(crate) async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> R
                     Err(Error::new(Code::Internal, "the handler panicked"))
                 }
             };
-            (Some(number), mount, reply)
+            let reply = reply.unwrap_or_else(|error| {
+                let reply = mount::respond(mount.as_deref(), &error, Some(&request_id));
+                match challenge.get() {
+                    Some(challenge) => mount::challenge(reply, mount.as_deref(), challenge),
+                    None => reply,
+                }
+            });
+            (Some(number), reply)
         }
         Err(refusal) => {
             let asked = origin.is_some() && cors::is_preflight(&head);
             let mount = shared.router.mount(head.uri.path());
-            (None, None, Ok(refuse(&shared, mount, &refusal, asked, &request_id)))
+            (None, refuse(&shared, mount, &refusal, asked, &request_id))
         }
     };
-    let mut reply =
-        reply.unwrap_or_else(|error| mount::respond(mount.as_deref(), &error, Some(&request_id)));
     if let Some(route) = route {
         shared.meters.answered(route, reply.status(), begun.elapsed());
     }
@@ -111,12 +119,23 @@ async fn answer(
     found: Match<'_>,
     head: Parts,
     body: Incoming,
+    challenge: &Arc<OnceLock<Challenge>>,
 ) -> Result<Reply> {
     let route: &Route = found.route;
+    let gatekeeper = &shared.gatekeeper;
     let caller = match route.access {
-        Access::Public => None,
+        Access::Public if found.mount.is_none() => None,
+        Access::Public => Some(gatekeeper.admit_to_public(&head.headers).await),
         Access::Right(right) => {
-            let caller = shared.gatekeeper.admit(&head.headers).await?;
+            let caller = gatekeeper.admit(&head.headers).await?;
+            caller.principal.require(right)?;
+            Some(caller)
+        }
+        Access::Agent(right) => {
+            let caller = match gatekeeper.admit_to_agents(&head.headers).await {
+                Ok(caller) => caller,
+                Err(error) => return Err(unknown(shared, &found, body, error, challenge).await),
+            };
             caller.principal.require(right)?;
             Some(caller)
         }
@@ -135,8 +154,30 @@ async fn answer(
         params: found.params,
         query,
         body,
+        challenge: Arc::clone(challenge),
     };
     (route.handler)(call).await
+}
+
+/// Tells a caller whom nobody knows what the agent takes that the request is for, where it names one. Anybody may know that: see the agent's authentication.
+async fn unknown(
+    shared: &Shared,
+    found: &Match<'_>,
+    body: Incoming,
+    error: Error,
+    challenge: &OnceLock<Challenge>,
+) -> Error {
+    if error.code() != Code::Unauthenticated {
+        return error;
+    }
+    let Some(agent) = connect::asked_agent(shared, found, body).await else { return error };
+    let (named, hint) = shared.gatekeeper.challenge_of(&agent);
+    // An agent that takes everybody asks for nothing.
+    if named.ways.is_empty() {
+        return error;
+    }
+    drop(challenge.set(named));
+    error.hint(hint)
 }
 
 /// The query's parameters, each of which the route must know.

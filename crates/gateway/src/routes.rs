@@ -1,5 +1,6 @@
 //! Routes as data: the router, the OpenAPI document and the isolation tests are built from one table.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub(crate) enum Access {
     Public,
     /// Who has this right.
     Right(Right),
+    /// Who has this right, and whoever shows no token while some agent takes such callers: the handler asks [`Call::reach`] before it touches an agent, and lists nothing.
+    Agent(Right),
 }
 
 /// A parameter of the query, or a header. A name that ends in `*` stands for every name with that beginning; `*` alone for every name.
@@ -236,7 +239,11 @@ impl Router {
 
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(usize, Match<'_>), Miss> {
         let (table, mount, rest) = self.place(path);
-        let Ok(found) = table.0.at(rest) else {
+        let rest = match mount {
+            Some(mount) if mount.protocol.tidies_paths() => tidied(rest),
+            _ => Cow::Borrowed(rest),
+        };
+        let Ok(found) = table.0.at(&rest) else {
             let error = Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)));
             let error = match mount {
                 None => error.hint("the routes are listed at /api/v1/openapi.json"),
@@ -261,6 +268,20 @@ impl Router {
         let params = route.parameters().zip(found.params.iter().map(|(_, value)| decode(value)));
         Ok((number, Match { route, params: params.collect(), mount: mount.cloned() }))
     }
+}
+
+/// The path without doubled slashes and without one at its end.
+fn tidied(path: &str) -> Cow<'_, str> {
+    let is_tidy = !path.contains("//") && (path == "/" || !path.ends_with('/'));
+    if is_tidy {
+        return Cow::Borrowed(path);
+    }
+    let mut tidy = String::with_capacity(path.len());
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        tidy.push('/');
+        tidy.push_str(segment);
+    }
+    Cow::Owned(tidy)
 }
 
 /// Whether a route's path is this prefix, or begins with it; a parameter begins with anything.

@@ -19,6 +19,7 @@ use trilogue_wire::native::Status;
 
 use crate::access::guard::Guard;
 use crate::access::peers::Doorkeeper;
+use crate::access::schemes::Scheme;
 use crate::access::tokens::Gatekeeper;
 use crate::http::connection;
 use crate::metrics::{self, Meters};
@@ -26,6 +27,7 @@ use crate::options::{Access, Exposure, Options};
 use crate::routes::Router;
 use crate::shared::{Ports, Shared};
 use crate::stream::feed::Feeds;
+use crate::stream::sample::Samplers;
 
 /// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,6 +71,7 @@ impl Server {
             Error::new(Code::Internal, format!("a listener has no address: {error}"))
         })?;
         check_exposure(&options, &addresses)?;
+        check_schemes(&options)?;
         let shared = Arc::new(share(options, ports, &addresses)?);
         let server = Self {
             tasks: TaskTracker::new(),
@@ -225,6 +228,33 @@ fn check_exposure(options: &Options, addresses: &[SocketAddr]) -> Result<()> {
     Ok(())
 }
 
+/// What the server cannot check, it does not promise.
+fn check_schemes(options: &Options) -> Result<()> {
+    let wants_more = |schemes: &[Scheme]| !schemes.contains(&Scheme::None);
+    let names_none = |schemes: &[Scheme]| schemes.contains(&Scheme::None);
+    let agent = |is: &dyn Fn(&[Scheme]) -> bool| {
+        options.agent_schemes.iter().find(|(_, schemes)| is(schemes)).map(|(name, _)| name)
+    };
+    match &options.access {
+        Access::Open(_) => match agent(&wants_more) {
+            Some(name) => Err(Error::new(
+                Code::InvalidRequest,
+                format!("the agent '{name}' wants its callers to show who they are, and authentication is off"),
+            )
+            .hint("leave authentication on: remove `server.no_auth`; or remove `authentication` from the agent")),
+            None => Ok(()),
+        },
+        Access::Tokens => match agent(&names_none) {
+            Some(name) if options.anonymous.is_none() => Err(Error::new(
+                Code::InvalidRequest,
+                format!("the agent '{name}' takes callers without a token, and nobody says who they are"),
+            )
+            .hint("set `anonymous`")),
+            _ => Ok(()),
+        },
+    }
+}
+
 fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Shared> {
     let router = Router::new(crate::api::routes(), &options.mounts)?;
     let durability = ports.admin.durability();
@@ -232,12 +262,15 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
     let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
     Ok(Shared {
         guard: Guard::new(&options.allowed_hosts, &options.allowed_origins, addresses),
-        gatekeeper: Gatekeeper::new(&options, Arc::clone(&ports.tokens), Arc::clone(&ports.clock)),
+        gatekeeper: Gatekeeper::new(&options, Arc::clone(&ports.tokens), Arc::clone(&ports.clock))?,
         meters: Meters::new(router.routes()),
         router,
         feeds: Feeds::new(options.render_cache_bytes),
+        samplers: Samplers::default(),
         started_at: ports.clock.now(),
+        known: crate::connect::KnownAgents::default(),
         bringing: crate::communication::InOrder::default(),
+        configuring: crate::communication::InOrder::default(),
         draining: AtomicBool::new(false),
         streams_end: CancellationToken::new(),
         weak_durability: weak,
@@ -250,7 +283,7 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
 }
 
 /// Where everybody reaches the server: what the operator says, else the first listener.
-fn public_address(options: &Options, addresses: &[SocketAddr]) -> String {
+pub(crate) fn public_address(options: &Options, addresses: &[SocketAddr]) -> String {
     if let Some(url) = &options.public_url {
         return url.trim_end_matches('/').to_owned();
     }

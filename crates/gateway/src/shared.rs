@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::Timestamp;
 use trilogue_domain::port::Clock;
 use trilogue_runtime::Runtime;
-use trilogue_store::{Admin, Queue, Read, Tokens};
+use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
@@ -17,6 +17,7 @@ use crate::mount::Mount;
 use crate::options::Options;
 use crate::routes::Router;
 use crate::stream::feed::Feeds;
+use crate::stream::sample::Samplers;
 
 /// What the gateway needs of the rest of the server.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Ports {
     pub tokens: Arc<dyn Tokens>,
     /// Tells durability, health and numbers, and backs up.
     pub admin: Arc<dyn Admin>,
+    /// Keeps configured instances of agents.
+    pub configurations: Arc<dyn Configurations>,
     /// Puts dead deliveries back.
     pub queue: Arc<dyn Queue>,
     /// Tells the time.
@@ -46,10 +49,15 @@ pub(crate) struct Shared {
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) router: Router,
     pub(crate) feeds: Feeds,
+    pub(crate) samplers: Samplers,
     pub(crate) meters: Meters,
     pub(crate) started_at: Timestamp,
+    /// The agents as the Agent Connect Protocol names them.
+    pub(crate) known: crate::connect::KnownAgents,
     /// Keeps requests that bring a session in order.
     pub(crate) bringing: crate::communication::InOrder,
+    /// Keeps changes of a configured instance in order.
+    pub(crate) configuring: crate::communication::InOrder,
     /// Set when the server takes no more work.
     pub(crate) draining: AtomicBool,
     /// Ends event streams.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{communication, native};
+use crate::{communication, connect, native};
 
 /// What becomes of one concept in one protocol. Names of the protocol stand in backticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +42,11 @@ pub const TABLE: &[Protocol] = &[
         name: "communication",
         title: "The Agent Communication Protocol",
         rows: communication::fidelity::ROWS,
+    },
+    Protocol {
+        name: "connect",
+        title: "The Agent Connect Protocol",
+        rows: connect::fidelity::ROWS,
     },
 ];
 

@@ -1,6 +1,6 @@
 //! Pure conversions between the protocols and the vocabulary, and the table of what each can carry.
 //!
-//! One folder a protocol, with both directions: [`communication`] is the Agent Communication Protocol, [`native`] our own face.
+//! One folder a protocol, with both directions: [`communication`] is the Agent Communication Protocol, [`connect`] the Agent Connect Protocol, [`native`] our own face.
 //! [`shape`] brings chat and JSON by schema into each other; [`fidelity`] says what survives and where.
 //!
 //! # Invariants
@@ -8,6 +8,7 @@
 //! - A conversion is written by hand, member by member, so that a member that is dropped is seen.
 
 pub mod communication;
+pub mod connect;
 pub mod fidelity;
 pub mod native;
 pub mod shape;

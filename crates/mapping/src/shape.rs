@@ -163,14 +163,20 @@ mod tests {
     fn card(input: InputKind) -> AgentCard {
         AgentCard {
             name: AgentName::parse("sample").unwrap(),
+            id: None,
             title: None,
             version: String::new(),
+            url: None,
             description: String::new(),
             input,
             output_schema: None,
             state_schema: None,
             config_schema: None,
+            update_schema: None,
             interrupts: Vec::new(),
+            errors: Vec::new(),
+            abilities: trilogue_domain::Abilities::default(),
+            descriptor: None,
             input_content_types: Vec::new(),
             output_content_types: Vec::new(),
         }

@@ -41,6 +41,24 @@ pub trait Backend: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Checks a configuration on its own, as a configured instance holds it.
+    ///
+    /// # Errors
+    /// `config_schema_violation`, naming the path of what does not fit.
+    fn check_config(&self, config: &Json) -> Result<()> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Checks a thread's state against the schema that the agent declares for it; one that declares none takes any.
+    ///
+    /// # Errors
+    /// `thread_state_schema_violation`, naming the path of what does not fit. Where another agent left the state, the caller is told `thread_state_incompatible` with the same violations.
+    fn check_state(&self, state: &Json) -> Result<()> {
+        let _ = state;
+        Ok(())
+    }
+
     /// Executes one turn. Dropping the future cancels the agent hard; [`RunContext::cancelled`] asks it first.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use trilogue_domain::port::{Deliver, Delivered, Delivery};
 use trilogue_store::rows::{Abandon, Claim, QueueKind};
@@ -67,7 +68,7 @@ async fn serve(services: Arc<Services>, sender: Arc<dyn Deliver>) {
 
 async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
     let delivery = Delivery {
-        id: claim.item.key.clone(),
+        id: id_of(&claim),
         attempt: claim.attempts,
         tenant: claim.item.tenant.clone(),
         principal: claim.item.principal.clone(),
@@ -92,6 +93,16 @@ async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
     if let Err(error) = settled {
         // Its lease ends by itself; the receiver tells the repetition by its id.
         tracing::warn!(delivery = claim.item.key, %error, "a callback could not be settled");
+    }
+}
+
+/// What stays the same for every attempt. The key of an output stands for whatever output is the newest; each that is sent has an id of its own.
+fn id_of(claim: &Claim) -> String {
+    let reference = claim.item.reference.to_value();
+    let number = reference.get("number").and_then(Value::as_u64);
+    match (reference.get("of").and_then(Value::as_str), number) {
+        (Some("values"), Some(number)) => format!("{}.{number}", claim.item.key),
+        _ => claim.item.key.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
-use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, StateEvent};
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, Message, MessageId, Resolution,
@@ -20,7 +20,7 @@ use crate::history::{self, Source};
 use crate::outside::Outside;
 use crate::owner::Envelope;
 use crate::part::{check_metadata, has_large_content, outline};
-use crate::step::Progress;
+use crate::step::{Progress, Told};
 
 /// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Arc<Outside>,
     /// The rules that output is held to.
     pub(crate) rules: Option<Arc<str>>,
+    /// Whether the run's client is called back about its output, and about its agent's own updates.
+    calls_back: (bool, bool),
     /// The largest metadata of one part, in bytes.
     max_part_metadata: usize,
     filling: Mutex<Filling>,
@@ -70,6 +72,8 @@ struct Filling {
     /// The state that was ever set last, for the agent itself.
     latest: Option<Json>,
     bound: Option<BindingRow>,
+    /// What the run's client is called back about.
+    told: Told,
     /// Whether the owner was told since it took the draft last.
     signalled: bool,
 }
@@ -294,6 +298,7 @@ impl Shared {
             patience: parts.patience,
             outside: parts.outside,
             rules: row.rules,
+            calls_back: row.callback.map_or((false, false), |one| (one.values, one.updates)),
             max_part_metadata: parts.max_part_metadata,
             filling: Mutex::default(),
             space: Notify::new(),
@@ -341,6 +346,7 @@ impl Shared {
             messages: std::mem::take(&mut filling.messages),
             values: filling.values.take(),
             bound: filling.bound.clone(),
+            told: std::mem::take(&mut filling.told),
         };
         drop(filling);
         self.space.notify_waiters();
@@ -402,7 +408,7 @@ impl Shared {
         *lock(&self.base) = base;
     }
 
-    fn base(&self) -> Option<CheckpointKey> {
+    pub(crate) fn base(&self) -> Option<CheckpointKey> {
         *lock(&self.base)
     }
 
@@ -427,6 +433,9 @@ impl Shared {
         }
         filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
         filling.note(body);
+        if self.calls_back != (false, false) {
+            filling.note_told(body, self.calls_back);
+        }
         drop(filling);
         if was_empty {
             self.dirty.notify_one();
@@ -460,6 +469,29 @@ impl Filling {
             Body::State(StateEvent::Values(values)) => {
                 self.values = Some(values.clone());
                 self.latest = Some(values.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes the event that was pushed last, where the run's client is called back about its kind.
+    fn note_told(&mut self, body: &Body, (values, updates): (bool, bool)) {
+        let place = self.draft.len() as u64;
+        match body {
+            Body::Message(MessageEvent::Thought { .. })
+            | Body::Tool(_)
+            | Body::State(StateEvent::Custom { .. } | StateEvent::Plan(_))
+                if updates =>
+            {
+                self.told.updates.push(place);
+            }
+            Body::Message(MessageEvent::Thought { .. }) => {}
+            Body::Message(_)
+            | Body::State(StateEvent::Output(_))
+            | Body::Run(RunEvent::Result(_))
+                if values =>
+            {
+                self.told.output = place;
             }
             _ => {}
         }

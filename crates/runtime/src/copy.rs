@@ -188,6 +188,8 @@ impl Runtime {
         row.id = id;
         row.thread = thread;
         row.thread_id = copy.thread.id.clone();
+        // What its client wanted to be called back of was told of the source.
+        row.callback = None;
         row.principal = copy.thread.owner.clone();
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
         row.last_run_number = renumbered.run_number;

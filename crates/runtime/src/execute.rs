@@ -14,6 +14,7 @@ use crate::history;
 use crate::owner::Envelope;
 use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
+use crate::submit::check_state;
 
 /// Executes one turn and reports its end to the owner.
 pub(crate) async fn execute(
@@ -27,7 +28,7 @@ pub(crate) async fn execute(
         shared.outside.checker_is_here().await;
     }
     let running = services.running.acquire().await;
-    let ending = match prepare(&services, start, &shared).await {
+    let ending = match prepare(&services, backend.as_ref(), start, &shared).await {
         Ok(turn) => drive(&services, backend.as_ref(), turn, &shared, deferred)
             .await
             .and_then(|ending| check(&shared, ending)),
@@ -100,7 +101,23 @@ async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
     }
 }
 
-async fn prepare(services: &Services, start: StartTurn, shared: &Shared) -> Result<Turn, Failure> {
+async fn prepare(
+    services: &Services,
+    backend: &dyn Backend,
+    start: StartTurn,
+    shared: &Shared,
+) -> Result<Turn, Failure> {
+    let turn = turn_of(services, start, shared).await?;
+    if let Turn::Start { .. } = turn {
+        // A run that had the turn before may have left a state that this agent does not take.
+        let (store, base) = (services.store.as_ref(), shared.base());
+        let checked = check_state(store, &shared.scope, &shared.thread, base, backend).await;
+        checked.map_err(failed)?;
+    }
+    Ok(turn)
+}
+
+async fn turn_of(services: &Services, start: StartTurn, shared: &Shared) -> Result<Turn, Failure> {
     let store = services.store.as_ref();
     let missing = || Failure::of(Code::Internal, "the run's input is not in the store");
     let row = match &start {

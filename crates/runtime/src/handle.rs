@@ -9,21 +9,21 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{CheckOutput, Clock, Deliver, Fetch, ReadOriginal};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Body, CheckpointKey, Code, Error, InterruptId, Principal,
-    PrincipalId, RunId, RunStatus, Scope, ThreadId, ThreadKey,
+    AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Principal, PrincipalId,
+    RunId, RunStatus, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{CheckpointRow, InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
-use crate::backend::{Backend, Rewind};
+use crate::backend::Backend;
 use crate::owner::Envelope;
 use crate::part::check_metadata;
-use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus, ThreadPatch};
+use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
 use crate::shown::Shown;
 use crate::step::{Command, Reply, Target, gone};
 use crate::submit::stopped;
-use crate::{history, workers};
+use crate::workers;
 
 /// Owners of threads, and the workers beside them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -57,7 +57,10 @@ impl Runtime {
             let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
             services.send(thread, request).await?;
             // A damaged thread stays as it is and does not keep the others from starting.
-            if let Ok(Err(error)) = looked_at.await {
+            // One that was to go with its run is gone now.
+            if let Ok(Err(error)) = looked_at.await
+                && error.code() != Code::ThreadNotFound
+            {
                 tracing::error!(%thread, %error, "a thread could not be recovered");
             }
         }
@@ -99,6 +102,22 @@ impl Runtime {
         Ok(self.services().backend(name)?.card())
     }
 
+    /// The agents in the order in which they were given to the server.
+    #[must_use]
+    pub fn registered(&self) -> Vec<&AgentCard> {
+        let services = self.services();
+        let names = services.registered.iter();
+        names.filter_map(|name| services.agents.get(name)).map(|agent| agent.card()).collect()
+    }
+
+    /// Checks a configuration for runs of an agent.
+    ///
+    /// # Errors
+    /// `agent_not_found`, `config_schema_violation`.
+    pub fn check_config(&self, agent: &AgentName, config: &Json) -> Result<()> {
+        self.services().backend(agent)?.check_config(config)
+    }
+
     /// Creates a thread.
     ///
     /// # Errors
@@ -113,83 +132,6 @@ impl Runtime {
         };
         self.append_new(&row, &[Body::Thread(event)], Vec::new()).await?;
         Ok(row)
-    }
-
-    /// Changes a thread's metadata, state or head.
-    ///
-    /// # Errors
-    /// `thread_not_found`, `agent_memory_not_rewindable`, and what storing can fail with.
-    pub async fn patch_thread(
-        &self,
-        by: &Principal,
-        id: &ThreadId,
-        patch: ThreadPatch,
-    ) -> Result<ThreadRow> {
-        self.check_open()?;
-        let scope = by.scope();
-        let thread = self.thread_row(&scope, id).await?;
-        let from = match &patch.from {
-            Some(checkpoint) => Some(self.rewind_point(&scope, &thread, checkpoint).await?),
-            None => None,
-        };
-        let checkpoint = self.services().new_checkpoint();
-        let command = Command::Patch { patch: Box::new(patch), from, checkpoint };
-        match self.change(thread.key, command).await? {
-            Reply::Thread(row) => Ok(*row),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread.
-    ///
-    /// # Errors
-    /// `thread_not_found`, and what storing can fail with.
-    pub async fn erase_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
-        let erased = match self.thread_row(&by.scope(), id).await {
-            Ok(thread) => self.change(thread.key, Command::Erase).await.map(drop),
-            Err(error) => Err(error),
-        };
-        match erased {
-            // Its owner cannot load what is damaged; the store removes it unread.
-            Err(error) if error.code() == Code::ThreadQuarantined => {
-                match self.services().store.erase_quarantined(&by.scope(), id).await? {
-                    true => Ok(()),
-                    false => Err(error),
-                }
-            }
-            other => other,
-        }
-    }
-
-    /// Waits until a run has ended or waits for an answer.
-    ///
-    /// # Errors
-    /// `run_not_found`; `shutting_down` when the server stops first.
-    pub async fn settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
-        let row = self.run_row(&by.scope(), id).await?;
-        self.settled_row(row).await
-    }
-
-    /// Asks a run to stop. Returns when that is durable, which may be before the agent has stopped.
-    ///
-    /// # Errors
-    /// `run_not_found`, `run_ended`, and what storing can fail with.
-    pub async fn cancel(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
-        let row = self.run_row(&by.scope(), id).await?;
-        match self.change(row.thread, Command::Cancel { run: row.key, reason: None }).await? {
-            Reply::Run(row) => Ok(*row),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Removes a run that has ended, with its events.
-    ///
-    /// # Errors
-    /// `run_not_found`, `run_not_ended`, and what storing can fail with.
-    pub async fn remove_run(&self, by: &Principal, id: &RunId) -> Result<()> {
-        let row = self.run_row(&by.scope(), id).await?;
-        let command = Command::RemoveRun { run: row.key, id: row.id, reason: "deleted" };
-        self.change(row.thread, command).await.map(drop)
     }
 
     /// Answers an interrupt. The thread's owner orders answers: the second is told.
@@ -319,21 +261,6 @@ impl Runtime {
         done.await.map_err(|_| stopped())?
     }
 
-    pub(crate) async fn settled_row(&self, row: RunRow) -> Result<RunRow> {
-        if row.status.is_terminal() {
-            return Ok(row);
-        }
-        let (reply, settled) = oneshot::channel();
-        self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
-        match settled.await.map_err(|_| stopped())?? {
-            Some(row) => Ok(row),
-            None => {
-                let scope = Scope { tenant: row.tenant.clone(), owner: None };
-                self.run_row(&scope, &row.id).await
-            }
-        }
-    }
-
     pub(crate) async fn thread_row(&self, scope: &Scope, id: &ThreadId) -> Result<ThreadRow> {
         self.services()
             .store
@@ -405,60 +332,6 @@ impl Runtime {
         }
     }
 
-    /// The checkpoint to branch from, where every agent that knows the thread can follow.
-    async fn rewind_point(
-        &self,
-        scope: &Scope,
-        thread: &ThreadRow,
-        id: &trilogue_domain::CheckpointId,
-    ) -> Result<CheckpointKey> {
-        let store = self.services().store.as_ref();
-        let row = store.checkpoint(scope, &thread.id, id).await?.ok_or_else(|| {
-            Error::new(
-                Code::NotFound,
-                format!("the thread '{}' has no checkpoint '{id}'", thread.id),
-            )
-        })?;
-        if thread.head == Some(row.key) {
-            return Ok(row.key);
-        }
-        let kept = history::path(store, scope, &thread.id, Some(row.key)).await?;
-        self.check_memory(scope, thread, &kept, &format!("what lies behind the checkpoint '{id}'"))
-            .await?;
-        Ok(row.key)
-    }
-
-    /// Passes when no agent with a memory of its own knows more of the thread than the checkpoints that stay on its path. `what` is what such an agent remembers.
-    ///
-    /// # Errors
-    /// `agent_memory_not_rewindable`, naming the agent.
-    pub(crate) async fn check_memory(
-        &self,
-        scope: &Scope,
-        thread: &ThreadRow,
-        kept: &[CheckpointRow],
-        what: &str,
-    ) -> Result<()> {
-        let store = self.services().store.as_ref();
-        for (name, agent) in &self.services().agents {
-            if agent.rewind() != Rewind::Refuse {
-                continue;
-            }
-            let Some(binding) = store.binding(scope, &thread.id, name).await? else { continue };
-            let remembers_more = binding
-                .told
-                .is_some_and(|told| kept.iter().all(|checkpoint| checkpoint.key != told));
-            if remembers_more {
-                return Err(Error::new(
-                    Code::AgentMemoryNotRewindable,
-                    format!("the agent '{name}' remembers {what}"),
-                )
-                .hint("copy the thread and go back in the copy: no agent remembers it"));
-            }
-        }
-        Ok(())
-    }
-
     /// The runs that wait for an answer, for the report of a drain.
     async fn waiting(&self) -> Vec<RunId> {
         let mut waiting = Vec::new();
@@ -468,7 +341,7 @@ impl Runtime {
             let scope = Scope { tenant: row.tenant.clone(), owner: None };
             let filter = trilogue_store::rows::RunFilter {
                 thread: Some(row.id),
-                status: Some(RunStatus::Interrupted),
+                statuses: vec![RunStatus::Interrupted],
                 ..Default::default()
             };
             let Ok(listing) =
@@ -484,40 +357,4 @@ impl Runtime {
 
 pub(crate) fn unexpected() -> Error {
     Error::new(Code::Internal, "the thread's owner answered something else")
-}
-
-#[cfg(test)]
-mod tests {
-    use trilogue_domain::port::SystemClock;
-    use trilogue_domain::{Json, PrincipalId, Rights, TenantId};
-    use trilogue_store::record::NoOriginals;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_patch_that_was_overtaken_keeps_the_path_behind_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("t.db").display());
-        let options = trilogue_store::Options::new(Arc::new(NoOriginals));
-        let store = trilogue_store::open(&url, options).await.unwrap();
-        let (clock, originals) = (Arc::new(SystemClock), Arc::new(NoOriginals));
-        let runtime =
-            Runtime::start(Options::default(), store.clone(), Vec::new(), clock, originals)
-                .await
-                .unwrap();
-        let by = Principal {
-            id: PrincipalId::parse("alice").unwrap(),
-            tenant: TenantId::parse("tenant").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
-        let thread = runtime.create_thread(&by, NewThread::default()).await.unwrap();
-        let patch = || ThreadPatch { values: Some(Json::null()), ..ThreadPatch::default() };
-        let early = runtime.services().new_checkpoint();
-        runtime.patch_thread(&by, &thread.id, patch()).await.unwrap();
-        let late = Command::Patch { patch: Box::new(patch()), from: None, checkpoint: early };
-        runtime.change(thread.key, late).await.unwrap();
-        let path = store.path(&by.scope(), &thread.id, None, 10).await.unwrap();
-        assert_eq!(path.len(), 2, "{path:?}");
-    }
 }

@@ -20,11 +20,13 @@ mod owner;
 mod part;
 mod replace;
 pub mod request;
+mod run_end;
 mod services;
 mod shown;
 mod state;
 mod step;
 mod submit;
+mod thread_change;
 mod workers;
 
 pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
@@ -32,7 +34,7 @@ pub use context::{RunContext, Standing};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use request::{
-    AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, Submitted,
+    AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, StateOf, Submitted,
     ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use services::Presence;

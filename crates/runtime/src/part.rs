@@ -3,7 +3,7 @@
 use trilogue_domain::content::{BlobRef, Content, Part, PartMetadata};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent};
-use trilogue_domain::{Code, Error, Json, Scope, limits};
+use trilogue_domain::{Code, Error, Input, Json, Scope, limits};
 use trilogue_store::Store;
 
 /// What the JSON of a citation or a trajectory needs around its texts, in bytes.
@@ -44,6 +44,13 @@ pub(crate) fn has_large_content(body: &Body) -> bool {
         Content::Bytes(bytes) => bytes.len() > limits::INLINE_CONTENT_BYTES,
         Content::Empty | Content::Url(_) | Content::Blob(_) => false,
     }
+}
+
+/// Whether an input refers to content beside the log.
+pub(crate) fn names_content(input: &Input) -> bool {
+    let Input::Messages(messages) = input else { return false };
+    let mut parts = messages.iter().flat_map(|message| &message.parts);
+    parts.any(|part| matches!(part.content, Content::Blob(_)))
 }
 
 /// Passes when the metadata of every part is at most `max` bytes.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, InterruptId, Json, PrincipalId, RunId, Strategy, ThreadId, Timestamp,
+    AgentName, Callback, CheckpointId, InterruptId, Json, Message, PrincipalId, RunId, Strategy,
+    ThreadId, Timestamp,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -62,6 +63,10 @@ pub struct ThreadPatch {
     pub values: Option<Json>,
     /// The checkpoint that the new one follows; the head when `None`.
     pub from: Option<CheckpointId>,
+    /// Refuse a new state with `thread_busy` while a run is queued, scheduled or at work.
+    pub if_idle: bool,
+    /// Refuse a new state with `thread_state_schema_violation` where the thread's state is what was said: the agent of its newest run goes by that, and by no state.
+    pub only_where_set: bool,
 }
 
 /// A run to create.
@@ -91,6 +96,10 @@ pub struct NewRun {
     pub not_before: Option<Timestamp>,
     /// The rules that the agent's output is held to, by the name that the checker of [`crate::Runtime::check_output_with`] knows.
     pub rules: Option<Arc<str>>,
+    /// Where and of what to call back.
+    pub callback: Option<Callback>,
+    /// The request in the words of the face that took it, to be kept beside the run.
+    pub request: Option<Json>,
     /// Whether the caller waits for the end in this same call and was told nothing yet: a native run then costs one commit.
     pub synchronous: bool,
 }
@@ -104,6 +113,17 @@ pub enum ThreadChoice {
     Ensure(NewThread),
     /// On a thread of its own that is not listed.
     Ephemeral,
+    /// Likewise, and nothing of it stays when the run has ended but the run itself, until the retention of stateless runs removes it.
+    Stateless,
+}
+
+/// A thread's state at a checkpoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StateOf {
+    /// What an agent or a client set.
+    Value(Json),
+    /// What was said; the checkpoint has no value of its own.
+    Messages(Vec<Message>),
 }
 
 /// What a new run does when another waits for an answer and has given up the turn.
@@ -207,6 +227,7 @@ impl Default for Options {
             callback_backoff_max: Duration::from_secs(3600),
             retention: RetentionPolicy {
                 max_age: None,
+                max_stateless_age: Some(Duration::from_secs(3600)),
                 max_runs_per_thread: None,
                 max_runs_per_tenant: None,
             },

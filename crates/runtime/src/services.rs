@@ -24,6 +24,8 @@ pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) agents: HashMap<AgentName, Arc<dyn Backend>>,
+    /// The agents' names in the order in which they were given.
+    pub(crate) registered: Vec<AgentName>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
     pub(crate) outside: Arc<Outside>,
@@ -66,12 +68,14 @@ impl Services {
         clock: Arc<dyn Clock>,
         originals: Arc<dyn ReadOriginal>,
     ) -> Arc<Self> {
+        let registered = agents.iter().map(|agent| agent.card().name.clone()).collect();
         let agents = agents.into_iter().map(|agent| (agent.card().name.clone(), agent)).collect();
         Arc::new(Self {
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             options,
             store,
             agents,
+            registered,
             clock,
             originals,
             outside: Arc::new(Outside::new()),

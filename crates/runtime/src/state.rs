@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use trilogue_domain::{InterruptId, Json, Resolution, RunKey, Timestamp};
+use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestamp};
 use trilogue_store::Acquired;
 use trilogue_store::rows::{BindingRow, InterruptRow, RunRow, ThreadRow};
 
@@ -50,10 +50,6 @@ pub(crate) struct RunState {
     pub(crate) bound: Option<BindingRow>,
     /// Whether it was loaded from the store, so that its log holds what memory does not.
     pub(crate) restored: bool,
-    /// Whether it is to be removed when it has ended.
-    pub(crate) roll_back: bool,
-    /// Why it is being cancelled, where there is more to say than that somebody asked.
-    pub(crate) cancel_reason: Option<trilogue_domain::Code>,
 }
 
 // === impl ThreadState ===
@@ -117,14 +113,17 @@ impl RunState {
             values: None,
             bound: None,
             restored: false,
-            roll_back: false,
-            cancel_reason: None,
         }
     }
 
     /// Whether the run may begin at this time.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.row.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// Whether it is queued, scheduled or at work. A run that waits for an answer is not; one that was answered goes on when it has its turn.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.row.status != RunStatus::Interrupted || !self.is_waiting()
     }
 
     /// Whether it waits for an answer.

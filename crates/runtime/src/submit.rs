@@ -5,14 +5,17 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId, limits,
+    CheckpointKey, Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope,
+    ThreadId, limits,
 };
+use trilogue_store::Store;
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
 use crate::backend::{Backend, Input};
 use crate::handle::Runtime;
+use crate::history;
 use crate::owner::Envelope;
-use crate::part::{self, outline};
+use crate::part::{self, names_content, outline};
 use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
@@ -42,7 +45,7 @@ impl Runtime {
     /// Accepts a run. Returns when that is durable; with [`NewRun::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
     ///
     /// # Errors
-    /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
+    /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
     pub async fn submit(&self, by: &Principal, mut new: NewRun) -> Result<Submitted> {
         self.check_open()?;
         let backend = Arc::clone(self.services().backend(&new.agent)?);
@@ -85,12 +88,37 @@ impl Runtime {
             _ => Vec::new(),
         };
         let input = backend.admit(given, config)?;
+        self.check_kept(new)?;
         check_size(&input, metadata, max_part_metadata)?;
         check_messages(&said, max_part_metadata)?;
         if let Some(rules) = &new.rules {
             self.services().outside.checks(rules)?;
         }
         Ok(Admitted { input, said })
+    }
+
+    /// Passes when what is kept beside the run is within its limits.
+    fn check_kept(&self, new: &NewRun) -> Result<()> {
+        let address = new.callback.as_ref().map_or(0, |callback| callback.url.len());
+        let request = new.request.as_ref().map_or(0, |request| request.as_bytes().len());
+        for (what, bytes, most) in [
+            ("address of the callback", address, limits::MAX_CALLBACK_URL_BYTES),
+            ("request that is kept", request, limits::MAX_KEPT_REQUEST_BYTES),
+        ] {
+            if bytes > most {
+                let message = format!("the {what} has {bytes} bytes; {most} is the most");
+                return Err(Error::new(Code::InvalidRequest, message));
+            }
+        }
+        let latest = self.services().clock.now().after(limits::MAX_SCHEDULE_AHEAD);
+        if new.not_before.is_some_and(|at| at > latest) {
+            let most = limits::MAX_SCHEDULE_AHEAD.as_secs();
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!("the run is scheduled more than {most} seconds ahead"),
+            ));
+        }
+        Ok(())
     }
 
     async fn try_submit(
@@ -102,6 +130,12 @@ impl Runtime {
     ) -> Result<Submitted> {
         let place = self.place(by, new).await?;
         let services = self.services();
+        if let Place::Stored(thread) = &place {
+            // The head may move until the run has its turn: then this is checked again.
+            let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+            let store = services.store.as_ref();
+            check_state(store, &scope, &thread.id, thread.head, backend).await?;
+        }
         let (thread, create_thread, claims_thread) = match &place {
             Place::New(row, chosen) => (row.as_ref(), true, *chosen),
             Place::Stored(row) => (row.as_ref(), false, false),
@@ -111,7 +145,9 @@ impl Runtime {
             && backend.is_native()
             && new.idempotency.is_none()
             && new.id.is_none()
-            && !claims_thread;
+            && !claims_thread
+            // Content beside the log is found by the log.
+            && !names_content(&input);
         let idempotency = self.key_row(by, new, &row);
         let submit = Box::new(Submit {
             claims_ids: claims_thread || new.id.is_some() || idempotency.is_some(),
@@ -163,7 +199,7 @@ impl Runtime {
                 let row = self.new_thread_row(by, thread, false)?;
                 Ok(Place::New(Box::new(row), thread.id.is_some()))
             }
-            ThreadChoice::Ephemeral => {
+            ThreadChoice::Ephemeral | ThreadChoice::Stateless => {
                 let row = self.new_thread_row(by, &NewThread::default(), true)?;
                 Ok(Place::New(Box::new(row), false))
             }
@@ -220,6 +256,10 @@ impl Runtime {
             not_before: new.not_before,
             last_run_number: 0,
             rules: new.rules.clone(),
+            callback: new.callback.clone(),
+            request: new.request.clone(),
+            stateless: matches!(new.thread, ThreadChoice::Stateless),
+            cancel_reason: None,
         }
     }
 
@@ -279,6 +319,38 @@ impl Runtime {
         }
         Ok(admitted)
     }
+}
+
+/// Passes when the state that a thread has at this head fits the agent that is to go on with it.
+///
+/// # Errors
+/// `thread_state_incompatible`, and what reading can fail with.
+pub(crate) async fn check_state(
+    store: &dyn Store,
+    scope: &Scope,
+    thread: &ThreadId,
+    head: Option<CheckpointKey>,
+    backend: &dyn Backend,
+) -> Result<()> {
+    if backend.card().state_schema.is_none() {
+        return Ok(());
+    }
+    let Some(state) = history::set_value(store, scope, thread, head).await? else {
+        return Ok(());
+    };
+    backend.check_state(&state).map_err(|error| match error.code() {
+        Code::StateInvalid => Error::new(
+            Code::StateIncompatible,
+            format!(
+                "the state of the thread '{thread}' does not fit the agent '{}': {}",
+                backend.card().name,
+                error.message()
+            ),
+        )
+        .hint("use an agent with the same state, or another thread")
+        .violations(error.violated().to_vec()),
+        _ => error,
+    })
 }
 
 fn idempotency_key(by: &Principal, new: &NewRun, text: &str) -> IdempotencyKey {

@@ -109,7 +109,7 @@ async fn scheduled_run(runtime: &Runtime, claim: &Claim) -> Result<Option<Durati
     let command = if is_local || rights.has(Right::Run) {
         Command::Due { run }
     } else {
-        Command::Cancel { run, reason: Some(Code::Forbidden) }
+        Command::Cancel { run, reason: Some(Code::Forbidden), roll_back: false }
     };
     runtime.change(thread, command).await.map(|_| None)
 }
@@ -130,7 +130,7 @@ async fn deadline(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> 
     runtime.change(thread, Command::Deadline { interrupt }).await.map(|_| None)
 }
 
-/// Removes terminal runs by age and count.
+/// Removes terminal runs by age and count, and configured instances that have expired.
 async fn retain(runtime: Runtime) {
     let services = runtime.services();
     let policy = services.options.retention;
@@ -141,13 +141,24 @@ async fn retain(runtime: Runtime) {
             Vec::new()
         });
         let found = rows.len();
+        let mut removed = 0;
+        match services.store.expire_configurations(services.clock.now(), MAX_REMOVED).await {
+            Ok(expired) => removed = expired,
+            Err(error) => tracing::warn!(%error, "expired configurations could not be removed"),
+        }
         for row in rows {
             let command = Command::RemoveRun { run: row.key, id: row.id, reason: "retention" };
-            if let Err(error) = runtime.change(row.thread, command).await {
-                tracing::warn!(%error, "a run could not be removed");
+            match runtime.change(row.thread, command).await {
+                Ok(_) => removed += 1,
+                // Somebody else was faster.
+                Err(error) if matches!(error.code(), Code::RunNotFound | Code::ThreadNotFound) => {
+                    removed += 1;
+                }
+                Err(error) => tracing::warn!(%error, "a run could not be removed"),
             }
         }
-        if found < MAX_REMOVED {
+        // There may be more, unless removing itself does not succeed.
+        if found.max(removed) < MAX_REMOVED || removed == 0 {
             tokio::time::sleep(services.options.retention_interval).await;
         }
     }

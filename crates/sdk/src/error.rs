@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use trilogue_domain::{Code, Failure, Json};
+use serde_json::json;
+use trilogue_domain::{Code, Failure, Json, Violation};
+
+use crate::fault::AgentFault;
+use crate::typed::to_json;
 
 /// The longest code of an agent's own, in bytes.
 pub const MAX_CODE_BYTES: usize = 64;
@@ -29,6 +33,13 @@ impl AgentError {
         let code = code.into();
         let code = if is_code(&code) { code } else { Code::AgentFailed.as_str().into() };
         Self { code, message: message.into(), transient: false, data: None, stopped: false }
+    }
+
+    /// The error of an agent's own type: its code, its message, whether it is transient, and the value as data. A `?` on the value does the same.
+    #[must_use]
+    pub fn of<F: AgentFault>(fault: &F) -> Self {
+        let data = to_json(fault).ok().filter(|data| data.as_str() != "null");
+        Self { transient: F::TRANSIENT, data, ..Self::new(F::CODE, fault.message()) }
     }
 
     /// An error with the code `agent_failed`.
@@ -113,7 +124,14 @@ impl From<trilogue_domain::Error> for AgentError {
             None => error.message().to_owned(),
         };
         let code = error.code();
-        Self { transient: code.is_transient(), ..Self::new(code.as_str(), message) }
+        let data = violation_data(error.violated());
+        Self { transient: code.is_transient(), data, ..Self::new(code.as_str(), message) }
+    }
+}
+
+impl<F: AgentFault> From<F> for AgentError {
+    fn from(fault: F) -> Self {
+        Self::of(&fault)
     }
 }
 
@@ -123,7 +141,21 @@ impl From<serde_json::Error> for AgentError {
     }
 }
 
-fn is_code(text: &str) -> bool {
+/// Where a value does not fit, for programs; `None` where nothing is known of it.
+fn violation_data(violations: &[Violation]) -> Option<Json> {
+    let first = violations.first()?;
+    let errors: Vec<_> = violations
+        .iter()
+        .map(|violation| {
+            let Violation { path, message } = violation;
+            json!({ "instance_path": path, "message": message })
+        })
+        .collect();
+    Some(Json::from_value(&json!({ "path": first.path, "errors": errors })))
+}
+
+/// Whether a text can be the code of an agent's own error.
+pub(crate) fn is_code(text: &str) -> bool {
     let fits = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.')
     };
@@ -149,5 +181,18 @@ mod tests {
         assert_eq!(error.code(), "disk_full");
         assert_eq!(error.message(), "the disk is full (free it)");
         assert!(error.is_transient());
+    }
+
+    #[test]
+    fn where_a_value_does_not_fit_is_data() {
+        let violation = |path: &str| Violation { path: path.to_owned(), message: "no".to_owned() };
+        let error = trilogue_domain::Error::new(Code::ResultInvalid, "the result does not fit")
+            .violations(vec![violation("/a/0"), violation("/b")]);
+        let data = AgentError::from(error).data().map(Json::to_value);
+        let errors = json!([
+            { "instance_path": "/a/0", "message": "no" },
+            { "instance_path": "/b", "message": "no" },
+        ]);
+        assert_eq!(data, Some(json!({ "path": "/a/0", "errors": errors })));
     }
 }

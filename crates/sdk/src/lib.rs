@@ -29,21 +29,27 @@ pub mod agent;
 pub mod card;
 pub mod client;
 pub mod communication;
+pub mod connect;
 pub mod context;
 pub mod error;
+pub mod fault;
 pub mod port;
 pub mod question;
 pub mod recorder;
+pub mod typed;
 
 pub use agent::{Agent, Input, Outcome, Turn, conduct};
 pub use async_trait::async_trait;
 pub use card::Card;
 pub use context::{Context, Decision, IntoJson, MessageWriter, RunInfo, Source, ToolCall};
 pub use error::AgentError;
+pub use fault::AgentFault;
 pub use question::Question;
+pub use schemars::{self, JsonSchema};
 pub use serde_json::json;
+pub use typed::{from_json, to_json};
 
-pub use trilogue_domain::agent::DeclaredInterrupt;
+pub use trilogue_domain::agent::{Abilities, DeclaredError, DeclaredInterrupt};
 pub use trilogue_domain::event::{PlanEntry, ToolStatus};
 pub use trilogue_domain::interrupt::{Effect, PermissionOption};
 pub use trilogue_domain::{
@@ -53,9 +59,11 @@ pub use trilogue_domain::{
 };
 
 /// What an agent's source file usually needs.
+///
+/// It has the crate `schemars`, which `#[derive(JsonSchema)]` looks for by that name.
 pub mod prelude {
     pub use crate::{
-        Agent, AgentError, Answer, Card, Context, Input, Json, Message, Outcome, Part, Question,
-        Source, Turn, async_trait, json,
+        Agent, AgentError, AgentFault, Answer, Card, Context, Input, Json, JsonSchema, Message,
+        Outcome, Part, Question, Source, Turn, async_trait, from_json, json, schemars, to_json,
     };
 }

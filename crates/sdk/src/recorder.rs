@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use trilogue_domain::event::StateEvent;
+use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
 
 use crate::error::AgentError;
@@ -115,6 +115,27 @@ impl Recorder {
     #[must_use]
     pub fn state(&self) -> Option<Json> {
         self.inside().state.clone()
+    }
+
+    /// The agent's output: its result, or where it has given none the newest that it showed of it.
+    #[must_use]
+    pub fn output(&self) -> Option<Json> {
+        self.inside().events.iter().rev().find_map(|body| match body {
+            Body::Run(RunEvent::Result(value)) | Body::State(StateEvent::Output(value)) => {
+                Some(value.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// The agent's own updates, each with its kind, in order.
+    #[must_use]
+    pub fn updates(&self) -> Vec<(String, Json)> {
+        let update = |body: &Body| match body {
+            Body::State(StateEvent::Custom { kind, data }) => Some((kind.clone(), data.clone())),
+            _ => None,
+        };
+        self.inside().events.iter().filter_map(update).collect()
     }
 
     /// The messages that the events make.

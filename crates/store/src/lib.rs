@@ -15,7 +15,7 @@ pub mod sqlite;
 
 pub use open::{Durability, Options, open};
 pub use port::{
-    Acquired, Admin, Append, Batch, Change, Housekeeping, Queue, Range, Read, Stats, Store, Tail,
-    TailGuard, Tokens,
+    Acquired, Admin, Append, Batch, Change, Configurations, Housekeeping, Queue, Range, Read,
+    Stats, Store, Tail, TailGuard, Tokens,
 };
 pub use record::{Draft, Frame};

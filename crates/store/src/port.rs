@@ -10,21 +10,21 @@ use tokio::sync::watch;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointId, CheckpointKey, InterruptId, MessageId, PrincipalId, RunId, RunKey, Scope,
-    TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+    CheckpointId, CheckpointKey, ConfigurationId, InterruptId, MessageId, PrincipalId, RunId,
+    RunKey, Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
 };
 
 use crate::record::Frame;
 use crate::rows::{
-    Abandon, BindingRow, CheckpointRow, Claim, DeadItem, IdempotencyKey, IdempotencyRow,
-    InterruptFilter, InterruptRow, Listing, MessageRow, Page, QueueItem, QueueKind,
-    RetentionPolicy, RunFilter, RunRow, ThreadFilter, ThreadRow, TokenRow,
+    Abandon, BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadItem,
+    IdempotencyKey, IdempotencyRow, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
+    QueueItem, QueueKind, RetentionPolicy, RunFilter, RunRow, ThreadFilter, ThreadRow, TokenRow,
 };
 
 /// Everything that the runtime needs of a store.
-pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Admin {}
+pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin {}
 
-impl<T: Append + Read + Housekeeping + Queue + Tokens + Admin> Store for T {}
+impl<T: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store for T {}
 
 /// One atomic change of one thread: frames, and the rows that change with them.
 #[derive(Clone, Debug)]
@@ -143,6 +143,8 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
+    /// How visible threads stand, in the order of the keys; [`Standing::Idle`] for one that is not visible.
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>>;
     /// A run by id.
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
     /// Runs, newest first.
@@ -299,6 +301,37 @@ pub trait Tokens: Send + Sync + fmt::Debug {
         principal: &PrincipalId,
         now: Timestamp,
     ) -> Result<trilogue_domain::Rights>;
+}
+
+/// Configured instances of agents. One that has expired is not there.
+#[async_trait]
+pub trait Configurations: Send + Sync + fmt::Debug {
+    /// Stores a new instance.
+    ///
+    /// # Errors
+    /// `already_exists` when its tenant has the id; as [`Append::append`].
+    async fn create_configuration(&self, row: ConfigurationRow) -> Result<()>;
+    /// Changes an instance of the scope as a whole. `false` when there is none.
+    async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool>;
+    /// An instance by id.
+    async fn configuration(
+        &self,
+        scope: &Scope,
+        id: &ConfigurationId,
+        now: Timestamp,
+    ) -> Result<Option<ConfigurationRow>>;
+    /// Instances, newest first.
+    async fn configurations(
+        &self,
+        scope: &Scope,
+        filter: &ConfigurationFilter,
+        page: &Page,
+        now: Timestamp,
+    ) -> Result<Listing<ConfigurationRow>>;
+    /// Removes an instance. `false` when there is none in the scope.
+    async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool>;
+    /// Removes those that have expired, first those that did so first, at most `limit`; says how many.
+    async fn expire_configurations(&self, now: Timestamp, limit: usize) -> Result<usize>;
 }
 
 /// What an operator needs.

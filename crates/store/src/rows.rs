@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Given, Interrupt, InterruptId, Json, MessageId,
-    Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey,
-    Timestamp, TokenId,
+    AgentName, Callback, CheckpointId, CheckpointKey, ConfigurationId, Given, Interrupt,
+    InterruptId, Json, MessageId, Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus,
+    Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
 
 /// A thread.
@@ -84,6 +85,39 @@ pub struct RunRow {
     pub last_run_number: u64,
     /// The rules that its agent's output is held to, by name; none when `None`.
     pub rules: Option<Arc<str>>,
+    /// Where and of what its client wants to be called back.
+    pub callback: Option<Callback>,
+    /// The request that created it, in the words of the face that took it; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
+    pub request: Option<Json>,
+    /// Whether its thread was made for it, is not listed and keeps no state: retention has an age of its own for such runs.
+    pub stateless: bool,
+    /// Why it is to stop, while it is being cancelled; with `run_rolled_back` it is removed when it has ended.
+    pub cancel_reason: Option<Code>,
+}
+
+/// A configured instance: settings of an agent under an id of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigurationRow {
+    /// Its id; unique in the tenant.
+    pub id: ConfigurationId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Who created it.
+    pub owner: PrincipalId,
+    /// The agent.
+    pub agent: AgentName,
+    /// What people call it.
+    pub name: Option<String>,
+    /// The settings; at most [`trilogue_domain::limits::MAX_CONFIGURATION_BYTES`] bytes.
+    pub config: Json,
+    /// Its metadata: a JSON object.
+    pub metadata: Json,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it changed last.
+    pub updated_at: Timestamp,
+    /// When it stops to be there.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A message: where it stands in the log. Its content is there.
@@ -224,7 +258,7 @@ pub struct TokenRow {
 pub struct QueueItem {
     /// What kind of work.
     pub kind: QueueKind,
-    /// Unique within the tenant and kind: offering the key again replaces the item.
+    /// Unique within the tenant and kind: offering the key again replaces the item. A callback whose reference has `run` and `number` is claimed only when it is the first of its run's by number, dead ones aside; offered again while it is held, it waits until its holder is done.
     /// An item of a run goes with it: its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
     pub key: String,
     /// When it falls due.
@@ -292,6 +326,19 @@ pub enum Abandon {
 pub struct ThreadFilter {
     /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
     pub metadata: Vec<(String, String)>,
+    /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
+    pub values: Vec<(String, String)>,
+    /// Only those that stand so.
+    pub standing: Option<Standing>,
+}
+
+/// What a listing of configured instances shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigurationFilter {
+    /// Only of this agent.
+    pub agent: AgentName,
+    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
+    pub metadata: Vec<(String, String)>,
 }
 
 /// What a listing of runs shows.
@@ -301,8 +348,8 @@ pub struct RunFilter {
     pub thread: Option<ThreadId>,
     /// Only of this agent.
     pub agent: Option<AgentName>,
-    /// Only in this status.
-    pub status: Option<RunStatus>,
+    /// Only in one of these statuses; in any where there is none.
+    pub statuses: Vec<RunStatus>,
     /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
     pub metadata: Vec<(String, String)>,
 }
@@ -325,6 +372,8 @@ pub struct Page {
     pub limit: usize,
     /// Begin after the row with this key: the `next` of the page before.
     pub after: Option<i64>,
+    /// Leave out this many rows that match, from there on.
+    pub skip: usize,
 }
 
 /// One page of a listing.
@@ -341,6 +390,8 @@ pub struct Listing<T> {
 pub struct RetentionPolicy {
     /// Remove runs that ended longer ago than this.
     pub max_age: Option<Duration>,
+    /// Remove stateless runs that ended longer ago than this.
+    pub max_stateless_age: Option<Duration>,
     /// Keep at most this many terminal runs a thread, the newest.
     pub max_runs_per_thread: Option<u64>,
     /// Keep at most this many terminal runs a tenant, the newest.
@@ -370,10 +421,67 @@ impl QueueKind {
     }
 }
 
+// === impl ConfigurationRow ===
+
+impl ConfigurationRow {
+    /// Whether the scope sees it at this time.
+    pub(crate) fn is_seen(&self, scope: &Scope, now: Timestamp) -> bool {
+        scope.sees(&self.tenant, &self.owner) && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Passes when the settings are within their limit.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bytes = self.config.as_bytes().len();
+        if bytes > limits::MAX_CONFIGURATION_BYTES {
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!(
+                    "the configuration has {bytes} bytes; {} is the most",
+                    limits::MAX_CONFIGURATION_BYTES
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The error where another of the tenant has its id.
+    pub(crate) fn taken(&self) -> Error {
+        let id = self.id.as_str().escape_debug();
+        Error::new(Code::AlreadyExists, format!("the configuration '{id}' exists already"))
+            .hint("choose another id, or leave it out to be given one")
+    }
+}
+
+/// How a thread stands whose newest run is in this status, when none of its runs is in flight.
+pub(crate) fn standing_of(newest: Option<RunStatus>) -> Standing {
+    match newest {
+        Some(RunStatus::Interrupted) => Standing::Interrupted,
+        Some(RunStatus::Failed | RunStatus::TimedOut) => Standing::Failed,
+        _ => Standing::Idle,
+    }
+}
+
+// === impl QueueItem ===
+
+impl QueueItem {
+    /// The run in whose line it stands, and its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
+    /// A callback stands in line when its reference has the run's key as `run` and the number of an event as `number`.
+    /// Offered again while a worker holds it, it does not replace what is held but waits behind it; offered again after a failed attempt, it waits as long as that would have and counts its attempts on.
+    pub(crate) fn line(&self) -> Option<(RunKey, u64)> {
+        if self.kind != QueueKind::Callback {
+            return None;
+        }
+        let reference = self.reference.to_value();
+        let run = reference.get("run").and_then(serde_json::Value::as_i64)?;
+        let number = reference.get("number").and_then(serde_json::Value::as_u64)?;
+        Some((RunKey(run), number))
+    }
+}
+
 // === impl Page ===
 
 impl Default for Page {
     fn default() -> Self {
-        Self { limit: trilogue_domain::limits::DEFAULT_PAGE_ROWS, after: None }
+        Self { limit: trilogue_domain::limits::DEFAULT_PAGE_ROWS, after: None, skip: 0 }
     }
 }

@@ -1,4 +1,4 @@
-//! The official clients of the protocols as child processes, and the program whose agents they expect.
+//! The official clients of the protocols, and what makes requests up, as child processes; and the program whose agents they expect.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -23,13 +23,17 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// An official client.
+/// A program of others that talks to servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
-    /// The Python one.
+    /// The official Python client of the Agent Communication Protocol.
     Python,
-    /// The TypeScript one, in its CommonJS build.
+    /// The official TypeScript one, in its CommonJS build.
     TypeScript,
+    /// The official Python client of the Agent Connect Protocol.
+    Connect,
+    /// What makes requests up from an OpenAPI document.
+    Fuzz,
 }
 
 /// How to serve the agents of the official client suites.
@@ -37,9 +41,13 @@ pub enum Foreign {
 pub struct ConformanceOptions {
     /// `memory:` or `sqlite:` and a path below the folder.
     pub store: String,
-    /// Where the Agent Communication Protocol is served: `/` or such as `/communication`.
+    /// The protocol that the test is about.
+    pub protocol: &'static str,
+    /// Where it is served: `/` or such as `/communication`.
     pub prefix: String,
-    /// Private blocks that the server may read from.
+    /// Further arguments of the program.
+    pub arguments: Vec<&'static str>,
+    /// Private blocks that the server may reach.
     pub allow_egress: Option<String>,
 }
 
@@ -58,9 +66,20 @@ impl Default for ConformanceOptions {
     fn default() -> Self {
         Self {
             store: "memory:".to_owned(),
+            protocol: "communication",
             prefix: "/communication".to_owned(),
+            arguments: Vec::new(),
             allow_egress: None,
         }
+    }
+}
+
+impl ConformanceOptions {
+    /// The Agent Connect Protocol with this store at this place.
+    #[must_use]
+    pub fn connect(store: &str, prefix: &str) -> Self {
+        let (store, prefix) = (store.to_owned(), prefix.to_owned());
+        Self { store, protocol: "connect", prefix, ..Self::default() }
     }
 }
 
@@ -86,9 +105,11 @@ impl Conformance {
         let mut command = Command::new(program().await?);
         command
             .args(["--no-auth", "--listen", &address.to_string(), "--store", &options.store])
-            .args(["--mount", &format!("communication={}", options.prefix)])
+            .args(["--mount", &format!("{}={}", options.protocol, options.prefix)])
+            .args(&options.arguments)
             .args(options.allow_egress.iter().flat_map(|blocks| ["--allow-egress", blocks]))
             .current_dir(&dir)
+            .env("XDG_STATE_HOME", dir.join("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -153,13 +174,13 @@ impl Conformance {
 // === impl Foreign ===
 
 impl Foreign {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
+    /// The clients of the Agent Communication Protocol.
+    pub const COMMUNICATION: [Self; 2] = [Self::Python, Self::TypeScript];
 
-    /// Runs our program that drives a server through this client; gives what it printed.
+    /// Runs our program that drives a server through this one; gives what it printed.
     ///
     /// # Errors
-    /// When the client is not installed, a check failed, or the program does not end in time.
+    /// When it is not installed, a check failed, or the program does not end in time.
     pub async fn run(self, arguments: &[&str]) -> Result<String> {
         let mut command = self.command()?;
         command
@@ -170,12 +191,12 @@ impl Foreign {
             .kill_on_drop(true);
         let output = timeout(CLIENT_LIMIT, command.output())
             .await
-            .with_context(|| format!("the {self:?} client did not end: {arguments:?}"))??;
+            .with_context(|| format!("{self:?} did not end: {arguments:?}"))??;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let complained = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "the {self:?} client ended with {}: {arguments:?}\n{said}{complained}",
+            "{self:?} ended with {}: {arguments:?}\n{said}{complained}",
             output.status
         );
         Ok(said)
@@ -183,30 +204,27 @@ impl Foreign {
 
     fn command(self) -> Result<Command> {
         let target = target()?;
-        let installed = target.join("foreign").join(match self {
+        let name = match self {
             Self::Python => "python",
             Self::TypeScript => "javascript",
-        });
+            Self::Connect => "connect",
+            Self::Fuzz => "fuzz",
+        };
+        let installed = target.join("foreign").join(name);
         ensure!(
             installed.join("made-from").is_file(),
-            "the official {self:?} client is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
+            "foreign/{name} is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
             target.display()
         );
-        let folder = Path::new(ROOT).join("foreign");
-        Ok(match self {
-            Self::Python => {
-                let mut command = Command::new(installed.join("bin/python"));
-                command.arg("-B").arg(folder.join("python/main.py"));
-                command
-            }
-            Self::TypeScript => {
-                let mut command = Command::new("node");
-                command
-                    .env("NODE_PATH", installed.join("node_modules"))
-                    .arg(folder.join("javascript/main.cjs"));
-                command
-            }
-        })
+        let folder = Path::new(ROOT).join("foreign").join(name);
+        if self == Self::TypeScript {
+            let mut command = Command::new("node");
+            command.env("NODE_PATH", installed.join("node_modules")).arg(folder.join("main.cjs"));
+            return Ok(command);
+        }
+        let mut command = Command::new(installed.join("bin/python"));
+        command.arg("-B").arg(folder.join("main.py"));
+        Ok(command)
     }
 }
 

@@ -5,34 +5,36 @@ use std::sync::Arc;
 
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
-use trilogue_gateway::{Mount, Protocol};
-use trilogue_mapping::communication;
-use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Turn};
-use trilogue_sdk::{Agent, async_trait};
+use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
+use trilogue_gateway::{Mount, Protocol, Scheme};
+use trilogue_mapping::{communication, connect};
+use trilogue_runtime::Backend;
+use trilogue_sdk::Agent;
 
 use crate::config::{self, AgentKind};
+use crate::descriptor::Descriptors;
 
 /// Agents to serve. Collects agents of different types.
 #[derive(Clone, Default)]
 pub struct Agents(Vec<Arc<dyn Agent>>);
 
-/// An agent that is served under another name than its own.
-#[derive(Debug)]
-struct Renamed {
-    agent: NativeAgent,
-    card: AgentCard,
-}
-
 /// The agents of the configuration.
 ///
 /// # Errors
-/// `invalid_request` for a name that is none, or a built-in agent that there is not.
-pub(crate) fn configured(options: &config::Options) -> Result<Vec<Arc<dyn Backend>>> {
-    options.agents.iter().map(|(name, agent)| configured_one(name, agent)).collect()
+/// `invalid_request` for a name that is none, a built-in agent that there is not, or a descriptor that breaks its rules.
+pub(crate) fn configured(
+    options: &config::Options,
+    descriptors: &Descriptors,
+) -> Result<Vec<Arc<dyn Backend>>> {
+    let agents = options.agents.iter();
+    agents.map(|(name, agent)| configured_one(name, agent, descriptors.get(name))).collect()
 }
 
-fn configured_one(name: &str, agent: &config::Agent) -> Result<Arc<dyn Backend>> {
+fn configured_one(
+    name: &str,
+    agent: &config::Agent,
+    descriptor: Option<&Json>,
+) -> Result<Arc<dyn Backend>> {
     let name = AgentName::parse(name)?;
     let AgentKind::Builtin = agent.kind;
     let wanted = agent.builtin.as_deref().unwrap_or(name.as_str());
@@ -50,11 +52,55 @@ fn configured_one(name: &str, agent: &config::Agent) -> Result<Arc<dyn Backend>>
         });
     };
     let agent = found?;
-    if agent.card().name == name {
+    if agent.card().name == name && descriptor.is_none() {
         return Ok(Arc::new(agent));
     }
-    let card = AgentCard { name, ..agent.card().clone() };
-    Ok(Arc::new(Renamed { agent, card }))
+    let card = AgentCard { name: name.clone(), ..agent.card().clone() };
+    let Some(written) = descriptor else { return Ok(Arc::new(agent.with_card(card)?)) };
+    let described = connect::card(written, card).and_then(|card| agent.with_card(card));
+    Ok(Arc::new(described.map_err(|error| of_setting(&name, &error))?))
+}
+
+/// What is wrong with a descriptor, with the setting that names it.
+fn of_setting(name: &AgentName, error: &Error) -> Error {
+    let message = format!("`agents.{name}.descriptor`: {}", error.message());
+    let named = Error::new(Code::InvalidRequest, message).violations(error.violated().to_vec());
+    match error.hint_text() {
+        Some(hint) => named.hint(hint.to_owned()),
+        None => named,
+    }
+}
+
+/// How callers of each agent may show who they are, where the configuration says so.
+///
+/// # Errors
+/// `invalid_request` for a scheme that the server cannot check, or where there is none.
+pub(crate) fn schemes(options: &config::Options) -> Result<HashMap<AgentName, Vec<Scheme>>> {
+    let mut schemes = HashMap::new();
+    for (name, agent) in &options.agents {
+        let Some(named) = &agent.authentication else { continue };
+        let of_agent = |error: Error| {
+            let message = format!("`agents.{name}.authentication`: {}", error.message());
+            let hint = error.hint_text().unwrap_or_default().to_owned();
+            Error::new(Code::InvalidRequest, message).hint(hint)
+        };
+        let known: Result<Vec<Scheme>> = named.0.iter().map(|it| it.to_gateway()).collect();
+        let known = known.map_err(of_agent)?;
+        if known.is_empty() {
+            return Err(of_agent(
+                Error::new(Code::InvalidRequest, "no caller could reach the agent")
+                    .hint("name api-key, bearer, basic or none; or remove the setting"),
+            ));
+        }
+        if options.server.no_auth && !known.contains(&Scheme::None) {
+            return Err(of_agent(
+                Error::new(Code::InvalidRequest, "nobody shows a token under `server.no_auth`")
+                    .hint("remove `no_auth`, or this setting"),
+            ));
+        }
+        schemes.insert(AgentName::parse(name)?, known);
+    }
+    Ok(schemes)
 }
 
 /// Every agent has a name of its own, on every face that is mounted.
@@ -62,24 +108,28 @@ fn configured_one(name: &str, agent: &config::Agent) -> Result<Arc<dyn Backend>>
 /// # Errors
 /// `already_exists`, naming the name that two have, or the two.
 pub(crate) fn check_names(agents: &[Arc<dyn Backend>], mounts: &[Mount]) -> Result<()> {
-    let mut names: Vec<_> = agents.iter().map(|agent| &agent.card().name).collect();
-    names.sort();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        None if mounts.iter().any(|mount| mount.protocol == Protocol::Communication) => {
-            check_face_names(&names)
-        }
-        None => Ok(()),
-        Some(pair) => {
-            Err(Error::new(Code::AlreadyExists, format!("two agents are called '{}'", pair[0]))
-                .hint("serve one of them under another name"))
-        }
+    let mut cards: Vec<_> = agents.iter().map(|agent| agent.card()).collect();
+    cards.sort_by_key(|card| &card.name);
+    if let Some(pair) = cards.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        let message = format!("two agents are called '{}'", pair[0].name);
+        return Err(
+            Error::new(Code::AlreadyExists, message).hint("serve one of them under another name")
+        );
     }
+    let is_mounted = |protocol| mounts.iter().any(|mount| mount.protocol == protocol);
+    if is_mounted(Protocol::Communication) {
+        check_face_names(&cards)?;
+    }
+    if is_mounted(Protocol::Connect) {
+        check_references(&cards)?;
+    }
+    Ok(())
 }
 
 /// The Agent Communication Protocol shows names without dots.
-fn check_face_names(names: &[&AgentName]) -> Result<()> {
+fn check_face_names(cards: &[&AgentCard]) -> Result<()> {
     let mut shown = HashMap::new();
-    for name in names {
+    for AgentCard { name, .. } in cards {
         let face_name = communication::face_name(name);
         if let Some(other) = shown.insert(face_name.clone(), name) {
             return Err(Error::new(
@@ -87,6 +137,22 @@ fn check_face_names(names: &[&AgentName]) -> Result<()> {
                 format!("the agents '{other}' and '{name}' are both '{face_name}' where the Agent Communication Protocol is served"),
             )
             .hint("serve one of them under another name"));
+        }
+    }
+    Ok(())
+}
+
+/// The Agent Connect Protocol tells agents apart by the name and the version of their descriptors.
+fn check_references(cards: &[&AgentCard]) -> Result<()> {
+    let mut shown = HashMap::new();
+    for card in cards {
+        let (reference, version) = (connect::name(card), card.version.as_str());
+        if let Some(other) = shown.insert((reference, version), &card.name) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("the agents '{other}' and '{}' are both '{reference}' in version '{version}' where the Agent Connect Protocol is served", card.name),
+            )
+            .hint("serve one of them, or give one a `descriptor` with another name or version"));
         }
     }
     Ok(())
@@ -131,31 +197,101 @@ impl std::fmt::Debug for Agents {
     }
 }
 
-// === impl Renamed ===
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
 
-#[async_trait]
-impl Backend for Renamed {
-    fn card(&self) -> &AgentCard {
-        &self.card
+    use super::*;
+
+    fn options(agent: &str) -> config::Options {
+        let text =
+            format!("[agents.mail]\nkind = \"builtin\"\nbuiltin = \"mailcomposer\"\n{agent}\n");
+        config::parse(Path::new("t.toml"), &text).unwrap().options
     }
 
-    fn is_native(&self) -> bool {
-        self.agent.is_native()
+    #[test]
+    fn an_agent_names_the_schemes_that_the_server_can_check() {
+        let named = |list: &str| schemes(&options(&format!("authentication = {list}")));
+        let mail = AgentName::parse("mail").unwrap();
+        let all = "[\"bearer\", \"api-key\", \"basic\", \"none\"]";
+        let expected = [Scheme::Bearer, Scheme::ApiKey, Scheme::Basic, Scheme::None];
+        assert_eq!(named(all).unwrap()[&mail], expected);
+        assert_eq!(named("\"none\"").unwrap()[&mail], [Scheme::None]);
+        assert_eq!(schemes(&options("")).unwrap(), HashMap::new());
+        for (list, why) in [
+            ("[\"oauth2\"]", "knows no issuer"),
+            ("[\"bearer\", \"openid-connect\"]", "knows no issuer"),
+            ("\"mutual-tls\"", "sees no certificate"),
+            ("[]", "no caller could reach"),
+        ] {
+            let error = named(list).unwrap_err();
+            let told = error.to_string();
+            assert!(told.contains("`agents.mail.authentication`") && told.contains(why), "{told}");
+            assert!(!error.hint_text().unwrap().is_empty());
+        }
+        let mut open = options("authentication = \"bearer\"");
+        open.server.no_auth = true;
+        assert!(schemes(&open).unwrap_err().hint_text().unwrap().contains("`no_auth`"));
+        let unknown = "[agents.a]\nkind = \"builtin\"\nauthentication = \"digest\"\n";
+        let error = config::parse(Path::new("t.toml"), unknown).unwrap_err().to_string();
+        assert!(error.contains("`digest` does not fit, expected \"api-key\""), "{error}");
     }
 
-    fn rewind(&self) -> Rewind {
-        self.agent.rewind()
+    #[test]
+    fn a_written_descriptor_is_what_the_agent_says_of_itself_and_what_is_checked() {
+        let written = r#"{
+            "metadata": {"ref": {"name": "org.example.mail", "version": "7.0.0"}, "description": "writes"},
+            "specs": {
+                "capabilities": {"threads": true, "callbacks": false},
+                "input": {"type": "object", "required": ["subject"]},
+                "output": {"type": "object"}, "config": {}
+            }
+        }"#;
+        let parsed = Json::parse(written).unwrap();
+        let described =
+            |json: Json| configured(&options(""), &Descriptors::from([("mail".to_owned(), json)]));
+        let agents = described(parsed.clone()).unwrap();
+        let card = agents[0].card();
+        assert_eq!((card.name.as_str(), card.title.as_deref()), ("mail", Some("org.example.mail")));
+        assert_eq!((card.version.as_str(), card.abilities.callbacks), ("7.0.0", false));
+        assert_eq!(card.descriptor, Some(parsed));
+        let given = trilogue_domain::Input::Value(Json::empty_object());
+        let refused = agents[0].admit(given, None).unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidInput);
+        let broken = written.replace("\"callbacks\": false", "\"interrupts\": true");
+        let error = described(Json::parse(broken).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("`agents.mail.descriptor`"), "{error}");
+        assert!(error.contains("Missing interrupt definitions"), "{error}");
     }
 
-    fn admit(&self, input: Input, config: Option<&Json>) -> Result<Input> {
-        self.agent.admit(input, config)
+    #[test]
+    fn agents_keep_the_order_of_the_file() {
+        let entry = |name: &str, of: &str| {
+            format!("[agents.{name}]\nkind = \"builtin\"\nbuiltin = \"{of}\"\n")
+        };
+        let text =
+            entry("zebra", "researcher") + &entry("mole", "mailcomposer") + &entry("ant", "echo");
+        let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
+        let agents = configured(&options, &Descriptors::new()).unwrap();
+        let names: Vec<_> = agents.iter().map(|agent| agent.card().name.as_str()).collect();
+        assert_eq!(names, ["zebra", "mole", "ant"]);
     }
 
-    fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
-        self.agent.check_answer(interrupt, answer)
-    }
-
-    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
-        self.agent.run(turn, context).await
+    #[test]
+    fn agents_are_told_apart_by_name_and_version_where_that_is_how_they_are_found() {
+        let more = "[agents.post]\nkind = \"builtin\"\nbuiltin = \"mailcomposer\"";
+        let agents = configured(&options(more), &Descriptors::new()).unwrap();
+        let mounted = |protocol| {
+            let mounts: Vec<_> = config::Options::default().mounts_in_force().unwrap();
+            let mounts: Vec<_> = mounts.into_iter().filter(|it| it.protocol == protocol).collect();
+            assert_eq!(mounts.len(), 1);
+            check_names(&agents, &mounts)
+        };
+        assert_eq!(mounted(Protocol::Communication), Ok(()));
+        let error = mounted(Protocol::Connect).unwrap_err();
+        assert_eq!(error.code(), Code::AlreadyExists);
+        let told = error.to_string();
+        assert!(told.contains("'mail' and 'post' are both 'org.agntcy.mailcomposer'"), "{told}");
+        assert_eq!(check_names(&agents[..1], &[]), Ok(()));
     }
 }

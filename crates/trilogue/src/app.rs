@@ -1,24 +1,32 @@
 //! The server as a value: built from options and listeners, run until it is told to stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
-use trilogue_egress::Client;
-use trilogue_gateway::{HistoryFetch, Ports, Server};
+use trilogue_egress::{Client, Policy};
+use trilogue_gateway::callback::Sender;
+use trilogue_gateway::{CallbackDelivery, HistoryFetch, Ports, Scheme, Server};
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
 use trilogue_store::record::NoOriginals;
 
 use crate::agents::{self, Agents};
-use crate::config::{self, Options};
+use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
-use crate::{first_token, logging, token_file};
+use crate::{callback_secret, descriptor, first_token, logging, token_file};
+
+/// How long connecting to the receiver of a callback may take.
+const CALLBACK_CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long delivering one callback may take.
+const CALLBACK_TIME_LIMIT: Duration = Duration::from_secs(10);
+/// The largest answer of a callback's receiver, in bytes.
+const MAX_CALLBACK_RESPONSE_BYTES: u64 = 1024 * 1024;
 
 /// A server that is ready to run.
 #[derive(Debug)]
@@ -69,7 +77,9 @@ pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
 /// What [`App::build`] would fail with.
 pub fn check(options: &Options) -> Result<()> {
     let mounts = options.mounts_in_force()?;
-    agents::check_names(&agents::configured(options)?, &mounts)?;
+    let descriptors = descriptor::of_files(options)?;
+    agents::check_names(&agents::configured(options, &descriptors)?, &mounts)?;
+    agents::schemes(options)?;
     logging::check(&options.log)?;
     let store = options.store.url.as_str();
     if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
@@ -117,27 +127,42 @@ impl App {
     /// When the store cannot be opened or recovered, an agent is not one, two have one name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
         check(options)?;
-        let mut backends = agents::configured(options)?;
+        let state = token_file::state_dir();
+        let policy = options.egress.to_policy();
+        let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
+        let mut backends = agents::configured(options, &descriptors)?;
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;
         agents::check_names(&backends, &mounts)?;
-        let egress = Client::new(options.egress.to_policy(), trilogue_egress::Options::default())
+        let egress = Client::new(policy.clone(), trilogue_egress::Options::default())
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store = trilogue_store::open(&options.store.url, options.store.to_options()).await?;
         let token_files = match options.server.no_auth {
             true => Vec::new(),
             false => {
-                let state = token_file::state_dir().map_err(|error| {
+                let state = state.as_deref().map_err(|error| {
                     Error::new(Code::InvalidRequest, format!("there is no state folder: {error}"))
                         .hint("set XDG_STATE_HOME to a folder that only this user can read")
                 })?;
                 let now = clock.now();
-                first_token::ensure(store.as_ref(), &state, &listeners.addresses, now).await?
+                first_token::ensure(store.as_ref(), state, &listeners.addresses, now).await?
             }
         };
+        let (tenant, id) = first_token::owner()?;
+        let agent_schemes = agents::schemes(options)?;
+        let anonymous = trilogue_gateway::anonymous(tenant.clone())?;
+        let takes_anybody = agent_schemes.values().any(|it| it.contains(&Scheme::None));
         let runtime = Runtime::start(
             trilogue_runtime::Options {
+                // Nobody of these has a token, whose rights would be looked at when their work falls due.
+                local_principal: match options.server.no_auth {
+                    true => Some(id.clone()),
+                    false => takes_anybody.then(|| anonymous.id.clone()),
+                },
+                callback_attempts: options.callbacks.attempts,
+                callback_backoff: options.callbacks.backoff.0,
+                callback_backoff_max: options.callbacks.max_backoff.0,
                 max_part_metadata_bytes: options.server.limits.max_part_metadata.to_usize(),
                 ..options.runtime.to_options()
             },
@@ -149,10 +174,11 @@ impl App {
         .await?;
         runtime.check_output_with(Arc::new(CommunicationRules));
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
-        let (tenant, id) = first_token::owner()?;
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
         let gateway = trilogue_gateway::Options {
             mounts,
+            agent_schemes,
+            anonymous: takes_anybody.then_some(anonymous),
             ..options.server.to_options(owner, config::overrides(options))
         };
         let ports = Ports {
@@ -160,10 +186,14 @@ impl App {
             read: Arc::clone(&store) as _,
             tokens: Arc::clone(&store) as _,
             admin: Arc::clone(&store) as _,
+            configurations: Arc::clone(&store) as _,
             queue: Arc::clone(&store) as _,
             clock,
             egress,
         };
+        let sender = callback_sender(options, policy, state.as_deref().ok())?;
+        let delivery = CallbackDelivery::new(&gateway, &listeners.addresses, &ports, sender);
+        ports.runtime.deliver_with(Arc::new(delivery));
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self { gateway, ports, store, listeners, token_files, shutdown_deadline })
     }
@@ -195,6 +225,39 @@ impl App {
             dropped_connections: left.dropped_connections,
         })
     }
+}
+
+/// What signs callbacks and sends them.
+fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> Result<Sender> {
+    let client = trilogue_egress::Options {
+        connect_timeout: CALLBACK_CONNECT_LIMIT,
+        total_timeout: Some(CALLBACK_TIME_LIMIT),
+        // A receiver's answer is its status; nobody reads more.
+        max_response_bytes: MAX_CALLBACK_RESPONSE_BYTES,
+        ..trilogue_egress::Options::default()
+    };
+    let client = Client::new(policy, client)
+        .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
+    let mut secrets: Vec<_> = options.callbacks.secrets.0.iter().map(Secret::key).collect();
+    if secrets.is_empty() {
+        let secret = match state {
+            Some(state) => callback_secret::ensure(state).map_err(|error| {
+                Error::new(
+                    Code::InvalidRequest,
+                    format!("the secret of callbacks is not to be had: {error}"),
+                )
+                .hint("set `callbacks.secrets`, or XDG_STATE_HOME to a folder that only this user can read")
+            })?,
+            None => {
+                tracing::warn!("callbacks are signed with a secret that ends with this process: there is no state folder");
+                Secret::generate().ok_or_else(|| {
+                    Error::new(Code::Internal, "the system gives no random bytes")
+                })?
+            }
+        };
+        secrets.push(secret.key());
+    }
+    Ok(Sender::new(client, secrets))
 }
 
 /// Returns at the first SIGTERM or Ctrl-C.

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, demo, inbox, restore, run, runs, serve,
-    status, tail, threads, token,
+    status, tail, threads, token, webhooks,
 };
 use crate::terminal::safe;
 
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Approve(approve::Approve),
     /// Create, list or revoke tokens.
     Token(token::Token),
+    /// Receive callbacks here, or look after those that a server could not deliver.
+    Webhooks(webhooks::Webhooks),
     /// Show the state of the server.
     Status(status::Status),
     /// Write a backup of the server's store to a file here, while the server runs.

@@ -1,6 +1,9 @@
 //! One run, from the terminal: shows its events, asks what it asks, cancels it on Ctrl-C.
 
+mod asked;
 pub(crate) mod communication;
+pub(crate) mod connect;
+mod growth;
 mod stage;
 mod translation;
 

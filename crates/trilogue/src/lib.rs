@@ -29,7 +29,9 @@
 
 mod agents;
 mod app;
+pub mod callback_secret;
 pub mod config;
+mod descriptor;
 mod first_token;
 mod listen;
 pub mod logging;

@@ -7,6 +7,8 @@ mod conversation;
 mod exit;
 #[cfg(test)]
 mod hints;
+mod input;
+mod receiver;
 mod remote;
 mod server_command;
 mod terminal;
@@ -69,6 +71,7 @@ async fn dispatch(arguments: &Arguments) -> Result {
         Command::Inbox(inbox) => inbox.execute(globals).await,
         Command::Approve(approve) => approve.execute(globals).await,
         Command::Token(token) => token.execute(globals).await,
+        Command::Webhooks(webhooks) => webhooks.execute(globals).await,
         Command::Status(status) => status.execute(globals).await,
         Command::Backup(backup) => backup.execute(globals).await,
         Command::Restore(restore) => restore.execute(globals).await,

@@ -10,16 +10,21 @@ use futures_util::stream;
 use trilogue::token_file;
 use trilogue_domain::Code;
 use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
-use trilogue_sdk::async_trait;
 use trilogue_sdk::client::{
     Client, ClientError, Method, Options, Refusal, Request, Response, Transport, TransportError,
 };
-use trilogue_sdk::communication;
+use trilogue_sdk::connect::{self, AgentSearchRequest};
+use trilogue_sdk::{async_trait, communication};
 use url::{Host, Url};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
 use crate::terminal::{print, safe};
+
+/// The status of a request whose token is missing or unknown.
+const UNAUTHENTICATED: u16 = 401;
+/// The name of an agent that is asked for only to hear in which protocol the server answers.
+const PROBED_AGENT: &str = "trilogue";
 
 /// Opens a client for the server and token that the command line names.
 ///
@@ -40,13 +45,15 @@ pub(crate) struct Server {
 /// Which protocol a server is spoken to in.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Protocol {
-    /// The server's own where it is one of ours, else the Agent Communication Protocol.
+    /// The server's own where it is one of ours, else the protocol that is served at the address.
     #[default]
     Auto,
     /// Our own, below `/api/v1`.
     Native,
     /// The Agent Communication Protocol, at the address itself.
     Communication,
+    /// The Agent Connect Protocol, at the address itself.
+    Connect,
 }
 
 // === impl Server ===
@@ -102,6 +109,12 @@ impl Server {
         communication::Client::new(self.transport(), Options::at(&self.path))
     }
 
+    /// A client of the Agent Connect Protocol.
+    pub(crate) fn connect(&self) -> connect::Client {
+        let transport = Keyed { wire: Arc::clone(&self.wire), bearer: AtomicBool::new(false) };
+        connect::Client::new(Arc::new(transport), Options::at(&self.path))
+    }
+
     /// The protocol that the server speaks, asked for where the command line leaves it open and names another server than the usual one.
     pub(crate) async fn protocol(&self, globals: &Globals, wanted: Protocol) -> Protocol {
         match wanted {
@@ -109,16 +122,30 @@ impl Server {
             Protocol::Auto => {}
             named => return named,
         }
-        match self.communication().ping().await {
-            Ok(()) => {}
+        let communicates = match self.communication().ping().await {
+            Ok(()) => true,
             // A token may be missing: that is said in the words of the protocol that is spoken there.
-            Err(ClientError::Refused(refusal)) if !refusal.is_foreign() => {}
-            Err(_) => return Protocol::Native,
-        }
-        // A server of ours may have both at one address.
+            Err(ClientError::Refused(refusal)) => {
+                !refusal.is_foreign() && is_there(refusal.status.unwrap_or_default())
+            }
+            Err(_) => false,
+        };
+        // A server of ours may have several at one address.
         match self.native().status().await {
-            Ok(_) | Err(ClientError::Problem(_)) => Protocol::Native,
-            Err(_) => Protocol::Communication,
+            Ok(_) | Err(ClientError::Problem(_)) => return Protocol::Native,
+            Err(_) if communicates => return Protocol::Communication,
+            Err(_) => {}
+        }
+        let nobody = AgentSearchRequest {
+            name: Some(PROBED_AGENT.to_owned()),
+            ..AgentSearchRequest::default()
+        };
+        match self.connect().search_agents(&nobody).await {
+            Ok(_) => Protocol::Connect,
+            Err(ClientError::Fault(fault)) if !fault.is_foreign() && is_there(fault.status) => {
+                Protocol::Connect
+            }
+            Err(_) => Protocol::Native,
         }
     }
 
@@ -140,6 +167,26 @@ impl Server {
     fn transport(&self) -> Arc<dyn Transport> {
         Arc::<Wire>::clone(&self.wire)
     }
+}
+
+/// Whether a refusal with this status is one of a path that is there.
+fn is_there(status: u16) -> bool {
+    !matches!(status, 404 | 405)
+}
+
+/// Carries requests in the way of the Agent Connect Protocol's clients: with the token as `x-api-key`, or as others do where a server or an agent takes only that.
+#[derive(Debug)]
+struct Keyed {
+    wire: Arc<Wire>,
+    /// Whether `x-api-key` was refused where `Authorization` was not.
+    bearer: AtomicBool,
+}
+
+/// How the token travels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    Bearer,
+    ApiKey,
 }
 
 /// Carries requests to the server.
@@ -203,6 +250,13 @@ fn bad_url(url: &str, why: &str) -> Stop {
 impl Transport for Wire {
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
         self.mention_resumption(&request);
+        self.exchange(request, Scheme::Bearer).await
+    }
+}
+
+impl Wire {
+    /// Sends one request, with the token in this way.
+    async fn exchange(&self, request: Request, scheme: Scheme) -> Result<Response, TransportError> {
         let mut address = self.url.clone();
         address.set_path("");
         address.set_query(None);
@@ -213,7 +267,10 @@ impl Transport for Wire {
             sent = sent.header(*name, value);
         }
         if let Some(token) = &self.token {
-            sent = sent.header("authorization", format!("Bearer {token}"));
+            sent = match scheme {
+                Scheme::Bearer => sent.header("authorization", format!("Bearer {token}")),
+                Scheme::ApiKey => sent.header("x-api-key", token),
+            };
         }
         let sent = sent.body(request.body).map_err(|error| self.unreached(&error.to_string()))?;
         let (status, headers, body) =
@@ -223,10 +280,13 @@ impl Transport for Wire {
             })?;
         let header =
             |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        if let Some(warning) = header("warning") {
+            print::note(&format!("warning: {}", safe::line(said(&warning))));
+        }
         Ok(Response {
             status: status.as_u16(),
             content_type: header("content-type"),
-            run_id: header("run-id"),
+            run_id: header("run-id").or_else(|| header("x-run-id")),
             body: Box::pin(stream::try_unfold(body, |mut body| async move {
                 let piece: Option<Bytes> = body.next().await.map_err(|error| {
                     TransportError::new(format!("the answer broke off: {error}"))
@@ -235,9 +295,7 @@ impl Transport for Wire {
             })),
         })
     }
-}
 
-impl Wire {
     fn unreached(&self, why: &str) -> TransportError {
         let url = self.url.as_str().trim_end_matches('/');
         TransportError::new(format!("no server answers at {url}: {why}"))
@@ -270,6 +328,31 @@ impl Wire {
     }
 }
 
+/// The words of a warning, without its number and its agent.
+fn said(warning: &str) -> &str {
+    let quoted = warning.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
+    quoted.map_or(warning, |(words, _)| words)
+}
+
+// === impl Keyed ===
+
+#[async_trait]
+impl Transport for Keyed {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        self.wire.mention_resumption(&request);
+        if self.wire.token.is_none() || self.bearer.load(Ordering::Relaxed) {
+            return self.wire.exchange(request, Scheme::Bearer).await;
+        }
+        let response = self.wire.exchange(request.clone(), Scheme::ApiKey).await?;
+        if response.status != UNAUTHENTICATED {
+            return Ok(response);
+        }
+        let again = self.wire.exchange(request, Scheme::Bearer).await?;
+        self.bearer.store(again.status != UNAUTHENTICATED, Ordering::Relaxed);
+        Ok(again)
+    }
+}
+
 // === impl Stop ===
 
 impl From<ClientError> for Stop {
@@ -278,6 +361,10 @@ impl From<ClientError> for Stop {
             ClientError::Problem(problem) => match Code::from_text(&problem.code) {
                 Some(code) => Exit::of(code),
                 None => by_status(problem.status),
+            },
+            ClientError::Fault(fault) => match fault.code.as_deref().and_then(Code::from_text) {
+                Some(code) => Exit::of(code),
+                None => by_status(fault.status),
             },
             ClientError::Refused(refusal) => by_refusal(refusal, error.code().unwrap_or_default()),
             ClientError::Transport(_) => Exit::Unreachable,

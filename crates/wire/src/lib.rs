@@ -4,6 +4,9 @@
 //! - Nothing here does IO or needs an async runtime.
 //! - No type of this crate reaches the runtime or the store: conversions are written by hand in `trilogue-mapping`.
 
+pub mod agent_client;
 pub mod agent_communication;
+pub mod agent_connect;
+pub mod jsonrpc;
 pub mod native;
 pub mod sse;

@@ -13,6 +13,8 @@ mod streaming;
 mod suspending;
 #[path = "../../guide/testing.rs"]
 mod testing;
+#[path = "../../guide/typed.rs"]
+mod typed;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,6 +83,31 @@ async fn remembering() {
     take(&remembering::Counter, &recorder, nothing_said()).await;
     take(&remembering::Counter, &recorder, nothing_said()).await;
     assert_eq!(texts(&recorder), ["Turn 1 after 0 messages!", "Turn 2 after 0 messages!"]);
+}
+
+#[tokio::test]
+async fn declaring_by_type() {
+    let plan = async |city: &str, config: serde_json::Value| {
+        let recorder = Arc::new(Recorder::default());
+        let info = RunInfo { config: Some(config.into_json()), ..RunInfo::sample("planner")? };
+        let input = Input::Value(json!({ "city": city, "days": 5 }).into_json());
+        conduct(&typed::Planner, Turn::Start { input }, info, recorder.clone()).await?;
+        let names: Vec<_> = recorder.events().iter().map(|body| body.name()).collect();
+        assert_eq!(names, ["state.output", "state.output", "run.result"]);
+        Ok::<_, AgentError>(recorder.output().unwrap().to_value())
+    };
+    let indoors = json!({ "sights": ["The Louvre", "The Orsay Museum"] });
+    assert_eq!(plan("Paris", json!({})).await, Ok(indoors));
+    let outdoors = json!({ "sights": ["The Seine", "The Luxembourg Garden"] });
+    assert_eq!(plan("Paris", json!({ "outdoors": true })).await, Ok(outdoors));
+    let error = plan("Atlantis", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), "unknown_city");
+    assert_eq!(error.data(), Some(&json!({ "city": "Atlantis" }).into_json()));
+
+    let card = typed::Planner.card().build().unwrap();
+    assert_eq!(card.errors[0].code, "unknown_city");
+    let config = card.config_schema.unwrap().to_value();
+    assert_eq!(config["properties"]["outdoors"]["default"], false);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ const GOLDEN: &[Golden] = &[
     ("docs/configuration.md", trilogue::config::reference),
     ("docs/fidelity.md", trilogue_mapping::fidelity::page),
     ("docs/openapi/native.json", trilogue_gateway::openapi_document),
+    ("docs/schema/agent-client-message-ids.json", trilogue_wire::agent_client::message_id_schema),
 ];
 
 /// Writes every generated document.

@@ -15,6 +15,7 @@ impl Agent for Echo {
         Card::chat(NAME, "Says what it hears: each message comes back with its parts unchanged.")
             .version("1.0.0")
             .writes(["*/*"])
+            .streams(true, false)
     }
 
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {

@@ -11,7 +11,9 @@ use super::schema::Schema;
 pub(super) fn admit(card: &AgentCard, schema: Option<&Schema>, input: Input) -> Result<Input> {
     let input = shape::input(card, input, SystemClock.now())?;
     if let (Some(schema), Input::Value(value)) = (schema, &input) {
-        schema.check(value).map_err(|why| shape::mismatch(card, &why))?;
+        schema.check(value).map_err(|why| {
+            shape::mismatch(card, &why.to_string()).violations(why.into_violations())
+        })?;
     }
     Ok(input)
 }

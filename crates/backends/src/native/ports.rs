@@ -1,49 +1,77 @@
 //! The ports of the SDK's context over the runtime's.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use trilogue_domain::{Body, Interrupt, Json, Message, Resolution};
+use trilogue_domain::{Body, Error, Interrupt, Json, Message, Resolution};
 use trilogue_runtime::{EmitError, RunContext, Stopped};
 use trilogue_sdk::AgentError;
 use trilogue_sdk::port::{Asking, Cancellation, Memory, Output, Wait};
 
-use super::Schemas;
+use super::schemas::Schemas;
 
 /// All ports of one run.
+///
+/// They hold the agent to its card: what does not fit is neither logged nor shown, and from then on they refuse everything, so that the run fails with that breach whatever the agent makes of it.
 #[derive(Debug)]
 pub(super) struct Ports {
     context: RunContext,
     schemas: Arc<Schemas>,
+    breach: OnceLock<AgentError>,
 }
 
 // === impl Ports ===
 
 impl Ports {
     pub(super) fn new(context: RunContext, schemas: Arc<Schemas>) -> Self {
-        Self { context, schemas }
+        Self { context, schemas, breach: OnceLock::new() }
+    }
+
+    /// The error of the first breach, where there was one.
+    pub(super) fn intact(&self) -> Result<(), AgentError> {
+        self.breach.get().map_or(Ok(()), |breach| Err(breach.clone()))
+    }
+
+    /// Checks a question of the agent.
+    pub(super) fn may_ask(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
+        self.intact()?;
+        self.schemas.check_question(interrupt).map_err(|error| self.broken(error))
+    }
+
+    fn broken(&self, error: Error) -> AgentError {
+        self.breach.get_or_init(|| AgentError::from(error)).clone()
     }
 }
 
 impl Output for Ports {
+    /// What has to be checked goes the way of [`Output::emit`], so that it is read once.
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
+        self.intact()?;
+        if self.schemas.checks(body) {
+            return Ok(false);
+        }
         self.context.try_emit(body, None).map_err(refused)
     }
 
     fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>> {
-        Box::pin(async move { self.context.emit(body, None).await.map_err(refused) })
+        Box::pin(async move {
+            self.intact()?;
+            self.schemas.check_said(&body).map_err(|error| self.broken(error))?;
+            self.context.emit(body, None).await.map_err(refused)
+        })
     }
 
     fn commit(&self) -> Wait<'_, Result<(), AgentError>> {
-        Box::pin(
-            async move { self.context.commit().await.map_err(|Stopped| AgentError::stopped()) },
-        )
+        Box::pin(async move {
+            self.intact()?;
+            self.context.commit().await.map_err(|Stopped| AgentError::stopped())
+        })
     }
 }
 
 impl Asking for Ports {
-    fn ask(&self, interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
+    fn ask(&self, mut interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
         Box::pin(async move {
-            self.schemas.check_question(&interrupt)?;
+            self.may_ask(&mut interrupt)?;
             self.context.ask(interrupt).await.map_err(refused)
         })
     }

@@ -2,37 +2,76 @@
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
-use trilogue_domain::Json;
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+use trilogue_domain::error::Violation;
+use trilogue_domain::{Json, limits};
 
-/// The longest description of a mismatch, in bytes; the rest is cut off.
-const MAX_MISMATCH_BYTES: usize = 512;
+/// The longest description of one violation, in bytes; the rest is cut off.
+const MAX_VIOLATION_BYTES: usize = 512;
+/// The longest path that is told, in bytes; of a longer one the place around it is told.
+const MAX_PATH_BYTES: usize = 1_024;
+/// The largest value of which every violation is looked for, in bytes; of a larger one only the first is. Each costs some hundred bytes, and there may be one in every second byte.
+const MAX_LISTED_BYTES: usize = 16 * 1_024;
+/// The largest value in which the place is looked for where the schema has alternatives, in bytes: what speaks against each of them is collected.
+const MAX_WEIGHED_BYTES: usize = 64 * 1_024;
 
-/// A compiled JSON Schema. It refers to nothing outside itself, and its patterns match in linear time.
-pub(super) struct Schema(Validator);
+/// A compiled JSON Schema of the dialect 2020-12, unless it names another. It refers to nothing outside itself, its patterns match in linear time, and `format` only annotates.
+pub(super) struct Schema {
+    validator: Validator,
+    /// Whether it has `anyOf` or `oneOf` somewhere.
+    has_alternatives: bool,
+}
+
+/// Where a value does not fit: at least one place, at most [`limits::MAX_VIOLATIONS`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Mismatch(Vec<Violation>);
 
 // === impl Schema ===
 
 impl Schema {
     /// Compiles a schema; the error says what is wrong with it.
     pub(super) fn compile(schema: &Json) -> Result<Self, String> {
-        jsonschema::options()
+        let schema = schema.to_value();
+        let validator = jsonschema::options()
             .offline()
+            .should_validate_formats(false)
             .with_pattern_options(PatternOptions::regex())
-            .build(&schema.to_value())
-            .map(Self)
-            .map_err(|error| cut(error.masked().to_string()))
+            .build(&schema)
+            .map_err(|error| cut(error.masked().to_string()))?;
+        Ok(Self { validator, has_alternatives: has_alternatives(&schema) })
     }
 
-    /// Checks a value; the error names the path and does not repeat the value.
-    pub(super) fn check(&self, value: &Json) -> Result<(), String> {
+    /// Checks a value; what does not fit is named by its path and not repeated.
+    pub(super) fn check(&self, value: &Json) -> Result<(), Mismatch> {
+        let bytes = value.as_bytes().len();
         let value = value.to_value();
-        self.0.validate(&value).map_err(|error| {
-            let path = error.instance_path().to_string();
-            let place =
-                if path.is_empty() { "at the top".to_owned() } else { format!("at '{path}'") };
-            cut(format!("{place}, {}", error.masked()))
-        })
+        if self.fits(&value) {
+            return Ok(());
+        }
+        Err(Mismatch(self.violations(&value, bytes)))
+    }
+
+    /// Whether a value fits.
+    pub(super) fn fits(&self, value: &Value) -> bool {
+        self.validator.is_valid(value)
+    }
+
+    /// Why this value of so many bytes does not fit. What this costs is bounded, whatever the value.
+    fn violations(&self, value: &Value, bytes: usize) -> Vec<Violation> {
+        let found: Vec<Violation> = if bytes <= MAX_LISTED_BYTES {
+            let errors = self.validator.iter_errors(value).take(limits::MAX_VIOLATIONS);
+            errors.map(|error| violation(&error)).collect()
+        } else if bytes <= MAX_WEIGHED_BYTES || !self.has_alternatives {
+            self.validator.validate(value).err().iter().map(violation).collect()
+        } else {
+            Vec::new()
+        };
+        if !found.is_empty() {
+            return found;
+        }
+        let message = "the value does not fit; it is too large to say where".to_owned();
+        vec![Violation { path: String::new(), message }]
     }
 }
 
@@ -42,8 +81,49 @@ impl fmt::Debug for Schema {
     }
 }
 
+// === impl Mismatch ===
+
+impl Mismatch {
+    /// Every place.
+    pub(super) fn into_violations(self) -> Vec<Violation> {
+        self.0
+    }
+}
+
+impl fmt::Display for Mismatch {
+    /// The first place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.first() {
+            Some(Violation { path, message }) if path.is_empty() => {
+                write!(f, "at the top, {message}")
+            }
+            Some(Violation { path, message }) => write!(f, "at '{path}', {message}"),
+            None => f.write_str("it does not fit"),
+        }
+    }
+}
+
+fn violation(error: &ValidationError<'_>) -> Violation {
+    let mut path = error.instance_path().to_string();
+    while path.len() > MAX_PATH_BYTES {
+        path.truncate(path.rfind('/').unwrap_or_default());
+    }
+    Violation { path, message: cut(error.masked().to_string()) }
+}
+
+/// Whether a schema has alternatives somewhere. A property that is called so counts too, which does no harm.
+fn has_alternatives(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, member)| {
+            matches!(name.as_str(), "anyOf" | "oneOf") || has_alternatives(member)
+        }),
+        Value::Array(items) => items.iter().any(has_alternatives),
+        _ => false,
+    }
+}
+
 fn cut(mut text: String) -> String {
-    let mut end = text.len().min(MAX_MISMATCH_BYTES);
+    let mut end = text.len().min(MAX_VIOLATION_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -54,31 +134,86 @@ fn cut(mut text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    fn schema(value: &serde_json::Value) -> Result<Schema, String> {
+    fn schema(value: &Value) -> Result<Schema, String> {
         Schema::compile(&Json::from_value(value))
     }
 
     #[test]
     fn a_mismatch_names_its_path_and_keeps_the_value_to_itself() {
-        let schema = schema(&serde_json::json!({
-            "properties": { "to": { "items": { "type": "string" } } }
-        }))
-        .unwrap();
-        let value = serde_json::json!({ "to": ["a", { "secret": "swordfish" }] });
+        let schema =
+            schema(&json!({ "properties": { "to": { "items": { "type": "string" } } } })).unwrap();
+        let value = json!({ "to": ["a", { "secret": "swordfish" }] });
         let why = schema.check(&Json::from_value(&value)).unwrap_err();
-        assert!(why.contains("'/to/1'"), "{why}");
-        assert!(!why.contains("swordfish"), "{why}");
+        assert!(why.to_string().contains("'/to/1'"), "{why}");
+        assert!(!format!("{why}{why:?}").contains("swordfish"), "{why}");
         assert_eq!(schema.check(&Json::empty_object()), Ok(()));
+    }
+
+    #[test]
+    fn every_place_is_named_up_to_a_limit() {
+        let schema = schema(&json!({ "items": { "type": "string" } })).unwrap();
+        let paths = |value: Value| -> Vec<String> {
+            let why = schema.check(&Json::from_value(&value)).unwrap_err();
+            why.into_violations().into_iter().map(|violation| violation.path).collect()
+        };
+        assert_eq!(paths(json!([1, "a", 2])), ["/0", "/2"]);
+        assert_eq!(paths(json!(vec![1; 100])).len(), limits::MAX_VIOLATIONS);
+    }
+
+    #[test]
+    fn of_a_large_value_only_the_first_place_is_named() {
+        let text = json!({ "type": "string" });
+        let all = schema(&json!({ "items": text })).unwrap();
+        let any = schema(&json!({ "items": { "anyOf": [text, { "type": "null" }] } })).unwrap();
+        let paths = |schema: &Schema, items: usize| -> Vec<String> {
+            let value = Json::from_value(&json!(vec![1; items]));
+            let why = schema.check(&value).unwrap_err();
+            why.into_violations().into_iter().map(|violation| violation.path).collect()
+        };
+        for (items, named) in [(10_000, "/0"), (40_000, "/0")] {
+            assert_eq!(paths(&all, items), [named]);
+        }
+        for (items, named) in [(10_000, "/0"), (40_000, "")] {
+            assert_eq!(paths(&any, items), [named]);
+        }
+    }
+
+    #[test]
+    fn of_a_long_path_the_place_around_it_is_named() {
+        let closed = json!({ "additionalProperties": { "type": "null" } });
+        let schema = schema(&json!({ "properties": { "a": closed } })).unwrap();
+        let long = "x".repeat(MAX_PATH_BYTES);
+        let why = schema.check(&Json::from_value(&json!({ "a": { long: 1 } }))).unwrap_err();
+        assert_eq!(why.into_violations()[0].path, "/a");
+    }
+
+    #[test]
+    fn paths_are_json_pointers() {
+        let schema = schema(&json!({ "additionalProperties": { "type": "null" } })).unwrap();
+        let why = schema.check(&Json::from_value(&json!({ "a/b~c": 1 }))).unwrap_err();
+        assert_eq!(why.into_violations()[0].path, "/a~1b~0c");
+    }
+
+    #[test]
+    fn formats_only_annotate_whatever_the_dialect() {
+        for dialect in [
+            "https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema#",
+        ] {
+            let schema = schema(&json!({ "$schema": dialect, "format": "email" })).unwrap();
+            assert_eq!(schema.check(&Json::from_value(&json!("nobody"))), Ok(()), "{dialect}");
+        }
     }
 
     #[test]
     fn schemas_that_reach_outside_or_are_none_do_not_compile() {
         for bad in [
-            serde_json::json!({ "$ref": "https://example.com/schema.json" }),
-            serde_json::json!({ "$ref": "file:///etc/passwd" }),
-            serde_json::json!({ "type": "strnig" }),
-            serde_json::json!({ "pattern": "(" }),
+            json!({ "$ref": "https://example.com/schema.json" }),
+            json!({ "$ref": "file:///etc/passwd" }),
+            json!({ "type": "strnig" }),
+            json!({ "pattern": "(" }),
         ] {
             assert!(schema(&bad).is_err(), "{bad}");
         }

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 use trilogue_backends::NativeAgent;
 use trilogue_backends::builtin::{self, MailComposer, NAMES};
 use trilogue_domain::Code;
+use trilogue_mapping::connect;
 use trilogue_runtime::{Backend, Input};
 use trilogue_sdk::prelude::*;
-use trilogue_sdk::{Interrupt, IntoJson};
+use trilogue_sdk::{AgentCard, AgentName, Interrupt, IntoJson};
 
 fn mail() -> NativeAgent {
     NativeAgent::new(MailComposer::default()).unwrap()
@@ -18,15 +19,53 @@ fn input_and_configuration_are_checked_by_schema() {
         mail().admit(Input::Value(input.into_json()), Some(&config.into_json()))
     };
     assert!(admit(json!({ "message": "hi" }), json!({ "style": "formal" })).is_ok());
-    for (input, config, path) in [
-        (json!({ "message": 5 }), json!({}), "'/message'"),
-        (json!("hi"), json!({}), "at the top"),
-        (json!({}), json!({ "style": "rude" }), "'/style'"),
+    let (input, config) = (Code::InvalidInput, Code::ConfigInvalid);
+    for (given, configured, code, path) in [
+        (json!({ "message": 5 }), json!({}), input, "/message"),
+        (json!("hi"), json!({}), input, ""),
+        (json!({}), json!({ "style": "rude" }), config, "/style"),
+        (json!({}), json!("rude"), config, ""),
     ] {
-        let error = admit(input, config).unwrap_err();
-        assert_eq!(error.code(), Code::InvalidInput);
-        assert!(error.message().contains(path), "{error}");
+        let error = admit(given, configured).unwrap_err();
+        assert_eq!(error.code(), code);
+        let paths: Vec<_> = error.violated().iter().map(|place| place.path.as_str()).collect();
+        assert_eq!(paths, [path]);
+        let place = if path.is_empty() { "at the top".to_owned() } else { format!("'{path}'") };
+        assert!(error.message().contains(&place), "{error}");
     }
+}
+
+#[test]
+fn configuration_and_state_are_checked_on_their_own() {
+    let paths = |error: trilogue_domain::Error| -> Vec<String> {
+        error.violated().iter().map(|place| place.path.clone()).collect()
+    };
+    assert_eq!(mail().check_config(&json!({ "style": "friendly" }).into_json()), Ok(()));
+    let error = mail().check_config(&json!({ "style": 5 }).into_json()).unwrap_err();
+    assert_eq!(error.code(), Code::ConfigInvalid);
+    assert!(paths(error).contains(&"/style".to_owned()));
+
+    assert_eq!(mail().check_state(&json!({ "messages": ["a"] }).into_json()), Ok(()));
+    let error = mail().check_state(&json!({ "messages": ["a", 1, 2] }).into_json()).unwrap_err();
+    assert_eq!(error.code(), Code::StateInvalid);
+    assert_eq!(paths(error), ["/messages/1", "/messages/2"]);
+
+    let echo = NativeAgent::new(builtin::Echo).unwrap();
+    assert_eq!(echo.check_config(&json!([1]).into_json()), Ok(()));
+    assert_eq!(echo.check_state(&json!([1]).into_json()), Ok(()));
+}
+
+#[test]
+fn an_agent_is_held_to_the_card_under_which_it_is_served() {
+    let card = builtin::Echo.card().config(json!({ "type": "object" })).build().unwrap();
+    let card = AgentCard { name: AgentName::parse("parrot").unwrap(), ..card };
+    let parrot = NativeAgent::new(builtin::Echo).unwrap().with_card(card.clone()).unwrap();
+    assert_eq!(parrot.card(), &card);
+    let error = parrot.check_config(&json!(5).into_json()).unwrap_err();
+    assert!(error.message().contains("'parrot'"), "{error}");
+    let nonsense = Some(json!({ "type": "nonsense" }).into_json());
+    let bad = parrot.with_card(AgentCard { update_schema: nonsense, ..card });
+    assert_eq!(bad.map(drop).map_err(|error| error.code()), Err(Code::InvalidRequest));
 }
 
 #[test]
@@ -39,6 +78,12 @@ fn answers_are_checked_by_the_interrupts_schema_or_the_declared_one() {
             .check_answer(interrupt, &Answer::Json(answer.into_json()))
             .map_err(|error| error.code())
     };
+    let again = Question::custom("mail_send_approval").schema(
+        MailComposer::default().card().build().unwrap().interrupts[0].answer_schema.clone(),
+    );
+    let again = Interrupt::from(again);
+    assert_eq!(check(&again, json!({ "approved": true })), Ok(()));
+    assert_eq!(check(&again, json!({ "approved": 1 })), Err(Code::AnswerInvalid));
     assert_eq!(check(&declared, json!({ "approved": true })), Ok(()));
     assert_eq!(check(&declared, json!({ "approved": "yes" })), Err(Code::AnswerInvalid));
     assert_eq!(check(&declared, json!({ "reason": "because" })), Err(Code::AnswerInvalid));
@@ -74,4 +119,65 @@ fn built_in_agents_are_found_by_name() {
     assert_eq!(names, NAMES);
     assert!(all.iter().all(Backend::is_native));
     assert!(builtin::named("nobody", options).is_none());
+}
+
+/// Declares all that a card can declare.
+struct Everything;
+
+#[derive(serde::Serialize, serde::Deserialize, JsonSchema, Default)]
+struct Node {
+    #[serde(default)]
+    below: Vec<Node>,
+    #[serde(default)]
+    label: Option<Label>,
+}
+
+#[derive(serde::Serialize, serde::Deserialize, JsonSchema, Default)]
+struct Label {
+    text: String,
+}
+
+impl AgentFault for Label {
+    const CODE: &'static str = "label_missing";
+    const DESCRIPTION: &'static str = "There is no label.";
+}
+
+#[async_trait]
+impl Agent for Everything {
+    fn card(&self) -> Card {
+        Card::typed::<Node, Label>("everything", "Declares everything.")
+            .title("org.example.everything")
+            .version("1.2.3")
+            .url("https://example.org/everything")
+            .config_type::<Label>()
+            .state_type::<Node>()
+            .update_type::<Node>()
+            .interrupt_type::<Node, Label>("which")
+            .fault::<Label>()
+            .streams(true, true)
+    }
+
+    async fn run(&self, _: Turn, _: Context) -> Result<Outcome, AgentError> {
+        Ok(Outcome::Completed)
+    }
+}
+
+#[test]
+fn the_descriptor_of_a_card_says_all_that_the_card_says() {
+    let mut agents = builtin::all(builtin::Options::default()).unwrap();
+    agents.push(NativeAgent::new(Everything).unwrap());
+    for agent in agents {
+        let card = agent.card().clone();
+        let descriptor = connect::descriptor(&card);
+        let read = connect::card(&descriptor, card.clone())
+            .unwrap_or_else(|error| panic!("{}: {error}", card.name));
+        // A descriptor always has a name, and a schema for updates where they are streamed.
+        let title = card.title.clone().or(Some(card.name.as_str().to_owned()));
+        let streams = card.abilities.streams_updates == Some(true);
+        let any = streams.then(|| json!({ "type": "object" }).into_json());
+        let update_schema = card.update_schema.clone().or(any);
+        let expected = AgentCard { descriptor: Some(descriptor), title, update_schema, ..card };
+        assert_eq!(read, expected);
+        assert!(agent.with_card(read).is_ok());
+    }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use trilogue_backends::builtin::MailComposer;
-use trilogue_backends::builtin::mailcomposer::{MAX_MESSAGE_BYTES, MAX_STATE_BYTES, descriptor};
+use trilogue_backends::builtin::mailcomposer::{MAX_MESSAGE_BYTES, MAX_STATE_BYTES};
 use trilogue_domain::Body;
 use trilogue_domain::event::RunEvent;
+use trilogue_mapping::connect;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{Agent, Answer, Input, Interrupt, InterruptKind, Json, Outcome, Survives, Turn};
 
@@ -86,8 +87,8 @@ async fn an_approved_mail_is_sent_as_it_was_shown() {
     let (interrupt, _) = &pending;
     assert_eq!(interrupt.kind, InterruptKind::Custom("mail_send_approval".to_owned()));
     assert_eq!(interrupt.survives, Survives::Restart);
-    let declared = descriptor()["specs"]["interrupts"][0]["resume_payload"].clone();
-    assert_eq!(interrupt.schema.as_ref().map(Json::to_value), Some(declared));
+    let declared = chat.agent.card().build().unwrap().interrupts.remove(0).answer_schema;
+    assert_eq!(interrupt.schema.as_ref(), Some(&declared));
     let payload = interrupt.payload.to_value();
     assert_eq!(payload["recipients"], json!(["alice@example.com"]));
     assert_eq!(payload["subject"], "The meeting moves to Tuesday");
@@ -127,6 +128,22 @@ async fn the_next_turn_knows_what_was_said() {
     let reply = chat.say("What was your first answer?").await;
     assert!(reply.contains(&hello), "{reply}");
     assert_eq!(chat.messages().len(), 6);
+}
+
+#[tokio::test]
+async fn the_user_is_known_by_name_in_the_words_of_the_protocols_document() {
+    for mut chat in [Chat::new(), Chat::friendly()] {
+        let conversation = [
+            ("Hello, my name is John?", "Hello John, how can I help?"),
+            ("Can you remind my name?", "Yes, your name is John"),
+        ];
+        for (said, reply) in conversation {
+            assert_eq!(chat.say(said).await, reply);
+        }
+        let both: Vec<_> =
+            conversation.into_iter().flat_map(|(said, reply)| [said, reply]).collect();
+        assert_eq!(chat.messages(), both);
+    }
 }
 
 #[tokio::test]
@@ -188,17 +205,6 @@ fn the_descriptor_is_the_published_one() {
     let path = std::path::Path::new(&specs).join("agent_connect/mailcomposer.json");
     let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let published: Value = serde_json::from_slice(&text).unwrap();
-    assert_eq!(descriptor(), published);
-
     let card = MailComposer::default().card().build().unwrap();
-    let specs = &published["specs"];
-    let given = |json: &Option<Json>| json.as_ref().map(Json::to_value);
-    assert_eq!(card.title.as_deref(), published["metadata"]["ref"]["name"].as_str());
-    assert_eq!(card.version, published["metadata"]["ref"]["version"]);
-    assert_eq!(card.description, published["metadata"]["description"]);
-    let input = Json::from_value(&specs["input"]);
-    assert_eq!(card.input, trilogue_sdk::InputKind::Schema(input));
-    assert_eq!(given(&card.output_schema).as_ref(), Some(&specs["output"]));
-    assert_eq!(given(&card.state_schema).as_ref(), Some(&specs["thread_state"]));
-    assert_eq!(given(&card.config_schema).as_ref(), Some(&specs["config"]));
+    assert_eq!(connect::descriptor(&card).to_value(), published);
 }

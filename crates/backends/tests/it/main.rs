@@ -2,11 +2,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "functions of tests fail by panicking")]
 
 mod admission;
+mod contract;
 mod echo;
+mod faults;
+mod house;
 mod mailcomposer;
 mod metadata;
 mod researcher;
 mod runtime;
+mod state;
 
 use std::sync::Arc;
 

@@ -1,143 +1,15 @@
 //! Native agents through the real runtime, on the store in memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use trilogue_backends::NativeAgent;
+use serde_json::json;
 use trilogue_backends::builtin::{Echo, MailComposer, Researcher};
-use trilogue_domain::event::RunEvent;
-use trilogue_domain::port::SystemClock;
-use trilogue_domain::{
-    AgentName, Body, Code, Outcome as Ended, Principal, PrincipalId, Rights, RunStatus, Strategy,
-    TenantId, ThreadId, Transcript,
-};
-use trilogue_runtime::{
-    AnswerTo, Backend, Input, NewRun, NewThread, Runtime, ThreadChoice, WhenHolding, WhenWaiting,
-};
+use trilogue_domain::{Code, RunStatus};
+use trilogue_runtime::AnswerTo;
+use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
-use trilogue_sdk::{Effect, Interrupt};
-use trilogue_store::record::NoOriginals;
-use trilogue_store::rows::{InterruptFilter, Page, RunRow};
-use trilogue_store::{Range, Store};
 
-/// The longest that a test waits for anything.
-const DEADLINE: Duration = Duration::from_secs(20);
-
-/// A runtime with agents, one thread and somebody who uses it.
-struct House {
-    store: Arc<dyn Store>,
-    runtime: Runtime,
-    by: Principal,
-    thread: ThreadId,
-}
-
-impl House {
-    async fn with(agents: Vec<NativeAgent>) -> Self {
-        let originals = Arc::new(NoOriginals);
-        let options = trilogue_store::Options::new(originals.clone());
-        let store = trilogue_store::open("memory:", options).await.unwrap();
-        let agents = agents.into_iter().map(|agent| Arc::new(agent) as Arc<dyn Backend>).collect();
-        let clock = Arc::new(SystemClock);
-        let options = trilogue_runtime::Options::default();
-        let runtime =
-            Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
-        let by = Principal {
-            tenant: TenantId::parse("default").unwrap(),
-            id: PrincipalId::parse("alice").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
-        Self { store, runtime, by, thread: ThreadId::generate() }
-    }
-
-    fn run(&self, agent: &str, input: Input) -> NewRun {
-        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
-        NewRun {
-            agent: AgentName::parse(agent).unwrap(),
-            thread: ThreadChoice::Ensure(thread),
-            id: None,
-            input,
-            config: None,
-            metadata: None,
-            strategy: Strategy::default(),
-            when_waiting: WhenWaiting::Start,
-            when_holding: WhenHolding::Refuse,
-            idempotency: None,
-            not_before: None,
-            rules: None,
-            synchronous: false,
-        }
-    }
-
-    /// Gives a run its input and waits until it has ended or waits.
-    async fn settle(&self, agent: &str, input: Input) -> RunRow {
-        let submitted = self.runtime.submit(&self.by, self.run(agent, input)).await.unwrap();
-        tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
-    }
-
-    async fn pending(&self, run: &RunRow) -> Interrupt {
-        let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
-        let page = Page { limit: 10, after: None };
-        let listing = self.store.interrupts(&self.by.scope(), &filter, &page).await.unwrap();
-        listing.rows.into_iter().next().unwrap().interrupt
-    }
-
-    /// Answers what a run waits for, and waits again.
-    async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
-        let interrupt = self.pending(run).await;
-        let to = AnswerTo::Interrupt(interrupt.id);
-        self.runtime.answer(&self.by, to, answer).await.unwrap();
-        let settled = self.runtime.settled(&self.by, &run.id);
-        tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
-    }
-
-    /// What a run logged.
-    async fn events(&self, run: &RunRow) -> Vec<trilogue_domain::Event> {
-        let scope = self.by.scope();
-        let thread = self.store.thread(&scope, &run.thread_id).await.unwrap().unwrap();
-        let mut events = Vec::new();
-        loop {
-            let after = events.last().map_or(0, |event: &trilogue_domain::Event| event.run_number);
-            let range = Range { run: Some(run.key), after, max_bytes: 1 << 20 };
-            let frames = self.store.frames(&thread, range).await.unwrap();
-            if frames.is_empty() {
-                return events;
-            }
-            for frame in frames {
-                events.extend(frame.events().unwrap().iter().cloned());
-            }
-        }
-    }
-
-    async fn messages(&self, run: &RunRow) -> Vec<Message> {
-        let mut transcript = Transcript::default();
-        for event in self.events(run).await {
-            transcript.push(&event);
-        }
-        transcript.into_messages()
-    }
-
-    async fn result(&self, run: &RunRow) -> Option<Value> {
-        self.events(run).await.into_iter().find_map(|event| match event.body {
-            Body::Run(RunEvent::Result(value)) => Some(value.to_value()),
-            _ => None,
-        })
-    }
-}
-
-fn native(agent: impl Agent) -> NativeAgent {
-    NativeAgent::new(agent).unwrap()
-}
-
-fn value(value: &Value) -> Input {
-    Input::Value(Json::from_value(value))
-}
-
-/// One message of a user.
-fn said(text: &str) -> Input {
-    Input::Messages(trilogue_sdk::Input::said(text).messages().to_vec())
-}
+use super::house::{DEADLINE, House, failure, native, said, value};
 
 #[tokio::test]
 async fn echo_answers_what_was_said() {
@@ -282,14 +154,13 @@ async fn history_is_what_completed_runs_said() {
 async fn failures_keep_their_code_and_panics_their_text() {
     let house = House::with(vec![native(Guest)]).await;
     let run = house.settle("guest", said("fail")).await;
-    let Some(Ended::Failed(failure)) = run.outcome.clone() else { panic!("{run:?}") };
-    assert_eq!((failure.code.as_str(), failure.transient), ("no_seats", true));
+    let failed = failure(&run);
+    assert_eq!((failed.code.as_str(), failed.transient), ("no_seats", true));
     let half = house.messages(&run).await.pop().unwrap();
     assert_eq!((half.text().as_str(), half.completed_at), ("half", None));
 
     let run = house.settle("guest", said("panic")).await;
-    let Some(Ended::Failed(failure)) = run.outcome.clone() else { panic!("{run:?}") };
-    assert_eq!(failure.code, "agent_panicked");
+    assert_eq!(failure(&run).code, "agent_panicked");
     let all = format!("{run:?} {:?}", house.events(&run).await);
     assert!(!all.contains("swordfish"), "{all}");
 }

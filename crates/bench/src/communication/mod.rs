@@ -1,6 +1,5 @@
 //! The Agent Communication Protocol: runs of an echo beside the reference server, and a long stream beside our own face.
 
-mod reference;
 mod stream;
 
 use std::time::Duration;
@@ -9,9 +8,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trilogue_testkit::Server;
 
+use crate::python::Python;
 use crate::report::{self, Report, median, millis};
 use crate::{disk, load};
-use reference::Reference;
 
 pub(crate) use stream::serve;
 
@@ -51,7 +50,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 
 /// Runs a second that a fresh reference server makes, its mean over the first seconds.
 async fn reference(body: &Value) -> Result<f64> {
-    let server = Reference::start().await?;
+    let server = Python::start("reference", &[]).await?;
     let request = load::post(server.address(), "/runs", "none", &body.to_string());
     let done = load::hammer_for(server.address(), request, CONNECTIONS, REFERENCE_TIME).await?;
     Ok(done.per_second())

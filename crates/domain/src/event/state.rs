@@ -5,6 +5,8 @@ use crate::json::Json;
 pub enum StateEvent {
     /// The thread's state as the agent sets it; becomes a checkpoint's value when the run completes.
     Values(Json),
+    /// The agent's output so far, whole: each replaces the one before, and the run's result the last.
+    Output(Json),
     /// The agent's plan, whole.
     Plan(Vec<PlanEntry>),
     /// The agent's own update.
@@ -29,6 +31,7 @@ impl StateEvent {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Values(_) => "state.values",
+            Self::Output(_) => "state.output",
             Self::Plan(_) => "state.plan",
             Self::Custom { .. } => "state.custom",
         }

@@ -177,3 +177,29 @@ async fn the_whole_exchange_has_a_deadline() {
     let limit = Duration::from_millis(200);
     assert_eq!(answer, Err(Error::TimedOut { host: "127.0.0.1".to_owned(), limit }));
 }
+
+#[tokio::test]
+async fn an_address_is_checked_without_being_called() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let strict = Client::new(Policy::default(), quick()).unwrap();
+    let local = Client::new(Policy::local(), quick()).unwrap();
+    for host in ["127.0.0.1", "2130706433", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1"] {
+        let url = format!("http://{host}:{port}/x");
+        let refused = strict.check(&url).await.unwrap_err();
+        assert!(matches!(refused, Error::Refused { class: AddressClass::Loopback, .. }), "{url}");
+        assert!(refused.hint().unwrap().contains("[egress] allow"), "{refused}");
+        local.check(&url).await.unwrap();
+    }
+    strict.check("https://93.184.215.14/x").await.unwrap();
+    for bad in ["ftp://example.com/", "x", "", "http://user:pass@example.com/"] {
+        let error = strict.check(bad).await.unwrap_err();
+        assert!(matches!(error, Error::BadUrl(_)), "{bad}: {error:?}");
+        assert!(!error.to_string().contains("pass"), "{error}");
+    }
+    let unknown = strict.check("http://nothing.invalid/").await.unwrap_err();
+    assert!(!matches!(unknown, Error::Refused { .. } | Error::BadUrl(_)), "{unknown:?}");
+    // Nobody has been called: whoever connects now is the first.
+    let first = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    assert_eq!(listener.accept().await.unwrap().1, first.local_addr().unwrap());
+}

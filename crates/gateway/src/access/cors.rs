@@ -11,11 +11,12 @@ use crate::http::reply::Reply;
 const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 /// The headers that a page may send.
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, x-api-key, content-type, idempotency-key, last-event-id, traceparent",
+    "authorization, x-api-key, content-type, idempotency-key, interrupt-id, last-event-id, traceparent",
 );
 /// The headers that a page may read beside those that it always may.
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("trilogue-durability, x-request-id, location, run-id, interrupt-id");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "trilogue-durability, x-request-id, location, content-location, run-id, x-run-id, interrupt-id, x-acp-error-code, x-acp-error-transient, retry-after, warning, link, www-authenticate",
+);
 /// How long a browser may remember what it was told, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const REQUEST_METHOD: HeaderName = header::ACCESS_CONTROL_REQUEST_METHOD;

@@ -3,5 +3,6 @@
 pub(crate) mod cors;
 pub(crate) mod guard;
 pub(crate) mod peers;
+pub(crate) mod schemes;
 pub(crate) mod secret;
 pub(crate) mod tokens;

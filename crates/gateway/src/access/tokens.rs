@@ -1,17 +1,19 @@
 //! Tokens: secrets to principals, looked up by hash, and forgotten soon enough.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use subtle::ConstantTimeEq;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Code, Error, Principal, Timestamp};
+use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp};
 use trilogue_store::Tokens;
 
+use crate::access::schemes::{self, Challenge, Scheme};
 use crate::access::secret::hash_secret;
 use crate::options::{Access, Options};
 
@@ -25,13 +27,22 @@ const MAX_REMEMBERED: usize = 10_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) principal: Arc<Principal>,
+    /// How the caller showed it; [`Scheme::None`] where no token is asked for.
+    pub(crate) scheme: Scheme,
     /// The token's hash; `None` where no token is asked for.
     hash: Option<[u8; 32]>,
 }
 
-/// Knows tokens.
+/// Knows tokens, and which callers each agent takes.
 pub(crate) struct Gatekeeper {
     open: Option<Arc<Principal>>,
+    /// Who shows no token, where some agent takes such callers.
+    anonymous: Option<Arc<Principal>>,
+    /// Who asks what anybody may ask.
+    nobody: Arc<Principal>,
+    schemes: HashMap<AgentName, Vec<Scheme>>,
+    /// Whether some agent takes `Authorization: Basic`.
+    basic: bool,
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
     recheck: Duration,
@@ -46,16 +57,52 @@ struct Known {
     read_at: Instant,
 }
 
+// === impl Caller ===
+
+impl Caller {
+    fn without_token(principal: &Arc<Principal>) -> Self {
+        Self { principal: Arc::clone(principal), scheme: Scheme::None, hash: None }
+    }
+
+    /// Whether it is one of those who show no token where others do: nothing tells them apart.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        !self.is_known() && self.principal.own
+    }
+
+    /// Whether a token says who it is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.hash.is_some()
+    }
+}
+
 // === impl Gatekeeper ===
 
 impl Gatekeeper {
-    pub(crate) fn new(options: &Options, tokens: Arc<dyn Tokens>, clock: Arc<dyn Clock>) -> Self {
+    /// # Errors
+    /// Never: the names that it makes up are checked like any other.
+    pub(crate) fn new(
+        options: &Options,
+        tokens: Arc<dyn Tokens>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let open = match &options.access {
             Access::Tokens => None,
             Access::Open(principal) => Some(Arc::new(principal.clone())),
         };
         let recheck = options.token_recheck;
-        Self { open, tokens, clock, recheck, known: RwLock::default() }
+        let named = |scheme| options.agent_schemes.values().any(|it| it.contains(&scheme));
+        let anonymous = options.anonymous.clone().filter(|_| named(Scheme::None));
+        Ok(Self {
+            open,
+            anonymous: anonymous.map(Arc::new),
+            nobody: Arc::new(schemes::nobody()?),
+            schemes: options.agent_schemes.clone(),
+            basic: named(Scheme::Basic),
+            tokens,
+            clock,
+            recheck,
+            known: RwLock::default(),
+        })
     }
 
     /// Who sends a request with these headers.
@@ -64,12 +111,89 @@ impl Gatekeeper {
     /// `unauthenticated`; the same for a missing, malformed, unknown, revoked and expired token but for the first.
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<Caller> {
         if let Some(principal) = &self.open {
-            return Ok(Caller { principal: Arc::clone(principal), hash: None });
+            return Ok(Caller::without_token(principal));
         }
-        let secret = secret(headers)?;
-        let hash = hash_secret(secret);
+        let (secret, scheme) = self.secret(headers)?.ok_or_else(|| {
+            Error::new(Code::Unauthenticated, "the request has no token").hint(
+                "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create --label NAME",
+            )
+        })?;
+        let hash = hash_secret(&secret);
         let principal = self.look_up(&hash).await?.ok_or_else(unknown)?;
-        Ok(Caller { principal, hash: Some(hash) })
+        Ok(Caller { principal, scheme, hash: Some(hash) })
+    }
+
+    /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
+    ///
+    /// # Errors
+    /// As [`Gatekeeper::admit`].
+    pub(crate) async fn admit_to_agents(&self, headers: &HeaderMap) -> Result<Caller> {
+        match &self.anonymous {
+            Some(anonymous) if self.open.is_none() && shows_nothing(headers) => {
+                Ok(Caller::without_token(anonymous))
+            }
+            _ => self.admit(headers).await,
+        }
+    }
+
+    /// The same on a route that everybody may ask: who shows nothing that works is nobody, without any right.
+    pub(crate) async fn admit_to_public(&self, headers: &HeaderMap) -> Caller {
+        match self.admit(headers).await {
+            Ok(caller) => caller,
+            Err(_) => Caller::without_token(&self.nobody),
+        }
+    }
+
+    /// How callers of an agent may show who they are.
+    pub(crate) fn schemes_of(&self, agent: &AgentName) -> &[Scheme] {
+        match &self.open {
+            Some(_) => &[Scheme::None],
+            None => self.schemes.get(agent).map_or(Scheme::DEFAULT, Vec::as_slice),
+        }
+    }
+
+    /// What callers of an agent are told who did not show who they are, and a hint that says it in words.
+    pub(crate) fn challenge_of(&self, agent: &AgentName) -> (Challenge, String) {
+        let schemes = self.schemes_of(agent);
+        let challenge = Challenge {
+            ways: schemes.iter().filter_map(|scheme| scheme.challenge()).collect(),
+            place: format!("/agents/{agent}/authentication"),
+        };
+        let ways: Vec<_> = schemes.iter().map(|scheme| scheme.how()).collect();
+        (challenge, format!("send {}", ways.join(" or ")))
+    }
+
+    /// How callers may show who they are where no agent has a say.
+    pub(crate) fn own_schemes(&self) -> &'static [Scheme] {
+        if self.open.is_some() { &[Scheme::None] } else { Scheme::DEFAULT }
+    }
+
+    /// Whether an agent takes this caller.
+    pub(crate) fn takes(&self, caller: &Caller, agent: &AgentName) -> bool {
+        let schemes = self.schemes_of(agent);
+        schemes.contains(&caller.scheme) || (schemes.contains(&Scheme::None) && caller.is_known())
+    }
+
+    /// The secret of a request, and the header that it came in; `None` where it shows none.
+    fn secret<'a>(&self, headers: &'a HeaderMap) -> Result<Option<(Cow<'a, [u8]>, Scheme)>> {
+        let authorization = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let found = match (authorization, headers.get(API_KEY)) {
+            (Some(value), _) => match schemes::bearer(value) {
+                Some(secret) => Some((Cow::Borrowed(secret), Scheme::Bearer)),
+                None if self.basic => {
+                    schemes::basic(value).map(|secret| (Cow::Owned(secret), Scheme::Basic))
+                }
+                None => None,
+            },
+            (None, Some(value)) => Some((Cow::Borrowed(value.as_bytes()), Scheme::ApiKey)),
+            (None, None) => return Ok(None),
+        };
+        match found {
+            Some(found) if !found.0.is_empty() && found.0.len() <= MAX_SECRET_BYTES => {
+                Ok(Some(found))
+            }
+            _ => Err(unknown()),
+        }
     }
 
     /// Whether the caller's token still works, at most twice the recheck interval old.
@@ -130,22 +254,8 @@ impl fmt::Debug for Gatekeeper {
     }
 }
 
-/// The secret of a request, in one of two headers.
-fn secret(headers: &HeaderMap) -> Result<&[u8]> {
-    let bearer = headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes()));
-    let key = headers.get(API_KEY).map(|value| Some(value.as_bytes()));
-    match bearer.or(key) {
-        Some(Some(secret)) if !secret.is_empty() && secret.len() <= MAX_SECRET_BYTES => Ok(secret),
-        Some(_) => Err(unknown()),
-        None => Err(Error::new(Code::Unauthenticated, "the request has no token").hint(
-            "send 'Authorization: Bearer TOKEN' or 'x-api-key: TOKEN'; make one with: trilogue token create --label NAME",
-        )),
-    }
-}
-
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, secret) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then_some(secret.trim_ascii())
+fn shows_nothing(headers: &HeaderMap) -> bool {
+    !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key(API_KEY)
 }
 
 fn unknown() -> Error {

@@ -133,12 +133,16 @@ async fn answer_interrupt(call: Call) -> Result<Reply> {
             "the body names another interrupt than the path",
         ));
     }
+    if let Some(row) = call.shared.read().interrupt(&call.scope(), &id).await? {
+        call.reach(&row.agent)?;
+    }
     let to = AnswerTo::Interrupt(id);
     give(&call, to, body).await
 }
 
 async fn answer_run(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
+    call.reach(&row.agent)?;
     let body: AnswerCreate = call.json()?;
     let to = match body.interrupt_id.as_deref() {
         None => AnswerTo::Run(row.id),

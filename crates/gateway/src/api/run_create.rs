@@ -63,6 +63,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
 async fn create(call: Call) -> Result<Reply> {
     let body: RunCreate = call.json()?;
     let mode = body.mode;
+    call.reach(&agent_name(&body.agent)?)?;
     let new = new_run(&call, body)?;
     let submitted = call.shared.runtime().submit(call.principal(), new).await?;
     let replayed = !submitted.created;
@@ -159,6 +160,8 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
         idempotency: idempotency(call)?,
         not_before: body.not_before.map(|text| read_time(&text, "not_before")).transpose()?,
         rules: None,
+        callback: None,
+        request: None,
         synchronous: body.mode == RunMode::Wait,
     })
 }
@@ -169,6 +172,13 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
 /// `invalid_request` where the key is none.
 pub(crate) fn idempotency(call: &Call) -> Result<Option<(String, [u8; 32])>> {
     let Some(key) = call.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    if call.caller.is_anonymous() {
+        // They share one name: whoever guesses the key of another would be given that one's run.
+        return Err(Error::new(
+            Code::InvalidRequest,
+            "an Idempotency-Key is only taken from callers with a token",
+        ));
+    }
     match key.to_str() {
         Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => {
             Ok(Some((key.to_owned(), Sha256::digest(&call.body).into())))

@@ -115,7 +115,8 @@ async fn list(call: Call) -> Result<Reply> {
         call.shared.runtime().agent(agent)?;
     }
     let status = call.query("status").map(read_status).transpose()?;
-    let filter = RunFilter { thread, agent, status, metadata: call.metadata_filter() };
+    let statuses = status.into_iter().collect();
+    let filter = RunFilter { thread, agent, statuses, metadata: call.metadata_filter() };
     let listing = call.shared.read().runs(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
         items: listing.rows.iter().map(rows::run).collect(),
@@ -171,8 +172,9 @@ fn read_seconds(text: &str) -> Result<u64> {
 }
 
 async fn cancel(call: Call) -> Result<Reply> {
-    let id = call.run_id()?;
-    let row = call.shared.runtime().cancel(call.principal(), &id).await?;
+    let row = run(&call).await?;
+    call.reach(&row.agent)?;
+    let row = call.shared.runtime().cancel(call.principal(), &row.id).await?;
     Ok(Reply::ok(&rows::run(&row)))
 }
 

@@ -105,7 +105,7 @@ async fn create(call: Call) -> Result<Reply> {
 }
 
 async fn list(call: Call) -> Result<Reply> {
-    let filter = ThreadFilter { metadata: call.metadata_filter() };
+    let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
     let listing = call.shared.read().threads(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
         items: listing.rows.iter().map(rows::thread).collect(),
@@ -131,7 +131,7 @@ async fn patch(call: Call) -> Result<Reply> {
         return Err(Error::new(Code::InvalidRequest, "'from' is given without 'values'"));
     }
     let from = body.from.as_deref().map(checkpoint_id).transpose()?;
-    let patch = ThreadPatch { metadata, values, from };
+    let patch = ThreadPatch { metadata, values, from, ..ThreadPatch::default() };
     let row = call.shared.runtime().patch_thread(call.principal(), &id, patch).await?;
     Ok(Reply::ok(&whole(&call, &row).await?))
 }

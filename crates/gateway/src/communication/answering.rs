@@ -1,13 +1,19 @@
 //! Which interrupt an answer is for.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Interrupt, InterruptId, InterruptKind};
+use trilogue_domain::{Code, Error, Interrupt};
 use trilogue_mapping::communication as mapping;
-use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::Message;
 
-use crate::http::call::{Call, shown};
+use crate::answering::{self, Words};
+use crate::http::call::Call;
 use crate::http::reply::INTERRUPT_ID;
+
+const WORDS: Words = Words {
+    question: "await request",
+    naming: "in the header 'Interrupt-Id', or as 'x_trilogue.interrupt_id' in the first part",
+};
 
 /// The interrupt that an answer names, in its first part or in a header.
 ///
@@ -25,60 +31,11 @@ pub(super) fn named(call: &Call, answer: &Message) -> Result<Option<String>> {
     }
 }
 
-/// The pending interrupt that an answer is for: the one that it names, else the one that the caller was last shown, else the only one that the run ever had.
+/// The pending interrupt that an answer is for.
 ///
 /// # Errors
-/// `run_ended`, `interrupt_resolved` and `interrupt_mismatch`; the latter two name what is pending instead.
+/// As [`answering::target`].
 pub(super) async fn target(call: &Call, run: &RunRow, named: Option<&str>) -> Result<Interrupt> {
-    let mut pending = pending(call, run).await?;
-    let Some(oldest) = pending.first().map(|interrupt| interrupt.id.clone()) else {
-        return Err(waits_for_nothing(run));
-    };
-    let last_shown = || call.shared.runtime().last_shown(&call.principal().id, &run.id);
-    let place = match named.map_or_else(last_shown, |id| InterruptId::parse(id).ok()) {
-        Some(id) => pending.iter().position(|interrupt| interrupt.id == id).ok_or_else(|| {
-            Error::new(Code::InterruptResolved, format!("the interrupt '{id}' is not pending"))
-                .pending(oldest.clone())
-                .hint(format!("the run waits for the interrupt '{oldest}' now"))
-        })?,
-        None => match named {
-            Some(id) => return Err(unnamed(&oldest, &format!("'{}' is no interrupt", shown(id)))),
-            None if run.ever_resolved => {
-                return Err(unnamed(&oldest, "the answer does not say which interrupt it is for"));
-            }
-            None => 0,
-        },
-    };
-    let interrupt = pending.swap_remove(place);
-    let must_name = call.mount.as_ref().is_some_and(|mount| mount.require_interrupt_id);
-    if must_name && named.is_none() && interrupt.kind == InterruptKind::Permission {
-        return Err(unnamed(
-            &interrupt.id,
-            "an answer to a permission must name its interrupt here",
-        ));
-    }
-    Ok(interrupt)
-}
-
-/// What a run waits for, oldest first.
-async fn pending(call: &Call, run: &RunRow) -> Result<Vec<Interrupt>> {
-    if run.status.is_terminal() {
-        return Ok(Vec::new());
-    }
-    let filter =
-        InterruptFilter { run: Some(run.id.clone()), pending: true, ..InterruptFilter::default() };
-    let listing = call.shared.read().interrupts(&call.scope(), &filter, &Page::default()).await?;
-    Ok(listing.rows.into_iter().rev().map(|row| row.interrupt).collect())
-}
-
-fn waits_for_nothing(run: &RunRow) -> Error {
-    let code = if run.status.is_terminal() { Code::RunEnded } else { Code::InterruptResolved };
-    Error::new(code, format!("the run '{}' has no await request", run.id))
-        .hint("look at the run: it may have gone on or ended")
-}
-
-fn unnamed(pending: &InterruptId, why: &str) -> Error {
-    Error::new(Code::InterruptMismatch, why.to_owned()).pending(pending.clone()).hint(format!(
-        "the run waits for the interrupt '{pending}' now: name it in the header 'Interrupt-Id', or as 'x_trilogue.interrupt_id' in the first part"
-    ))
+    let pending = answering::pending(call, run).await?;
+    answering::target(call, run, pending, named, WORDS)
 }

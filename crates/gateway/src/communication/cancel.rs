@@ -25,6 +25,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
 
 async fn cancel(call: Call) -> Result<Reply> {
     let row = call.named_run().await?;
+    call.reach(&row.agent)?;
     if row.status.is_terminal() {
         return Err(ended(&row));
     }

@@ -41,6 +41,7 @@ async fn resume(call: Call) -> Result<Reply> {
     let message = await_resume.message;
     let named = answering::named(&call, &message)?;
     let row = call.named_run().await?;
+    call.reach(&row.agent)?;
     let interrupt = answering::target(&call, &row, named.as_deref()).await?;
     let (_, answer) = mapping::answer(&interrupt, message)?;
     // Keeps what follows in memory until it was read below.

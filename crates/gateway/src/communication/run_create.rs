@@ -37,6 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
 
 async fn create(call: Call) -> Result<Reply> {
     let mut body: RunCreateRequest = call.message_body()?;
+    call.reach(&agent(&call, &body.agent_name)?.name)?;
     let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
     let mut new = new_run(&call, body)?;
     if differ(session_id, session.as_ref()) {
@@ -50,7 +51,7 @@ async fn create(call: Call) -> Result<Reply> {
     let mut turn = None;
     if let Some(session) = session {
         let (tenant, id) = (&call.principal().tenant, ThreadId::from_uuid(session.id.get()));
-        turn = Some(call.shared.bringing.turn(tenant, &id).await);
+        turn = Some(call.shared.bringing.turn(tenant, id.as_str()).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
         if let Some(known) = runtime.known(call.principal(), &new).await? {
@@ -90,6 +91,8 @@ fn new_run(call: &Call, body: RunCreateRequest) -> Result<NewRun> {
         idempotency,
         not_before: None,
         rules: call.is_strict().then(|| Arc::from(strict::RULES)),
+        callback: None,
+        request: None,
         synchronous: body.mode == RunMode::Sync,
     })
 }

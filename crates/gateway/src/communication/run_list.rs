@@ -54,38 +54,11 @@ async fn list(call: Call) -> Result<Reply> {
         }
         None => None,
     };
-    let filter = RunFilter { thread, agent, ..RunFilter::default() };
-    let listing = rows(&call, filter, statuses, &Page { limit, after }).await?;
+    let statuses = statuses.to_vec();
+    let filter = RunFilter { thread, agent, statuses, ..RunFilter::default() };
+    let page_asked = Page { limit, after, skip: 0 };
+    let listing = call.shared.read().runs(&call.scope(), &filter, &page_asked).await?;
     page(&call, listing).await
-}
-
-/// Runs in any of these statuses, or in any at all.
-async fn rows(
-    call: &Call,
-    mut filter: RunFilter,
-    statuses: &[RunStatus],
-    page: &Page,
-) -> Result<Listing<RunRow>> {
-    let (read, scope) = (call.shared.read(), call.scope());
-    let Some((first, others)) = statuses.split_first() else {
-        return read.runs(&scope, &filter, page).await;
-    };
-    filter.status = Some(*first);
-    let mut listing = read.runs(&scope, &filter, page).await?;
-    for status in others {
-        filter.status = Some(*status);
-        let mut more = read.runs(&scope, &filter, page).await?;
-        listing.rows.append(&mut more.rows);
-        listing.next = listing.next.or(more.next);
-    }
-    listing.rows.sort_unstable_by_key(|row| std::cmp::Reverse(row.key));
-    if listing.rows.len() > page.limit {
-        listing.rows.truncate(page.limit);
-        listing.next = Some(0);
-    }
-    // The listings end at different places: the next page begins behind the last run of this one.
-    listing.next = listing.next.and(listing.rows.last().map(|row| row.key.0));
-    Ok(listing)
 }
 
 /// The runs, whole. Where they are too large together, the page ends earlier.

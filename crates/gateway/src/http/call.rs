@@ -1,16 +1,17 @@
 //! A request that was let in, as a handler sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Principal, RunId, Scope, ThreadId, limits};
+use trilogue_domain::{AgentName, Code, Error, Principal, RunId, Scope, ThreadId, limits};
 pub(crate) use trilogue_mapping::native::shown;
 use trilogue_store::rows::Page;
 
+use crate::access::schemes::Challenge;
 use crate::access::tokens::Caller;
 use crate::mount::Mount;
 use crate::shared::Shared;
@@ -28,11 +29,32 @@ pub(crate) struct Call {
     pub(crate) params: Vec<(&'static str, String)>,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) body: Bytes,
+    /// What the caller must show, once an agent has refused it.
+    pub(crate) challenge: Arc<OnceLock<Challenge>>,
 }
 
 // === impl Call ===
 
 impl Call {
+    /// Passes when this agent takes callers who show what this one does. Asked before anything of the agent is said or done.
+    ///
+    /// # Errors
+    /// `unauthenticated`, naming what the agent takes.
+    pub(crate) fn reach(&self, agent: &AgentName) -> Result<()> {
+        let gatekeeper = &self.shared.gatekeeper;
+        if gatekeeper.takes(&self.caller, agent) {
+            return Ok(());
+        }
+        let (challenge, hint) = gatekeeper.challenge_of(agent);
+        // Whoever is refused twice in one request is told of the first agent.
+        drop(self.challenge.set(challenge));
+        Err(Error::new(
+            Code::Unauthenticated,
+            format!("the agent '{agent}' does not take callers in this way"),
+        )
+        .hint(hint))
+    }
+
     pub(crate) fn principal(&self) -> &Principal {
         &self.caller.principal
     }
@@ -102,7 +124,7 @@ impl Call {
             })?),
             None => None,
         };
-        Ok(Page { limit: self.limit()?, after })
+        Ok(Page { limit: self.limit()?, after, skip: 0 })
     }
 
     /// How many items `limit` asks for.

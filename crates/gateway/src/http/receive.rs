@@ -17,10 +17,17 @@ use crate::options::Options;
 /// # Errors
 /// `body_too_large`, and `invalid_request` when it does not come in time or breaks off.
 pub(crate) async fn body(body: Incoming, options: &Options) -> Result<Bytes> {
+    body_up_to(options.max_body_bytes, body, options).await
+}
+
+/// The same for a body of at most this many bytes.
+///
+/// # Errors
+/// As [`body`].
+pub(crate) async fn body_up_to(most: usize, body: Incoming, options: &Options) -> Result<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let most = options.max_body_bytes;
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(most));
     }

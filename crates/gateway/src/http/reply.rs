@@ -74,6 +74,18 @@ impl Reply {
         self
     }
 
+    /// Adds a header beside those of the same name.
+    pub(crate) fn also(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers_mut().append(name, value);
+        self
+    }
+
+    /// Takes a header away.
+    pub(crate) fn without(mut self, name: &HeaderName) -> Self {
+        self.0.headers_mut().remove(name);
+        self
+    }
+
     /// Sets a header from text; text that no header can hold is left out.
     pub(crate) fn header_text(self, name: HeaderName, value: &str) -> Self {
         match HeaderValue::from_str(value) {

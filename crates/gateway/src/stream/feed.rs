@@ -198,7 +198,7 @@ impl Feed {
     ) -> Result<Chunk> {
         let (first, last) = self.numbers(frame);
         let run_id = self.name(read, frame.run()).await?;
-        let mut out = Out::default();
+        let mut out = Out::named(self.view.event_name());
         let mut ends = false;
         for event in frame.events()? {
             let number = self.number(event);
@@ -345,6 +345,16 @@ impl Chunk {
         }
     }
 
+    /// The bytes behind one position and up to another.
+    pub(crate) fn between(&self, after: Cursor, until: Cursor) -> Bytes {
+        let end_of = |cursor: Cursor| {
+            let passed = self.marks.partition_point(|mark| mark.cursor <= cursor);
+            passed.checked_sub(1).and_then(|index| self.marks.get(index)).map_or(0, |it| it.end)
+        };
+        let (begin, end) = (end_of(after), end_of(until));
+        self.bytes.slice(begin..end.max(begin))
+    }
+
     fn weight(&self) -> usize {
         self.bytes.len() + self.marks.len() * size_of::<Mark>() + size_of::<Self>()
     }
@@ -359,7 +369,7 @@ pub(crate) async fn run_id(
     let scope = Scope { tenant: thread.tenant.clone(), owner: None };
     let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
     // Listings are newest first by key, so the page behind the next key begins with this run.
-    let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)) };
+    let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)), skip: 0 };
     loop {
         let listing = read.runs(&scope, &filter, &page).await?;
         if let Some(run) = listing.rows.iter().find(|run| run.key == key) {

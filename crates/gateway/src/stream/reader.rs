@@ -48,7 +48,7 @@ struct Reader {
 }
 
 /// Counts a stream as open until it is dropped.
-struct Open(Arc<Shared>);
+pub(super) struct Open(Arc<Shared>);
 
 /// What woke a reader at the end of the log.
 enum Woken {
@@ -281,7 +281,7 @@ impl Reader {
     }
 }
 
-fn stopping() -> Error {
+pub(super) fn stopping() -> Error {
     Error::new(Code::ShuttingDown, "the server is shutting down")
         .hint("connect again with the id of the last event that you have")
 }
@@ -289,7 +289,7 @@ fn stopping() -> Error {
 // === impl Open ===
 
 impl Open {
-    fn new(shared: &Arc<Shared>) -> Result<Self> {
+    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self> {
         let open = Self(Arc::clone(shared));
         shared.meters.streams.add();
         if shared.meters.streams.get() > shared.options.max_streams as u64 {

@@ -23,6 +23,10 @@ pub(crate) trait View: Send + Sync + fmt::Debug {
     fn begin(&self) -> Box<dyn Fold>;
     /// Whether an event looks the same whatever came before, so that nothing needs to be folded to begin in the middle.
     fn is_stateless(&self) -> bool;
+    /// What the wire events are called, where the protocol gives them a name.
+    fn event_name(&self) -> Option<&'static str> {
+        None
+    }
     /// What a stream of this view says it is.
     fn content_type(&self) -> HeaderValue;
     /// What a stream without news sends as a sign of life.
@@ -62,6 +66,8 @@ pub(crate) struct Place<'a> {
 /// Takes the wire events of a stretch of log.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
+    /// What the wire events are called.
+    name: Option<&'static str>,
     /// The wire events of the current log event.
     open: Vec<Data>,
     /// The interrupt that the current log event shows, and how many wire events show it.
@@ -93,6 +99,11 @@ pub(crate) struct NativeView;
 // === impl Out ===
 
 impl Out {
+    /// Wire events of this name.
+    pub(crate) fn named(name: Option<&'static str>) -> Self {
+        Self { name, ..Self::default() }
+    }
+
     /// Adds a wire event of the current log event.
     pub(crate) fn push(&mut self, data: impl Into<Data>) {
         self.open.push(data.into());
@@ -114,7 +125,7 @@ impl Out {
             } else {
                 (format!("{number}.{sub}"), Cursor { number, sub })
             };
-            sse::encode(&mut self.bytes, Some(&id), None, &data);
+            sse::encode(&mut self.bytes, Some(&id), self.name, &data);
             self.marks.push(Mark { cursor, end: self.bytes.len() });
             if let Some((interrupt, shows)) = &showing
                 && *shows == place

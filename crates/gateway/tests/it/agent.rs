@@ -22,14 +22,20 @@ impl Puppet {
         let text = || vec!["text/plain".to_owned()];
         let card = AgentCard {
             name: AgentName::parse("puppet").unwrap(),
+            id: None,
             title: None,
             version: "1".to_owned(),
+            url: None,
             description: "does what it is told".to_owned(),
             input: InputKind::Chat,
             output_schema: None,
             state_schema: None,
             config_schema: None,
+            update_schema: None,
             interrupts: Vec::new(),
+            errors: Vec::new(),
+            abilities: trilogue_domain::Abilities::default(),
+            descriptor: None,
             input_content_types: text(),
             output_content_types: text(),
         };

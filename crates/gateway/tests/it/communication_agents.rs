@@ -62,8 +62,10 @@ impl Actor {
         let typed = name == "typed";
         let card = AgentCard {
             name: AgentName::parse(name).unwrap(),
+            id: None,
             title: None,
             version: "1".to_owned(),
+            url: None,
             description: format!("plays {name}"),
             input: match name {
                 "valuer" => InputKind::Schema(json(r#"{"type":"object","required":["n"]}"#)),
@@ -73,7 +75,11 @@ impl Actor {
             state_schema: None,
             config_schema: (name == "setter")
                 .then(|| json(r#"{"type":"object","required":["temperature"]}"#)),
+            update_schema: None,
             interrupts: Vec::new(),
+            errors: Vec::new(),
+            abilities: trilogue_domain::Abilities::default(),
+            descriptor: None,
             input_content_types: types(if typed { &["text/plain"] } else { &["*/*"] }),
             output_content_types: types(if typed { &["text/html", "text/css"] } else { &["*/*"] }),
         };

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -12,18 +13,21 @@ use trilogue_domain::event::{Body, Original};
 use trilogue_domain::port::{ReadOriginal, SystemClock};
 use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
 use trilogue_egress::Policy;
-use trilogue_gateway::{HistoryFetch, Options, Ports, Server};
+use trilogue_gateway::callback::Sender;
+use trilogue_gateway::{CallbackDelivery, HistoryFetch, Options, Ports, Server};
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::{Backend, Runtime};
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::rows::TokenRow;
-use trilogue_store::{Admin, Queue, Read, Store, Tokens};
+use trilogue_store::{Admin, Configurations, Queue, Read, Store, Tokens};
 use trilogue_testkit::Client;
 
 use crate::agent::Puppet;
 
 /// How long anything may take before a test gives up.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// What the rig signs callbacks with.
+pub(crate) const CALLBACK_SECRET: &[u8] = b"a secret of the rig, for callbacks";
 
 pub(crate) struct Rig {
     pub(crate) server: Server,
@@ -48,6 +52,8 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     /// What the server may reach.
     pub(crate) egress: Policy,
+    /// How long a callback waits after its first failure.
+    pub(crate) callback_backoff: Option<Duration>,
     /// Agents beside the puppet.
     pub(crate) agents: Vec<Arc<dyn Backend>>,
     /// Whether the store is a file.
@@ -81,11 +87,18 @@ impl Rig {
         agents.push(Arc::new(Puppet::new()));
         let runtime = trilogue_runtime::Options {
             max_part_metadata_bytes: setup.options.max_part_metadata_bytes,
+            callback_attempts: 3,
+            callback_backoff: setup.callback_backoff.unwrap_or(Duration::from_secs(2)),
             ..trilogue_runtime::Options::default()
         };
-        let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress).await;
+        let ports = ports_of(runtime, Arc::clone(&store), agents, setup.egress.clone()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let client =
+            trilogue_egress::Client::new(setup.egress, trilogue_egress::Options::default());
+        let sender = Sender::new(client.unwrap(), vec![Bytes::from_static(CALLBACK_SECRET)]);
+        let delivery = CallbackDelivery::new(&setup.options, &[address], &ports, sender);
+        ports.runtime.deliver_with(Arc::new(delivery));
         let server = Server::start(setup.options, ports, vec![listener]).unwrap();
         let rig = Self { server, store, address, _folder: folder };
         rig.token("alpha", "alice", Rights::all(), false).await;
@@ -172,6 +185,7 @@ async fn ports_of(
         read: Arc::clone(&store) as Arc<dyn Read>,
         tokens: Arc::clone(&store) as Arc<dyn Tokens>,
         admin: Arc::clone(&store) as Arc<dyn Admin>,
+        configurations: Arc::clone(&store) as Arc<dyn Configurations>,
         queue: store as Arc<dyn Queue>,
         clock,
         egress,

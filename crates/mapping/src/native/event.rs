@@ -10,7 +10,7 @@ use trilogue_domain::{Body, HeadMove, ThreadId};
 use trilogue_wire::native::{
     Event, EventBody, InterruptRaised, InterruptResolved, Json, MessageCompleted, MessageDelta,
     MessagePart, MessageStarted, Nothing, Original, PlanEntry, RuleApplied, RunCancelling,
-    RunCreated, RunEnded, RunResult, StateCustom, StatePlan, StateValues, ThoughtText,
+    RunCreated, RunEnded, RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText,
     ThreadCreated, ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted,
     ToolUpdated,
 };
@@ -31,7 +31,7 @@ pub fn event(event: &domain::Event, id: u64, run_id: Option<&str>, thread: &Thre
     }
 }
 
-fn body(body: &Body, thread: &ThreadId) -> EventBody {
+pub(crate) fn body(body: &Body, thread: &ThreadId) -> EventBody {
     match body {
         Body::Run(event) => run_event(event),
         Body::Message(event) => message_event(event, thread),
@@ -132,6 +132,7 @@ fn interrupt_event(event: &InterruptEvent, thread: &ThreadId) -> EventBody {
 fn state_event(event: &StateEvent) -> EventBody {
     match event {
         StateEvent::Values(values) => EventBody::StateValues(StateValues { values: json(values) }),
+        StateEvent::Output(output) => EventBody::StateOutput(StateOutput { output: json(output) }),
         StateEvent::Plan(entries) => {
             let entries = entries.iter().map(|entry| PlanEntry {
                 content: entry.content.clone(),

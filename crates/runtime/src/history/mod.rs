@@ -2,6 +2,7 @@
 
 mod reference;
 mod references;
+pub(crate) mod states;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use crate::outside::Outside;
 
 pub(crate) use references::Path;
 pub use references::{PathReferences, StateAt};
+use states::Elsewhere;
 
 /// The most checkpoints of a path that are read.
 pub(crate) const MAX_PATH: usize = 10_000;
@@ -76,13 +78,24 @@ pub(crate) async fn messages_after(
     let elsewhere = reference::read(source, entries).await?;
     let mut messages = Vec::new();
     for checkpoint in path.iter().rev() {
-        if let Some(given) = &checkpoint.given {
-            messages.extend(given.entries.iter().filter_map(|entry| elsewhere.get(entry).cloned()));
-        }
-        let Some(run) = checkpoint.run else { continue };
-        let said = of_run(store, &row, run).await?;
+        messages.extend(said_at(store, &row, checkpoint, &elsewhere).await?);
+    }
+    Ok(messages)
+}
+
+/// What one checkpoint adds to the history: what a client brought with it, then what its run said.
+async fn said_at(
+    store: &dyn Store,
+    thread: &ThreadRow,
+    checkpoint: &CheckpointRow,
+    elsewhere: &Elsewhere,
+) -> Result<Vec<Message>> {
+    let given = checkpoint.given.iter().flat_map(|given| &given.entries);
+    let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(entry).cloned()).collect();
+    if let Some(run) = checkpoint.run {
+        let said = of_run(store, thread, run).await?;
         let mut said: Vec<_> = said.into_iter().map(|(_, message)| message).collect();
-        inline(store, &row, &mut said).await?;
+        inline(store, thread, &mut said).await?;
         messages.extend(said);
     }
     Ok(messages)
@@ -104,6 +117,27 @@ pub(crate) async fn values(
         }
     }
     Ok(None)
+}
+
+/// The newest state at a thread's head that was set here; `None` where it lies elsewhere or is made of what was said.
+pub(crate) async fn set_value(
+    store: &dyn Store,
+    scope: &Scope,
+    thread: &ThreadId,
+    head: Option<CheckpointKey>,
+) -> Result<Option<Json>> {
+    let Some(head) = head else { return Ok(None) };
+    // The head itself has it as a rule; only else the path is read.
+    if let Some(row) = store.checkpoint_by_key(head).await?
+        && row.value.is_some()
+    {
+        return Ok(row.value);
+    }
+    let path = path(store, scope, thread, Some(head)).await?;
+    let is_set = |row: &CheckpointRow| {
+        row.value.is_some() || row.given.as_ref().is_some_and(|given| given.state.is_some())
+    };
+    Ok(path.into_iter().find(is_set).and_then(|row| row.value))
 }
 
 /// What a run was given, as its log has it.

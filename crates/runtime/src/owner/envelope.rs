@@ -54,6 +54,15 @@ impl Envelope {
         )
     }
 
+    pub(super) fn is_submit(&self) -> bool {
+        matches!(self, Self::Submit { .. })
+    }
+
+    /// Whether it asks for the removal of a run that has ended.
+    pub(super) fn removes_run(&self) -> bool {
+        matches!(self, Self::Change { command, .. } if matches!(**command, Command::RemoveRun { .. }))
+    }
+
     /// Tells who asked that it was not done.
     pub(super) fn refuse(self, error: &Error) {
         match self {

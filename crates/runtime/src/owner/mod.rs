@@ -113,6 +113,11 @@ impl Owner {
             self.leave(Some(&error)).await;
             return;
         }
+        if self.gone {
+            // A roll-back that the last owner did not live to see was its end.
+            self.leave(None).await;
+            return;
+        }
         let mut requests = Vec::with_capacity(8);
         loop {
             if !self.receive(&mut requests).await {
@@ -173,8 +178,8 @@ impl Owner {
 
     /// Takes one request; what it comes to is appended later.
     async fn take(&mut self, request: Envelope) {
-        if self.pending.vital && matches!(request, Envelope::Submit { .. }) {
-            // What ends must not wait for room together with what begins.
+        // What ends must not wait for room together with what begins; and whether a run is still there shows when what was done so far is durable.
+        if self.pending.vital && request.is_submit() || request.removes_run() {
             self.commit().await;
         }
         if self.gone {
@@ -215,20 +220,29 @@ impl Owner {
                     // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
                     *checkpoint = self.services.new_checkpoint();
                 }
-                let erases = matches!(*command, Command::Erase);
-                match self.step(*command) {
+                let checked = self.check_stored(&command).await;
+                match checked.and_then(|()| self.step(*command)) {
                     Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
                     Err(error) => drop(reply.send(Err(error))),
-                }
-                if erases {
-                    // What comes next must not be stored and erased in one append.
-                    self.commit().await;
                 }
             }
             Envelope::Settled { run, reply } => self.settled(run, reply),
             Envelope::Wake => {}
             Envelope::Shutdown { reply } => self.shutdown(reply),
         }
+        if self.pending.erases {
+            // What comes next must not be stored and erased in one append.
+            self.commit().await;
+        }
+    }
+
+    /// Passes when a run that is to be removed is there: of several who remove one, the first does.
+    async fn check_stored(&self, command: &Command) -> Result<()> {
+        let Command::RemoveRun { run, id, .. } = command else { return Ok(()) };
+        let found = self.services.store.run_by_key(*run).await?;
+        found
+            .map(drop)
+            .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'")))
     }
 
     fn submit(

@@ -20,6 +20,8 @@ pub(super) struct Pending {
     pub(super) vital: bool,
     /// Whether new work is in it: then it waits for room, whatever else it ends.
     pub(super) new_work: bool,
+    /// Whether the thread goes with it.
+    pub(super) erases: bool,
     pub(super) events: usize,
     /// Whether it may wait for the run's first word: nobody was told of anything in it.
     pub(super) may_wait: bool,
@@ -44,6 +46,7 @@ impl Pending {
         for change in step.changes {
             self.change(change);
         }
+        self.erases |= step.effects.contains(&Effect::Gone);
         self.effects.extend(step.effects);
         self.vital |= step.vital;
         self.new_work |= step.new_work;

@@ -28,7 +28,7 @@ impl Output<'_> {
         };
         let row = self.resolve(run, row, resolution);
         self.reply(Reply::Interrupt(Box::new(row.clone())));
-        self.after_resolution(run, row);
+        self.after_resolution(run, row, index);
         Ok(())
     }
 
@@ -45,7 +45,7 @@ impl Output<'_> {
         let is_permission = row.interrupt.kind == InterruptKind::Permission;
         let row = self.resolve(run, row, Resolution::TimedOut { option: reject.clone() });
         match (is_permission, reject) {
-            (true, Some(_)) => self.after_resolution(run, row),
+            (true, Some(_)) => self.after_resolution(run, row, index),
             (true, None) => self.cancel(run, Some(Code::AwaitTimeout)),
             (false, _) => {
                 self.withdraw_pending(run, Code::AwaitTimeout);
@@ -54,8 +54,8 @@ impl Output<'_> {
         }
     }
 
-    /// Lets the run go on when nothing is pending any more and the turn is free; hands a task that kept the turn its answer at once.
-    fn after_resolution(&mut self, run: RunKey, row: InterruptRow) {
+    /// `place` is where the interrupt stood among the pending ones. Lets the run go on when nothing is pending any more and the turn is free; hands a task that kept the turn its answer at once.
+    fn after_resolution(&mut self, run: RunKey, row: InterruptRow, place: usize) {
         let has_turn = self.state.turn == Some(run);
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let id = row.interrupt.id.clone();
@@ -76,6 +76,10 @@ impl Output<'_> {
             self.effect(Effect::Deliver { run, interrupt, resolution });
         }
         if waits {
+            if place == 0 {
+                // The next one is shown now.
+                self.call_back_status(run);
+            }
             self.save_run(run);
             return;
         }

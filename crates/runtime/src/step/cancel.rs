@@ -12,13 +12,22 @@ use super::{Effect, Reply};
 
 impl Output<'_> {
     /// A run is to stop. Asking twice is the same as asking once.
-    pub(super) fn cancel_command(&mut self, run: RunKey, reason: Option<Code>) -> Result<()> {
+    pub(super) fn cancel_command(
+        &mut self,
+        run: RunKey,
+        reason: Option<Code>,
+        roll_back: bool,
+    ) -> Result<()> {
         let Some(state) = self.run(run) else {
             return Err(Error::new(Code::RunEnded, "the run has ended")
                 .hint("look at the run for its outcome"));
         };
         let mut row = state.row.clone();
-        self.cancel(run, reason);
+        if roll_back {
+            self.roll_back(run);
+        } else {
+            self.cancel(run, reason);
+        }
         match self.state.runs.get(&run) {
             Some(state) => row = state.row.clone(),
             None => {
@@ -31,13 +40,26 @@ impl Output<'_> {
         Ok(())
     }
 
+    /// Stops a run and removes it when it has ended, also where it is being cancelled already.
+    pub(super) fn roll_back(&mut self, run: RunKey) {
+        let reason = Some(Code::RunRolledBack);
+        let Some(state) = self.run(run) else { return };
+        if state.row.status != RunStatus::Cancelling {
+            self.cancel(run, reason);
+        } else if state.row.cancel_reason != reason {
+            state.row.cancel_reason = reason;
+            self.vital();
+            self.save_run(run);
+        }
+    }
+
     /// Stops a run: at once when no task is at work, else when its agent has stopped.
     pub(super) fn cancel(&mut self, run: RunKey, reason: Option<Code>) {
         let Some(state) = self.run(run) else { return };
         if state.row.status == RunStatus::Cancelling {
             return;
         }
-        state.cancel_reason = reason;
+        state.row.cancel_reason = reason;
         let has_task = state.has_task;
         let mut undelivered = std::mem::take(&mut state.undelivered);
         let asked = state.pending.iter().map(|row| row.interrupt.id.clone());
@@ -64,7 +86,7 @@ impl Output<'_> {
         for run in runs {
             let Some(state) = self.run(*run) else { continue };
             let cancelling = state.row.status == RunStatus::Cancelling;
-            let reason = state.cancel_reason;
+            let reason = state.row.cancel_reason;
             self.withdraw_pending(*run, Code::AgentLost);
             if cancelling {
                 self.end_run(*run, Outcome::Cancelled { reason });

@@ -4,6 +4,7 @@
 //! What `step` returns is one atomic batch; effects are carried out after it is durable.
 
 mod answer;
+mod callback;
 mod cancel;
 mod output;
 mod recover;
@@ -47,8 +48,8 @@ pub(crate) enum Command {
     },
     /// An answer has come.
     Answer { to: Target, answer: Answer, by: Principal },
-    /// A run is to stop.
-    Cancel { run: RunKey, reason: Option<Code> },
+    /// A run is to stop, and to be removed then with what it did where it is rolled back.
+    Cancel { run: RunKey, reason: Option<Code>, roll_back: bool },
     /// A run's time has come.
     Due { run: RunKey },
     /// An interrupt was not answered in time.
@@ -63,8 +64,8 @@ pub(crate) enum Command {
     },
     /// The history is to be replaced or continued by one that a client brought.
     Replace { replace: Box<Replace>, checkpoint: (CheckpointKey, CheckpointId) },
-    /// The thread is to go, with everything of it.
-    Erase,
+    /// The thread is to go, with everything of it; where that is asked for, only while nothing is in flight on it.
+    Erase { if_idle: bool },
     /// The thread was loaded with open runs that have no task: a previous life of the server left them, or storing failed.
     Recover { restarted: bool, failure: Failure },
     /// The tasks of these runs are gone, for this reason.
@@ -112,6 +113,17 @@ pub(crate) struct Progress {
     pub(crate) values: Option<Json>,
     /// The binding that was made or read.
     pub(crate) bound: Option<BindingRow>,
+    /// Which of the events the run's client is called back about.
+    pub(crate) told: Told,
+}
+
+/// The places in a draft of events that a run's client is called back about; the first event's is 1.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Told {
+    /// The last event with which the output grew; zero where there is none.
+    pub(crate) output: u64,
+    /// The agent's own updates.
+    pub(crate) updates: Vec<u64>,
 }
 
 /// What an answer is for, after looking up what was shown.
@@ -198,13 +210,15 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Raise { run, interrupt } => output.raise(run, *interrupt)?,
         Command::Finish { run, ending, checkpoint } => output.finish(run, ending, checkpoint)?,
         Command::Answer { to, answer, by } => output.answer(&to, answer, &by)?,
-        Command::Cancel { run, reason } => output.cancel_command(run, reason)?,
+        Command::Cancel { run, reason, roll_back } => {
+            output.cancel_command(run, reason, roll_back)?;
+        }
         Command::Due { run } => output.due(run),
         Command::Deadline { interrupt } => output.deadline(&interrupt),
         Command::RemoveRun { run, id, reason } => output.remove_run(run, id, reason)?,
         Command::Patch { patch, from, checkpoint } => output.patch(*patch, from, checkpoint)?,
         Command::Replace { replace, checkpoint } => output.replace(*replace, checkpoint),
-        Command::Erase => output.erase(),
+        Command::Erase { if_idle } => output.erase_command(if_idle)?,
         Command::Recover { restarted, failure } => output.recover(restarted, &failure),
         Command::Lose { runs, failure } => output.lose(&runs, &failure),
         Command::Drain => output.drain(),

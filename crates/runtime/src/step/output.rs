@@ -2,12 +2,13 @@
 
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
-use trilogue_domain::{Outcome, RunKey, Timestamp};
-use trilogue_store::rows::MessageRow;
+use trilogue_domain::{Code, Outcome, RunKey, Timestamp};
+use trilogue_store::rows::{MessageRow, QueueKind};
 use trilogue_store::{Change, Draft};
 
 use super::{Effect, Reply, StartTurn, Step};
 use crate::backend::Turn;
+use crate::part::names_content;
 use crate::state::{RunState, ThreadState};
 
 /// Consecutive events of one run, or of no run, with their numbers.
@@ -143,19 +144,28 @@ impl<'a> Output<'a> {
         self.log(Some(run), &Body::Run(RunEvent::Ended(outcome.clone())));
         self.transit(run, Transition::End(outcome.status()));
         let Some(mut ended) = self.state.runs.remove(&run) else { return };
+        let id = ended.row.id.clone();
         ended.row.outcome = Some(outcome);
+        // Also after a restart: the row says so.
+        let rolls_back = ended.row.cancel_reason.take() == Some(Code::RunRolledBack);
         ended.row.ended_at = Some(self.now);
         ended.row.saved = None;
         ended.row.pending_answer = None;
         ended.row.has_turn = false;
         self.change(Change::Run(Box::new(ended.row.clone())));
+        if ended.row.not_before.is_some() && ended.row.started_at.is_none() {
+            // Its time does not come any more.
+            self.change(Change::Withdraw(QueueKind::ScheduledRun, id.to_string()));
+        }
         if ended.has_task {
             self.effect(Effect::Abort { run });
         }
-        let id = ended.row.id.clone();
+        if !rolls_back {
+            self.call_back_end(&ended.row);
+        }
         self.effect(Effect::Settled(Box::new(ended.row)));
         self.state.queue.retain(|queued| *queued != run);
-        if ended.roll_back {
+        if rolls_back {
             self.remove_run_now(run, id, "rolled_back");
         }
         self.vital();
@@ -196,8 +206,11 @@ impl<'a> Output<'a> {
         }
         state.row.started_at = Some(now);
         let turn = match state.input.take() {
-            Some(input) => StartTurn::Ready(Box::new(Turn::Start { input })),
-            None => StartTurn::InputFromLog,
+            // An agent gets content, not references to it.
+            Some(input) if !names_content(&input) => {
+                StartTurn::Ready(Box::new(Turn::Start { input }))
+            }
+            _ => StartTurn::InputFromLog,
         };
         state.has_task = true;
         self.log(Some(run), &Body::Run(RunEvent::Started));

@@ -13,8 +13,8 @@ enum Fate {
     Keep,
     /// What its agent did last is not known.
     Lost,
-    /// It was being cancelled.
-    Cancelled,
+    /// It was being cancelled, for this reason.
+    Cancelled(Option<Code>),
 }
 
 // === impl Output ===
@@ -43,9 +43,9 @@ impl Output<'_> {
                     self.withdraw_pending(run, Code::AgentLost);
                     self.end_run(run, Outcome::Failed(failure.clone()));
                 }
-                Fate::Cancelled => {
+                Fate::Cancelled(reason) => {
                     self.withdraw_pending(run, Code::AgentLost);
-                    self.end_run(run, Outcome::Cancelled { reason: None });
+                    self.end_run(run, Outcome::Cancelled { reason });
                 }
             }
         }
@@ -81,7 +81,7 @@ fn fate_of(run: &RunState, due: bool) -> Fate {
     match run.row.status {
         RunStatus::Queued if due => Fate::Queue,
         RunStatus::Queued => Fate::Keep,
-        RunStatus::Cancelling => Fate::Cancelled,
+        RunStatus::Cancelling => Fate::Cancelled(run.row.cancel_reason),
         RunStatus::Interrupted => {
             let survives = |survives| survives == Survives::Restart;
             match &run.pending[..] {

@@ -21,7 +21,9 @@ impl Output<'_> {
     pub(super) fn progress(&mut self, progress: Progress) -> Result<()> {
         let run = self.known(progress.run)?;
         let position = self.state.last + 1;
+        let before = self.state.runs.get(&run).map_or(0, |state| state.row.last_run_number);
         self.log_draft(Some(run), progress.draft);
+        self.call_back(run, before, &progress.told);
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         if progress.values.is_some() {
             state.values = progress.values;
@@ -75,7 +77,7 @@ impl Output<'_> {
         let Some(state) = self.run(run) else { return Ok(()) };
         state.has_task = false;
         if state.row.status == RunStatus::Cancelling {
-            let reason = state.cancel_reason;
+            let reason = state.row.cancel_reason;
             self.end_run(run, Outcome::Cancelled { reason });
             return Ok(());
         }
@@ -209,9 +211,13 @@ impl Output<'_> {
             interrupt,
         };
         state.pending.push(row.clone());
+        let is_shown = state.pending.len() == 1;
         let settled = state.row.clone();
         self.change(Change::Interrupt(Box::new(row.clone())));
         self.watch(&row);
+        if is_shown {
+            self.call_back_status(run);
+        }
         self.save_run(run);
         self.effect(Effect::Settled(Box::new(settled)));
     }

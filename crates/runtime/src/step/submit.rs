@@ -3,7 +3,7 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
 use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times};
-use trilogue_store::rows::{MessageRow, QueueItem, QueueKind};
+use trilogue_store::rows::{MessageRow, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Change, Draft};
 
 use super::output::Output;
@@ -13,15 +13,14 @@ use crate::request::{WhenHolding, WhenWaiting};
 use crate::state::RunState;
 
 /// What has to give way to a new run.
-enum GivesWay {
-    Nobody,
-    /// The run that has the turn is cancelled, and removed when `roll_back`.
-    Holder {
-        run: RunKey,
-        roll_back: bool,
-    },
+#[derive(Debug, Default)]
+struct GivesWay {
+    /// These runs are in flight and cancelled; that which has the turn is the last, so that none of the others takes it.
+    in_flight: Vec<RunKey>,
+    /// Whether they are removed with what they did.
+    roll_back: bool,
     /// These runs wait without the turn and are superseded.
-    Waiting(Vec<RunKey>),
+    waiting: Vec<RunKey>,
 }
 
 // === impl Output ===
@@ -76,51 +75,80 @@ impl Output<'_> {
             return Err(Error::new(Code::ShuttingDown, "the server is shutting down")
                 .hint("send the request again when it is back"));
         }
-        if submit.row.not_before.is_some_and(|at| at > self.now) {
-            return Ok(GivesWay::Nobody);
-        }
-        let Some(holder) = self.state.turn.and_then(|run| self.state.runs.get(&run)) else {
-            return self.check_waiting(submit);
-        };
-        if holder.is_waiting() && submit.when_holding == WhenHolding::Refuse {
+        let is_scheduled = submit.row.not_before.is_some_and(|at| at > self.now);
+        let holder = self.state.turn.and_then(|run| self.state.runs.get(&run));
+        if let Some(holder) = holder.filter(|run| run.is_waiting() && !is_scheduled)
+            && submit.when_holding == WhenHolding::Refuse
+        {
             return Err(self.thread_waiting(holder));
         }
-        let run = holder.row.key;
+        let mut gives_way = GivesWay::default();
         match submit.strategy {
-            Strategy::Reject => Err(Error::new(
-                Code::ThreadBusy,
-                format!(
-                    "the thread '{}' has a run in progress: {}",
-                    self.state.thread.id, holder.row.id
-                ),
-            )
-            .hint("wait for that run, cancel it, or use another strategy")),
-            Strategy::Interrupt => Ok(GivesWay::Holder { run, roll_back: false }),
-            Strategy::Rollback => Ok(GivesWay::Holder { run, roll_back: true }),
-            Strategy::Enqueue if self.state.queue.len() >= self.state.max_queued => {
-                Err(Error::new(
-                    Code::Overloaded,
-                    format!(
-                        "{} runs wait on the thread '{}'",
-                        self.state.queue.len(),
-                        self.state.thread.id
-                    ),
-                )
-                .hint("wait for some of them to end"))
+            Strategy::Reject => {
+                if let Some(run) = self.in_flight().next() {
+                    return Err(self
+                        .thread_busy(&run.row)
+                        .hint("wait for that run, cancel it, or use another strategy"));
+                }
             }
-            Strategy::Enqueue => Ok(GivesWay::Nobody),
+            Strategy::Enqueue => self.check_room(is_scheduled || holder.is_some())?,
+            Strategy::Interrupt | Strategy::Rollback => {
+                gives_way.roll_back = submit.strategy == Strategy::Rollback;
+                gives_way.in_flight = self.in_flight().map(|run| run.row.key).collect();
+                gives_way.in_flight.sort_by_key(|run| (self.state.turn == Some(*run), *run));
+            }
+        }
+        let mut waiting = self.waiting_without_turn();
+        match (submit.when_waiting, waiting.next()) {
+            (WhenWaiting::Refuse, Some(run)) if holder.is_none() && !is_scheduled => {
+                Err(self.thread_waiting(run))
+            }
+            (WhenWaiting::Supersede, Some(run)) => {
+                gives_way.waiting = vec![run.row.key];
+                gives_way.waiting.extend(waiting.map(|run| run.row.key));
+                Ok(gives_way)
+            }
+            _ => Ok(gives_way),
         }
     }
 
-    fn check_waiting(&self, submit: &Submit) -> Result<GivesWay> {
-        let waiting = || self.state.runs.values().filter(|run| run.is_waiting());
-        match (submit.when_waiting, waiting().next()) {
-            (WhenWaiting::Refuse, Some(run)) => Err(self.thread_waiting(run)),
-            (WhenWaiting::Supersede, Some(_)) => {
-                Ok(GivesWay::Waiting(waiting().map(|run| run.row.key).collect()))
-            }
-            _ => Ok(GivesWay::Nobody),
+    /// The runs that a strategy is about: queued, scheduled, at work, being cancelled, or waiting with the turn.
+    fn in_flight(&self) -> impl Iterator<Item = &RunState> {
+        let holder = self.state.turn;
+        self.state
+            .runs
+            .values()
+            .filter(move |run| run.is_in_flight() || holder == Some(run.row.key))
+    }
+
+    fn waiting_without_turn(&self) -> impl Iterator<Item = &RunState> {
+        let holder = self.state.turn;
+        let waiting = self.state.runs.values().filter(|run| run.is_waiting());
+        waiting.filter(move |run| holder != Some(run.row.key))
+    }
+
+    /// Passes when a run that does not start at once may join those that wait for their turn or their time.
+    fn check_room(&self, waits: bool) -> Result<()> {
+        if !waits {
+            return Ok(());
         }
+        let holder = self.state.turn;
+        let others = self.in_flight().filter(|run| holder != Some(run.row.key)).count();
+        if others < self.state.max_queued {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::Overloaded,
+            format!("{others} runs wait on the thread '{}'", self.state.thread.id),
+        )
+        .hint("wait for some of them to end"))
+    }
+
+    pub(super) fn thread_busy(&self, run: &RunRow) -> Error {
+        Error::new(
+            Code::ThreadBusy,
+            format!("the thread '{}' has a run in progress: {}", self.state.thread.id, run.id),
+        )
     }
 
     fn thread_waiting(&self, run: &RunState) -> Error {
@@ -139,18 +167,14 @@ impl Output<'_> {
     }
 
     fn make_way(&mut self, gives_way: GivesWay) {
-        match gives_way {
-            GivesWay::Nobody => {}
-            GivesWay::Holder { run, roll_back } => {
-                if let Some(state) = self.run(run) {
-                    state.roll_back = roll_back;
-                }
+        for run in gives_way.waiting {
+            self.cancel(run, Some(Code::RunSuperseded));
+        }
+        for run in gives_way.in_flight {
+            if gives_way.roll_back {
+                self.roll_back(run);
+            } else {
                 self.cancel(run, None);
-            }
-            GivesWay::Waiting(runs) => {
-                for run in runs {
-                    self.cancel(run, Some(Code::RunSuperseded));
-                }
             }
         }
     }

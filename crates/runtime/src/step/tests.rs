@@ -1,5 +1,7 @@
 //! The owner's step as a table: a state, commands, and the events, rows and effects they come to.
 
+mod in_flight;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,6 +105,10 @@ impl Table {
             not_before: None,
             last_run_number: 0,
             rules: None,
+            callback: None,
+            request: None,
+            stateless: false,
+            cancel_reason: None,
         }
     }
 
@@ -127,7 +133,7 @@ impl Table {
     }
 
     fn cancel(&mut self, run: i64) -> Result<Step> {
-        self.step(Command::Cancel { run: RunKey(run), reason: None })
+        self.step(Command::Cancel { run: RunKey(run), reason: None, roll_back: false })
     }
 
     fn status(&self, run: i64) -> Option<RunStatus> {
@@ -608,6 +614,7 @@ fn values_become_a_checkpoint() {
         messages: Vec::new(),
         values: Some(values.clone()),
         bound: None,
+        told: Told::default(),
     };
     table.step(Command::Progress(progress)).unwrap();
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();

@@ -22,6 +22,9 @@ impl Output<'_> {
         from: Option<CheckpointKey>,
         (key, id): (CheckpointKey, CheckpointId),
     ) -> Result<()> {
+        if patch.if_idle && (patch.values.is_some() || from.is_some()) {
+            self.check_idle()?;
+        }
         let metadata =
             patch.metadata.map(|patch| merged(&self.state.thread.metadata, &patch)).transpose()?;
         if let Some(metadata) = metadata {
@@ -104,7 +107,7 @@ impl Output<'_> {
     }
 
     pub(super) fn remove_run_now(&mut self, run: RunKey, id: RunId, reason: &'static str) {
-        if self.state.thread.ephemeral {
+        if self.state.thread.ephemeral && self.state.runs.is_empty() {
             // An ephemeral thread goes with its run.
             self.erase();
             return;
@@ -112,6 +115,23 @@ impl Output<'_> {
         let event = ThreadEvent::RunRemoved { run: id, reason: reason.to_owned() };
         self.log(None, &Body::Thread(event));
         self.change(Change::RemoveRun(run));
+    }
+
+    /// Removes the thread, where it is idle if that is asked for.
+    pub(super) fn erase_command(&mut self, if_idle: bool) -> Result<()> {
+        if if_idle {
+            self.check_idle()?;
+        }
+        self.erase();
+        Ok(())
+    }
+
+    /// Passes when no run is queued, scheduled or at work; one that waits for an answer is neither.
+    fn check_idle(&self) -> Result<()> {
+        match self.state.runs.values().find(|run| run.is_in_flight()) {
+            Some(run) => Err(self.thread_busy(&run.row).hint("wait for that run, or cancel it")),
+            None => Ok(()),
+        }
     }
 
     /// Removes the thread; its tasks are dropped and nobody hears of them.

@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use trilogue_domain::Json;
+use trilogue_domain::event::{InterruptEvent, RunEvent, StateEvent};
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
-use trilogue_runtime::{Options, ThreadChoice};
-use trilogue_store::rows::{Page, QueueItem, QueueKind};
+use trilogue_domain::{Answer, Body, Callback, Json, RunStatus};
+use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunRow};
 use trilogue_store::{Batch, Change};
 
-use crate::fixture::{House, alice, scope, until};
+use crate::fixture::{House, alice, new_run, on, scope, until};
 
 /// A receiver that answers as it was told to, and remembers what came.
 #[derive(Debug, Default)]
@@ -124,4 +125,242 @@ async fn a_callback_survives_a_restart() {
     let receiver = Receiver::answering([]);
     house.runtime.deliver_with(receiver.clone());
     until("it is delivered", || async { receiver.attempts().len() == 1 }).await;
+}
+
+/// A run whose client is called back about everything.
+fn called_back(new: NewRun) -> NewRun {
+    let url = "https://example.com/hook".into();
+    let callback = Callback { url, status: true, values: true, updates: true };
+    NewRun { callback: Some(callback), ..new }
+}
+
+impl Receiver {
+    /// What came, as what it is of and the run number that it names.
+    fn told(&self) -> Vec<(String, u64)> {
+        let came = self.came.lock().unwrap();
+        let told = came.iter().map(|delivery| {
+            let reference = delivery.reference.to_value();
+            let of = reference["of"].as_str().unwrap().to_owned();
+            (of, reference["number"].as_u64().unwrap())
+        });
+        told.collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.came.lock().unwrap().iter().map(|delivery| delivery.id.clone()).collect()
+    }
+}
+
+/// What of a run its client is to be told, as of what and the number of the last event of it.
+async fn to_tell(house: &House, run: &RunRow) -> Vec<(String, u64)> {
+    let events = house.events(run).await;
+    let told = events.iter().filter_map(|event| {
+        let of = match &event.body {
+            Body::Interrupt(InterruptEvent::Raised(_)) | Body::Run(RunEvent::Ended(_)) => "status",
+            Body::State(StateEvent::Custom { .. }) => "update",
+            _ => return None,
+        };
+        Some((of.to_owned(), event.run_number))
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn a_client_is_told_in_order_what_its_run_does() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let script = r#"custom:1 say:a commit custom:2 output:{"a":1} commit custom:3 suspend:say:b+custom:4"#;
+        let waits =
+            house.submit(called_back(on(&thread, script))).await.settled.wait().await.unwrap();
+        assert_eq!(waits.status, RunStatus::Interrupted);
+        let receiver = Receiver::answering([]);
+        house.runtime.deliver_with(receiver.clone());
+        let is_delivered =
+            || async { house.store.next_due(QueueKind::Callback).await.unwrap().is_none() };
+        until("all was delivered", is_delivered).await;
+        let to = AnswerTo::Run(waits.id.clone());
+        house.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
+        let ended = house.runtime.settled(&alice(), &waits.id).await.unwrap();
+        assert_eq!(ended.status, RunStatus::Completed);
+        until("all was delivered", is_delivered).await;
+        let told = receiver.told();
+        let numbers: Vec<_> = told.iter().map(|(_, number)| *number).collect();
+        assert!(numbers.is_sorted(), "{told:?}");
+        let others: Vec<_> = told.iter().filter(|(of, _)| of != "values").cloned().collect();
+        assert_eq!(others, to_tell(&house, &ended).await);
+        assert_eq!(others.iter().filter(|(of, _)| of == "status").count(), 2);
+        // The values were replaced while they waited: one before the question, and what the answer brought.
+        let values = told.iter().filter(|(of, _)| of == "values").count();
+        assert!((2..=3).contains(&values), "{told:?}");
+        let mut ids = receiver.ids();
+        assert!(ids.iter().all(|id| id.starts_with(ended.id.as_str())), "{ids:?}");
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), told.len(), "each delivery has an id of its own");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_told_only_of_what_it_asked_for() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let url: Arc<str> = "https://example.com/hook".into();
+        let none = Callback { url, status: false, values: false, updates: false };
+        for (callback, expected) in [
+            (Callback { status: true, ..none.clone() }, vec!["status"]),
+            (Callback { values: true, ..none.clone() }, vec!["values"]),
+            (Callback { updates: true, ..none.clone() }, vec!["update", "update"]),
+            (none, vec![]),
+        ] {
+            let thread = house.thread().await;
+            let mut new = on(&thread, "custom:1 say:x custom:2");
+            new.callback = Some(callback);
+            house.submit(new).await.settled.wait().await.unwrap();
+            let mut told = Vec::new();
+            let now = house.clock.now();
+            loop {
+                let until = now.after(Duration::from_secs(30));
+                let claims = house.store.claim(QueueKind::Callback, now, until, 9).await.unwrap();
+                let Some(claim) = claims.first() else { break };
+                told.push(claim.item.reference.to_value()["of"].as_str().unwrap().to_owned());
+                assert!(house.store.finish(claim).await.unwrap());
+            }
+            assert_eq!(told, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_fails_gets_the_rest_later_and_in_order() {
+    let options = Options { callback_backoff: Duration::from_millis(1), ..Default::default() };
+    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+        let thread = house.thread().await;
+        let run = house.submit(called_back(on(&thread, "custom:1 custom:2 custom:3")));
+        let run = run.await.settled.wait().await.unwrap();
+        let refused = Delivered::Refused { error: "410".to_owned() };
+        let receiver = Receiver::answering([later(), later(), Delivered::Accepted, refused]);
+        house.runtime.deliver_with(receiver.clone());
+        until("all was tried", || async {
+            house.clock.advance(Duration::from_micros(50));
+            receiver.told().len() == 6
+        })
+        .await;
+        let numbers: Vec<_> = receiver.told().into_iter().map(|(_, number)| number).collect();
+        let expected: Vec<_> = to_tell(&house, &run).await.into_iter().map(|one| one.1).collect();
+        assert_eq!(numbers[..3], [expected[0]; 3]);
+        assert_eq!(numbers[2..], expected, "one that is given up holds nobody back");
+    }
+}
+
+#[tokio::test]
+async fn the_next_question_is_told_when_the_one_before_was_answered() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run = house.submit(called_back(on(&thread, "ask ask"))).await.run;
+        let receiver = Receiver::answering([]);
+        house.runtime.deliver_with(receiver.clone());
+        for count in 1..=2 {
+            until("it is told of the question", || async {
+                receiver.told().iter().filter(|(of, _)| of == "status").count() == count
+            })
+            .await;
+            let filter = InterruptFilter { pending: true, ..Default::default() };
+            let pending =
+                house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap();
+            let to = AnswerTo::Interrupt(pending.rows[0].interrupt.id.clone());
+            house.runtime.answer(&alice(), to, Answer::Json(Json::null())).await.unwrap();
+        }
+        let ended = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        until("it is told of the end", || async {
+            receiver
+                .told()
+                .last()
+                .is_some_and(|(of, number)| of == "status" && *number == ended.last_run_number)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_run_that_is_gone() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let script = "custom:1 commit until-cancelled";
+        let rolled_back = house.submit(called_back(on(&thread, script))).await.run;
+        until("something waits to be delivered", || async {
+            house.store.next_due(QueueKind::Callback).await.unwrap().is_some()
+        })
+        .await;
+        house.runtime.roll_back(&alice(), &rolled_back.id).await.unwrap();
+        assert_eq!(house.store.next_due(QueueKind::Callback).await.unwrap(), None);
+        let ended = house.submit(called_back(on(&thread, "custom:1"))).await;
+        let ended = ended.settled.wait().await.unwrap();
+        assert!(house.store.next_due(QueueKind::Callback).await.unwrap().is_some());
+        house.runtime.remove_run(&alice(), &ended.id).await.unwrap();
+        assert_eq!(house.store.next_due(QueueKind::Callback).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn retention_waits_until_a_client_was_told() {
+    let retention = RetentionPolicy {
+        max_age: Some(Duration::ZERO),
+        max_stateless_age: None,
+        max_runs_per_thread: None,
+        max_runs_per_tenant: None,
+    };
+    let retention_interval = Duration::from_millis(2);
+    let options = Options { retention, retention_interval, ..Options::default() };
+    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+        let thread = house.thread().await;
+        let told = house.submit(called_back(on(&thread, "say:x"))).await;
+        let told = told.settled.wait().await.unwrap();
+        let other = house.run("say:y", ThreadChoice::Existing(thread)).await;
+        house.clock.advance(Duration::from_secs(1));
+        until("the other is gone", || house.is_gone(&other)).await;
+        assert!(!house.is_gone(&told).await);
+        house.runtime.deliver_with(Receiver::answering([]));
+        until("it goes when its client was told", || house.is_gone(&told)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_due_is_delivered_after_a_restart_and_the_lost_run_too() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let ended = house.submit(called_back(on(&thread, "custom:1 say:x"))).await;
+    let ended = ended.settled.wait().await.unwrap();
+    let lost = house.submit(called_back(on(&thread, "custom:1 commit forever"))).await.run;
+    until("it is at work", || async { house.events(&lost).await.len() > 5 }).await;
+    let house = house.crash().await;
+    let receiver = Receiver::answering([]);
+    house.runtime.deliver_with(receiver.clone());
+    until("all was delivered", || async {
+        house.store.next_due(QueueKind::Callback).await.unwrap().is_none()
+    })
+    .await;
+    let lost = house.stored(&lost).await;
+    assert_eq!(lost.status, RunStatus::Failed);
+    let ids = receiver.ids();
+    let of = |run: &RunRow| -> Vec<_> {
+        let told = receiver.told().into_iter().zip(&ids);
+        let told = told.filter(|((of, _), id)| of != "values" && id.starts_with(run.id.as_str()));
+        told.map(|(told, _)| told).collect()
+    };
+    for run in [&ended, &lost] {
+        assert_eq!(of(run), to_tell(&house, run).await);
+    }
+}
+
+#[tokio::test]
+async fn a_short_synchronous_run_is_one_append_whether_or_not_somebody_is_called_back() {
+    let house = House::memory().await;
+    for new in [
+        new_run("say:x", ThreadChoice::Stateless),
+        called_back(new_run("say:x custom:1", ThreadChoice::Stateless)),
+    ] {
+        let before = house.store.stats().await.unwrap().commits;
+        let submitted = house.submit(NewRun { synchronous: true, ..new }).await;
+        submitted.settled.wait().await.unwrap();
+        assert_eq!(house.store.stats().await.unwrap().commits - before, 1);
+    }
 }

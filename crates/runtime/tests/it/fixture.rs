@@ -12,11 +12,11 @@ use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Citation, Code, Content, Error, Event, Failure, InputKind,
     Interrupt, InterruptId, InterruptKind, Json, Message, MessageId, Part, PartMetadata, Principal,
     PrincipalId, Resolution, Rights, Role, Scope, Strategy, Survives, TenantId, ThreadId,
-    Timestamp,
+    Timestamp, Violation,
 };
 use trilogue_runtime::{
     Backend, EmitError, Ending, Input, NewRun, NewThread, Options, Rewind, RunContext, Runtime,
-    ThreadChoice, Turn, WhenHolding, WhenWaiting,
+    Submitted, ThreadChoice, Turn, WhenHolding, WhenWaiting,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::RunRow;
@@ -64,6 +64,13 @@ impl House {
         Self::open(url, Some(folder), Arc::default(), Options::default()).await
     }
 
+    /// On disk, with these settings.
+    pub async fn sqlite_with(options: Options) -> Self {
+        let folder = Arc::new(TempDir::new().unwrap());
+        let url = format!("sqlite:{}", folder.path().join("t.db").display());
+        Self::open(url, Some(folder), Arc::default(), options).await
+    }
+
     pub async fn with(options: Options) -> Self {
         Self::open("memory:".to_owned(), None, Arc::default(), options).await
     }
@@ -102,7 +109,10 @@ impl House {
         let agent = Arc::new(Scripted::new("script", true));
         let child = Arc::new(Scripted::new("child", false));
         let private = Scripted { rewind: Rewind::Refuse, ..Scripted::new("private", true) };
-        let agents: Vec<Arc<dyn Backend>> = vec![agent.clone(), child, Arc::new(private)];
+        let mut counter = Scripted::new("counter", true);
+        counter.card.state_schema = Some(Json::parse(r#"{"required":["n"]}"#).unwrap());
+        let counter = Arc::new(counter);
+        let agents: Vec<Arc<dyn Backend>> = vec![agent.clone(), child, Arc::new(private), counter];
         let runtime = Runtime::start(
             options,
             Arc::clone(&store),
@@ -120,6 +130,14 @@ impl House {
         let house = self.crash_bare().await;
         house.hand_in();
         house
+    }
+
+    /// As [`Self::crash`], with other settings.
+    pub async fn crash_with(self, options: Options) -> Self {
+        let (url, folder, clock) = (self.url.clone(), self._folder.clone(), self.clock.clone());
+        self.store.close().await.unwrap();
+        drop(self);
+        Self::open(url, folder, clock, options).await
     }
 
     /// As [`Self::crash`], and nothing is handed in yet.
@@ -173,6 +191,19 @@ impl House {
         said.map(|message| message.text()).collect()
     }
 
+    pub async fn submit(&self, new: NewRun) -> Submitted {
+        self.runtime.submit(&alice(), new).await.unwrap()
+    }
+
+    /// The code with which a run is refused.
+    pub async fn refused(&self, new: NewRun) -> Code {
+        self.runtime.submit(&alice(), new).await.map(|_| ()).unwrap_err().code()
+    }
+
+    pub async fn is_gone(&self, run: &RunRow) -> bool {
+        self.store.run(&scope(), &run.id).await.unwrap().is_none()
+    }
+
     pub async fn stored(&self, run: &RunRow) -> RunRow {
         self.store.run(&scope(), &run.id).await.unwrap().unwrap()
     }
@@ -205,14 +236,20 @@ impl Scripted {
         Self {
             card: AgentCard {
                 name: AgentName::parse(name).unwrap(),
+                id: None,
                 title: None,
                 version: "1".to_owned(),
+                url: None,
                 description: String::new(),
                 input: InputKind::Chat,
                 output_schema: None,
                 state_schema: None,
                 config_schema: None,
+                update_schema: None,
                 interrupts: Vec::new(),
+                errors: Vec::new(),
+                abilities: trilogue_domain::Abilities::default(),
+                descriptor: None,
                 input_content_types: Vec::new(),
                 output_content_types: Vec::new(),
             },
@@ -267,6 +304,15 @@ impl Scripted {
             "set" => {
                 let values = Body::State(StateEvent::Values(Json::parse(rest.to_owned()).unwrap()));
                 context.emit(values, None).await.unwrap();
+            }
+            "output" => {
+                let output = StateEvent::Output(Json::parse(rest.to_owned()).unwrap());
+                context.emit(Body::State(output), None).await.unwrap();
+            }
+            "custom" => {
+                let data = Json::parse(rest.to_owned()).unwrap();
+                let custom = StateEvent::Custom { kind: "step".to_owned(), data };
+                context.emit(Body::State(custom), None).await.unwrap();
             }
             "result" => {
                 let value = Json::parse(rest.to_owned()).unwrap();
@@ -341,6 +387,21 @@ impl Backend for Scripted {
 
     fn rewind(&self) -> Rewind {
         self.rewind
+    }
+
+    fn check_config(&self, config: &Json) -> trilogue_domain::error::Result<()> {
+        if config.is_object() {
+            return Ok(());
+        }
+        Err(Error::new(Code::ConfigInvalid, "the configuration is not an object"))
+    }
+
+    fn check_state(&self, state: &Json) -> trilogue_domain::error::Result<()> {
+        if state.to_value().get("n").is_some() {
+            return Ok(());
+        }
+        let missing = Violation { path: String::new(), message: "'n' is missing".to_owned() };
+        Err(Error::new(Code::StateInvalid, "the state does not fit").violations(vec![missing]))
     }
 
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
@@ -442,8 +503,15 @@ pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
         idempotency: None,
         not_before: None,
         rules: None,
+        callback: None,
+        request: None,
         synchronous: false,
     }
+}
+
+/// A run on a thread that exists.
+pub fn on(thread: &ThreadId, text: &str) -> NewRun {
+    new_run(text, ThreadChoice::Existing(thread.clone()))
 }
 
 pub fn alice() -> Principal {

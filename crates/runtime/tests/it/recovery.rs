@@ -1,13 +1,15 @@
 //! After a crash: nothing is executed again in silence, nothing stays in progress.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use trilogue_domain::{Answer, Code, Json, Outcome, RunStatus};
-use trilogue_runtime::{AnswerTo, ThreadChoice};
-use trilogue_store::rows::{InterruptFilter, Page};
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Answer, Callback, Code, Json, Outcome, RunStatus, Standing, ThreadId};
+use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, Page, QueueKind};
 
-use crate::fixture::{House, alice, new_run, scope};
+use crate::fixture::{House, alice, new_run, on, scope, until};
 
 #[tokio::test]
 async fn every_run_is_accounted_for() {
@@ -59,6 +61,129 @@ async fn every_run_is_accounted_for() {
         .unwrap();
     let resumed = house.runtime.settled(&alice(), &runs[4].id).await.unwrap();
     assert_eq!(house.said(&resumed).await, "5later");
+}
+
+/// A roll-back is a promise: the crash of the server while the agent takes its time does not leave the run behind.
+#[tokio::test]
+async fn a_roll_back_outlives_a_crash() {
+    let options = Options { local_principal: Some(alice().id), ..Options::default() };
+    let house = House::sqlite_with(options.clone()).await;
+    let thread = house.thread().await;
+    let at_once = house.submit(on(&thread, "say:half commit until-cancelled gate")).await.run;
+    let other = house.thread().await;
+    let second = house.submit(on(&other, "say:half commit until-cancelled gate")).await.run;
+    let stateless = new_run("say:half commit until-cancelled gate", ThreadChoice::Stateless);
+    let stateless = house.submit(stateless).await.run;
+    let kept = house.thread().await;
+    let cancelled = house.submit(on(&kept, "commit until-cancelled gate")).await.run;
+    // One that is being cancelled already is rolled back too.
+    for run in [&second, &cancelled] {
+        house.runtime.cancel(&alice(), &run.id).await.unwrap();
+    }
+    for run in [&at_once, &second, &stateless] {
+        let (runtime, id) = (house.runtime.clone(), run.id.clone());
+        tokio::spawn(async move { runtime.roll_back(&alice(), &id).await });
+        until("that is durable", || async {
+            house.stored(run).await.cancel_reason == Some(Code::RunRolledBack)
+        })
+        .await;
+    }
+    let queued = house.submit(on(&thread, "history")).await.run;
+
+    let house = house.crash_with(options).await;
+    let ended = house.runtime.settled(&alice(), &queued.id).await.unwrap();
+    assert!(!house.said(&ended).await.contains("half"));
+    for run in [&at_once, &second, &stateless] {
+        assert!(house.is_gone(run).await, "{run:?}");
+    }
+    assert_eq!(house.store.thread(&scope(), &stateless.thread_id).await.unwrap(), None);
+    let cancelled = house.stored(&cancelled).await;
+    assert_eq!(cancelled.outcome, Some(Outcome::Cancelled { reason: None }));
+    assert_eq!(cancelled.cancel_reason, None);
+}
+
+/// Each run in the state in which a crash meets it, and what becomes of it, its thread, its path and its deliveries.
+#[tokio::test]
+async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
+    let options = Options { local_principal: Some(alice().id), ..Options::default() };
+    let house = House::sqlite_with(options.clone()).await;
+    let url: Arc<str> = "https://example.com/hook".into();
+    let callback = Callback { url, status: true, values: false, updates: false };
+    let told = |thread: &ThreadId, script: &str| NewRun {
+        callback: Some(callback.clone()),
+        request: Some(Json::parse(r#"{"agent_id":"script"}"#).unwrap()),
+        ..on(thread, script)
+    };
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        let thread = house.thread().await;
+        house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(thread.clone())).await;
+        threads.push(thread);
+    }
+    let running = house.submit(told(&threads[0], "say:half commit forever")).await.run;
+    let pending = house.submit(told(&threads[0], "state")).await.run;
+    let mut later = told(&threads[1], "state");
+    later.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+    let scheduled = house.submit(later).await.run;
+    let waits =
+        house.submit(told(&threads[2], "suspend:state")).await.settled.wait().await.unwrap();
+    let due = house.submit(told(&threads[3], "say:done")).await.settled.wait().await.unwrap();
+    until("the run is at work", || async { !house.said(&running).await.is_empty() }).await;
+    let mut paths = Vec::new();
+    for thread in &threads {
+        paths.push(house.store.path(&scope(), thread, None, 9).await.unwrap());
+    }
+
+    let house = house.crash_with(options.clone()).await;
+    let ended = house.runtime.settled(&alice(), &pending.id).await.unwrap();
+    assert_eq!((ended.status, &*house.said(&ended).await), (RunStatus::Completed, r#"{"n":1}"#));
+    let lost = house.stored(&running).await;
+    let Some(Outcome::Failed(failure)) = &lost.outcome else { panic!("{lost:?}") };
+    assert!(failure.transient && failure.code == Code::AgentLost.as_str());
+    assert_eq!(house.said(&lost).await, "half");
+    let waiting = house.stored(&scheduled).await;
+    assert_eq!((waiting.status, waiting.not_before), (RunStatus::Queued, scheduled.not_before));
+    assert_eq!(house.stored(&waits).await.status, RunStatus::Interrupted);
+    for run in [&lost, &waiting, &ended, &due] {
+        let row = house.stored(run).await;
+        assert_eq!((row.callback.as_ref(), row.request.is_some()), (Some(&callback), true));
+    }
+    let keys: Vec<_> = paths.iter().map(|path| path[0].thread).collect();
+    let standings = house.store.standings(&scope(), &keys).await.unwrap();
+    assert_eq!(standings, [Standing::Idle, Standing::Busy, Standing::Interrupted, Standing::Idle]);
+    for (thread, before) in threads.iter().zip(&paths) {
+        let path = house.store.path(&scope(), thread, None, 9).await.unwrap();
+        assert_eq!(path[path.len() - before.len()..], before[..], "the path went on from there");
+    }
+
+    let answer = Answer::Json(Json::null());
+    house.runtime.answer(&alice(), AnswerTo::Run(waits.id.clone()), answer).await.unwrap();
+    let resumed = house.runtime.settled(&alice(), &waits.id).await.unwrap();
+    assert_eq!(house.said(&resumed).await, r#"null{"n":1}"#);
+    house.clock.advance(Duration::from_secs(61));
+    let house = house.crash_with(options).await;
+    let ended = house.runtime.settled(&alice(), &scheduled.id).await.unwrap();
+    assert_eq!((ended.status, &*house.said(&ended).await), (RunStatus::Completed, r#"{"n":1}"#));
+    // Every one of them is told to its client, the one that waited twice.
+    let mut delivered = Vec::new();
+    let now = house.clock.now();
+    loop {
+        let lease = now.after(Duration::from_secs(30));
+        let claims = house.store.claim(QueueKind::Callback, now, lease, 9).await.unwrap();
+        if claims.is_empty() {
+            break;
+        }
+        for claim in claims {
+            assert!(house.store.finish(&claim).await.unwrap());
+            let run = claim.item.reference.to_value()["run_id"].as_str().unwrap().to_owned();
+            delivered.push(run);
+        }
+    }
+    delivered.sort();
+    let mut expected: Vec<_> =
+        [&running, &pending, &scheduled, &waits, &waits, &due].map(|run| run.id.to_string()).into();
+    expected.sort();
+    assert_eq!(delivered, expected);
 }
 
 #[tokio::test]

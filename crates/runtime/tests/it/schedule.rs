@@ -51,6 +51,7 @@ async fn retention_removes_old_runs_and_keeps_open_ones() {
     let house = House::with(Options {
         retention: RetentionPolicy {
             max_age: Some(Duration::from_secs(10)),
+            max_stateless_age: None,
             max_runs_per_thread: None,
             max_runs_per_tenant: None,
         },

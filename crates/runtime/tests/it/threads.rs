@@ -16,7 +16,7 @@ async fn metadata_is_merged_and_state_is_a_new_checkpoint() {
         let patch = ThreadPatch {
             metadata: Some(json(r#"{"a":1}"#)),
             values: Some(json(r#"{"n":1}"#)),
-            from: None,
+            ..ThreadPatch::default()
         };
         let row = house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap();
         assert_eq!(row.metadata.to_value(), serde_json::json!({"a": 1}));

@@ -6,6 +6,7 @@ use trilogue_wire::native::Problem;
 
 use super::call::perhaps_elsewhere;
 use super::transport::TransportError;
+use crate::connect::Fault;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,9 @@ pub enum ClientError {
     /// A server of the Agent Communication Protocol refused the call, or ended the stream with an error.
     #[error("{}", .0.body.message)]
     Refused(Box<Refusal>),
+    /// A server of the Agent Connect Protocol refused the call.
+    #[error("{}", .0.description)]
+    Fault(Box<Fault>),
     /// The server's answer cannot be understood.
     #[error("the server's answer cannot be understood: {0}")]
     Unexpected(String),
@@ -93,6 +97,7 @@ impl ClientError {
             Self::Refused(refusal) => {
                 Some(refusal.detail.reason.as_deref().unwrap_or(refusal.body.code.as_str()))
             }
+            Self::Fault(fault) => fault.code.as_deref(),
             Self::Transport(_) | Self::Unexpected(_) => None,
         }
     }
@@ -103,6 +108,7 @@ impl ClientError {
         match self {
             Self::Problem(problem) => problem.hint.as_deref(),
             Self::Refused(refusal) => refusal.detail.hint.as_deref(),
+            Self::Fault(fault) => fault.hint.as_deref(),
             Self::Transport(error) => error.hint.as_deref(),
             Self::Unexpected(_) => None,
         }
@@ -114,6 +120,7 @@ impl ClientError {
         match self {
             Self::Problem(problem) => problem.transient,
             Self::Refused(refusal) => refusal.is_transient(),
+            Self::Fault(fault) => fault.is_transient(),
             Self::Transport(_) => true,
             Self::Unexpected(_) => false,
         }

@@ -49,7 +49,7 @@ pub struct Response {
     pub status: u16,
     /// The `content-type`, where there is one.
     pub content_type: Option<String>,
-    /// The `run-id`, where there is one: which run a stream of the Agent Communication Protocol shows.
+    /// The `run-id` or, in the Agent Connect Protocol, the `x-run-id`, where there is one: which run a stream shows.
     pub run_id: Option<String>,
     /// The body.
     pub body: Body,

@@ -23,7 +23,7 @@ impl Context {
     /// Asks and waits in this task. What waits so ends with the process; to wait across restarts, return [`Outcome::suspended`](crate::Outcome::suspended).
     ///
     /// # Errors
-    /// [`AgentError::stopped`] when the run was stopped meanwhile.
+    /// [`AgentError::stopped`] when the run was stopped meanwhile; `interrupt_schema_violation` for a question of an own kind that the card does not declare so. The run then fails with this error, whatever the agent makes of it.
     pub async fn ask(&self, question: impl Into<Interrupt>) -> Result<Resolution, AgentError> {
         let interrupt = Interrupt { survives: Survives::Process, ..question.into() };
         self.shared.host.ask(interrupt).await

@@ -261,16 +261,27 @@ impl Context {
     /// Emits the agent's own update.
     ///
     /// # Errors
-    /// As [`Context::text`].
+    /// As [`Context::text`]; `stream_update_schema_violation` where the card declares a schema for updates and the data does not fit it. The run then fails with this error, whatever the agent makes of it.
     pub async fn custom(&self, kind: &str, data: impl IntoJson + Send) -> Result<(), AgentError> {
         let (kind, data) = (kind.to_owned(), data.into_json());
         self.emit(Body::State(StateEvent::Custom { kind, data })).await
     }
 
+    /// Shows the output as far as it is: a whole value that replaces the one before, and that [`Context::result`] replaces at last.
+    ///
+    /// Clients that follow the run are shown the newest; who is slow sees fewer of them. It has to fit the output schema as the result has.
+    ///
+    /// # Errors
+    /// As [`Context::result`].
+    pub async fn output_so_far(&self, value: impl IntoJson + Send) -> Result<(), AgentError> {
+        let value = value.into_json();
+        self.emit(Body::State(StateEvent::Output(value))).await
+    }
+
     /// Answers with a value: what an agent gives that declared an output schema.
     ///
     /// # Errors
-    /// As [`Context::text`].
+    /// As [`Context::text`]; `output_schema_violation` where the value does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
     pub async fn result(&self, value: impl IntoJson + Send) -> Result<(), AgentError> {
         let value = value.into_json();
         self.emit(Body::Run(RunEvent::Result(value))).await
@@ -279,7 +290,7 @@ impl Context {
     /// Sets the thread's state. It becomes the thread's when the run completes.
     ///
     /// # Errors
-    /// As [`Context::text`].
+    /// As [`Context::text`]; `thread_state_schema_violation` where the state does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
     pub async fn set_state(&self, state: impl IntoJson + Send) -> Result<(), AgentError> {
         let state = state.into_json();
         self.emit(Body::State(StateEvent::Values(state))).await

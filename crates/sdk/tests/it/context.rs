@@ -382,6 +382,32 @@ async fn state_configuration_and_stopping_are_seen() {
     assert_eq!(recorder.events(), [Body::State(StateEvent::Values(state))]);
 }
 
+#[tokio::test]
+async fn output_grows_until_there_is_a_result() {
+    let recorder = Arc::new(Recorder::default());
+    let seen = Arc::clone(&recorder);
+    run(&recorder, move |context| {
+        let seen = Arc::clone(&seen);
+        async move {
+            assert_eq!(seen.output(), None);
+            for message in ["Hello", "Hello, how"] {
+                context.output_so_far(json!({ "message": message })).await?;
+                let shown = seen.output().map(|output| output.to_value());
+                assert_eq!(shown, Some(json!({ "message": message })));
+            }
+            context.custom("words", json!({ "said": 2 })).await?;
+            context.result(json!({ "message": "Hello!" })).await?;
+            Ok(Outcome::Completed)
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(recorder.output(), Some(Json::from_value(&json!({ "message": "Hello!" }))));
+    let update = ("words".to_owned(), Json::from_value(&json!({ "said": 2 })));
+    assert_eq!(recorder.updates(), [update]);
+    assert_eq!(names(&recorder), ["state.output", "state.output", "state.custom", "run.result"]);
+}
+
 #[test]
 fn a_suspension_survives_a_restart() {
     let question = Question::custom("approval").payload(json!({ "amount": 5 }));

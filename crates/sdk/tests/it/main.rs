@@ -3,5 +3,8 @@
 
 mod client;
 mod communication;
+mod connect;
+mod connect_stream;
 mod context;
 mod script;
+mod typed;

@@ -121,7 +121,7 @@ impl Append for MemoryStore {
 }
 
 impl MemoryStore {
-    fn check_room(&self, state: &State, is_vital: bool) -> Result<()> {
+    pub(super) fn check_room(&self, state: &State, is_vital: bool) -> Result<()> {
         let most = self.inner.options.max_bytes.saturating_mul(REFUSING_FACTOR);
         if is_vital || state.held() <= most {
             return Ok(());

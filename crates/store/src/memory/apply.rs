@@ -255,7 +255,9 @@ fn naming(frames: &[Arc<Frame>], blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
             }
             named.contains(blob)
         };
-        runs = frames.iter().filter(names).map(|frame| frame.run()).collect();
+        let named: BTreeSet<_> = frames.iter().filter(names).map(|frame| frame.run()).collect();
+        // Where no frame says so, it lives as long as the last of the runs.
+        runs.retain(|run| if named.is_empty() { run.is_some() } else { named.contains(run) });
     }
     if runs.is_empty() {
         runs.insert(None);

@@ -73,11 +73,19 @@ impl Housekeeping for MemoryStore {
         let mut of_thread = Counts::new(policy.max_runs_per_thread);
         let mut of_tenant = Counts::new(policy.max_runs_per_tenant);
         let oldest = policy.max_age.map(|age| now.before(age));
+        let oldest_stateless = policy.max_stateless_age.map(|age| now.before(age));
         ended.retain(|row| {
             // Every count is kept, whichever condition holds.
             let is_over = [of_thread.is_over(row.thread), of_tenant.is_over(row.tenant.clone())];
-            oldest.is_some_and(|oldest| ended_at(row) < oldest) || is_over.contains(&true)
+            let is_older = |than: Option<Timestamp>| than.is_some_and(|than| ended_at(row) < than);
+            is_older(oldest)
+                || (row.stateless && is_older(oldest_stateless))
+                || is_over.contains(&true)
         });
+        // Whoever is still to be called back about a run finds it.
+        let state = self.open()?;
+        ended.retain(|row| !state.queue.is_in_line(row.key));
+        drop(state);
         Ok(ended.iter().rev().take(limit).map(|row| RunRow::clone(row)).collect())
     }
 

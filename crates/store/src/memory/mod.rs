@@ -8,6 +8,7 @@ mod append;
 mod apply;
 mod blob;
 mod check;
+mod configuration;
 mod evict;
 mod housekeeping;
 mod listing;

@@ -21,13 +21,26 @@ pub(super) struct Items {
     /// Items that are not dead: when one falls due or its lease ends.
     free: BTreeSet<(QueueKind, Timestamp, i64)>,
     dead: BTreeSet<i64>,
+    lines: KeyMap<RunKey, Line>,
     last_id: i64,
     bytes: usize,
+}
+
+/// The live items of one run that stand in line, by place.
+#[derive(Debug, Default)]
+struct Line {
+    ids: BTreeSet<(u64, i64)>,
+    /// The one that is free or held.
+    free: Option<i64>,
 }
 
 #[derive(Debug)]
 struct Item {
     item: QueueItem,
+    /// Its run and place in line.
+    line: Option<(RunKey, u64)>,
+    /// What was offered under its key while it was held.
+    next: Option<QueueItem>,
     free_at: Timestamp,
     fence: u64,
     attempts: u32,
@@ -50,12 +63,33 @@ impl Items {
         self.items.len()
     }
 
-    /// Puts an item in; one with the same key is replaced, and who holds it loses it.
-    pub(super) fn offer(&mut self, item: QueueItem) {
+    /// Puts an item in; one with the same key is replaced, and who holds it loses it. In a line it waits until the holder is done.
+    pub(super) fn offer(&mut self, mut item: QueueItem) {
         let key = (item.tenant.clone(), item.kind, item.key.clone());
+        let line = item.line();
+        if let Some(held) = self.by_key.get(&key).and_then(|id| self.items.get_mut(id))
+            && line.is_some()
+            && held.line.is_some()
+            && held.is_claimed
+        {
+            self.bytes += weight::item(&item);
+            if let Some(old) = held.next.replace(item) {
+                self.bytes = self.bytes.saturating_sub(weight::item(&old));
+            }
+            return;
+        }
         let old = self.by_key.get(&key).copied().and_then(|id| self.take(id).map(|old| (id, old)));
+        let mut attempts = 0;
         let (id, fence) = match old {
-            Some((id, old)) => (id, old.fence + 1),
+            Some((id, old)) => {
+                let has_failed = line.is_some() && old.line.is_some() && !old.is_dead;
+                if has_failed && old.attempts > 0 {
+                    // A receiver that could not be reached is given no less patience for what is newer.
+                    attempts = old.attempts;
+                    item.due = item.due.max(old.item.due);
+                }
+                (id, old.fence + 1)
+            }
             None => {
                 self.last_id += 1;
                 (self.last_id, 0)
@@ -66,26 +100,35 @@ impl Items {
             self.by_thread.entry(thread).or_default().insert(id);
         }
         self.bytes += weight::item(&item);
-        self.free.insert((item.kind, item.due, id));
         let free_at = item.due;
+        match line {
+            Some(line) => self.join_line(line, id),
+            None => {
+                self.free.insert((item.kind, item.due, id));
+            }
+        }
         self.items.insert(
             id,
             Item {
                 item,
+                line,
+                next: None,
                 free_at,
                 fence,
-                attempts: 0,
+                attempts,
                 is_claimed: false,
                 is_dead: false,
                 error: String::new(),
             },
         );
+        self.settle(line);
     }
 
     /// Takes an item out, whoever holds it.
     pub(super) fn withdraw(&mut self, tenant: &TenantId, kind: QueueKind, key: &str) {
         if let Some(id) = self.by_key.get(&(tenant.clone(), kind, key.to_owned())).copied() {
-            self.take(id);
+            let line = self.take(id).and_then(|item| item.line);
+            self.settle(line);
         }
     }
 
@@ -138,7 +181,9 @@ impl Items {
         }
         self.free.remove(&(item.item.kind, item.free_at, id));
         self.dead.remove(&id);
-        self.bytes = self.bytes.saturating_sub(weight::item(&item.item));
+        let next = item.next.as_ref().map_or(0, weight::item);
+        self.bytes = self.bytes.saturating_sub(weight::item(&item.item) + next);
+        self.leave_line(item.line, id);
         Some(item)
     }
 
@@ -158,6 +203,10 @@ impl Items {
             .collect();
         due.into_iter()
             .filter_map(|id| {
+                // Whoever held it is gone: what was offered meanwhile is newer. It may stand behind another of its line now.
+                if self.promote(id) && !self.is_free(id, now) {
+                    return None;
+                }
                 self.reschedule(id, lease_until);
                 let item = self.items.get_mut(&id)?;
                 item.fence += 1;
@@ -182,23 +231,123 @@ impl Items {
         }
     }
 
+    /// Takes a finished item out; what was offered under its key meanwhile takes its place.
+    fn finish(&mut self, claim: &Claim) -> bool {
+        let Some(item) = self.held(claim) else { return false };
+        if item.next.is_none() {
+            let line = self.take(claim.id).and_then(|item| item.line);
+            self.settle(line);
+            return true;
+        }
+        item.attempts = 0;
+        self.promote(claim.id);
+        true
+    }
+
     fn abandon(&mut self, claim: &Claim, how: &Abandon, error: &str) -> bool {
         let Some(item) = self.held(claim) else { return false };
-        item.is_claimed = false;
-        error.clone_into(&mut item.error);
+        let line = item.line;
         match how {
             Abandon::RetryAt(at) => {
-                item.item.due = *at;
-                self.reschedule(claim.id, *at);
+                item.is_claimed = false;
+                error.clone_into(&mut item.error);
+                match &mut item.next {
+                    Some(next) => {
+                        next.due = *at;
+                        self.promote(claim.id);
+                    }
+                    None => {
+                        item.item.due = *at;
+                        self.reschedule(claim.id, *at);
+                    }
+                }
+            }
+            Abandon::Dead if item.next.is_some() => {
+                item.attempts = 0;
+                self.promote(claim.id);
             }
             Abandon::Dead => {
+                item.is_claimed = false;
+                error.clone_into(&mut item.error);
                 item.is_dead = true;
                 let place = (item.item.kind, item.free_at, claim.id);
                 self.free.remove(&place);
                 self.dead.insert(claim.id);
+                self.leave_line(line, claim.id);
+                self.settle(line);
             }
         }
         true
+    }
+
+    /// Puts what was offered under an item's key while it was held in its place. `false` when there is no such thing.
+    fn promote(&mut self, id: i64) -> bool {
+        let Some(item) = self.items.get_mut(&id) else { return false };
+        let Some(next) = item.next.take() else { return false };
+        self.free.remove(&(item.item.kind, item.free_at, id));
+        self.bytes = self.bytes.saturating_sub(weight::item(&item.item));
+        item.is_claimed = false;
+        item.fence += 1;
+        item.error.clear();
+        item.free_at = next.due;
+        let (old, new) = (item.line, next.line());
+        item.line = new;
+        item.item = next;
+        self.leave_line(old, id);
+        if let Some(line) = new {
+            self.join_line(line, id);
+        }
+        self.settle(new);
+        true
+    }
+
+    fn is_free(&self, id: i64, now: Timestamp) -> bool {
+        self.items.get(&id).is_some_and(|item| {
+            item.free_at <= now && self.free.contains(&(item.item.kind, item.free_at, id))
+        })
+    }
+
+    /// Whether a live item of the run stands in line.
+    pub(super) fn is_in_line(&self, run: RunKey) -> bool {
+        self.lines.contains_key(&run)
+    }
+
+    fn join_line(&mut self, (run, place): (RunKey, u64), id: i64) {
+        self.lines.entry(run).or_default().ids.insert((place, id));
+    }
+
+    fn leave_line(&mut self, line: Option<(RunKey, u64)>, id: i64) {
+        let Some((run, place)) = line else { return };
+        let Some(line) = self.lines.get_mut(&run) else { return };
+        line.ids.remove(&(place, id));
+        line.free.take_if(|free| *free == id);
+        if line.ids.is_empty() {
+            self.lines.remove(&run);
+        }
+    }
+
+    /// Makes the first in line free, unless one of the line is held.
+    fn settle(&mut self, line: Option<(RunKey, u64)>) {
+        let Some(line) = line.and_then(|(run, _)| self.lines.get_mut(&run)) else { return };
+        let first = line.ids.first().map(|(_, id)| *id);
+        if line.free == first {
+            return;
+        }
+        if let Some(id) = line.free
+            && let Some(item) = self.items.get(&id)
+        {
+            if item.is_claimed {
+                return;
+            }
+            self.free.remove(&(item.item.kind, item.free_at, id));
+        }
+        line.free = first;
+        if let Some(id) = first
+            && let Some(item) = self.items.get_mut(&id)
+        {
+            item.free_at = item.item.due;
+            self.free.insert((item.item.kind, item.free_at, id));
+        }
     }
 
     fn revive(&mut self, scope: &Scope, id: i64, now: Timestamp) -> bool {
@@ -210,8 +359,16 @@ impl Items {
         item.attempts = 0;
         item.error.clear();
         item.item.due = now;
+        let line = item.line;
         self.dead.remove(&id);
-        self.reschedule(id, now);
+        match line {
+            Some(place) => {
+                item.free_at = now;
+                self.join_line(place, id);
+                self.settle(line);
+            }
+            None => self.reschedule(id, now),
+        }
         true
     }
 
@@ -250,12 +407,7 @@ impl Queue for MemoryStore {
     }
 
     async fn finish(&self, claim: &Claim) -> Result<bool> {
-        let mut state = self.open()?;
-        let is_held = state.queue.held(claim).is_some();
-        if is_held {
-            state.queue.take(claim.id);
-        }
-        Ok(is_held)
+        Ok(self.open()?.queue.finish(claim))
     }
 
     async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {

@@ -7,13 +7,14 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
-    ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, Standing,
+    ThreadId, ThreadKey,
 };
 
 use super::MemoryStore;
-use super::listing::{Metadata, first_page, next_of};
+use super::listing::{Beside, Pages, Residual, before, most, next_of};
 use super::state::State;
+use super::thread::Thread;
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -45,6 +46,18 @@ impl Read for MemoryStore {
         Ok(Some(Arc::unwrap_or_clone(row)))
     }
 
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>> {
+        let state = self.open()?;
+        let is_seen = |key: &ThreadKey| {
+            let thread = state.threads.get(key);
+            thread.is_some_and(|thread| scope.sees(&thread.row.tenant, &thread.row.owner))
+                && !state.quarantined.contains(key)
+        };
+        let stands =
+            |key: &ThreadKey| if is_seen(key) { state.standing(*key) } else { Standing::Idle };
+        Ok(threads.iter().map(stands).collect())
+    }
+
     async fn threads(
         &self,
         scope: &Scope,
@@ -57,11 +70,27 @@ impl Read for MemoryStore {
                 return Ok(Listing::empty());
             };
             let rows = tenant.listed.range(..ThreadKey(before(page))).rev();
-            let rows = rows.filter_map(|key| state.threads.get(key)).map(|thread| &thread.row);
-            let rows = rows.filter(|row| scope.sees(&row.tenant, &row.owner)).cloned();
-            first_page(rows, &filter.metadata, page)
+            let rows = rows.filter_map(|key| state.threads.get(key));
+            let rows = rows.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
+            let is_plain = *filter == ThreadFilter::default();
+            let limit = if is_plain { most(page) } else { usize::MAX };
+            let beside = |thread: &Thread| {
+                let beside = Beside::of(&state, thread, filter);
+                (Arc::clone(&thread.row), beside)
+            };
+            rows.map(|thread| beside(thread)).take(limit).collect()
         };
-        Metadata::new(&filter.metadata).select(candidates, page, |row| (row.key.0, &row.metadata))
+        let mut residual = Residual::new(&filter.metadata);
+        let mut pages = Pages::new(page);
+        for (row, beside) in candidates {
+            if residual.fits(&row.metadata)?
+                && beside.fits(filter, &mut residual)?
+                && !pages.add(row.key.0, row)
+            {
+                break;
+            }
+        }
+        Ok(pages.close())
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
@@ -104,11 +133,19 @@ impl Read for MemoryStore {
             let rows = rows.filter(|row| {
                 scope.sees(&row.tenant, &row.principal)
                     && filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
-                    && filter.status.is_none_or(|status| status == row.status)
+                    && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
             });
-            first_page(rows.cloned(), &filter.metadata, page)
+            let limit = if filter.metadata.is_empty() { most(page) } else { usize::MAX };
+            rows.take(limit).cloned().collect()
         };
-        Metadata::new(&filter.metadata).select(candidates, page, |row| (row.key.0, &row.metadata))
+        let mut residual = Residual::new(&filter.metadata);
+        let mut pages = Pages::new(page);
+        for row in candidates {
+            if residual.fits(&row.metadata)? && !pages.add(row.key.0, row) {
+                break;
+            }
+        }
+        Ok(pages.close())
     }
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
@@ -138,7 +175,7 @@ impl Read for MemoryStore {
                 && filter.run.as_ref().is_none_or(|id| *id == row.run_id)
                 && !(filter.pending && row.resolution.is_some())
         });
-        let mut rows: Vec<_> = rows.take(page.rows() + 1).collect();
+        let mut rows: Vec<_> = rows.skip(page.skip).take(page.rows() + 1).collect();
         let next = next_of(&mut rows, page, |row| row.0);
         Ok(Listing {
             rows: rows.into_iter().map(|(_, row)| InterruptRow::clone(row)).collect(),
@@ -257,7 +294,7 @@ impl Read for MemoryStore {
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
         let state = self.open()?;
         let mut rows: Vec<_> =
-            state.queue.dead(scope, before(page)).take(page.rows() + 1).collect();
+            state.queue.dead(scope, before(page)).skip(page.skip).take(page.rows() + 1).collect();
         let next = next_of(&mut rows, page, |row| row.id);
         Ok(Listing { rows, next })
     }
@@ -270,11 +307,6 @@ impl State {
     fn named(&self, thread: ThreadKey, hash: &[u8; 32]) -> Option<&Vec<BlobRef>> {
         self.threads.get(&thread)?.blobs.get(hash)
     }
-}
-
-/// Keys of a page are below this.
-fn before(page: &Page) -> i64 {
-    page.after.unwrap_or(i64::MAX)
 }
 
 /// Frames up to the one with which their sizes pass `max_bytes`; at least one.

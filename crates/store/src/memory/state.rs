@@ -8,6 +8,7 @@ use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKe
 
 use super::KeyMap;
 use super::blob::Blobs;
+use super::configuration::ConfigurationRows;
 use super::queue::Items;
 use super::tail::Tails;
 use super::tenant::Tenant;
@@ -28,6 +29,7 @@ pub(super) struct State {
     pub(super) queue: Items,
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
+    pub(super) configurations: ConfigurationRows,
     pub(super) tails: Tails,
     pub(super) quarantined: HashSet<ThreadKey>,
     /// Runs that have ended, in the order in which they did: what goes first.
@@ -97,6 +99,6 @@ impl State {
 
     /// All bytes held, by estimate.
     pub(super) fn held(&self) -> usize {
-        self.bytes + self.blobs.bytes() + self.queue.bytes()
+        self.bytes + self.blobs.bytes() + self.queue.bytes() + self.configurations.bytes()
     }
 }

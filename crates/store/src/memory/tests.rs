@@ -66,6 +66,10 @@ impl Subject<'_> {
             not_before: None,
             last_run_number: 1,
             rules: None,
+            callback: None,
+            request: None,
+            stateless: false,
+            cancel_reason: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use trilogue_domain::{Given, Json, Reference};
 
 use crate::record::Frame;
-use crate::rows::{CheckpointRow, InterruptRow, QueueItem, RunRow, ThreadRow};
+use crate::rows::{CheckpointRow, ConfigurationRow, InterruptRow, QueueItem, RunRow, ThreadRow};
 
 /// A thread's row with the maps of what it holds, in bytes.
 const THREAD_BYTES: usize = 1_536;
@@ -26,7 +26,13 @@ pub(super) fn thread(row: &ThreadRow) -> usize {
 
 pub(super) fn run(row: &RunRow) -> usize {
     let optional = |value: &Option<Json>| value.as_ref().map_or(0, json);
-    RUN_BYTES + json(&row.metadata) + optional(&row.config) + optional(&row.saved)
+    let address = row.callback.as_ref().map_or(0, |callback| callback.url.len());
+    RUN_BYTES
+        + json(&row.metadata)
+        + optional(&row.config)
+        + optional(&row.saved)
+        + optional(&row.request)
+        + address
 }
 
 pub(super) fn checkpoint(row: &CheckpointRow) -> usize {
@@ -36,6 +42,10 @@ pub(super) fn checkpoint(row: &CheckpointRow) -> usize {
 pub(super) fn interrupt(row: &InterruptRow) -> usize {
     let schema = row.interrupt.schema.as_ref().map_or(0, json);
     2 * ROW_BYTES + json(&row.interrupt.payload) + schema
+}
+
+pub(super) fn configuration(row: &ConfigurationRow) -> usize {
+    ROW_BYTES + json(&row.config) + json(&row.metadata) + row.name.as_ref().map_or(0, String::len)
 }
 
 pub(super) fn item(item: &QueueItem) -> usize {

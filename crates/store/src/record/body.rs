@@ -43,6 +43,7 @@ mod tag {
     pub(super) const STATE_VALUES: u8 = 80;
     pub(super) const STATE_PLAN: u8 = 81;
     pub(super) const STATE_CUSTOM: u8 = 82;
+    pub(super) const STATE_OUTPUT: u8 = 83;
     pub(super) const THREAD_CREATED: u8 = 96;
     pub(super) const THREAD_METADATA: u8 = 97;
     pub(super) const THREAD_HEAD_MOVED: u8 = 98;
@@ -114,7 +115,7 @@ pub(super) fn take_body(
         tag::INTERRUPT_RAISED..=tag::INTERRUPT_RULE_APPLIED => {
             Ok((Body::Interrupt(take_interrupt(tag, input)?), None))
         }
-        tag::STATE_VALUES..=tag::STATE_CUSTOM => Ok((Body::State(take_state(tag, input)?), None)),
+        tag::STATE_VALUES..=tag::STATE_OUTPUT => Ok((Body::State(take_state(tag, input)?), None)),
         tag::THREAD_CREATED..=tag::THREAD_RUN_REMOVED => {
             Ok((Body::Thread(take_thread(tag, input)?), None))
         }
@@ -326,6 +327,10 @@ fn put_state(event: &StateEvent, out: &mut Vec<u8>) {
             out.push(tag::STATE_VALUES);
             json.put(out);
         }
+        StateEvent::Output(json) => {
+            out.push(tag::STATE_OUTPUT);
+            json.put(out);
+        }
         StateEvent::Plan(entries) => {
             out.push(tag::STATE_PLAN);
             entries.put(out);
@@ -341,6 +346,7 @@ fn put_state(event: &StateEvent, out: &mut Vec<u8>) {
 fn take_state(tag: u8, input: &mut Reader<'_>) -> Decoded<StateEvent> {
     Ok(match tag {
         tag::STATE_VALUES => StateEvent::Values(Field::take(input)?),
+        tag::STATE_OUTPUT => StateEvent::Output(Field::take(input)?),
         tag::STATE_PLAN => StateEvent::Plan(Field::take(input)?),
         tag::STATE_CUSTOM => {
             StateEvent::Custom { kind: Field::take(input)?, data: Field::take(input)? }

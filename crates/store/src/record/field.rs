@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Code, InterruptId, Json, MessageId, PrincipalId,
-    Rights, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+    AgentName, CheckpointId, CheckpointKey, Code, ConfigurationId, InterruptId, Json, MessageId,
+    PrincipalId, Rights, RunId, RunKey, RunStatus, TenantId, ThreadId, ThreadKey, Timestamp,
+    TokenId,
 };
 
 use super::codec::{Damage, Decoded, Reader, put_bytes, put_signed, put_varint};
@@ -24,18 +25,18 @@ pub(super) trait Field: Sized {
 
 /// Implements [`Field`] for a struct: its fields in the order given. Those behind `since` are written from that version on, and have their default in what is older.
 macro_rules! fields {
-    ($name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ $(,)? })?) => {
+    ($name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ $(,)? })*) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field,)+ $($($late,)+)? } = self;
+                let Self { $($field,)+ $($($late,)+)* } = self;
                 $($field.put(out);)+
-                $($($late.put(out);)+)?
+                $($($late.put(out);)+)*
             }
 
             fn take(input: &mut Reader<'_>) -> Decoded<Self> {
                 Ok(Self {
                     $($field: Field::take(input)?,)+
-                    $($($late: $crate::record::field::late(input, $version)?,)+)?
+                    $($($late: $crate::record::field::late(input, $version)?,)+)*
                 })
             }
         }
@@ -78,6 +79,7 @@ macro_rules! string_ids {
 string_ids!(
     AgentName,
     CheckpointId,
+    ConfigurationId,
     InterruptId,
     MessageId,
     PrincipalId,

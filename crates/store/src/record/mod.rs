@@ -41,7 +41,8 @@ pub(crate) use row::Record;
 /// |---|---|
 /// | 1 | the beginning |
 /// | 2 | times that a message's sender states, negative indexes of citations, the rules of a run, the history that a client brought |
-pub const FORMAT_VERSION: u8 = 2;
+/// | 3 | callbacks, requests and statelessness of runs, why a run is to stop, configured instances, an agent's output as it grows |
+pub const FORMAT_VERSION: u8 = 3;
 /// The oldest version that this program reads.
 const OLDEST_VERSION: u8 = 1;
 

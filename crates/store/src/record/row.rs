@@ -1,14 +1,15 @@
 //! Rows: version byte, kind byte, fields in order, CRC-32C.
 
 use bytes::Bytes;
+use trilogue_domain::Callback;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, Decoded, Reader, check_checksum, put_checksum};
 use super::field::{Field, fields, plain_enum};
 use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, QueueItem,
-    QueueKind, RunRow, ThreadRow, TokenRow,
+    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyKey, IdempotencyRow, InterruptRow,
+    MessageRow, QueueItem, QueueKind, RunRow, ThreadRow, TokenRow,
 };
 
 /// A row with a persisted form.
@@ -29,9 +30,9 @@ pub(crate) trait Record: Sized {
 macro_rules! record {
     (
         $kind:literal, $text:literal,
-        $name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ })?
+        $name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ })*
     ) => {
-        fields!($name { $($field),+ } $(since $version { $($late),+ })?);
+        fields!($name { $($field),+ } $(since $version { $($late),+ })*);
 
         impl Record for $name {
             const NAME: &'static str = $text;
@@ -89,7 +90,7 @@ record!(
         ever_resolved,
         not_before,
         last_run_number,
-    } since 2 { rules }
+    } since 2 { rules } since 3 { callback, request, stateless, cancel_reason }
 );
 record!(3, "message", MessageRow { id, tenant, thread, run, role, position });
 record!(
@@ -122,7 +123,24 @@ record!(
     TokenRow { id, label, hash, tenant, principal, rights, own, created_at, expires_at }
 );
 record!(9, "queue", QueueItem { kind, key, due, tenant, principal, thread, reference });
+record!(
+    10,
+    "configuration",
+    ConfigurationRow {
+        id,
+        tenant,
+        owner,
+        agent,
+        name,
+        config,
+        metadata,
+        created_at,
+        updated_at,
+        expires_at,
+    }
+);
 
+fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
 plain_enum!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention);
 

@@ -142,6 +142,7 @@ pub(super) fn bodies() -> Vec<Body> {
     bodies.extend(interrupt_events().into_iter().map(Body::Interrupt));
     bodies.extend([
         Body::State(StateEvent::Values(json("{}"))),
+        Body::State(StateEvent::Output(json("[1]"))),
         Body::State(StateEvent::Plan(vec![
             PlanEntry { content: "look".to_owned(), status: "completed".to_owned() },
             PlanEntry { content: String::new(), status: "pending".to_owned() },

@@ -177,10 +177,10 @@ pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fai
 
 fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
     conn.prepare_cached(concat!(
-        "INSERT INTO runs (key, tenant, id, thread, principal, agent, status, ended_at, body)",
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO runs (key, tenant, id, thread, principal, agent, status, ended_at, body,",
+        " stateless) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         " ON CONFLICT (key) DO UPDATE SET tenant = ?2, id = ?3, thread = ?4, principal = ?5,",
-        " agent = ?6, status = ?7, ended_at = ?8, body = ?9"
+        " agent = ?6, status = ?7, ended_at = ?8, body = ?9, stateless = ?10"
     ))?
     .execute(params![
         row.key.0,
@@ -192,6 +192,7 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
         row.status.as_str(),
         ended_at(row),
         row.encode(),
+        row.stateless,
     ])
     .map_err(|error| taken(error, "run", row.id.as_str()))?;
     search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)

@@ -166,10 +166,10 @@ fn expired(
 ) -> Result<Vec<i64>, Fail> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut found = Vec::new();
-    if let Some(age) = policy.max_age {
-        let sql =
-            "SELECT ended_at, key FROM runs WHERE ended_at < ?1 ORDER BY ended_at, key LIMIT ?2";
-        collect(conn, sql, now.before(age).as_micros(), limit, &mut found)?;
+    for (age, sql) in [(policy.max_age, TOO_OLD), (policy.max_stateless_age, TOO_OLD_STATELESS)] {
+        if let Some(age) = age {
+            collect(conn, sql, now.before(age).as_micros(), limit, &mut found)?;
+        }
     }
     for (most, sql) in [
         (policy.max_runs_per_thread, BEYOND_PER_THREAD),
@@ -185,17 +185,41 @@ fn expired(
     Ok(found.into_iter().map(|(_, key)| key).collect())
 }
 
+/// Whether no callback of a run waits to be delivered.
+macro_rules! all_told {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = runs.key AND queue.dead = 0)"
+    };
+}
+
+/// Runs that ended too long ago.
+pub(super) const TOO_OLD: &str = concat!(
+    "SELECT ended_at, key FROM runs WHERE ended_at < ?1 AND ",
+    all_told!(),
+    " ORDER BY ended_at, key LIMIT ?2"
+);
+/// Stateless runs that ended too long ago.
+pub(super) const TOO_OLD_STATELESS: &str = concat!(
+    "SELECT ended_at, key FROM runs INDEXED BY runs_stateless",
+    " WHERE stateless = 1 AND ended_at < ?1 AND ",
+    all_told!(),
+    " ORDER BY ended_at, key LIMIT ?2"
+);
 /// Terminal runs of a thread beyond the newest so many.
 const BEYOND_PER_THREAD: &str = concat!(
     "SELECT ended_at, key FROM (SELECT ended_at, key,",
     " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, key DESC) AS place",
-    " FROM runs WHERE ended_at IS NOT NULL) WHERE place > ?1 ORDER BY ended_at, key LIMIT ?2"
+    " FROM runs WHERE ended_at IS NOT NULL) AS runs WHERE place > ?1 AND ",
+    all_told!(),
+    " ORDER BY ended_at, key LIMIT ?2"
 );
 /// Terminal runs of a tenant beyond the newest so many.
 const BEYOND_PER_TENANT: &str = concat!(
     "SELECT ended_at, key FROM (SELECT ended_at, key,",
     " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, key DESC) AS place",
-    " FROM runs WHERE ended_at IS NOT NULL) WHERE place > ?1 ORDER BY ended_at, key LIMIT ?2"
+    " FROM runs WHERE ended_at IS NOT NULL) AS runs WHERE place > ?1 AND ",
+    all_told!(),
+    " ORDER BY ended_at, key LIMIT ?2"
 );
 
 fn collect(

@@ -17,8 +17,8 @@ use super::row::{Stored, one};
 use super::{blob, connection};
 use crate::record::NoOriginals;
 use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, RunRow,
-    ThreadRow, TokenRow,
+    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
+    QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
 /// Up to this many bytes a store is inspected before it opens; a larger one beside its first work.
@@ -110,6 +110,7 @@ fn is_damaged(conn: &Connection, health: &Health, table: &str, rowid: i64) -> Re
         "bindings" => check::<BindingRow>(conn, health, rowid),
         "idempotency" => check::<IdempotencyRow>(conn, health, rowid),
         "queue" => check::<QueueItem>(conn, health, rowid),
+        "configurations" => check::<ConfigurationRow>(conn, health, rowid),
         "tokens" => check::<TokenRow>(conn, health, rowid),
         "frames" => check_frame(conn, health, rowid),
         "blobs" => check_blob(conn, health, rowid),

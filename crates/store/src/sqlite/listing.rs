@@ -1,54 +1,40 @@
 //! Listings: an index leads, the other conditions are checked on its candidates.
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Row, params, params_from_iter};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{Json, Scope, ThreadId, ThreadKey, limits};
 
+use super::driver::{Condition, Driver, Led, Query, is_composite, text};
 use super::fault::Fail;
-use super::row::{Stored, take};
-use super::schema::Searched;
+use super::row::{self, Stored, take};
 use super::{Context, queue, search};
 use crate::rows::{
     DeadItem, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
-    ThreadFilter, ThreadRow,
 };
-
-/// A statement that is put together from fixed fragments, with what is bound to it.
-#[derive(Debug)]
-struct Query {
-    sql: String,
-    bound: Vec<Value>,
-}
 
 /// The page that fills.
 #[derive(Debug)]
-struct Pages<T> {
+pub(super) struct Pages<T> {
     limit: usize,
+    skip: usize,
     rows: Vec<(i64, T)>,
 }
 
-/// A condition on a metadata member.
-type Condition = (String, String);
-
-/// Threads that the scope sees.
-pub(super) fn threads(
-    conn: &Connection,
-    context: &Context,
-    scope: &Scope,
-    filter: &ThreadFilter,
-    page: &Page,
-) -> Result<Listing<ThreadRow>, Fail> {
-    let driver = rarest::<ThreadRow>(conn, scope, &filter.metadata)?;
-    let mut query = Query::select::<ThreadRow>(scope, driver, before(page));
-    query.and("ephemeral = 0");
-    if let Some(owner) = &scope.owner {
-        query.and_equal("owner", text(owner.as_str()));
-    }
-    query.order("key");
-    let is_seen = |row: &ThreadRow| scope.sees(&row.tenant, &row.owner) && !row.ephemeral;
-    list(conn, context, &query, page, &filter.metadata, driver, is_seen)
+/// The conditions of a listing beside the driver.
+pub(super) struct Residual<'a, R> {
+    /// Conditions on columns, checked before anything is decoded.
+    pub(super) columns: &'a dyn Fn(&Row<'_>) -> bool,
+    /// Whether there are such conditions.
+    pub(super) has_columns: bool,
+    /// Conditions on metadata, the driving one too.
+    pub(super) metadata: &'a [Condition],
+    /// Conditions on what hangs on the row; gives how many rows were looked at for it.
+    pub(super) other: Option<&'a Other<'a, R>>,
 }
+
+/// A condition that needs further rows: whether it holds, and how many were looked at.
+type Other<'a, R> = dyn Fn(&Connection, &R) -> Result<(bool, usize), Fail> + 'a;
 
 /// Runs that the scope sees.
 pub(super) fn runs(
@@ -58,24 +44,29 @@ pub(super) fn runs(
     filter: &RunFilter,
     page: &Page,
 ) -> Result<Listing<RunRow>, Fail> {
-    let driver = rarest::<RunRow>(conn, scope, &filter.metadata)?;
-    let mut query = Query::select::<RunRow>(scope, driver, before(page));
-    if let Some(id) = &filter.thread {
-        let Some(thread) = thread_key(conn, scope, id)? else { return Ok(Listing::empty()) };
-        query.and_equal("thread", Value::Integer(thread.0));
-    }
-    if let Some(agent) = &filter.agent {
-        query.and_equal("agent", text(agent.as_str()));
-    }
-    if let Some(status) = filter.status {
-        query.and_equal("status", text(status.as_str()));
-    }
-    if let Some(owner) = &scope.owner {
-        query.and_equal("principal", text(owner.as_str()));
-    }
-    query.order("key");
-    let is_seen = |row: &RunRow| scope.sees(&row.tenant, &row.principal);
-    list(conn, context, &query, page, &filter.metadata, driver, is_seen)
+    let mut drivers = Driver::of_metadata(&filter.metadata);
+    drivers.extend(filter.agent.as_ref().map(Driver::Agent));
+    drivers.extend((!filter.statuses.is_empty()).then_some(Driver::Statuses(&filter.statuses)));
+    drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
+    let driver = match &filter.thread {
+        Some(id) => match thread_key(conn, scope, id)? {
+            Some(thread) => Driver::Thread(thread),
+            None => return Ok(Listing::empty()),
+        },
+        None => Driver::rarest::<RunRow>(conn, scope, &drivers)?,
+    };
+    let columns = |row: &Row<'_>| {
+        is_text(row, 3, scope.tenant.as_str())
+            && scope.owner.as_ref().is_none_or(|owner| is_text(row, 5, owner.as_str()))
+            && filter.agent.as_ref().is_none_or(|agent| is_text(row, 6, agent.as_str()))
+            && (filter.statuses.is_empty()
+                || filter.statuses.iter().any(|status| is_text(row, 7, status.as_str())))
+    };
+    let has_columns =
+        drivers.iter().any(|one| *one != driver && !matches!(one, Driver::Metadata(_)));
+    let residual =
+        Residual { columns: &columns, has_columns, metadata: &filter.metadata, other: None };
+    list(conn, context, scope, driver, page, &residual)
 }
 
 /// Interrupts that the scope sees.
@@ -86,7 +77,9 @@ pub(super) fn interrupts(
     filter: &InterruptFilter,
     page: &Page,
 ) -> Result<Listing<InterruptRow>, Fail> {
-    let mut query = Query::table::<InterruptRow>(scope, before(page));
+    let bound = vec![text(scope.tenant.as_str()), Value::Integer(before(page))];
+    let sql = row::select::<InterruptRow>("WHERE tenant = ? AND key < ?");
+    let mut query = Query { sql, bound };
     if let Some(id) = &filter.thread {
         let Some(thread) = thread_key(conn, scope, id)? else { return Ok(Listing::empty()) };
         query.and_equal("thread", Value::Integer(thread.0));
@@ -100,15 +93,20 @@ pub(super) fn interrupts(
         query.and_equal("run", Value::Integer(run.get(1)?));
     }
     if filter.pending {
-        query.and("pending = 1");
+        query.sql.push_str(" AND pending = 1");
     }
     if let Some(owner) = &scope.owner {
         query.and_equal("principal", text(owner.as_str()));
     }
-    query.order("key");
-    let is_seen = |row: &InterruptRow| scope.sees(&row.tenant, &row.principal);
+    query.sql.push_str(" ORDER BY key DESC");
     let mut pages = Pages::new(page);
-    each(conn, context, &query, |key, row| Ok(!is_seen(&row) || pages.add(key, row)))?;
+    each::<InterruptRow>(
+        conn,
+        context,
+        &query,
+        |_| Ok(Some(())),
+        |key, row, ()| Ok(!scope.sees(&row.tenant, &row.principal) || pages.add(key, row)),
+    )?;
     Ok(pages.close())
 }
 
@@ -126,45 +124,83 @@ pub(super) fn dead_deliveries(
     Ok(pages.close())
 }
 
-/// Reads the page of a listing with conditions on metadata.
-fn list<R: Searched>(
+/// Reads the page of a listing: what the driver leads to, and fulfils the rest.
+pub(super) fn list<R: Led>(
     conn: &Connection,
     context: &Context,
-    query: &Query,
+    scope: &Scope,
+    driver: Driver<'_>,
     page: &Page,
-    conditions: &[Condition],
-    driver: Option<&Condition>,
-    is_seen: impl Fn(&R) -> bool,
+    residual: &Residual<'_, R>,
 ) -> Result<Listing<R>, Fail> {
-    // The driving condition is checked too: its hash may stand for another value.
-    let has_residual = conditions.iter().any(|condition| Some(condition) != driver);
-    let (mut pages, mut candidates) = (Pages::new(page), 0);
-    each::<R>(conn, context, query, |key, row| {
-        if !is_seen(&row) {
-            return Ok(true);
+    let is_driver = |condition: &Condition| driver == Driver::Metadata(condition);
+    let others: Vec<_> = residual.metadata.iter().filter(|one| !is_driver(one)).collect();
+    let scalars: Vec<_> = others.iter().filter(|(_, value)| !is_composite(value)).collect();
+    let is_bounded = residual.has_columns || !others.is_empty() || residual.other.is_some();
+    let is_plain =
+        residual.other.is_none() && residual.metadata.iter().all(|(_, value)| !is_composite(value));
+    let query = driver.query::<R>(scope, before(page));
+    let pages = std::cell::RefCell::new(Pages::new(page));
+    let candidates = std::cell::Cell::new(0_usize);
+    let look_at = |count: usize| -> Result<(), Fail> {
+        candidates.set(candidates.get().saturating_add(count));
+        if is_bounded && candidates.get() > limits::MAX_SEARCH_CANDIDATES {
+            return Err(too_broad().into());
         }
-        if has_residual {
-            candidates += 1;
-            if candidates > limits::MAX_SEARCH_CANDIDATES {
-                return Err(too_broad().into());
+        Ok(())
+    };
+    each::<R>(
+        conn,
+        context,
+        &query,
+        |row| {
+            look_at(1)?;
+            if !(residual.columns)(row) {
+                return Ok(None);
             }
-        }
-        Ok(!holds(row.metadata(), conditions) || pages.add(key, row))
-    })?;
-    Ok(pages.close())
+            for (name, value) in &scalars {
+                if !search::has(conn, R::KIND, row.get(1)?, &scope.tenant, name, value)? {
+                    return Ok(None);
+                }
+            }
+            // What is left out needs no decoding where columns and search rows say everything.
+            let is_left_out = is_plain && pages.borrow_mut().leaves_out();
+            Ok((!is_left_out).then_some(()))
+        },
+        |key, row, ()| {
+            // The driving condition is checked too: its hash may stand for another value.
+            if !holds(row.metadata(), residual.metadata) {
+                return Ok(true);
+            }
+            if let Some(other) = residual.other {
+                let (fits, looked_at) = other(conn, &row)?;
+                look_at(looked_at)?;
+                if !fits {
+                    return Ok(true);
+                }
+            }
+            Ok(pages.borrow_mut().add(key, row))
+        },
+    )?;
+    Ok(pages.into_inner().close())
 }
 
-/// Reads rows as long as `goes_on` says so. A damaged row is left out: its thread is quarantined, and no other notices.
+/// Reads rows as long as `goes_on` says so; `admits` decides by the columns which are decoded. A damaged row is left out: its thread is quarantined, and no other notices.
 fn each<R: Stored>(
     conn: &Connection,
     context: &Context,
     query: &Query,
-    mut goes_on: impl FnMut(i64, R) -> Result<bool, Fail>,
+    admits: impl Fn(&Row<'_>) -> Result<Option<()>, Fail>,
+    mut goes_on: impl FnMut(i64, R, ()) -> Result<bool, Fail>,
 ) -> Result<(), Fail> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(&query.bound))?;
     while let Some(row) = rows.next()? {
-        let key = row.get(1)?;
+        let thread = row.get::<_, Option<i64>>(0)?.map(ThreadKey);
+        if thread.is_some_and(|key| context.health.check_thread(key).is_err()) {
+            continue;
+        }
+        let Some(admitted) = admits(row)? else { continue };
         let found: R = match take(row) {
             Ok(found) => found,
             Err(fail @ Fail::Damaged(..)) => {
@@ -173,56 +209,25 @@ fn each<R: Stored>(
             }
             Err(fail) => return Err(fail),
         };
-        let is_well = found.thread().is_none_or(|key| context.health.check_thread(key).is_ok());
-        if is_well && !goes_on(key, found)? {
+        if !goes_on(row.get(1)?, found, admitted)? {
             break;
         }
     }
     Ok(())
 }
 
-/// The condition on a scalar that the fewest rows fulfil; none when there is no such condition.
-fn rarest<'a, R: Searched>(
-    conn: &Connection,
-    scope: &Scope,
-    conditions: &'a [Condition],
-) -> Result<Option<&'a Condition>, Fail> {
-    let scalars: Vec<_> =
-        conditions.iter().filter(|(_, value)| !value.starts_with(['{', '['])).collect();
-    if let [only] = scalars.as_slice() {
-        return Ok(Some(*only));
-    }
-    let mut rarest = None;
-    for condition in scalars {
-        let count: i64 = conn
-            .prepare_cached(concat!(
-                "SELECT count(*) FROM (SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2",
-                " AND name = ?3 AND hash = ?4 LIMIT ?5)"
-            ))?
-            .query_row(
-                params![
-                    scope.tenant.as_str(),
-                    R::KIND as i64,
-                    condition.0,
-                    search::hash(&condition.1),
-                    limits::MAX_SEARCH_CANDIDATES as i64 + 1,
-                ],
-                |row| row.get(0),
-            )?;
-        if rarest.is_none_or(|(least, _)| count < least) {
-            rarest = Some((count, condition));
-        }
-    }
-    Ok(rarest.map(|(_, condition)| condition))
-}
-
-fn holds(metadata: &Json, conditions: &[Condition]) -> bool {
+/// Whether the members of an object are equal to these.
+pub(super) fn holds(object: &Json, conditions: &[Condition]) -> bool {
     if conditions.is_empty() {
         return true;
     }
-    let metadata = metadata.to_value();
-    let text = |key: &String| metadata.get(key).map(ToString::to_string);
+    let object = object.to_value();
+    let text = |key: &String| object.get(key).map(ToString::to_string);
     conditions.iter().all(|(key, value)| text(key).as_ref() == Some(value))
+}
+
+pub(super) fn is_text(row: &Row<'_>, index: usize, expected: &str) -> bool {
+    matches!(row.get_ref(index), Ok(ValueRef::Text(found)) if found == expected.as_bytes())
 }
 
 fn thread_key(conn: &Connection, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>, Fail> {
@@ -232,15 +237,11 @@ fn thread_key(conn: &Connection, scope: &Scope, id: &ThreadId) -> Result<Option<
     Ok(found.next()?.map(|row| row.get(0)).transpose()?.map(ThreadKey))
 }
 
-fn before(page: &Page) -> i64 {
+pub(super) fn before(page: &Page) -> i64 {
     page.after.unwrap_or(i64::MAX)
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned())
-}
-
-fn too_broad() -> Error {
+pub(super) fn too_broad() -> Error {
     Error::new(
         Code::FilterTooBroad,
         format!("the filter leaves more than {} candidates", limits::MAX_SEARCH_CANDIDATES),
@@ -251,35 +252,6 @@ fn too_broad() -> Error {
 // === impl Query ===
 
 impl Query {
-    /// Rows of a table, led by a condition on metadata where there is one.
-    fn select<R: Searched>(scope: &Scope, driver: Option<&Condition>, before: i64) -> Self {
-        let Some((name, value)) = driver else { return Self::table::<R>(scope, before) };
-        let rest = concat!(
-            "WHERE key IN (SELECT id FROM search WHERE tenant = ? AND kind = ?",
-            " AND name = ? AND hash = ? AND id < ?)"
-        );
-        let (kind, hash) = (R::KIND as i64, search::hash(value));
-        let bound = vec![
-            text(scope.tenant.as_str()),
-            Value::Integer(kind),
-            text(name),
-            Value::Integer(hash),
-            Value::Integer(before),
-        ];
-        Self { sql: super::row::select::<R>(rest), bound }
-    }
-
-    fn table<R: Stored>(scope: &Scope, before: i64) -> Self {
-        let bound = vec![text(scope.tenant.as_str()), Value::Integer(before)];
-        Self { sql: super::row::select::<R>("WHERE tenant = ? AND key < ?"), bound }
-    }
-
-    /// Adds a fixed condition.
-    fn and(&mut self, condition: &'static str) {
-        self.sql.push_str(" AND ");
-        self.sql.push_str(condition);
-    }
-
     /// Adds a condition on a column of ours; the value is bound.
     fn and_equal(&mut self, column: &'static str, value: Value) {
         self.sql.push_str(" AND ");
@@ -287,28 +259,32 @@ impl Query {
         self.sql.push_str(" = ?");
         self.bound.push(value);
     }
-
-    fn order(&mut self, column: &'static str) {
-        self.sql.push_str(" ORDER BY ");
-        self.sql.push_str(column);
-        self.sql.push_str(" DESC");
-    }
 }
 
 // === impl Pages ===
 
 impl<T> Pages<T> {
-    fn new(page: &Page) -> Self {
-        Self { limit: page.rows(), rows: Vec::new() }
+    pub(super) fn new(page: &Page) -> Self {
+        Self { limit: page.rows(), skip: page.skip, rows: Vec::new() }
     }
 
-    /// Adds a row; `false` when there is one more than the page takes.
-    fn add(&mut self, key: i64, row: T) -> bool {
+    /// Whether the next row that matches is before the page; it counts as seen then.
+    fn leaves_out(&mut self) -> bool {
+        let leaves_out = self.skip > 0;
+        self.skip = self.skip.saturating_sub(1);
+        leaves_out
+    }
+
+    /// Adds a row that matches; `false` when there is one more than the page takes.
+    pub(super) fn add(&mut self, key: i64, row: T) -> bool {
+        if self.leaves_out() {
+            return true;
+        }
         self.rows.push((key, row));
         self.rows.len() <= self.limit
     }
 
-    fn close(mut self) -> Listing<T> {
+    pub(super) fn close(mut self) -> Listing<T> {
         let has_more = self.rows.len() > self.limit;
         self.rows.truncate(self.limit);
         let next = self.rows.last().filter(|_| has_more).map(|(key, _)| *key);

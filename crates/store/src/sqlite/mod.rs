@@ -3,11 +3,11 @@
 //! | file | what it does |
 //! |---|---|
 //! | `schema`, `search` | the tables, their migrations, the search rows |
-//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue` | what happens inside the writer's transactions |
+//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue`, `line` | what happens inside the writer's transactions |
 //! | `checkpoint`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
 //! | `inspect` | damage in SQLite's own structures |
-//! | `row`, `frames`, `look_up`, `listing` | what happens on the readers' connections |
-//! | `append`, `read`, `housekeeping`, `work`, `admin` | the ports |
+//! | `row`, `frames`, `look_up`, `driver`, `listing`, `thread_listing` | what happens on the readers' connections |
+//! | `append`, `read`, `housekeeping`, `work`, `configuration`, `admin` | the ports |
 //! | `copy`, `verify` | backup, restore, verification |
 //!
 //! # Invariants
@@ -20,8 +20,10 @@ mod append;
 mod apply;
 mod blob;
 mod checkpoint;
+mod configuration;
 mod connection;
 mod copy;
+mod driver;
 mod fault;
 mod file;
 mod frames;
@@ -29,6 +31,7 @@ mod heads;
 mod housekeeping;
 mod inspect;
 mod job;
+mod line;
 mod listing;
 mod look_up;
 mod open;
@@ -41,6 +44,7 @@ mod schema;
 mod search;
 #[cfg(test)]
 mod tests;
+mod thread_listing;
 mod verify;
 mod work;
 mod writer;

@@ -1,10 +1,10 @@
 //! The durable queue: items, leases, fencing, dead letters.
 
-use rusqlite::{Connection, Row, params};
-use trilogue_domain::{Scope, TenantId, ThreadKey, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
 use super::fault::Fail;
-use super::row;
+use super::{line, row};
 use crate::record::Record;
 use crate::rows::{Abandon, Claim, DeadItem, QueueItem, QueueKind};
 
@@ -13,6 +13,9 @@ const MAX_ERROR_BYTES: usize = 4 * 1024;
 
 /// Puts an item in, or in the place of the one under its key; who holds that one loses it.
 pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), Fail> {
+    if let Some(line) = item.line() {
+        return line::offer(conn, item, line);
+    }
     conn.prepare_cached(concat!(
         "INSERT INTO queue",
         " (kind, key, tenant, thread, due, free_at, fence, attempts, dead, error, body)",
@@ -38,12 +41,14 @@ pub(super) fn withdraw(
     kind: QueueKind,
     key: &str,
 ) -> Result<(), Fail> {
-    conn.prepare_cached(concat!(
-        "DELETE FROM queue WHERE kind = ?1 AND key = ?2",
-        " AND tenant = (SELECT tenant FROM threads WHERE key = ?3)"
-    ))?
-    .execute(params![kind.as_str(), key, thread.0])?;
-    Ok(())
+    let run: Option<Option<i64>> = conn
+        .prepare_cached(concat!(
+            "DELETE FROM queue WHERE kind = ?1 AND key = ?2",
+            " AND tenant = (SELECT tenant FROM threads WHERE key = ?3) RETURNING run"
+        ))?
+        .query_row(params![kind.as_str(), key, thread.0], |row| row.get(0))
+        .optional()?;
+    run.flatten().map_or(Ok(()), |run| line::settle(conn, RunKey(run)))
 }
 
 /// Claims items that can be claimed, oldest first.
@@ -57,7 +62,7 @@ pub(super) fn claim(
     let rest =
         concat!("WHERE kind = ?1 AND dead = 0 AND free_at <= ?2", " ORDER BY free_at, id LIMIT ?3");
     let sql = format!(
-        "SELECT {}, fence, attempts FROM queue {rest}",
+        "SELECT {}, fence, attempts, next IS NOT NULL FROM queue {rest}",
         <QueueItem as row::Stored>::COLUMNS
     );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -66,17 +71,34 @@ pub(super) fn claim(
         let mut statement = conn.prepare_cached(&sql)?;
         let mut rows = statement.query(params![kind.as_str(), now.as_micros(), limit])?;
         while let Some(row) = rows.next()? {
-            found.push((row.get(1)?, row.get::<_, i64>(7)?, row.get::<_, u32>(8)?, row::take(row)));
+            let (fence, attempts) = (row.get::<_, i64>(7)?, row.get::<_, u32>(8)?);
+            let found_item = (row.get(1)?, fence, attempts, row.get::<_, bool>(9)?);
+            found.push((found_item, row::take::<QueueItem>(row)));
         }
     }
     let mut claims = Vec::with_capacity(found.len());
-    for (id, fence, attempts, item) in found {
-        let Ok(item) = item else {
+    for ((id, fence, attempts, has_next), item) in found {
+        let Ok(mut item) = item else {
             bury(conn, id, "the stored item is damaged")?;
             continue;
         };
+        let mut fence = fence;
+        if has_next {
+            // Whoever held it is gone: what was offered meanwhile is newer.
+            let old = Claim { id, fence: fence.cast_unsigned(), attempts, item: item.clone() };
+            line::promote(conn, &old, Some(item.due))?;
+            let newer = row::one::<QueueItem>(
+                conn,
+                "WHERE id = ?1 AND dead = 0 AND free_at <= ?2",
+                [id, now.as_micros()],
+            )?;
+            // It may stand behind another of its line now.
+            let Some(newer) = newer else { continue };
+            item = newer;
+            fence += 1;
+        }
         conn.prepare_cached(concat!(
-            "UPDATE queue SET free_at = ?2, fence = fence + 1, attempts = attempts + 1",
+            "UPDATE queue SET free_at = ?2, fence = fence + 1, attempts = attempts + 1, held = 1",
             " WHERE id = ?1"
         ))?
         .execute([id, lease_until.as_micros()])?;
@@ -100,10 +122,13 @@ pub(super) fn extend(
 
 /// Removes an item that is still held.
 pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, Fail> {
-    let changed = conn
-        .prepare_cached("DELETE FROM queue WHERE id = ?1 AND fence = ?2 AND dead = 0")?
-        .execute([claim.id, claim.fence.cast_signed()])?;
-    Ok(changed > 0)
+    let sql = "DELETE FROM queue WHERE id = ?1 AND fence = ?2 AND dead = 0 AND next IS NULL";
+    let changed = conn.prepare_cached(sql)?.execute([claim.id, claim.fence.cast_signed()])?;
+    if changed == 0 {
+        return line::promote(conn, claim, None);
+    }
+    line::leave(conn, &claim.item)?;
+    Ok(true)
 }
 
 /// Gives an item that is still held back, or up. The fence grows, so it cannot be given up twice.
@@ -118,23 +143,33 @@ pub(super) fn abandon(
         end -= 1;
     }
     let error = error.get(..end).unwrap_or_default();
+    let again = match how {
+        Abandon::RetryAt(at) => Some(*at),
+        Abandon::Dead => None,
+    };
+    if claim.item.line().is_some() && line::promote(conn, claim, again)? {
+        return Ok(true);
+    }
     let (id, fence) = (claim.id, claim.fence.cast_signed());
     let changed = match how {
         Abandon::RetryAt(at) => {
             let item = QueueItem { due: *at, ..claim.item.clone() };
             conn.prepare_cached(concat!(
                 "UPDATE queue SET due = ?3, free_at = ?3, body = ?4, error = ?5,",
-                " fence = fence + 1 WHERE id = ?1 AND fence = ?2 AND dead = 0"
+                " fence = fence + 1, held = 0 WHERE id = ?1 AND fence = ?2 AND dead = 0"
             ))?
             .execute(params![id, fence, at.as_micros(), item.encode(), error])?
         }
         Abandon::Dead => conn
             .prepare_cached(concat!(
-                "UPDATE queue SET dead = 1, error = ?3, fence = fence + 1",
+                "UPDATE queue SET dead = 1, error = ?3, fence = fence + 1, held = 0",
                 " WHERE id = ?1 AND fence = ?2 AND dead = 0"
             ))?
             .execute(params![id, fence, error])?,
     };
+    if changed > 0 {
+        line::leave(conn, &claim.item)?;
+    }
     Ok(changed > 0)
 }
 
@@ -160,11 +195,13 @@ pub(super) fn revive(
         return Ok(false);
     }
     item.due = now;
+    let free_at = if item.line().is_some() { i64::MAX } else { now.as_micros() };
     conn.prepare_cached(concat!(
-        "UPDATE queue SET due = ?2, free_at = ?2, fence = fence + 1, attempts = 0,",
+        "UPDATE queue SET due = ?2, free_at = ?4, fence = fence + 1, attempts = 0,",
         " dead = 0, error = '', body = ?3 WHERE id = ?1"
     ))?
-    .execute(params![id, now.as_micros(), item.encode()])?;
+    .execute(params![id, now.as_micros(), item.encode(), free_at])?;
+    line::leave(conn, &item)?;
     Ok(true)
 }
 
@@ -198,9 +235,11 @@ fn dead_item(row: &Row<'_>) -> Result<DeadItem, Fail> {
     Ok(DeadItem { id, attempts, error, item: row::take(row)? })
 }
 
-fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), Fail> {
+pub(super) fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), Fail> {
     tracing::error!(id, why, "a queue item was given up");
-    conn.prepare_cached("UPDATE queue SET dead = 1, error = ?2, fence = fence + 1 WHERE id = ?1")?
-        .execute(params![id, why])?;
-    Ok(())
+    let sql =
+        "UPDATE queue SET dead = 1, error = ?2, fence = fence + 1 WHERE id = ?1 RETURNING run";
+    let run: Option<i64> =
+        conn.prepare_cached(sql)?.query_row(params![id, why], |row| row.get(0))?;
+    run.map_or(Ok(()), |run| line::settle(conn, RunKey(run)))
 }

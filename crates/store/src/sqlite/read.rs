@@ -7,12 +7,12 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
-    ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, Standing,
+    ThreadId, ThreadKey,
 };
 
 use super::fault::lock;
-use super::{SqliteStore, blob, frames, heads, listing, look_up};
+use super::{SqliteStore, blob, frames, heads, listing, look_up, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -32,6 +32,12 @@ impl Read for SqliteStore {
         self.read(move |conn, context| look_up::thread_of(conn, context, &scope, key)).await
     }
 
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>> {
+        let (scope, threads) = (scope.clone(), threads.to_vec());
+        self.read(move |conn, context| thread_listing::standings(conn, context, &scope, &threads))
+            .await
+    }
+
     async fn threads(
         &self,
         scope: &Scope,
@@ -39,8 +45,10 @@ impl Read for SqliteStore {
         page: &Page,
     ) -> Result<Listing<ThreadRow>> {
         let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
-        self.read(move |conn, context| listing::threads(conn, context, &scope, &filter, &page))
-            .await
+        self.read(move |conn, context| {
+            thread_listing::threads(conn, context, &scope, &filter, &page)
+        })
+        .await
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {

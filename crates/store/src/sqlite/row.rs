@@ -2,14 +2,14 @@
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
-use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
+use trilogue_domain::{ThreadKey, Timestamp};
 
 use super::fault::Fail;
 use crate::record::Record;
 use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, RunRow,
-    ThreadRow, TokenRow,
+    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
+    QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
 /// A row as it is stored: `SELECT` gives the thread (or null), an integer to page by, the body, then the other checked columns.
@@ -152,6 +152,7 @@ impl Stored for ThreadRow {
     }
 }
 
+/// The column `stateless` is not among those read: a store of an older version, which is read while it is brought to this one, has none.
 impl Stored for RunRow {
     const COLUMNS: &'static str =
         "thread, key, body, tenant, id, principal, agent, status, ended_at";
@@ -269,6 +270,23 @@ impl Stored for QueueItem {
             && row.text(4, &self.key)
             && row.text(5, self.tenant.as_str())
             && row.int(6, self.due.as_micros())
+    }
+}
+
+impl Stored for ConfigurationRow {
+    const COLUMNS: &'static str = "NULL, key, body, tenant, id, owner, agent, expires_at";
+    const TABLE: &'static str = "configurations";
+
+    fn thread(&self) -> Option<ThreadKey> {
+        None
+    }
+
+    fn fits(&self, row: &Columns<'_, '_>) -> bool {
+        row.text(3, self.tenant.as_str())
+            && row.text(4, self.id.as_str())
+            && row.text(5, self.owner.as_str())
+            && row.text(6, self.agent.as_str())
+            && row.optional(7, self.expires_at.map(Timestamp::as_micros))
     }
 }
 

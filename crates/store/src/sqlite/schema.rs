@@ -10,7 +10,9 @@ use super::search;
 use crate::rows::{RunRow, ThreadRow};
 
 /// The schema version that this program writes.
-pub(super) const SCHEMA_VERSION: u32 = 3;
+pub(super) const SCHEMA_VERSION: u32 = 4;
+/// The first schema version with configured instances.
+pub(super) const CONFIGURATIONS_SINCE: u32 = 4;
 /// Marks a SQLite file as ours: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 
@@ -26,7 +28,7 @@ pub(super) struct Migrations {
 // === impl Migrations ===
 
 impl Migrations {
-    const STEPS: [Step; SCHEMA_VERSION as usize] = [base, search_rows, second_format];
+    const STEPS: [Step; SCHEMA_VERSION as usize] = [base, search_rows, second_format, third_format];
 
     /// Every step.
     pub(super) fn all() -> Self {
@@ -95,6 +97,11 @@ fn search_rows(transaction: &Transaction<'_>) -> Result<(), Fail> {
 #[expect(clippy::unnecessary_wraps, reason = "every step has this signature")]
 fn second_format(_transaction: &Transaction<'_>) -> Result<(), Fail> {
     Ok(())
+}
+
+/// Version 4: configured instances, stateless runs, callbacks in order; rows and frames of format 3 may follow.
+fn third_format(transaction: &Transaction<'_>) -> Result<(), Fail> {
+    Ok(transaction.execute_batch(include_str!("schema_4.sql"))?)
 }
 
 /// A row whose metadata is searched.

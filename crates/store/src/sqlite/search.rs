@@ -60,6 +60,23 @@ pub(super) fn write(
     Ok(())
 }
 
+/// Whether a row has a metadata member of this value, as far as the value's hash tells.
+pub(super) fn has(
+    conn: &Connection,
+    kind: Kind,
+    id: i64,
+    tenant: &TenantId,
+    name: &str,
+    value: &str,
+) -> Result<bool, Fail> {
+    let sql = concat!(
+        "SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
+        " AND id = ?5"
+    );
+    let params = params![tenant.as_str(), kind as i64, name, hash(value), id];
+    Ok(conn.prepare_cached(sql)?.exists(params)?)
+}
+
 /// Removes the search rows of a row.
 pub(super) fn remove(conn: &Connection, kind: Kind, id: i64) -> Result<(), Fail> {
     conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?

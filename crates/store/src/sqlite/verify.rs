@@ -12,8 +12,8 @@ use super::row::{Stored, all};
 use super::{blob, connection, copy, schema};
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, QueueItem, RunRow,
-    ThreadRow, TokenRow,
+    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
+    QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
 /// The most findings that a report names.
@@ -34,7 +34,7 @@ pub struct VerifyReport {
     pub frames: u64,
     /// Events in these frames.
     pub events: u64,
-    /// Other rows: messages, checkpoints, interrupts, bindings, idempotency, queue, tokens.
+    /// Other rows: messages, checkpoints, interrupts, bindings, idempotency, queue, tokens, configured instances.
     pub rows: u64,
     /// Blobs.
     pub blobs: u64,
@@ -108,6 +108,9 @@ fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> 
         + check_table::<IdempotencyRow>(conn, report)?
         + check_table::<QueueItem>(conn, report)?
         + check_table::<TokenRow>(conn, report)?;
+    if report.schema_version >= schema::CONFIGURATIONS_SINCE {
+        report.rows += check_table::<ConfigurationRow>(conn, report)?;
+    }
     Ok(())
 }
 

@@ -64,7 +64,10 @@ async fn a_removed_thread_leaves_nothing(world: World) {
     let (store, scope, id) = (&world.store, alice(), thread_id("t"));
     assert_eq!(store.thread(&scope, &id).await.unwrap(), None);
     assert_eq!(store.thread_by_key(log.row.key).await.unwrap(), None);
-    let filter = ThreadFilter { metadata: vec![("k".to_owned(), format!("\"{MARKER}\""))] };
+    let filter = ThreadFilter {
+        metadata: vec![("k".to_owned(), format!("\"{MARKER}\""))],
+        ..ThreadFilter::default()
+    };
     assert_eq!(store.threads(&scope, &filter, &page(9, None)).await.unwrap().rows, []);
     assert_eq!(store.runs(&scope, &Default::default(), &page(9, None)).await.unwrap().rows, []);
     let interrupts = store.interrupts(&scope, &Default::default(), &page(9, None)).await;

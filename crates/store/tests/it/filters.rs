@@ -28,7 +28,7 @@ async fn thread_with(world: &World, id: &str, metadata: &Value) {
 }
 
 async fn found(world: &World, members: &[(&str, Value)]) -> Vec<String> {
-    let filter = ThreadFilter { metadata: wanted(members) };
+    let filter = ThreadFilter { metadata: wanted(members), ..ThreadFilter::default() };
     let listing = world.store.threads(&alice(), &filter, &page(100, None)).await.unwrap();
     listing.rows.into_iter().map(|row| row.id.to_string()).collect()
 }
@@ -132,7 +132,7 @@ async fn filtered_listings_have_pages(world: World) {
         (wanted(&[("odd", json!(true))]), &["t7", "t5", "t3", "t1"][..]),
         (wanted(&[("list", json!([0]))]), &["t6", "t3", "t0"]),
     ] {
-        let filter = ThreadFilter { metadata: members };
+        let filter = ThreadFilter { metadata: members, ..ThreadFilter::default() };
         let (mut seen, mut after) = (Vec::new(), None);
         for _ in 0..expected.len() {
             let listing = world.store.threads(&alice(), &filter, &page(1, after)).await.unwrap();

@@ -193,6 +193,10 @@ impl Log {
             not_before: None,
             last_run_number: 0,
             rules: None,
+            callback: None,
+            request: None,
+            stateless: false,
+            cancel_reason: None,
         }
     }
 
@@ -423,7 +427,7 @@ pub(crate) fn json(value: &serde_json::Value) -> Json {
 }
 
 pub(crate) fn page(limit: usize, after: Option<i64>) -> Page {
-    Page { limit, after }
+    Page { limit, after, skip: 0 }
 }
 
 /// The code of what was refused.

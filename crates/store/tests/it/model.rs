@@ -1,5 +1,7 @@
 //! The engines answer alike, whatever is asked of them in whatever order.
 
+mod configuration;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,16 +12,19 @@ use proptest::prelude::*;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointKey, InterruptId, MessageId, Outcome, Resolution, RunKey, RunStatus, Scope, ThreadKey,
+    CheckpointKey, InterruptId, MessageId, Outcome, Resolution, RunKey, RunStatus, Scope, Standing,
+    ThreadKey,
 };
 use trilogue_store::rows::{
-    Abandon, Claim, InterruptFilter, QueueKind, RetentionPolicy, RunFilter, RunRow, ThreadFilter,
+    Abandon, Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunFilter,
+    RunRow, ThreadFilter,
 };
 use trilogue_store::{Batch, Change, Draft, Range, Store};
 
+use self::configuration::{configurations, configure};
 use crate::harness::{
-    Log, World, alice, at, json, now, own_scope, page, reader, run_id, tenant_scope, thought,
-    thread_id, thread_row,
+    Log, World, agent, alice, at, json, now, own_scope, page, reader, run_id, tenant_scope,
+    thought, thread_id, thread_row,
 };
 
 const KINDS: [QueueKind; 2] = [QueueKind::ScheduledRun, QueueKind::Callback];
@@ -36,6 +41,7 @@ enum Act {
     Interrupt { id: usize, run: usize, is_resolved: bool },
     Idempotency { key: usize, run: usize },
     Offer { kind: usize, key: usize, due: i64 },
+    CallBack { run: usize, key: usize, number: u64, due: i64 },
     Withdraw { kind: usize, key: usize },
     Metadata { value: u8 },
     Blob { text: usize },
@@ -54,6 +60,9 @@ enum Op {
     Extend { claim: usize, until: i64 },
     Abandon { claim: usize, retry: Option<i64> },
     Revive { now: i64 },
+    Configure { id: usize, is_foreign: bool, now: i64, end: Option<i64> },
+    Reconfigure { id: usize, is_own: bool, now: i64 },
+    Forget { id: usize, limit: usize, now: i64 },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -68,6 +77,8 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(id, run, is_resolved)| Act::Interrupt { id, run, is_resolved }),
         1 => (0..3_usize, run.clone()).prop_map(|(key, run)| Act::Idempotency { key, run }),
         2 => (0..2_usize, 0..6_usize, 0..50_i64).prop_map(|(kind, key, due)| Act::Offer { kind, key, due }),
+        4 => (run.clone(), 0..3_usize, 0..20_u64, 0..50_i64)
+            .prop_map(|(run, key, number, due)| Act::CallBack { run, key, number, due }),
         1 => (0..2_usize, 0..6_usize).prop_map(|(kind, key)| Act::Withdraw { kind, key }),
         1 => (0..4_u8).prop_map(|value| Act::Metadata { value }),
         1 => (0..3_usize).prop_map(|text| Act::Blob { text }),
@@ -89,6 +100,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..8_usize, 0..99_i64).prop_map(|(claim, until)| Op::Extend { claim, until }),
         2 => (0..8_usize, prop::option::of(0..60_i64)).prop_map(|(claim, retry)| Op::Abandon { claim, retry }),
         1 => (0..60_i64).prop_map(|now| Op::Revive { now }),
+        2 => (0..4_usize, any::<bool>(), 0..30_i64, prop::option::of(0..40_i64))
+            .prop_map(|(id, is_foreign, now, end)| Op::Configure { id, is_foreign, now, end }),
+        1 => (0..4_usize, any::<bool>(), 0..30_i64)
+            .prop_map(|(id, is_own, now)| Op::Reconfigure { id, is_own, now }),
+        1 => (0..4_usize, 0..3_usize, 0..30_i64).prop_map(|(id, limit, now)| Op::Forget { id, limit, now }),
     ]
 }
 
@@ -167,6 +183,11 @@ impl Pair {
                 self.settle(*claim, abandon).await;
             }
             Op::Revive { now } => self.revive(*now).await,
+            Op::Configure { .. } | Op::Reconfigure { .. } | Op::Forget { .. } => {
+                let [memory, sqlite] = &self.worlds;
+                let memory = configure(&*memory.store, op).await;
+                assert_eq!(memory, configure(&*sqlite.store, op).await, "{op:?}");
+            }
         }
     }
 
@@ -267,7 +288,7 @@ impl Pair {
                 let mut row = live.log.checkpoint(&format!("c{id}"), live.head);
                 row.key = CheckpointKey(self.key());
                 row.run = run.and_then(pick).map(|run| run.key);
-                row.value = Some(json(&serde_json::json!(id)));
+                row.value = (id % 3 > 0).then(|| json(&serde_json::json!({"n": id})));
                 live.head = Some(row.key);
                 live.log.row.head = live.head;
                 batch.changes.push(Change::Thread(live.log.row.clone()));
@@ -283,6 +304,13 @@ impl Pair {
             Act::Offer { kind, key, due } => {
                 Some(Change::Offer(live.log.item(KINDS[*kind], &format!("r{key}"), *due)))
             }
+            Act::CallBack { run, key, number, due } => pick(*run).map(|run| {
+                let reference = json(&serde_json::json!({"run": run.key.0, "number": number}));
+                // As keys of runs are: a run's own.
+                let key = format!("{}.{key}", run.key);
+                let item = live.log.item(QueueKind::Callback, &key, *due);
+                Change::Offer(QueueItem { reference, ..item })
+            }),
             Act::Withdraw { kind, key } => Some(Change::Withdraw(KINDS[*kind], format!("r{key}"))),
             Act::Metadata { value } => {
                 live.log.row.metadata = json(&serde_json::json!({"v": value, "l": [value]}));
@@ -389,11 +417,14 @@ async fn answers(
         }
     }
     let policy = RetentionPolicy {
+        max_stateless_age: Some(Duration::from_micros(5)),
         max_age: Some(Duration::from_micros(20)),
         max_runs_per_thread: Some(2),
         max_runs_per_tenant: Some(3),
     };
     answers.push(format!("{:?}", store.expired_runs(&policy, at(0), 99).await.unwrap()));
+    let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
+    answers.push(format!("{:?}", store.standings(&alice(), &keys).await.unwrap()));
     for kind in KINDS {
         answers.push(format!("{:?}", store.next_due(kind).await.unwrap()));
     }
@@ -407,7 +438,7 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
     let mut text = String::new();
     let wanted = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
     for metadata in [vec![], wanted("v", "1"), wanted("l", "[2]")] {
-        let filter = ThreadFilter { metadata };
+        let filter = ThreadFilter { metadata, ..ThreadFilter::default() };
         let mut after = None;
         loop {
             let listing = store.threads(scope, &filter, &page(2, after)).await.unwrap();
@@ -421,11 +452,34 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
     for filter in [
         RunFilter::default(),
         RunFilter { thread: Some(thread_id("t0")), ..RunFilter::default() },
-        RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() },
+        RunFilter { statuses: vec![RunStatus::Completed], ..RunFilter::default() },
         RunFilter { metadata: wanted("id", "1"), ..RunFilter::default() },
+        RunFilter { statuses: RunStatus::ALL.to_vec(), ..RunFilter::default() },
+        RunFilter {
+            agent: Some(agent("echo")),
+            statuses: vec![RunStatus::Completed, RunStatus::Queued],
+            metadata: wanted("id", "1"),
+            ..RunFilter::default()
+        },
     ] {
-        writeln!(text, "{:?}", store.runs(scope, &filter, &page(3, None)).await.unwrap()).unwrap();
+        for skip in [0, 1, 4] {
+            let page = Page { skip, ..page(3, None) };
+            writeln!(text, "{:?}", store.runs(scope, &filter, &page).await.unwrap()).unwrap();
+        }
     }
+    for (values, standing) in [
+        (wanted("n", "1"), None),
+        (vec![], Some(Standing::Busy)),
+        (vec![], Some(Standing::Idle)),
+        (wanted("n", "2"), Some(Standing::Busy)),
+    ] {
+        let filter = ThreadFilter { values, standing, ..ThreadFilter::default() };
+        for skip in [0, 1] {
+            let page = Page { skip, ..page(2, None) };
+            writeln!(text, "{:?}", store.threads(scope, &filter, &page).await.unwrap()).unwrap();
+        }
+    }
+    writeln!(text, "{}", configurations(store, scope).await).unwrap();
     for filter in [
         InterruptFilter::default(),
         InterruptFilter { pending: true, ..InterruptFilter::default() },

@@ -82,12 +82,12 @@ async fn runs_are_listed_by_thread_agent_and_status(world: World) {
     assert_eq!(runs(of_thread).await, [c.clone(), a.clone()]);
     let of_agent = RunFilter { agent: Some(agent("mail")), ..RunFilter::default() };
     assert_eq!(runs(of_agent).await, [c.clone()]);
-    let of_status = RunFilter { status: Some(RunStatus::Running), ..RunFilter::default() };
+    let of_status = RunFilter { statuses: vec![RunStatus::Running], ..RunFilter::default() };
     assert_eq!(runs(of_status).await, [c, b]);
     let all = RunFilter {
         thread,
         agent: Some(agent("echo")),
-        status: Some(RunStatus::Completed),
+        statuses: vec![RunStatus::Completed],
         metadata: Vec::new(),
     };
     assert_eq!(runs(all).await, [a]);

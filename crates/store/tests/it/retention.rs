@@ -3,21 +3,27 @@
 use std::time::Duration;
 
 use trilogue_domain::{RunStatus, Timestamp};
-use trilogue_store::rows::RetentionPolicy;
+use trilogue_store::rows::{Abandon, QueueItem, QueueKind, RetentionPolicy};
 use trilogue_store::{Change, Housekeeping};
 
-use crate::harness::{Log, World, at, contract, now, tenant_scope};
+use crate::harness::{Log, World, at, contract, json, now, tenant_scope};
 
 contract!(
     runs_expire_by_age,
+    stateless_runs_have_an_age_of_their_own,
+    a_run_stays_until_its_client_was_called_back,
     runs_expire_by_count_of_their_thread,
     runs_expire_by_count_of_their_tenant,
     conditions_add_up_oldest_first,
     old_idempotency_keys_are_forgotten,
 );
 
-const NOTHING: RetentionPolicy =
-    RetentionPolicy { max_age: None, max_runs_per_thread: None, max_runs_per_tenant: None };
+const NOTHING: RetentionPolicy = RetentionPolicy {
+    max_age: None,
+    max_stateless_age: None,
+    max_runs_per_thread: None,
+    max_runs_per_tenant: None,
+};
 const SECOND: i64 = 1_000_000;
 
 /// A run that ended this many seconds after the epoch.
@@ -49,6 +55,55 @@ async fn runs_expire_by_age(world: World) {
     assert_eq!(expired(&world, policy, 999, 9).await, ["a", "b", "c"]);
     assert_eq!(expired(&world, policy, 999, 2).await, ["a", "b"]);
     assert_eq!(expired(&world, NOTHING, 999, 9).await, nothing);
+}
+
+async fn stateless_runs_have_an_age_of_their_own(world: World) {
+    let mut log = world.thread("t").await;
+    ended(&mut log, "usual", 100).await;
+    for (id, second, status) in [
+        ("first", 100, RunStatus::Completed),
+        ("waits", 100, RunStatus::Interrupted),
+        ("second", 200, RunStatus::Failed),
+    ] {
+        let mut row = log.run_row(id);
+        row.stateless = true;
+        row.status = status;
+        row.ended_at = status.is_terminal().then(|| at(second * SECOND));
+        log.step().run(&row).commit().await.unwrap();
+    }
+    let age = Some(Duration::from_secs(100));
+    let policy = RetentionPolicy { max_stateless_age: age, ..NOTHING };
+    assert_eq!(expired(&world, policy, 200, 9).await, [""; 0]);
+    assert_eq!(expired(&world, policy, 201, 9).await, ["first"]);
+    assert_eq!(expired(&world, policy, 999, 9).await, ["first", "second"]);
+    assert_eq!(expired(&world, policy, 999, 1).await, ["first"]);
+    let both = RetentionPolicy { max_age: Some(Duration::from_secs(500)), ..policy };
+    assert_eq!(expired(&world, both, 601, 9).await, ["usual", "first", "second"]);
+}
+
+async fn a_run_stays_until_its_client_was_called_back(world: World) {
+    let mut log = world.thread("t").await;
+    ended(&mut log, "a", 100).await;
+    ended(&mut log, "b", 101).await;
+    let policies = [
+        RetentionPolicy { max_age: Some(Duration::from_secs(1)), ..NOTHING },
+        RetentionPolicy { max_runs_per_thread: Some(0), ..NOTHING },
+        RetentionPolicy { max_runs_per_tenant: Some(0), ..NOTHING },
+    ];
+    let rows = world.store.expired_runs(&policies[0], at(999 * SECOND), 9).await.unwrap();
+    let kind = QueueKind::Callback;
+    let reference = serde_json::json!({"run": rows[0].key.0, "number": 7});
+    let item = QueueItem { reference: json(&reference), ..log.item(kind, "a.7", 1) };
+    log.step().change(Change::Offer(item)).commit().await.unwrap();
+    for policy in policies {
+        assert_eq!(expired(&world, policy, 999, 9).await, ["b"]);
+    }
+    // One that was given up waits for a person, not for the run.
+    let claim = world.store.claim(kind, at(1), at(2), 1).await.unwrap().remove(0);
+    assert!(world.store.abandon(&claim, Abandon::Dead, "410").await.unwrap());
+    for policy in policies {
+        assert_eq!(expired(&world, policy, 999, 9).await, ["a", "b"]);
+    }
 }
 
 async fn runs_expire_by_count_of_their_thread(world: World) {
@@ -85,6 +140,7 @@ async fn conditions_add_up_oldest_first(world: World) {
     ended(&mut two, "c", 30).await;
     ended(&mut one, "d", 40).await;
     let policy = RetentionPolicy {
+        max_stateless_age: None,
         max_age: Some(Duration::from_secs(35)),
         max_runs_per_thread: Some(1),
         max_runs_per_tenant: Some(3),

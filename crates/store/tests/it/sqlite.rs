@@ -47,7 +47,10 @@ async fn everything(world: &World) -> String {
             store.checkpoint(&scope, &row.id, &checkpoint("c-t-r")).await.unwrap(),
         ));
     }
-    let filter = ThreadFilter { metadata: vec![("k".to_owned(), format!("\"{MARKER}\""))] };
+    let filter = ThreadFilter {
+        metadata: vec![("k".to_owned(), format!("\"{MARKER}\""))],
+        ..ThreadFilter::default()
+    };
     format!(
         "{threads:?} {logs:?} {paths:?} {:?} {:?} {:?} {:?} {:?}",
         store.threads(&scope, &filter, &all).await.unwrap(),

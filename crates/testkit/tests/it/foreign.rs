@@ -43,7 +43,7 @@ async fn both_clients_use_the_built_in_agents_with_a_token() {
     let dir = Folder::new().unwrap();
     let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
     let url = format!("http://{}/communication", server.home().address());
-    for foreign in Foreign::ALL {
+    for foreign in Foreign::COMMUNICATION {
         let arguments = ["--url", &url, "--token", server.token(), "builtin"];
         let said = foreign.run(&arguments).await.unwrap();
         assert!(said.contains(" 0 failed"), "{said}");
@@ -60,6 +60,7 @@ async fn a_session_moves_between_two_servers() {
             store: store.to_owned(),
             prefix: prefix.to_owned(),
             allow_egress: Some("127.0.0.1/32".to_owned()),
+            ..ConformanceOptions::default()
         };
         let one = Conformance::start(first.path(), options(one, "/")).await.unwrap();
         let two = Conformance::start(second.path(), options(two, "/comm/v0")).await.unwrap();
@@ -97,7 +98,7 @@ async fn history_on_this_machine_is_refused_without_leave() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_clients_began_is_there_after_kill_9() {
-    for foreign in Foreign::ALL {
+    for foreign in Foreign::COMMUNICATION {
         let dir = Folder::new().unwrap();
         let options =
             ConformanceOptions { store: "sqlite:agents.db".to_owned(), ..Default::default() };

@@ -7,6 +7,10 @@
     reason = "functions that tests share fail as tests do, and print their seeds"
 )]
 
+mod connect;
+mod connect_fuzz;
+mod connect_kill;
+mod connect_states;
 mod disk;
 mod flip;
 mod foreign;

@@ -91,6 +91,8 @@ impl House {
             idempotency: None,
             not_before: None,
             rules: None,
+            callback: None,
+            request: None,
             synchronous: false,
         };
         let run = self.runtime.submit(&self.by, new).await.unwrap().settled.wait().await.unwrap();
@@ -189,9 +191,9 @@ async fn a_head_does_not_move_behind_an_agent_that_cannot_forget() {
             let path = house.store.path(&scope, &house.thread, None, 10).await.unwrap();
             let back = path.iter().find(|checkpoint| checkpoint.run == Some(first.key)).unwrap();
             let patch = ThreadPatch {
-                metadata: None,
                 values: Some(Json::empty_object()),
                 from: Some(back.id.clone()),
+                ..ThreadPatch::default()
             };
             let moved = house.runtime.patch_thread(&house.by, &house.thread, patch).await;
             assert_eq!(moved.map(|_| ()).map_err(|error| error.code()), expected, "{engine}");

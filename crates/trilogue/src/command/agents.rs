@@ -1,12 +1,13 @@
 //! `trilogue agents`.
 
 use clap::Args;
+use trilogue_sdk::connect;
 use trilogue_wire::native::{Agent, AgentInputKind};
 
 use super::PageArguments;
 use crate::arguments::Globals;
-use crate::exit::Result;
-use crate::remote;
+use crate::exit::{Result, Stop};
+use crate::remote::{Protocol, Server};
 use crate::terminal::{print, safe};
 
 /// List the agents.
@@ -14,6 +15,9 @@ use crate::terminal::{print, safe};
 pub(crate) struct Agents {
     /// Show one agent with its schemas.
     agent: Option<String>,
+    /// How to talk to the server. Left alone, another server than the usual one is asked what it speaks.
+    #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
+    protocol: Protocol,
     #[command(flatten)]
     page: PageArguments,
 }
@@ -22,7 +26,11 @@ pub(crate) struct Agents {
 
 impl Agents {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let client = remote::open(globals)?;
+        let server = Server::find(globals)?;
+        if server.protocol(globals, self.protocol).await == Protocol::Connect {
+            return self.connect(&server.connect(), globals).await;
+        }
+        let client = server.native();
         if let Some(name) = &self.agent {
             let agent = client.agent(name).await?;
             return if globals.json { print::json(&agent) } else { print::out(&describe(&agent)) };
@@ -38,6 +46,65 @@ impl Agents {
                 .to_vec()
         })
     }
+
+    /// The agents of any server of the Agent Connect Protocol.
+    async fn connect(&self, client: &connect::Client, globals: &Globals) -> Result {
+        if let Some(name) = &self.agent {
+            let agent = client.find_agent(name).await?;
+            let descriptor = client.descriptor(&agent.agent_id).await?;
+            return match globals.json {
+                true => print::json(&descriptor),
+                false => print::out(&declared(&agent, &descriptor)),
+            };
+        }
+        let page = self.page.page();
+        if page.after.is_some() {
+            return Err(Stop::usage("--after: this protocol's lists have no places to go on from"));
+        }
+        let limit = page.limit.map(|limit| {
+            connect::Limit::new(limit).ok_or_else(|| Stop::usage("--limit must be from 1 to 1000"))
+        });
+        let request = connect::AgentSearchRequest {
+            limit: limit.transpose()?,
+            ..connect::AgentSearchRequest::default()
+        };
+        let agents = client.search_agents(&request).await?;
+        if globals.json {
+            return print::json(&agents);
+        }
+        self.page.print(&agents, None, &["AGENT", "NAME", "VERSION", "DESCRIPTION"], |agent| {
+            let about = &agent.metadata;
+            [&agent.agent_id, &about.reference.name, &about.reference.version, &about.description]
+                .map(|text| safe::line(text))
+                .to_vec()
+        })
+    }
+}
+
+fn declared(agent: &connect::Agent, descriptor: &connect::Descriptor) -> String {
+    let (about, specs) = (&agent.metadata, &descriptor.specs);
+    let mut text = format!(
+        "{} {}\n{}\nid: {}\n",
+        safe::line(&about.reference.name),
+        safe::line(&about.reference.version),
+        safe::block(&about.description),
+        safe::line(&agent.agent_id)
+    );
+    let schemas = [
+        ("input schema", Some(&specs.input)),
+        ("output schema", Some(&specs.output)),
+        ("state schema", specs.thread_state.as_ref()),
+        ("configuration schema", Some(&specs.config)),
+    ];
+    for (name, schema) in schemas {
+        if let Some(schema) = schema {
+            text.push_str(&format!("{name}: {}\n", safe::visible(schema.as_str())));
+        }
+    }
+    for interrupt in specs.interrupts.iter().flatten() {
+        text.push_str(&format!("asks: {}\n", safe::line(&interrupt.interrupt_type)));
+    }
+    text
 }
 
 fn takes(agent: &Agent) -> &'static str {

@@ -3,14 +3,16 @@
 use clap::Args;
 use trilogue_sdk::client::Client;
 use trilogue_sdk::communication::NewRun;
+use trilogue_sdk::connect;
 use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::agent_communication::Uuid;
 use trilogue_wire::native::{Json, RunCreate, RunInput};
 
-use super::run::{json, session_of};
+use super::run::{Called, connect_config, ensure_thread, json, session_of};
 use crate::arguments::Globals;
-use crate::conversation::{Conversation, Showing, communication};
+use crate::conversation::{self, Conversation, Showing, communication};
 use crate::exit::{Exit, Result, Stop};
+use crate::input;
 use crate::remote::{Protocol, Server};
 use crate::terminal::{ask, print, safe};
 
@@ -39,6 +41,7 @@ impl Chat {
         let server = Server::find(globals)?;
         match server.protocol(globals, self.protocol).await {
             Protocol::Communication => self.communicate(&server, globals).await,
+            Protocol::Connect => self.connect(&server, globals).await,
             Protocol::Auto | Protocol::Native => self.talk(&server.native(), globals).await,
         }
     }
@@ -79,6 +82,29 @@ impl Chat {
             settle(turn.hold(new).await.map(drop))?;
         }
         self.bye(&session.to_string(), globals);
+        Ok(())
+    }
+
+    /// Talks to an agent of any server of the Agent Connect Protocol.
+    async fn connect(&self, server: &Server, globals: &Globals) -> Result {
+        let client = server.connect();
+        let called = Called::find(&client, &self.agent).await?;
+        let (config, schema) = (connect_config(self.config.as_deref())?, called.input_schema());
+        let thread = self.thread.clone().unwrap_or_else(|| Uuid::generate().to_string());
+        ensure_thread(&client, &thread).await?;
+        print::note(&format!("thread: {}", safe::line(&thread)));
+        while let Some(text) = next().await? {
+            let mut new = connect::NewRun::of(&called.id).on_thread(&thread);
+            new.request.input = Some(input::by_schema(RunInput::Text(text), schema.as_ref())?);
+            new.request.config.clone_from(&config);
+            let (client, described) = (client.clone(), called.descriptor.as_ref());
+            let showing = &self.showing;
+            let turn = conversation::connect::Conversation::new(
+                server, client, described, showing, globals,
+            )?;
+            settle(turn.hold(new).await)?;
+        }
+        self.bye(&safe::line(&thread), globals);
         Ok(())
     }
 

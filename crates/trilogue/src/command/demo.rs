@@ -1,9 +1,9 @@
 //! `trilogue demo`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
+use indexmap::IndexMap;
 use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Options};
 use trilogue::{App, token_file};
 use trilogue_gateway::{Mount, Protocol};
@@ -46,8 +46,9 @@ impl Demo {
     }
 }
 
-fn built_in() -> BTreeMap<String, Agent> {
-    let agent = Agent { kind: AgentKind::Builtin, builtin: None };
+fn built_in() -> IndexMap<String, Agent> {
+    let agent =
+        Agent { kind: AgentKind::Builtin, builtin: None, descriptor: None, authentication: None };
     trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
 }
 
@@ -79,15 +80,32 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
             "\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" {url}/api/v1/agents\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent\":\"echo\",\"input\":\"Hello\"}}' {url}/api/v1/runs\n",
             file = quoted(file)
         ));
-        for Mount { protocol: Protocol::Communication, prefix, .. } in mounts {
-            text.push_str(&format!(
-                "\nThe Agent Communication Protocol is at {url}{prefix}:\n\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{{\"agent_name\":\"echo\",\"input\":[{{\"parts\":[{{\"content\":\"Hello\"}}]}}]}}' {url}{prefix}/runs\n",
-                file = quoted(file)
-            ));
+        for mount in mounts {
+            text.push_str(&first_request(mount, &url, file));
         }
     }
     text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
     text
+}
+
+/// A first request in the words of a mount's protocol.
+fn first_request(Mount { protocol, prefix, .. }: &Mount, url: &str, file: &Path) -> String {
+    let (name, path, body) = match protocol {
+        Protocol::Communication => (
+            "Agent Communication Protocol",
+            "runs",
+            r#"{"agent_name":"echo","input":[{"parts":[{"content":"Hello"}]}]}"#,
+        ),
+        Protocol::Connect => (
+            "Agent Connect Protocol",
+            "runs/wait",
+            r#"{"agent_id":"echo","input":{"message":"Hello"}}"#,
+        ),
+    };
+    format!(
+        "\nThe {name} is at {url}{prefix}:\n\n  curl -sS -H \"Authorization: Bearer $(cat {file})\" -H 'Content-Type: application/json' -d '{body}' {url}{prefix}/{path}\n",
+        file = quoted(file)
+    )
 }
 
 /// How this program is called from another terminal: by name where the search path leads here, else by its path.

@@ -16,6 +16,7 @@ pub(crate) mod status;
 pub(crate) mod tail;
 pub(crate) mod threads;
 pub(crate) mod token;
+pub(crate) mod webhooks;
 
 use clap::Args;
 use trilogue_sdk::client::Page;

@@ -4,16 +4,18 @@ use std::io::{IsTerminal as _, Read as _};
 
 use clap::Args;
 use trilogue_domain::limits;
-use trilogue_sdk::client::Client;
+use trilogue_sdk::client::{Client, ClientError};
 use trilogue_sdk::communication::NewRun;
+use trilogue_sdk::connect;
 use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::agent_communication::{ContentEncoding as Encoding, Message, MessagePart, Uuid};
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunCreate, RunInput};
 
 use crate::arguments::Globals;
 use crate::attach;
-use crate::conversation::{Conversation, Showing, communication};
+use crate::conversation::{self, Conversation, Showing, communication};
 use crate::exit::{Result, Stop};
+use crate::input;
 use crate::remote::{Protocol, Server};
 use crate::terminal::{print, safe};
 
@@ -56,6 +58,7 @@ impl Run {
         let server = Server::find(globals)?;
         match server.protocol(globals, self.protocol).await {
             Protocol::Communication => self.communicate(&server, globals).await,
+            Protocol::Connect => self.connect(&server, globals).await,
             Protocol::Auto | Protocol::Native => self.run(server.native(), globals).await,
         }
     }
@@ -119,6 +122,32 @@ impl Run {
         Ok(())
     }
 
+    /// Runs the agent of any server of the Agent Connect Protocol: without a thread, unless one is named.
+    async fn connect(&self, server: &Server, globals: &Globals) -> Result {
+        let client = server.connect();
+        let called = Called::find(&client, &self.agent).await?;
+        let given = input::by_schema(self.input()?, called.input_schema().as_ref())?;
+        let mut new = connect::NewRun::of(&called.id);
+        new.request.input = Some(given);
+        new.request.config = connect_config(self.config.as_deref())?;
+        if let Some(thread) = &self.thread {
+            ensure_thread(&client, thread).await?;
+            new = new.on_thread(thread);
+        }
+        if self.no_wait {
+            let run = client.create_run(new).await?;
+            if globals.json {
+                return print::json(&run);
+            }
+            return print::out(&format!("{}\n", safe::line(&run.run_id)));
+        }
+        let described = called.descriptor.as_ref();
+        let showing = &self.showing;
+        conversation::connect::Conversation::new(server, client, described, showing, globals)?
+            .hold(new)
+            .await
+    }
+
     fn input(&self) -> Result<RunInput> {
         if let Some(text) = &self.input {
             return Ok(RunInput::Value(json("--input", text)?));
@@ -141,6 +170,71 @@ impl Run {
         }
         Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
     }
+}
+
+/// An agent of a server of the Agent Connect Protocol.
+#[derive(Debug)]
+pub(crate) struct Called {
+    /// What names it in requests.
+    pub(crate) id: String,
+    /// What it declares, where the server says that.
+    pub(crate) descriptor: Option<connect::Descriptor>,
+}
+
+// === impl Called ===
+
+impl Called {
+    /// Finds an agent by its id or name. What may be the id of a configured instance is taken for one.
+    ///
+    /// # Errors
+    /// Where there is no such agent, or the server cannot be asked.
+    pub(crate) async fn find(client: &connect::Client, named: &str) -> Result<Self> {
+        let id = match client.find_agent(named).await {
+            Ok(agent) => agent.agent_id,
+            Err(ClientError::Fault(fault))
+                if fault.is_not_found() && !fault.is_foreign() && named.parse::<Uuid>().is_ok() =>
+            {
+                return Ok(Self { id: named.to_owned(), descriptor: None });
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // Without it, questions are asked in less comfort.
+        let descriptor = client.descriptor(&id).await.ok();
+        Ok(Self { id, descriptor })
+    }
+
+    /// The schema of its input, where it is known.
+    pub(crate) fn input_schema(&self) -> Option<serde_json::Value> {
+        self.descriptor.as_ref().map(|descriptor| descriptor.specs.input.to_value())
+    }
+}
+
+/// The configuration of a run, in the form of the published document: what has only the members of that form is in it already.
+pub(crate) fn connect_config(text: Option<&str>) -> Result<Option<Json>> {
+    const MEMBERS: [&str; 3] = ["tags", "recursion_limit", "configurable"];
+    let Some(text) = text else { return Ok(None) };
+    let config = json("--config", text)?;
+    let is_wrapped = match config.to_value() {
+        serde_json::Value::Object(members) => {
+            !members.is_empty() && members.keys().all(|name| MEMBERS.contains(&name.as_str()))
+        }
+        _ => false,
+    };
+    if is_wrapped {
+        return Ok(Some(config));
+    }
+    json("--config", &format!("{{\"configurable\":{}}}", config.as_str())).map(Some)
+}
+
+/// Makes a thread where there is none.
+pub(crate) async fn ensure_thread(client: &connect::Client, thread: &str) -> Result {
+    let new = connect::ThreadCreate {
+        thread_id: Some(thread.to_owned()),
+        if_exists: Some(connect::IfExists::DoNothing),
+        ..connect::ThreadCreate::default()
+    };
+    client.create_thread(&new).await?;
+    Ok(())
 }
 
 /// The session that `--thread` names: the protocol's threads have no other ids than UUIDs.

@@ -61,6 +61,12 @@ pub fn overrides(options: &Options) -> Vec<String> {
     if options.store.durability == super::Durability::Buffered {
         keys.push("store.durability = \"buffered\"".to_owned());
     }
+    for (name, agent) in &options.agents {
+        let schemes = agent.authentication.as_ref();
+        if schemes.is_some_and(|schemes| schemes.0.contains(&super::Scheme::None)) {
+            keys.push(format!("agents.{name}.authentication = \"none\""));
+        }
+    }
     if !options.egress.allow.0.is_empty() {
         keys.push("egress.allow".to_owned());
     }

@@ -16,6 +16,8 @@ pub struct List<T>(pub Vec<T>);
 pub trait Item: FromStr + fmt::Display {
     /// What an item is, with an example: completes "expected …".
     const EXPECTED: &'static str;
+    /// Whether an item is never repeated, not even one that does not fit.
+    const IS_SECRET: bool = false;
 }
 
 // === impl List ===
@@ -57,6 +59,9 @@ impl<'de, T: Item> Deserialize<'de> for List<T> {
 
 fn parse<T: Item, E: de::Error>(text: &str) -> Result<T, E> {
     text.parse().map_err(|_| {
+        if T::IS_SECRET {
+            return E::custom(format!("the text does not fit, expected {}", T::EXPECTED));
+        }
         E::custom(format!("`{}` does not fit, expected {}", text.escape_debug(), T::EXPECTED))
     })
 }

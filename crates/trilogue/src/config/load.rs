@@ -115,7 +115,7 @@ fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Op
     } else if let Some(rest) = message.strip_prefix("unknown variant ") {
         ("value", rest)
     } else {
-        return (message.to_owned(), None);
+        return (misfit(message).unwrap_or_else(|| message.to_owned()), None);
     };
     let written = span.and_then(|span| text.get(span)).unwrap_or_default();
     let written = written.trim_matches(['"', '\'']).escape_debug().to_string();
@@ -129,6 +129,28 @@ fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Op
         }
         None => (message, Some(format!("the {what}s here: {}", names.join(", ")))),
     }
+}
+
+/// A value of another kind than was expected, in the words of the file.
+fn misfit(message: &str) -> Option<String> {
+    let rest = ["invalid type: ", "invalid value: "].iter().find_map(|it| message.strip_prefix(it));
+    let (found, expected) = rest?.split_once(", expected ")?;
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "a table",
+        // A value that is shown has its kind before it.
+        other => other.find(['`', '"']).and_then(|shown| other.get(shown..)).unwrap_or(other),
+    };
+    let expected = match expected {
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+        name if name.starts_with("struct ") => "a table",
+        other => other,
+    };
+    Some(format!("{found} does not fit, expected {expected}"))
 }
 
 /// The name that was most likely meant, if any is near enough.
@@ -213,8 +235,33 @@ mod tests {
             error("[server]\nlisten = \"localhost\"\n"),
             "t.toml:2:10: `localhost` does not fit, expected an IP address with a port, such as \"127.0.0.1:7878\""
         );
-        let error = error("[server]\nlisten = 7878\n");
-        assert!(error.starts_with("t.toml:2:10: invalid type: integer"), "{error}");
+        let misfit = |setting: &str| {
+            let error = error(setting);
+            error.split_once(": ").unwrap().1.to_owned()
+        };
+        for (setting, said) in [
+            (
+                "[server]\nlisten = 7878\n",
+                "`7878` does not fit, expected an IP address with a port, such as \"127.0.0.1:7878\", or a list of such",
+            ),
+            (
+                "[server]\nshutdown_deadline = [\"30s\"]\n",
+                "a list does not fit, expected a duration such as \"30s\"",
+            ),
+            (
+                "[server]\nshutdown_deadline = 30\n",
+                "`30` does not fit, expected a duration such as \"30s\"",
+            ),
+            ("[server]\nno_auth = \"yes\"\n", "\"yes\" does not fit, expected true or false"),
+            ("[server]\nlimits = 1\n", "`1` does not fit, expected a table"),
+            (
+                "[server.limits]\nmax_body = { a = 1 }\n",
+                "a table does not fit, expected a size such as \"32MiB\"",
+            ),
+            ("[server.limits]\nmax_streams = -1\n", "`-1` does not fit, expected a whole number"),
+        ] {
+            assert_eq!(misfit(setting), said);
+        }
     }
 
     #[test]

@@ -9,11 +9,14 @@ mod load;
 mod mounts;
 mod quantity;
 mod reference;
+mod scheme;
+mod secret;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trilogue_domain::Principal;
@@ -24,13 +27,17 @@ pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
-pub use mounts::{Mount, Protocol};
+pub use mounts::{ErrorBody, Mount, Protocol};
 pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
+pub use scheme::Scheme;
+pub use secret::Secret;
 pub use trilogue_egress::Cidr;
 
 /// The port that is used where none is named.
 pub const DEFAULT_PORT: u16 = 7878;
+/// How long a run without a thread of its client's is kept by default.
+const STATELESS_KEPT: Duration = Duration::from_secs(3600);
 
 /// Everything that can be set. An empty file is a valid configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,10 +45,12 @@ pub const DEFAULT_PORT: u16 = 7878;
 pub struct Options {
     /// Where the server listens, and who may reach it.
     pub server: Server,
-    /// Where the protocols are served. A protocol that is not listed is served at its default place: `communication` at `/communication`.
+    /// Where the protocols are served. A protocol that is not listed is served at its default place: `communication` at `/communication`, `connect` at `/connect`.
     pub mounts: Vec<Mount>,
     /// What the server may reach by itself.
     pub egress: Egress,
+    /// How clients of runs are called back.
+    pub callbacks: Callbacks,
     /// Where threads are kept, and how safely.
     pub store: Store,
     /// How runs are executed and how long they are kept.
@@ -49,7 +58,7 @@ pub struct Options {
     /// What the server writes to standard error.
     pub log: Log,
     /// The agents, by the name under which they are served: letters, digits, `_` and `-`.
-    pub agents: BTreeMap<String, Agent>,
+    pub agents: IndexMap<String, Agent>,
 }
 
 /// Where the server listens, and who may reach it.
@@ -102,8 +111,22 @@ pub struct Limits {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Egress {
-    /// Private addresses or blocks that the server may read from, such as `127.0.0.1` or `10.0.0.0/8`: a session's history may lie on another server. Public addresses it always may.
+    /// Private addresses or blocks that the server may reach, such as `127.0.0.1` or `10.0.0.0/8`: a session's history may lie on another server, and clients may want to be called back there. Public addresses it always may.
     pub allow: List<Cidr>,
+}
+
+/// How clients of runs are called back.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Callbacks {
+    /// What callbacks are signed with, as Standard Webhooks writes it: `whsec_` and 24 to 64 bytes in base64. Two while one takes over from the other. Not set: one that the server makes at its first start and keeps in the per-user state folder; `trilogue webhooks secret` shows it.
+    pub secrets: List<Secret>,
+    /// How often a callback is tried before it goes to the dead-letter list.
+    pub attempts: u32,
+    /// How long a callback waits after its first failure; doubled with each further one.
+    pub backoff: Span,
+    /// The longest that a callback waits between two attempts.
+    pub max_backoff: Span,
 }
 
 /// Where threads are kept, and how safely.
@@ -155,6 +178,8 @@ pub struct Runtime {
     pub keep_runs_per_thread: Option<u64>,
     /// Keep at most this many ended runs a tenant, the newest. Not set: all.
     pub keep_runs_per_tenant: Option<u64>,
+    /// Remove runs without a thread of their client's that ended longer ago than this.
+    pub keep_stateless_runs_for: Span,
     /// How often old runs are looked for.
     pub retention_interval: Span,
 }
@@ -189,6 +214,12 @@ pub struct Agent {
     /// Which built-in agent, where the name under which it is served is another: `echo`, `mailcomposer` or `researcher`.
     #[serde(default)]
     pub builtin: Option<String>,
+    /// How its callers may show who they are, any one of them: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as password), `none` (callers without a token too, who are one principal that lists nothing). Not set: `api-key` and `bearer`.
+    #[serde(default)]
+    pub authentication: Option<List<Scheme>>,
+    /// What the agent says of itself by the Agent Connect Protocol, in place of what it says by itself: a file or an `https` address of a descriptor, or of a manifest that holds one. It is read at the start; of an address the last good copy is kept.
+    #[serde(default)]
+    pub descriptor: Option<String>,
 }
 
 /// A kind of agent.
@@ -312,6 +343,20 @@ impl Egress {
     }
 }
 
+// === impl Callbacks ===
+
+impl Default for Callbacks {
+    fn default() -> Self {
+        let options = trilogue_runtime::Options::default();
+        Self {
+            secrets: List::default(),
+            attempts: options.callback_attempts,
+            backoff: Span(options.callback_backoff),
+            max_backoff: Span(options.callback_backoff_max),
+        }
+    }
+}
+
 // === impl Store ===
 
 impl Default for Store {
@@ -361,6 +406,9 @@ impl Default for Runtime {
             keep_runs_for: options.retention.max_age.map(Span),
             keep_runs_per_thread: options.retention.max_runs_per_thread,
             keep_runs_per_tenant: options.retention.max_runs_per_tenant,
+            keep_stateless_runs_for: Span(
+                options.retention.max_stateless_age.unwrap_or(STATELESS_KEPT),
+            ),
             retention_interval: Span(options.retention_interval),
         }
     }
@@ -376,6 +424,7 @@ impl Runtime {
             max_queued_runs_per_thread: self.max_queued_runs_per_thread,
             max_running: self.max_running,
             retention: trilogue_store::rows::RetentionPolicy {
+                max_stateless_age: Some(self.keep_stateless_runs_for.0),
                 max_age: self.keep_runs_for.map(|span| span.0),
                 max_runs_per_thread: self.keep_runs_per_thread,
                 max_runs_per_tenant: self.keep_runs_per_tenant,

@@ -15,7 +15,7 @@ use super::Options;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
-    /// Which protocol: `communication` is the Agent Communication Protocol.
+    /// Which protocol: `communication` is the Agent Communication Protocol, `connect` the Agent Connect Protocol.
     pub protocol: Protocol,
     /// What its paths begin with, such as `/communication`; `/` for none. Not set: `/` and the protocol's name.
     #[serde(default)]
@@ -23,6 +23,15 @@ pub struct Mount {
     /// Enforce the protocol's documents literally, on what clients send and on what agents say. Otherwise everything is accepted that the protocol's own clients and servers accept.
     #[serde(default)]
     pub strict: bool,
+    /// `connect` only: show the member names of the protocol's prose beside those of its OpenAPI document, and stream only what a descriptor declares.
+    #[serde(default)]
+    pub literal: bool,
+    /// `connect` only: keep a thread's state from clients where no descriptor declares one.
+    #[serde(default)]
+    pub hide_undeclared_state: bool,
+    /// `connect` only: what the body of an error is: an `object` with code, number, description and details, or a `string`, the description alone, as version 0.2.3 of the OpenAPI document has it.
+    #[serde(default)]
+    pub error_body: ErrorBody,
     /// Refuse an answer to a permission that does not name its interrupt: clients that share a token cannot answer for each other by mistake.
     #[serde(default)]
     pub require_interrupt_id: bool,
@@ -37,6 +46,19 @@ pub struct Mount {
 pub enum Protocol {
     /// The Agent Communication Protocol.
     Communication,
+    /// The Agent Connect Protocol.
+    Connect,
+}
+
+/// What the body of an error is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorBody {
+    /// An object.
+    #[default]
+    Object,
+    /// The description alone.
+    String,
 }
 
 fn yes() -> bool {
@@ -46,11 +68,12 @@ fn yes() -> bool {
 // === impl Protocol ===
 
 impl Protocol {
-    const ALL: [Self; 1] = [Self::Communication];
+    const ALL: [Self; 2] = [Self::Communication, Self::Connect];
 
     fn to_gateway(self) -> gateway::Protocol {
         match self {
             Self::Communication => gateway::Protocol::Communication,
+            Self::Connect => gateway::Protocol::Connect,
         }
     }
 }
@@ -61,18 +84,60 @@ impl Mount {
     /// The protocol where it is served by default.
     #[must_use]
     pub fn of(protocol: Protocol) -> Self {
-        Self { protocol, prefix: None, strict: false, require_interrupt_id: false, enabled: true }
+        Self {
+            protocol,
+            prefix: None,
+            strict: false,
+            literal: false,
+            hide_undeclared_state: false,
+            error_body: ErrorBody::Object,
+            require_interrupt_id: false,
+            enabled: true,
+        }
+    }
+
+    /// A protocol takes its own settings.
+    fn check(&self) -> Result<()> {
+        let of_connect = [
+            (self.literal, "literal"),
+            (self.hide_undeclared_state, "hide_undeclared_state"),
+            (self.error_body != ErrorBody::Object, "error_body"),
+        ];
+        let strict = [(self.strict, "strict")];
+        let (foreign, other): (&[(bool, &str)], _) = match self.protocol {
+            Protocol::Communication => (&of_connect, "connect"),
+            Protocol::Connect => (&strict, "communication"),
+        };
+        match foreign.iter().find(|(is_set, _)| *is_set) {
+            None => Ok(()),
+            Some((_, key)) => Err(Error::new(
+                Code::InvalidRequest,
+                format!(
+                    "the mount {self} has the setting `{key}`, which is for protocol = \"{other}\""
+                ),
+            )
+            .hint("remove it from this entry of [[mounts]]")),
+        }
     }
 
     /// # Errors
-    /// `invalid_request` where the prefix cannot begin a path.
+    /// `invalid_request` where the prefix cannot begin a path, or a setting is another protocol's.
     fn to_gateway(&self) -> Result<gateway::Mount> {
+        self.check()?;
         let protocol = self.protocol.to_gateway();
         let default = || format!("/{protocol}");
         let prefix = self.prefix.clone().unwrap_or_else(default);
         Ok(gateway::Mount {
             strict: self.strict,
             require_interrupt_id: self.require_interrupt_id,
+            connect: gateway::ConnectOptions {
+                literal: self.literal,
+                hide_undeclared_state: self.hide_undeclared_state,
+                error_body: match self.error_body {
+                    ErrorBody::Object => gateway::ErrorBody::Object,
+                    ErrorBody::String => gateway::ErrorBody::String,
+                },
+            },
             ..gateway::Mount::new(protocol, &prefix)?
         })
     }
@@ -125,6 +190,10 @@ impl Options {
                 strict: mount.strict || first.is_some_and(|it| it.strict),
                 require_interrupt_id: mount.require_interrupt_id
                     || first.is_some_and(|it| it.require_interrupt_id),
+                literal: mount.literal || first.is_some_and(|it| it.literal),
+                hide_undeclared_state: mount.hide_undeclared_state
+                    || first.is_some_and(|it| it.hide_undeclared_state),
+                error_body: first.map_or(mount.error_body, |it| it.error_body),
                 ..mount.clone()
             }
         }));
@@ -167,20 +236,21 @@ mod tests {
 
     #[test]
     fn a_protocol_is_mounted_by_its_name_unless_it_is_listed() {
-        assert_eq!(shown(&options("")), ["communication=/communication false"]);
+        let connect = "connect=/connect false";
+        assert_eq!(shown(&options("")), ["communication=/communication false", connect]);
         assert_eq!(
             shown(&options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n")),
-            ["communication=/communication true"]
+            ["communication=/communication true", connect]
         );
         assert_eq!(
             shown(&options(
                 "[[mounts]]\nprotocol = \"communication\"\nprefix = \"/\"\n[[mounts]]\nprotocol = \"communication\"\nprefix = \"/acp/v0\"\nstrict = true\n"
             )),
-            ["communication=/ false", "communication=/acp/v0 true"]
+            ["communication=/ false", "communication=/acp/v0 true", connect]
         );
         assert_eq!(
             shown(&options("[[mounts]]\nprotocol = \"communication\"\nenabled = false\n")),
-            Vec::<String>::new()
+            [connect]
         );
     }
 
@@ -196,10 +266,31 @@ mod tests {
     }
 
     #[test]
+    fn each_protocol_has_settings_of_its_own() {
+        let connect = "[[mounts]]\nprotocol = \"connect\"\nliteral = true\nhide_undeclared_state = true\nerror_body = \"string\"\n";
+        let mounts = options(connect).mounts_in_force().unwrap();
+        let expected = gateway::ConnectOptions {
+            literal: true,
+            hide_undeclared_state: true,
+            error_body: gateway::ErrorBody::String,
+        };
+        assert_eq!(mounts[0].connect, expected);
+        assert_eq!(mounts[1].connect, gateway::ConnectOptions::default());
+        assert!(refused(&connect.replace("connect", "communication")).contains("`literal`"));
+        let strict = "[[mounts]]\nprotocol = \"connect\"\nstrict = true\n";
+        assert_eq!(
+            refused(strict),
+            "the mount connect=/connect has the setting `strict`, which is for protocol = \"communication\""
+        );
+    }
+
+    #[test]
     fn the_command_line_moves_a_protocol_and_keeps_its_strictness() {
         let mut options = options("[[mounts]]\nprotocol = \"communication\"\nstrict = true\n");
         options.mount_instead(&["communication=/".parse().unwrap()]);
-        assert_eq!(shown(&options), ["communication=/ true"]);
+        assert_eq!(shown(&options), ["communication=/ true", "connect=/connect false"]);
+        options.mount_instead(&["connect=/acp".parse().unwrap()]);
+        assert_eq!(shown(&options), ["communication=/ true", "connect=/acp false"]);
         for (bad, why) in [
             ("communication", "names no protocol with a prefix"),
             ("communicaton=/", "there is no protocol 'communicaton'"),

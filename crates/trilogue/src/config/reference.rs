@@ -137,6 +137,7 @@ mod tests {
         assert!(text.contains("| `durability` | `\"fsync\"` or `\"buffered\"` | `\"fsync\"` |"));
         assert!(text.contains("## `[agents.NAME]`"));
         assert!(text.contains("## `[[mounts]]`"));
-        assert!(text.contains("| `protocol` | `\"communication\"` | required |"), "{text}");
+        let protocols = "| `protocol` | `\"communication\"` or `\"connect\"` | required |";
+        assert!(text.contains(protocols), "{text}");
     }
 }

@@ -4,19 +4,23 @@
 //! How wide the columns of a table are does not count. In what is printed, `[..]` stands for anything on the line and a line `...` for any lines; between two commands nothing may be left out in silence.
 //! All blocks of a page run in order, in one home, against one demo server: the one that the page starts itself, or one that is there before.
 //! `$ trilogue demo` and `$ trilogue serve …` start a server, `^C` stops it.
-//! A command goes on behind a line that ends with `\`, and up to the line `EOF` where it begins with one of `<<'EOF'`.
+//! A command goes on behind a line that ends with `\`, up to the line `EOF` where it begins with one of `<<'EOF'`, and up to the end of what it quotes.
+//! All commands of a page are typed into one shell: what one sets, the next has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
-use crate::harness::{BINARY, Ended, Home, Server, finish};
+use crate::harness::{Ended, Home, Server, lasting_address};
+use crate::shell::{Shell, is_open};
 
 /// A command and what it prints, with the line it stands on.
 #[derive(Debug)]
 struct Step {
     line: usize,
+    /// The heading it stands under.
+    heading: String,
     command: String,
     prints: Vec<String>,
 }
@@ -25,7 +29,10 @@ struct Step {
 struct Reader<'a> {
     page: &'a Path,
     home: &'a Home,
+    shell: Shell,
     server: Option<Server<'a>>,
+    /// The port on which a page's own receiver listens.
+    receiver: String,
 }
 
 #[test]
@@ -42,7 +49,7 @@ fn every_example_of_the_documentation_runs() {
     for page in pages.iter().filter(|page| page.exists()) {
         let steps = steps(&fs::read_to_string(page).unwrap());
         let home = Home::new();
-        let mut reader = Reader { page, home: &home, server: None };
+        let mut reader = Reader::new(page, &home);
         if !steps.is_empty() && !steps.iter().any(|step| starts_server(&step.command)) {
             reader.server = Some(home.demo());
         }
@@ -54,9 +61,23 @@ fn every_example_of_the_documentation_runs() {
     assert!(steps_run > 0, "there are no examples");
 }
 
+/// Runs the commands of a page that stand under its first heading with commands, and then those under this one.
+pub(crate) fn run_section(page: &str, heading: &str) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let steps = steps(&fs::read_to_string(&page).unwrap());
+    let first = &steps[0].heading;
+    assert!(steps.iter().any(|step| step.heading == heading), "there is no section '{heading}'");
+    let home = Home::new();
+    let mut reader = Reader::new(&page, &home);
+    for step in steps.iter().filter(|step| step.heading == *first || step.heading == heading) {
+        reader.take(step);
+    }
+}
+
 /// The commands of a page's `console` blocks.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
+    let mut heading = "";
     let mut inside = false;
     let mut continues = false;
     for (line, text) in (1..).zip(page.lines()) {
@@ -64,14 +85,15 @@ fn steps(page: &str) -> Vec<Step> {
             inside = text == "```console";
             continues = false;
         } else if !inside {
+            heading = text.strip_prefix("## ").unwrap_or(heading);
         } else if let (true, Some(step)) = (continues, steps.last_mut()) {
             step.command.push('\n');
             step.command.push_str(text);
-            continues =
-                if is_document(&step.command) { text != "EOF" } else { text.ends_with('\\') };
+            continues = is_open(&step.command);
         } else if let Some(command) = text.strip_prefix("$ ") {
-            continues = command.ends_with('\\') || is_document(command);
-            steps.push(Step { line, command: command.to_owned(), prints: Vec::new() });
+            continues = is_open(command);
+            let (heading, command) = (heading.to_owned(), command.to_owned());
+            steps.push(Step { line, heading, command, prints: Vec::new() });
         } else if let Some(step) = steps.last_mut() {
             step.prints.push(text.to_owned());
         } else {
@@ -79,11 +101,6 @@ fn steps(page: &str) -> Vec<Step> {
         }
     }
     steps
-}
-
-/// Whether the command's input stands in the lines behind it.
-fn is_document(command: &str) -> bool {
-    command.lines().next().is_some_and(|line| line.contains("<<'EOF'"))
 }
 
 fn starts_server(command: &str) -> bool {
@@ -95,7 +112,14 @@ fn starts_server(command: &str) -> bool {
 
 // === impl Reader ===
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(page: &'a Path, home: &'a Home) -> Self {
+        let receiver = lasting_address().replace("127.0.0.1:", "");
+        // Two official clients do not fit into one Python.
+        let client = if page.ends_with("connect.md") { "connect" } else { "python" };
+        Self { page, home, shell: Shell::new(home, client), server: None, receiver }
+    }
+
     fn take(&mut self, step: &Step) {
         if starts_server(&step.command) {
             let mut arguments: Vec<_> = step.command.split_whitespace().skip(1).collect();
@@ -110,7 +134,7 @@ impl Reader<'_> {
             }
             return;
         }
-        let ended = self.shell(&step.command);
+        let ended = self.run(&step.command);
         let printed = format!("{}{}", ended.out, ended.err);
         assert!(
             matches(&step.prints, &printed.lines().collect::<Vec<_>>()),
@@ -132,31 +156,16 @@ impl Reader<'_> {
         }
     }
 
-    /// Runs a command as the page's reader would, on the port that this server has.
-    fn shell(&self, command: &str) -> Ended {
-        let mut shell = self.home.program("sh");
-        let mut command = command.to_owned();
+    /// Runs a command as the page's reader would, on the ports that are free here.
+    fn run(&mut self, command: &str) -> Ended {
+        let mut command = command.replace("9099", &self.receiver);
         if let Some(server) = &self.server {
-            shell.env("TRILOGUE_URL", server.url());
+            self.shell.run(&format!("export TRILOGUE_URL={}", server.url()));
             command = command
                 .replace("127.0.0.1:7878", &server.address)
                 .replace("127.0.0.1-7878", &server.address.replace(':', "-"));
         }
-        // The pages name the folder that is used where nothing else is set.
-        shell.env_remove("XDG_STATE_HOME");
-        // A page's reader has the official client that it names; `scripts/foreign` installs it here.
-        let client = Path::new(BINARY).parent().unwrap().join("../foreign/python/bin");
-        let path = std::env::var("PATH").unwrap_or_default();
-        let own = Path::new(BINARY).parent().unwrap();
-        shell.env("PATH", format!("{}:{}:{path}", client.display(), own.display()));
-        let state = self.home.state();
-        let default = self.home.work().join("../.local/state/trilogue");
-        if state.exists() && !default.exists() {
-            fs::create_dir_all(default.parent().unwrap()).unwrap();
-            std::os::unix::fs::symlink(&state, &default).unwrap();
-        }
-        shell.args(["-c", &command]);
-        finish(shell, "")
+        self.shell.run(&command)
     }
 }
 

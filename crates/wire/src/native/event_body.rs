@@ -82,6 +82,8 @@ bodies! {
     InterruptRuleApplied(RuleApplied) = "interrupt.rule_applied",
     /// The thread's state as the agent sets it.
     StateValues(StateValues) = "state.values",
+    /// The agent's output so far, whole.
+    StateOutput(StateOutput) = "state.output",
     /// The agent's plan, whole.
     StatePlan(StatePlan) = "state.plan",
     /// The agent's own update.
@@ -252,6 +254,13 @@ pub struct RuleApplied {
 pub struct StateValues {
     /// The state.
     pub values: Json,
+}
+
+/// See [`EventBody::StateOutput`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StateOutput {
+    /// The output so far; the next one and finally the run's result replace it.
+    pub output: Json,
 }
 
 /// See [`EventBody::StatePlan`].

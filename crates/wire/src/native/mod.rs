@@ -30,8 +30,8 @@ pub use event::{Event, Gap, Original};
 pub use event_body::{
     EventBody, InterruptRaised, InterruptResolved, MessageCompleted, MessageDelta, MessagePart,
     MessageStarted, Nothing, PlanEntry, RuleApplied, RunCancelling, RunCreated, RunEnded,
-    RunResult, StateCustom, StatePlan, StateValues, ThoughtText, ThreadCreated, ThreadHeadMoved,
-    ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
+    RunResult, StateCustom, StateOutput, StatePlan, StateValues, ThoughtText, ThreadCreated,
+    ThreadHeadMoved, ThreadMetadata, ThreadRunRemoved, ToolEnded, ToolStarted, ToolUpdated,
 };
 pub use fidelity::{FidelityRow, FidelityVerdict};
 pub use input::{InputMessage, InputPart, RunInput};

@@ -11,31 +11,8 @@ pub(super) const DESCRIPTION: &str = "This agent is able to collect user intent 
 /// The kind of its interrupt.
 pub(super) const APPROVAL: &str = "mail_send_approval";
 /// Where its descriptor is published.
-const HOMEPAGE: &str =
+pub(super) const HOMEPAGE: &str =
     "https://github.com/agntcy/acp-spec/blob/main/docs/sample_acp_descriptors/mailcomposer.json";
-
-/// The whole descriptor, as the Agent Connect Protocol writes it.
-#[must_use]
-pub fn descriptor() -> Value {
-    json!({
-        "metadata": {
-            "ref": { "name": TITLE, "version": VERSION, "url": HOMEPAGE },
-            "description": DESCRIPTION,
-        },
-        "specs": {
-            "capabilities": { "threads": true, "interrupts": true, "callbacks": true },
-            "input": message(),
-            "thread_state": thread_state(),
-            "output": message(),
-            "config": config(),
-            "interrupts": [{
-                "interrupt_type": APPROVAL,
-                "interrupt_payload": approval_payload(),
-                "resume_payload": approval_answer(),
-            }],
-        },
-    })
-}
 
 /// Input and output: one message.
 pub(super) fn message() -> Value {

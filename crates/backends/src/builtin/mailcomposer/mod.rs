@@ -2,6 +2,7 @@
 
 mod descriptor;
 mod letter;
+mod name;
 mod recall;
 
 use std::collections::VecDeque;
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trilogue_sdk::prelude::*;
 
-pub use descriptor::descriptor;
 pub use letter::{Mail, Style};
 
 use letter::{Wish, wants_mail};
@@ -139,6 +139,7 @@ impl Agent for MailComposer {
         Card::schema(NAME, descriptor::DESCRIPTION, descriptor::message())
             .title(descriptor::TITLE)
             .version(descriptor::VERSION)
+            .url(descriptor::HOMEPAGE)
             .output(descriptor::message())
             .state(descriptor::thread_state())
             .config(descriptor::config())
@@ -171,13 +172,19 @@ enum Step {
 
 /// Decides by the message and, where the last reply asked for something that was missing, by the message before it.
 fn plan(said: &str, before: &[String], style: Style) -> Step {
+    if let Some(reply) = name::recalled(said, before) {
+        return Step::Say(reply);
+    }
     if let Some(recall) = Recall::read(said) {
         return Step::Say(recall.answer(before));
     }
     let wish = match before {
         [.., earlier, reply] if is_request(reply) => Wish::read(&format!("{earlier}\n{said}")),
         _ if wants_mail(said) => Wish::read(said),
-        _ => return Step::Say(introduction(style)),
+        _ => {
+            let greeting = name::introduced(said).map(|name| name::greeting(&name));
+            return Step::Say(greeting.unwrap_or_else(|| introduction(style)));
+        }
     };
     match wish.compose(style) {
         Some(mail) => Step::Send(mail),

@@ -142,6 +142,7 @@ impl Agent for Researcher {
         .version("1.0.0")
         .reads(["text/plain"])
         .writes(["text/plain", "image/png", "text/markdown", "text/html"])
+        .streams(true, true)
     }
 
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {

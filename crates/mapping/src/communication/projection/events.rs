@@ -304,7 +304,8 @@ impl Projection {
 
     fn state_event(&mut self, event: &StateEvent, out: &mut Vec<Bytes>) {
         match event {
-            StateEvent::Values(_) => {}
+            // What it comes to stands in the result.
+            StateEvent::Values(_) | StateEvent::Output(_) => {}
             StateEvent::Plan(entries) => {
                 let entries: Vec<Value> = entries
                     .iter()

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent};
+use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::{Citation, MessageId, Part, PartMetadata, Times, limits};
 
 use super::*;
@@ -215,7 +215,7 @@ fn the_bytes_of_a_frame_are_these() {
     let frame = draft.seal(THREAD, RUN, 300, 2, &reader()).remove(0);
     assert_eq!(
         hex(&frame),
-        "020e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7d53723f70"
+        "030e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7d7867ffad"
     );
 }
 
@@ -237,25 +237,52 @@ fn the_bytes_of_what_version_2_brought_are_these() {
     let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
     assert_eq!(
         hex(&frame),
-        "020e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff0101070000000005c72770"
+        "030e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff01010700000000b14a6644"
     );
+}
+
+/// What version 3 writes as version 2 did not.
+#[test]
+fn the_bytes_of_what_version_3_brought_are_these() {
+    let mut draft = Draft::default();
+    let output = StateEvent::Output(samples::json("{\"n\":1}"));
+    draft.push(at(2), &Body::State(output), None).unwrap();
+    let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
+    assert_eq!(hex(&frame), "030e01120100010a0000000453077b226e223a317d1ad64ac2");
+}
+
+/// The bytes are what version 2 wrote, and stay.
+#[test]
+fn frames_of_version_2_are_read() {
+    let frame = written(
+        "020e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff0101070000000005c72770",
+        (1, 2, 1),
+    );
+    let message = samples::message_id("m");
+    let role = trilogue_domain::Role::User;
+    let times = Some(Times { created_at: Some(at(1)), completed_at: None });
+    let started = MessageEvent::Started { message: message.clone(), role, times };
+    let citation = Citation { start_index: Some(-2), end_index: Some(7), ..Citation::default() };
+    let part = Part::annotation(PartMetadata::Citation(citation));
+    let bodies: Vec<_> = frame.events().unwrap().iter().map(|event| event.body.clone()).collect();
+    assert_eq!(bodies, [started, MessageEvent::Part { message, part }].map(Body::Message));
+}
+
+/// A frame of these bytes with these numbers: the first, the last, and the first of its run.
+fn written(hex: &str, (first, last, first_run): (u64, u64, u64)) -> Frame {
+    let digits = hex.as_bytes().chunks_exact(2);
+    let bytes: Vec<u8> = digits
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect();
+    Frame::from_stored(THREAD, RUN, first, last, first_run, bytes.into(), &reader()).unwrap()
 }
 
 /// The bytes are what version 1 wrote, and stay.
 #[test]
 fn frames_of_version_1_are_read() {
-    let read = |hex: &str, first, last, first_run| {
-        let digits = hex.as_bytes().chunks_exact(2);
-        let bytes: Vec<u8> = digits
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect();
-        Frame::from_stored(THREAD, RUN, first, last, first_run, bytes.into(), &reader()).unwrap()
-    };
-    let frame = read(
+    let frame = written(
         "010e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7ddf3b9313",
-        300,
-        302,
-        2,
+        (300, 302, 2),
     );
     let events = frame.events().unwrap();
     let bodies: Vec<_> = events.iter().map(|event| event.body.clone()).collect();
@@ -264,11 +291,9 @@ fn frames_of_version_1_are_read() {
     assert_eq!((events[2].number, events[2].run_number), (302, 4));
     assert_eq!(events[2].original.as_ref().map(|original| &*original.dialect), Some("d"));
 
-    let frame = read(
+    let frame = written(
         "010e0112010101050000000420016d001d0000000422016d0a746578742f706c61696e0000010001ac0201ad0200000000526ecb84",
-        1,
-        2,
-        1,
+        (1, 2, 1),
     );
     let message = samples::message_id("m");
     let role = trilogue_domain::Role::User;

@@ -52,6 +52,10 @@ fn run(status: RunStatus) -> RunRow {
         not_before: Some(at(i64::MIN)),
         last_run_number: u64::MAX,
         rules: None,
+        callback: None,
+        request: None,
+        stateless: false,
+        cancel_reason: None,
     }
 }
 
@@ -147,6 +151,38 @@ fn binding() -> BindingRow {
     }
 }
 
+/// A run of which everything that version 3 brought is there.
+fn called_back() -> RunRow {
+    RunRow {
+        rules: Some("strict".into()),
+        callback: Some(Callback {
+            url: "https://example.com/hook".into(),
+            status: true,
+            values: false,
+            updates: true,
+        }),
+        request: Some(samples::json("{\"input\":1}")),
+        stateless: true,
+        cancel_reason: Some(trilogue_domain::Code::RunRolledBack),
+        ..run(RunStatus::Failed)
+    }
+}
+
+fn configuration() -> ConfigurationRow {
+    ConfigurationRow {
+        id: trilogue_domain::ConfigurationId::parse("k").unwrap(),
+        tenant: samples::tenant("default"),
+        owner: samples::principal("p"),
+        agent: samples::agent("echo"),
+        name: Some("formal".to_owned()),
+        config: samples::json("{\"style\":\"formal\"}"),
+        metadata: samples::json("{}"),
+        created_at: at(1),
+        updated_at: at(2),
+        expires_at: Some(at(3)),
+    }
+}
+
 /// The row reads back, and every damage to its bytes is noticed.
 fn check<R: Record + PartialEq + Debug>(row: &R) {
     let bytes = row.encode();
@@ -178,6 +214,9 @@ fn every_row_reads_back_and_shows_damage() {
     check(&CheckpointRow { given: Some(samples::given()), ..checkpoint() });
     check(&CheckpointRow { given: Some(trilogue_domain::Given::default()), ..checkpoint() });
     check(&RunRow { rules: Some("strict".into()), ..run(RunStatus::Queued) });
+    check(&called_back());
+    check(&configuration());
+    check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });
     check(&interrupt());
     for resolution in samples::resolutions() {
         let resolved_at = Some(at(9));
@@ -212,27 +251,49 @@ fn the_bytes_of_a_row_are_these() {
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
         hex(thread().encode()),
-        "02010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f646504011111ec85"
+        "03010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040131b163c6"
     );
     assert_eq!(
-        hex(RunRow { rules: Some("strict".into()), ..run(RunStatus::Failed) }.encode()),
-        "02020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374d0fb5e0a"
+        hex(called_back().encode()),
+        "03020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374011868747470733a2f2f6578616d706c652e636f6d2f686f6f6b010001010b7b22696e707574223a317d01010f72756e5f726f6c6c65645f6261636bfd245912"
     );
     assert_eq!(
         hex(CheckpointRow { given: Some(samples::given()), ..checkpoint() }.encode()),
-        "02040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f73746174657a61894f"
+        "03040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f7374617465bc0941fa"
     );
+    assert_eq!(
+        hex(configuration().encode()),
+        "030a016b0764656661756c740170046563686f0106666f726d616c127b227374796c65223a22666f726d616c227d027b7d020401065c4a26bf"
+    );
+}
+
+/// The bytes are what version 2 wrote, and stay.
+#[test]
+fn rows_of_version_2_are_read() {
+    let stored = bytes(
+        "02010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f646504011111ec85",
+    );
+    assert_eq!(ThreadRow::decode(&stored), Ok(thread()));
+    let stored = bytes(
+        "02020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374d0fb5e0a",
+    );
+    let strict = RunRow { rules: Some("strict".into()), ..run(RunStatus::Failed) };
+    assert_eq!(RunRow::decode(&stored), Ok(strict));
+    let stored = bytes(
+        "02040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f73746174657a61894f",
+    );
+    let brought = CheckpointRow { given: Some(samples::given()), ..checkpoint() };
+    assert_eq!(CheckpointRow::decode(&stored), Ok(brought));
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks_exact(2);
+    digits.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 /// The bytes are what version 1 wrote, and stay.
 #[test]
 fn rows_of_version_1_are_read() {
-    let bytes = |hex: &str| -> Vec<u8> {
-        let digits = hex.as_bytes().chunks_exact(2);
-        digits
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
-    };
     let stored = bytes(
         "01010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040171f17c41",
     );
@@ -262,7 +323,7 @@ proptest! {
 
     #[test]
     fn the_decoder_never_panics(
-        version in 1_u8..=FORMAT_VERSION, kind in 1_u8..10, fields in proptest::collection::vec(any::<u8>(), 0..256),
+        version in 1_u8..=FORMAT_VERSION, kind in 1_u8..11, fields in proptest::collection::vec(any::<u8>(), 0..256),
     ) {
         let mut bytes = vec![version, kind];
         bytes.extend(fields);
@@ -276,5 +337,6 @@ proptest! {
         let _ = IdempotencyRow::decode(&bytes);
         let _ = TokenRow::decode(&bytes);
         let _ = QueueItem::decode(&bytes);
+        let _ = ConfigurationRow::decode(&bytes);
     }
 }

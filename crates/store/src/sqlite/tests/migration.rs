@@ -37,8 +37,8 @@ fn write_version_1(conn: &Connection, key: i64) {
             run.id.as_str(),
             run.principal.as_str(),
             run.agent.as_str(),
-            // Without its rules, which are none: one byte.
-            as_version_1(run.encode(), 1)
+            // Without its rules, callback, request, statelessness and reason, which are none: a byte each.
+            as_version_1(run.encode(), 5)
         ],
     )
     .unwrap();
@@ -73,7 +73,7 @@ async fn a_store_of_version_1_opens_with_everything_and_is_searched() {
     let thread = thread_row(trilogue_domain::ThreadKey(1_234));
     assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread.clone()));
     assert_eq!(numbers(&store, &thread).await, [1]);
-    let filter = ThreadFilter { metadata: metadata("key", "1234") };
+    let filter = ThreadFilter { metadata: metadata("key", "1234"), ..ThreadFilter::default() };
     let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
     assert_eq!(found.rows, std::slice::from_ref(&thread));
     let filter = RunFilter { metadata: metadata("number", "1400"), ..RunFilter::default() };
@@ -88,7 +88,7 @@ async fn a_store_of_version_1_opens_with_everything_and_is_searched() {
     };
     store.append(change).await.unwrap();
     for (value, expected) in [("1234", vec![]), ("\"new\"", vec![changed])] {
-        let filter = ThreadFilter { metadata: metadata("key", value) };
+        let filter = ThreadFilter { metadata: metadata("key", value), ..ThreadFilter::default() };
         let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
         assert_eq!(found.rows, expected);
     }
@@ -106,7 +106,7 @@ async fn a_store_of_version_2_keeps_its_rows_and_takes_new_ones() {
         write_version_1(&conn, 1);
     }
     let store = folder.open().await;
-    assert_eq!(store.stats().await.unwrap().schema_version, 3);
+    assert_eq!(store.stats().await.unwrap().schema_version, SCHEMA_VERSION);
     let thread = thread_row(trilogue_domain::ThreadKey(1));
     assert_eq!(numbers(&store, &thread).await, [1]);
     let old = store.run_by_key(trilogue_domain::RunKey(1)).await.unwrap().unwrap();
@@ -138,6 +138,70 @@ async fn a_store_of_version_2_keeps_its_rows_and_takes_new_ones() {
     assert_eq!(store.checkpoint_by_key(checkpoint.key).await.unwrap(), Some(checkpoint));
 }
 
+#[tokio::test]
+async fn a_store_of_version_3_keeps_what_it_holds_and_takes_what_is_new() {
+    use crate::port::{Configurations, Queue};
+    use crate::rows::{ConfigurationFilter, QueueItem, QueueKind, RetentionPolicy, RunRow};
+    let folder = Folder::new();
+    let thread = thread_row(trilogue_domain::ThreadKey(1));
+    let item = |key: &str, reference: &'static str| QueueItem {
+        kind: QueueKind::Callback,
+        key: key.to_owned(),
+        due: super::seed::START,
+        tenant: thread.tenant.clone(),
+        principal: thread.owner.clone(),
+        thread: Some(thread.key),
+        reference: Json::parse(reference).unwrap(),
+    };
+    // What stood in no line then stands in none now.
+    let old = item("old", r#"{"run":1,"number":9}"#);
+    {
+        let mut conn = folder.raw();
+        Migrations::up_to(3).run(&mut conn).unwrap();
+        write_version_1(&conn, 1);
+        conn.execute(
+            "INSERT INTO queue (kind, key, tenant, thread, due, free_at, fence, attempts, dead, error, body)
+             VALUES ('callback', 'old', ?1, 1, ?2, ?2, 0, 0, 0, '', ?3)",
+            params![thread.tenant.as_str(), old.due.as_micros(), old.encode()],
+        )
+        .unwrap();
+    }
+    let store = folder.open().await;
+    assert_eq!(numbers(&store, &thread).await, [1]);
+    let run = store.run_by_key(trilogue_domain::RunKey(1)).await.unwrap().unwrap();
+    assert!(!run.stateless && run.callback.is_none() && run.request.is_none());
+    let stateless = RunRow {
+        stateless: true,
+        status: trilogue_domain::RunStatus::Completed,
+        ended_at: Some(super::seed::START),
+        ..run_row(thread.key, trilogue_domain::RunKey(2))
+    };
+    let changes = vec![
+        Change::Run(Box::new(stateless.clone())),
+        Change::Offer(item("b", r#"{"run":1,"number":2}"#)),
+        Change::Offer(item("a", r#"{"run":1,"number":1}"#)),
+    ];
+    store.append(Batch { changes, ..super::seed::batch(thread.key, 1) }).await.unwrap();
+    let now = super::seed::START.after(std::time::Duration::from_secs(9));
+    let until = now.after(std::time::Duration::from_secs(9));
+    let claims = store.claim(QueueKind::Callback, now, until, 9).await.unwrap();
+    let keys: Vec<_> = claims.iter().map(|claim| claim.item.key.as_str()).collect();
+    assert_eq!(keys, ["old", "a"]);
+    for claim in &claims {
+        assert!(store.finish(claim).await.unwrap());
+    }
+    let policy = RetentionPolicy {
+        max_age: None,
+        max_stateless_age: Some(std::time::Duration::from_secs(1)),
+        max_runs_per_thread: None,
+        max_runs_per_tenant: None,
+    };
+    assert_eq!(store.expired_runs(&policy, now, 9).await.unwrap(), [stateless]);
+    let filter = ConfigurationFilter { agent: run.agent, metadata: Vec::new() };
+    let listing = store.configurations(&scope(), &filter, &Page::default(), now).await.unwrap();
+    assert_eq!(listing.rows, []);
+}
+
 /// What a program that knows version 2 alone would meet: a newer version, before it reads a row of the new format.
 #[test]
 fn the_version_in_the_file_names_the_format() {
@@ -149,7 +213,7 @@ fn the_version_in_the_file_names_the_format() {
     };
     assert_eq!(version(&conn), 2);
     Migrations::all().run(&mut conn).unwrap();
-    assert_eq!(version(&conn), 3);
+    assert_eq!(version(&conn), SCHEMA_VERSION);
 }
 
 #[tokio::test]
@@ -164,7 +228,8 @@ async fn a_migration_that_was_cut_off_is_made_again() {
             .unwrap();
     }
     let store = folder.open().await;
-    let filter = ThreadFilter { metadata: metadata("colour", "\"blue\"") };
+    let filter =
+        ThreadFilter { metadata: metadata("colour", "\"blue\""), ..ThreadFilter::default() };
     let found = store.threads(&scope(), &filter, &Page::default()).await.unwrap();
     assert_eq!(found.rows.len(), 1);
 }

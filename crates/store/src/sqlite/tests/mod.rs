@@ -5,5 +5,6 @@ mod disk;
 mod files;
 mod group;
 mod migration;
+mod plan;
 mod reading;
 mod seed;

@@ -93,8 +93,9 @@ async fn a_condition_that_no_index_serves_looks_at_a_bounded_number_of_rows() {
     }
     let filter = |conditions: &[(&str, &str)]| ThreadFilter {
         metadata: conditions.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        ..ThreadFilter::default()
     };
-    let page = Page { limit: 3, after: None };
+    let page = Page { limit: 3, after: None, skip: 0 };
     let broad = filter(&[("colour", "\"blue\""), ("nested", "{\"a\":1}")]);
     let error = store.threads(&scope(), &broad, &page).await.unwrap_err();
     assert_eq!(error.code(), Code::FilterTooBroad);

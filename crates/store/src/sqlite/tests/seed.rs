@@ -105,6 +105,10 @@ pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
         not_before: None,
         last_run_number: 0,
         rules: None,
+        callback: None,
+        request: None,
+        stateless: false,
+        cancel_reason: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reference server of the protocol, from its own packages.
+//! Servers in Python that are measured beside ours, from their own pinned packages.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The reference server in a process of its own. Killed when dropped.
+/// Such a server in a process of its own. Killed when dropped.
 #[derive(Debug)]
-pub(super) struct Reference {
+pub(crate) struct Python {
     _child: Child,
     address: SocketAddr,
 }
 
-// === impl Reference ===
+// === impl Python ===
 
-impl Reference {
-    /// Installs the pinned packages where they are missing, and starts the server.
-    pub(super) async fn start() -> Result<Self> {
+impl Python {
+    /// Installs the packages of `foreign/NAME` where they are missing, and starts its server with these arguments behind its port.
+    pub(crate) async fn start(name: &str, arguments: &[&str]) -> Result<Self> {
         let target = target()?;
         let status = Command::new(Path::new(ROOT).join("scripts/foreign"))
-            .arg("reference")
+            .arg(name)
             .env("CARGO_TARGET_DIR", &target)
             .stdin(Stdio::null())
             .status()
@@ -38,27 +38,28 @@ impl Reference {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         drop(listener);
-        let child = Command::new(target.join("foreign/reference/bin/python"))
+        let child = Command::new(target.join("foreign").join(name).join("bin/python"))
             .arg("-B")
-            .arg(Path::new(ROOT).join("foreign/reference/serve.py"))
+            .arg(Path::new(ROOT).join("foreign").join(name).join("serve.py"))
             .arg(address.port().to_string())
-            // Its traces would go to a collector that is not there.
+            .args(arguments)
+            // Traces would go to a collector that is not there.
             .env("OTEL_SDK_DISABLED", "true")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .context("the reference server could not be started")?;
+            .with_context(|| format!("the server of foreign/{name} could not be started"))?;
         let client = Client::new(address);
-        until("the reference server to be ready", START_LIMIT, || async {
+        until(&format!("the server of foreign/{name} to be ready"), START_LIMIT, || async {
             client.get("/ping").await.ok().filter(|reply| reply.status == 200)
         })
         .await?;
         Ok(Self { _child: child, address })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }

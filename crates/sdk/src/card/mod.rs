@@ -1,8 +1,11 @@
 //! What an agent says of itself, built step by step.
 
-use trilogue_domain::agent::DeclaredInterrupt;
+mod check;
+
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, InputKind, Json};
+use trilogue_domain::{
+    Abilities, AgentCard, AgentName, DeclaredError, DeclaredInterrupt, InputKind, Json, limits,
+};
 
 use crate::context::IntoJson;
 
@@ -16,14 +19,19 @@ pub struct Card {
 /// The parts of a card that need no check.
 #[derive(Clone, Debug)]
 struct AgentCardParts {
+    id: Option<String>,
     title: Option<String>,
     version: String,
+    url: Option<String>,
     description: String,
     input: InputKind,
     output_schema: Option<Json>,
     state_schema: Option<Json>,
     config_schema: Option<Json>,
+    update_schema: Option<Json>,
     interrupts: Vec<DeclaredInterrupt>,
+    errors: Vec<DeclaredError>,
+    abilities: Abilities,
     input_content_types: Vec<String>,
     output_content_types: Vec<String>,
 }
@@ -52,14 +60,19 @@ impl Card {
         Self {
             name,
             card: AgentCardParts {
+                id: None,
                 title: None,
                 version: "0.0.0".to_owned(),
+                url: None,
                 description,
                 input,
                 output_schema: None,
                 state_schema: None,
                 config_schema: None,
+                update_schema: None,
                 interrupts: Vec::new(),
+                errors: Vec::new(),
+                abilities: Abilities::default(),
                 input_content_types: vec![reads.to_owned()],
                 output_content_types: vec![writes.to_owned()],
             },
@@ -70,6 +83,20 @@ impl Card {
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.card.title = Some(title.into());
+        self
+    }
+
+    /// The UUID by which the Agent Connect Protocol names it, where it has had one before; else one is made from its name.
+    #[must_use]
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.card.id = Some(id.into());
+        self
+    }
+
+    /// Where more can be read of it.
+    #[must_use]
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.card.url = Some(url.into());
         self
     }
 
@@ -98,6 +125,75 @@ impl Card {
     #[must_use]
     pub fn config(mut self, schema: impl IntoJson) -> Self {
         self.card.config_schema = Some(schema.into_json());
+        self
+    }
+
+    /// The JSON Schema of its own updates, those of [`Context::custom`](crate::Context::custom). It streams them then.
+    #[must_use]
+    pub fn update_schema(mut self, schema: impl IntoJson) -> Self {
+        self.card.update_schema = Some(schema.into_json());
+        self.card.abilities.streams_updates.get_or_insert(true);
+        self
+    }
+
+    /// An error that it may end with: its code, the condition, and whether the same request may succeed later.
+    ///
+    /// Errors are numbered in the order in which they are declared, from [`limits::FIRST_AGENT_ERROR`] on.
+    #[must_use]
+    pub fn error(
+        self,
+        code: impl Into<String>,
+        description: impl Into<String>,
+        transient: bool,
+    ) -> Self {
+        self.declare(code.into(), description.into(), transient, None)
+    }
+
+    /// As [`Card::error`], with the JSON Schema of its details.
+    #[must_use]
+    pub fn error_with_data(
+        self,
+        code: impl Into<String>,
+        description: impl Into<String>,
+        transient: bool,
+        data: impl IntoJson,
+    ) -> Self {
+        self.declare(code.into(), description.into(), transient, Some(data.into_json()))
+    }
+
+    fn declare(
+        mut self,
+        code: String,
+        description: String,
+        transient: bool,
+        data_schema: Option<Json>,
+    ) -> Self {
+        let before = u32::try_from(self.card.errors.len()).unwrap_or(u32::MAX);
+        let number = limits::FIRST_AGENT_ERROR.saturating_add(before);
+        let error = DeclaredError { code, number, description, transient, data_schema };
+        self.card.errors.push(error);
+        self
+    }
+
+    /// It runs on no thread that lasts: it keeps no state, and each run stands alone.
+    #[must_use]
+    pub fn without_threads(mut self) -> Self {
+        self.card.abilities.threads = false;
+        self
+    }
+
+    /// Its clients are not called back.
+    #[must_use]
+    pub fn without_callbacks(mut self) -> Self {
+        self.card.abilities.callbacks = false;
+        self
+    }
+
+    /// Whether its output is streamed as a whole that grows, and whether its updates are: its own, its thoughts, its steps. Until told, the output is, and updates are where they have a schema.
+    #[must_use]
+    pub fn streams(mut self, values: bool, updates: bool) -> Self {
+        self.card.abilities.streams_values = Some(values);
+        self.card.abilities.streams_updates = Some(updates);
         self
     }
 
@@ -134,21 +230,29 @@ impl Card {
     /// The card.
     ///
     /// # Errors
-    /// `invalid_id` when the name is no [`AgentName`].
+    /// `invalid_id` when the name is no [`AgentName`] or the id no UUID; `invalid_request` when the card contradicts itself: it names what does not go together.
     pub fn build(self) -> Result<AgentCard> {
         let Self { name, card } = self;
-        Ok(AgentCard {
+        let card = AgentCard {
             name: AgentName::parse(&name)?,
+            id: card.id.as_deref().map(check::agent_id).transpose()?,
             title: card.title,
             version: card.version,
+            url: card.url,
             description: card.description,
             input: card.input,
             output_schema: card.output_schema,
             state_schema: card.state_schema,
             config_schema: card.config_schema,
+            update_schema: card.update_schema,
             interrupts: card.interrupts,
+            errors: card.errors,
+            abilities: card.abilities,
+            descriptor: None,
             input_content_types: card.input_content_types,
             output_content_types: card.output_content_types,
-        })
+        };
+        check::coherent(&card)?;
+        Ok(card)
     }
 }

@@ -1,0 +1,275 @@
+//! Everything that an agent's card declares by schema, compiled once.
+
+use serde_json::{Map, Value};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{RunEvent, StateEvent};
+use trilogue_domain::{
+    AgentCard, AgentName, Answer, Body, Code, Error, Failure, InputKind, Interrupt, InterruptKind,
+    Json,
+};
+
+use super::schema::{Mismatch, Schema};
+
+/// The compiled schemas of an agent's card.
+#[derive(Debug)]
+pub(super) struct Schemas {
+    agent: AgentName,
+    pub(super) input: Option<Schema>,
+    output: Option<Schema>,
+    state: Option<Schema>,
+    config: Option<Schema>,
+    update: Option<Schema>,
+    questions: Vec<Declared>,
+    /// Whether the agent may ask in no kind of its own that it does not declare.
+    closed: bool,
+    faults: Vec<Fault>,
+    default_config: Option<Json>,
+}
+
+/// An interrupt of the agent's own kind.
+#[derive(Debug)]
+struct Declared {
+    kind: String,
+    payload: Schema,
+    answer: Schema,
+    answer_json: Json,
+}
+
+/// An error of the agent's own.
+#[derive(Debug)]
+struct Fault {
+    code: String,
+    transient: bool,
+    data: Option<Schema>,
+}
+
+// === impl Schemas ===
+
+impl Schemas {
+    pub(super) fn of(card: &AgentCard) -> Result<Self> {
+        let compile = |what: &str, json: &Json| {
+            Schema::compile(json).map_err(|why| {
+                Error::new(
+                    Code::InvalidRequest,
+                    format!("the {what} of the agent '{}' is no JSON Schema: {why}", card.name),
+                )
+                .hint("schemas are self-contained: no remote references")
+            })
+        };
+        let optional = |what: &str, json: Option<&Json>| json.map(|json| compile(what, json));
+        let input = match &card.input {
+            InputKind::Chat => None,
+            InputKind::Schema(schema) => Some(compile("input schema", schema)?),
+        };
+        let questions = card.interrupts.iter().map(|declared| {
+            let what = |which| format!("{which} schema of the interrupt '{}'", declared.kind);
+            Ok(Declared {
+                kind: declared.kind.clone(),
+                payload: compile(&what("payload"), &declared.payload_schema)?,
+                answer: compile(&what("answer"), &declared.answer_schema)?,
+                answer_json: declared.answer_schema.clone(),
+            })
+        });
+        let faults = card.errors.iter().map(|declared| {
+            let what = format!("data schema of the error '{}'", declared.code);
+            Ok(Fault {
+                code: declared.code.clone(),
+                transient: declared.transient,
+                data: optional(&what, declared.data_schema.as_ref()).transpose()?,
+            })
+        });
+        let config = optional("configuration schema", card.config_schema.as_ref()).transpose()?;
+        let default_config = match (&config, &card.config_schema) {
+            (Some(schema), Some(json)) => defaults(schema, &json.to_value()),
+            _ => None,
+        };
+        Ok(Self {
+            agent: card.name.clone(),
+            input,
+            output: optional("output schema", card.output_schema.as_ref()).transpose()?,
+            state: optional("state schema", card.state_schema.as_ref()).transpose()?,
+            config,
+            update: optional("update schema", card.update_schema.as_ref()).transpose()?,
+            questions: questions.collect::<Result<_>>()?,
+            closed: !card.interrupts.is_empty() || card.descriptor.is_some(),
+            faults: faults.collect::<Result<_>>()?,
+            default_config,
+        })
+    }
+
+    /// The configuration of a run that is given none: what the schema's defaults say.
+    pub(super) fn default_config(&self) -> Option<&Json> {
+        self.default_config.as_ref()
+    }
+
+    pub(super) fn check_config(&self, config: &Json) -> Result<()> {
+        let what = || format!("the configuration does not fit the agent '{}'", self.agent);
+        fits(self.config.as_ref(), config, Code::ConfigInvalid, what)
+            .map_err(|error| error.hint("the agent's 'config_schema' says what fits"))
+    }
+
+    pub(super) fn check_state(&self, state: &Json) -> Result<()> {
+        let what = || format!("the state does not fit the agent '{}'", self.agent);
+        fits(self.state.as_ref(), state, Code::StateInvalid, what)
+            .map_err(|error| error.hint("the agent's 'state_schema' says what fits"))
+    }
+
+    /// Whether something about this event has to be checked.
+    pub(super) fn checks(&self, body: &Body) -> bool {
+        self.declared_for(body).is_some()
+    }
+
+    /// Checks what an agent says against what it declares.
+    pub(super) fn check_said(&self, body: &Body) -> Result<()> {
+        let Some((schema, value, what, code)) = self.declared_for(body) else { return Ok(()) };
+        let what = || format!("{what} does not fit what the agent '{}' declares", self.agent);
+        fits(Some(schema), value, code, what)
+    }
+
+    /// The schema that an event has to fit, the value in it, its name, and the code of the violation.
+    fn declared_for<'a>(
+        &'a self,
+        body: &'a Body,
+    ) -> Option<(&'a Schema, &'a Json, &'static str, Code)> {
+        let (schema, value, what, code) = match body {
+            Body::Run(RunEvent::Result(value)) => {
+                (&self.output, value, "the result", Code::ResultInvalid)
+            }
+            Body::State(StateEvent::Output(value)) => {
+                (&self.output, value, "the output so far", Code::ResultInvalid)
+            }
+            Body::State(StateEvent::Values(value)) => {
+                (&self.state, value, "the state", Code::StateInvalid)
+            }
+            Body::State(StateEvent::Custom { data, .. }) => {
+                (&self.update, data, "the update", Code::UpdateInvalid)
+            }
+            _ => return None,
+        };
+        Some((schema.as_ref()?, value, what, code))
+    }
+
+    /// Checks what an agent asks, so that an answer to it can be checked later; a question of a declared kind gets the declared schema of the answer where it has none.
+    pub(super) fn check_question(&self, interrupt: &mut Interrupt) -> Result<()> {
+        let declared = self.declared(interrupt);
+        if let Some(Declared { payload, kind, .. }) = declared {
+            let what = || {
+                let agent = &self.agent;
+                format!("the question '{kind}' does not fit what the agent '{agent}' declares")
+            };
+            fits(Some(payload), &interrupt.payload, Code::InterruptInvalid, what)?;
+        } else if let (true, InterruptKind::Custom(kind)) = (self.closed, &interrupt.kind) {
+            let (agent, kind) = (&self.agent, kind.escape_debug());
+            return Err(Error::new(
+                Code::InterruptInvalid,
+                format!("the agent '{agent}' asked '{kind}', which it does not declare"),
+            ));
+        }
+        match (&interrupt.schema, declared) {
+            (None, Some(declared)) => interrupt.schema = Some(declared.answer_json.clone()),
+            (Some(schema), Some(declared)) if *schema == declared.answer_json => {}
+            (Some(schema), _) => {
+                Schema::compile(schema).map_err(|why| {
+                    Error::new(
+                        Code::InterruptInvalid,
+                        format!("the agent asked for an answer by what is no JSON Schema: {why}"),
+                    )
+                })?;
+            }
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        let Answer::Json(value) = answer else { return Ok(()) };
+        let what = || format!("the answer does not fit the interrupt '{}'", interrupt.id);
+        let own;
+        let schema = match (&interrupt.schema, self.declared(interrupt)) {
+            (Some(json), Some(declared)) if *json == declared.answer_json => Some(&declared.answer),
+            (Some(json), _) => {
+                own = Schema::compile(json)
+                    .map_err(|why| Error::new(Code::AnswerInvalid, format!("{}: {why}", what())))?;
+                Some(&own)
+            }
+            (None, declared) => declared.map(|declared| &declared.answer),
+        };
+        fits(schema, value, Code::AnswerInvalid, what)
+            .map_err(|error| error.hint("the interrupt's 'schema' says what fits"))
+    }
+
+    /// A failure as the card declares it: a declared error is transient if the card says so. Data that does not fit is told all the same.
+    pub(super) fn declared_failure(&self, mut failure: Failure) -> Failure {
+        let Some(fault) = self.faults.iter().find(|fault| fault.code == failure.code) else {
+            return failure;
+        };
+        failure.transient = fault.transient;
+        if let (Some(schema), Some(data)) = (&fault.data, &failure.data)
+            && let Err(why) = schema.check(data)
+        {
+            let (agent, code) = (&self.agent, &fault.code);
+            tracing::warn!(%agent, %code, why = ?why.to_string(), "the data of an agent's error does not fit what the agent declares");
+        }
+        failure
+    }
+
+    /// What the card says of a question's kind.
+    fn declared(&self, interrupt: &Interrupt) -> Option<&Declared> {
+        let InterruptKind::Custom(kind) = &interrupt.kind else { return None };
+        self.questions.iter().find(|declared| declared.kind == *kind)
+    }
+}
+
+/// Checks a value; the error says what this is about, the first place where it does not fit, and carries all of them.
+fn fits(
+    schema: Option<&Schema>,
+    value: &Json,
+    code: Code,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
+    let Some(schema) = schema else { return Ok(()) };
+    schema.check(value).map_err(|why: Mismatch| {
+        Error::new(code, format!("{}: {why}", what())).violations(why.into_violations())
+    })
+}
+
+/// The value that a configuration schema's defaults make: its own, or those of its properties. `None` where it has none, or where they alone do not fit it.
+fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
+    let made = match json.get("default") {
+        Some(value) => value.clone(),
+        None => {
+            let properties = json.get("properties")?.as_object()?;
+            let given = properties.iter().filter_map(|(name, property)| {
+                Some((name.clone(), property.get("default")?.clone()))
+            });
+            let given: Map<String, Value> = given.collect();
+            if given.is_empty() {
+                return None;
+            }
+            Value::Object(given)
+        }
+    };
+    schema.fits(&made).then(|| Json::from_value(&made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn defaults_of_a_configuration_are_used_where_they_are_one() {
+        let made = |schema: Value| {
+            let compiled = Schema::compile(&Json::from_value(&schema)).unwrap();
+            defaults(&compiled, &schema).map(|json| json.to_value())
+        };
+        let style = json!({ "type": "string", "default": "formal" });
+        let of_style = json!({ "properties": { "style": style, "length": {} } });
+        assert_eq!(made(of_style), Some(json!({ "style": "formal" })));
+        assert_eq!(made(json!({ "default": { "a": 1 } })), Some(json!({ "a": 1 })));
+        assert_eq!(made(json!({ "properties": { "style": {} } })), None);
+        let incomplete = json!({ "properties": { "style": style }, "required": ["key"] });
+        assert_eq!(made(incomplete), None);
+        assert_eq!(made(json!(true)), None);
+    }
+}

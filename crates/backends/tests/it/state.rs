@@ -1,0 +1,94 @@
+//! The state of a thread between runs, agents and clients.
+
+use serde_json::{Value, json};
+use trilogue_domain::{Code, RunStatus};
+use trilogue_runtime::{StateOf, ThreadPatch};
+use trilogue_sdk::IntoJson;
+use trilogue_sdk::prelude::*;
+
+use super::house::{House, native, value};
+use trilogue_backends::builtin::MailComposer;
+
+/// Keeps numbers where the mail composer keeps texts.
+struct Tally;
+
+#[async_trait]
+impl Agent for Tally {
+    fn card(&self) -> Card {
+        let numbers = json!({ "type": "array", "items": { "type": "integer" } });
+        Card::schema("tally", "", json!(true))
+            .state(json!({ "properties": { "messages": numbers } }))
+    }
+
+    async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
+        context.set_state(json!({ "messages": [1, 2] })).await?;
+        Ok(Outcome::Completed)
+    }
+}
+
+async fn say(house: &House, message: &str) -> Value {
+    let run = house.settle("mailcomposer", value(&json!({ "message": message }))).await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    house.result(&run).await.unwrap()
+}
+
+async fn state(house: &House) -> Value {
+    let thread = house.store.thread(&house.by.scope(), &house.thread).await.unwrap().unwrap();
+    match house.runtime.state_at(&thread, None).await.unwrap() {
+        StateOf::Value(state) => state.to_value(),
+        StateOf::Messages(messages) => panic!("{messages:?}"),
+    }
+}
+
+async fn patch(house: &House, values: Value) -> Result<(), trilogue_domain::Error> {
+    let patch = ThreadPatch { values: Some(values.into_json()), ..ThreadPatch::default() };
+    house.runtime.patch_thread(&house.by, &house.thread, patch).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_second_run_of_a_thread_remembers_the_first() {
+    let house = House::with(vec![native(MailComposer::default())]).await;
+    let first = say(&house, "Hello, my name is John?").await;
+    assert_eq!(first, json!({ "message": "Hello John, how can I help?" }));
+    let second = say(&house, "Can you remind my name?").await;
+    assert_eq!(second, json!({ "message": "Yes, your name is John" }));
+    let said = json!([
+        "Hello, my name is John?",
+        "Hello John, how can I help?",
+        "Can you remind my name?",
+        "Yes, your name is John",
+    ]);
+    assert_eq!(state(&house).await, json!({ "messages": said }));
+}
+
+#[tokio::test]
+async fn what_a_client_sets_has_to_fit_the_agent_and_is_what_it_remembers() {
+    let house = House::with(vec![native(MailComposer::default())]).await;
+    say(&house, "Hello").await;
+    let before = state(&house).await;
+    let error = patch(&house, json!({ "messages": ["a", 5] })).await.unwrap_err();
+    assert_eq!(error.code(), Code::StateInvalid);
+    assert_eq!(error.violated()[0].path, "/messages/1");
+    assert_eq!(state(&house).await, before);
+
+    patch(&house, json!({ "messages": ["Call me anything; my name is Zoë", "Fine."] }))
+        .await
+        .unwrap();
+    assert_eq!(say(&house, "What is my name?").await, json!({ "message": "Your name is Zoë" }));
+}
+
+#[tokio::test]
+async fn agents_share_a_thread_only_where_its_state_fits_both() {
+    let house = House::with(vec![native(MailComposer::default()), native(Tally)]).await;
+    let run = house.settle("tally", value(&Value::Null)).await;
+    assert_eq!(run.status, RunStatus::Completed);
+    let new = house.run("mailcomposer", value(&json!({ "message": "Hello" })));
+    let error = house.runtime.submit(&house.by, new).await.map(drop).unwrap_err();
+    assert_eq!(error.code(), Code::StateIncompatible);
+    let paths: Vec<_> = error.violated().iter().map(|place| place.path.as_str()).collect();
+    assert_eq!(paths, ["/messages/0", "/messages/1"]);
+    assert_eq!(state(&house).await, json!({ "messages": [1, 2] }));
+    // The agent that made it goes on.
+    let run = house.settle("tally", value(&Value::Null)).await;
+    assert_eq!(run.status, RunStatus::Completed);
+}

@@ -1,0 +1,114 @@
+//! How callers show who they are: said to everybody.
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, Code};
+use trilogue_mapping::connect as mapping;
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, look_up};
+use crate::access::schemes::Scheme;
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, of};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/authentication",
+        access: Access::Public,
+        operation: "connect_get_authentication",
+        summary: "How callers show who they are; with valid credentials, also what these permit",
+        answers: &[answer(200, "The schemes.", of::<wire::Authentication>)],
+        handler: |call| Box::pin(async move { Ok(of_server(&call)) }),
+        ..BASE
+    },
+    Route {
+        path: "/agents/{agent_id}/authentication",
+        access: Access::Public,
+        operation: "connect_get_agent_authentication",
+        summary: "How callers of an agent show who they are; with valid credentials, also what these permit",
+        answers: &[answer(200, "The schemes.", of::<wire::Authentication>)],
+        errors: &[Code::AgentNotFound],
+        handler: |call| Box::pin(async move { of_agent(&call) }),
+        ..BASE
+    },
+];
+
+fn of_server(call: &Call) -> Reply {
+    said(call, call.shared.gatekeeper.own_schemes(), None)
+}
+
+fn of_agent(call: &Call) -> Result<Reply> {
+    let card = look_up::agent(call, call.param("agent_id"))?;
+    Ok(said(call, schemes_of(call, card), Some(card)))
+}
+
+fn said(call: &Call, schemes: &[Scheme], card: Option<&AgentCard>) -> Reply {
+    let named = objects(schemes).into_iter();
+    let object =
+        |value: &Value| wire::Object::new(wire::Json::from_value(value)).unwrap_or_default();
+    let alternative = |scheme: &Scheme| {
+        name(*scheme).map(|name| (name.to_owned(), Vec::new())).into_iter().collect()
+    };
+    Reply::ok(&wire::Authentication {
+        agent_id: card.map(mapping::agent_id),
+        required: !schemes.contains(&Scheme::None),
+        security: schemes.iter().map(alternative).collect(),
+        schemes: named.map(|(name, scheme)| (name, object(&scheme))).collect(),
+        permissions: permissions(call, card),
+    })
+}
+
+/// What the credentials that came along permit: nothing at an agent that does not take them in this way.
+fn permissions(call: &Call, card: Option<&AgentCard>) -> Option<Vec<String>> {
+    if !call.caller.is_known() {
+        return None;
+    }
+    let gatekeeper = &call.shared.gatekeeper;
+    if card.is_some_and(|card| !gatekeeper.takes(&call.caller, &card.name)) {
+        return Some(Vec::new());
+    }
+    Some(call.principal().rights.iter().map(|right| right.as_str().to_owned()).collect())
+}
+
+/// The ways in to an agent.
+pub(super) fn schemes_of<'a>(call: &'a Call, card: &AgentCard) -> &'a [Scheme] {
+    call.shared.gatekeeper.schemes_of(&card.name)
+}
+
+/// The alternatives as a security requirement.
+pub(super) fn security(schemes: &[Scheme]) -> Vec<Value> {
+    let alternative = |scheme: &Scheme| match name(*scheme) {
+        None => json!({}),
+        Some(name) => json!({ name: [] }),
+    };
+    schemes.iter().map(alternative).collect()
+}
+
+/// The schemes by their names, as security scheme objects.
+pub(super) fn objects(schemes: &[Scheme]) -> Map<String, Value> {
+    let named = |scheme: &Scheme| Some((name(*scheme)?.to_owned(), object(*scheme)));
+    schemes.iter().filter_map(named).collect()
+}
+
+fn name(scheme: Scheme) -> Option<&'static str> {
+    match scheme {
+        Scheme::None => None,
+        Scheme::ApiKey => Some("x-api-key"),
+        Scheme::Basic => Some("basic"),
+        Scheme::Bearer => Some("bearer"),
+    }
+}
+
+fn object(scheme: Scheme) -> Value {
+    match scheme {
+        Scheme::None => Value::Null,
+        Scheme::ApiKey => json!({ "type": "apiKey", "in": "header", "name": "x-api-key" }),
+        Scheme::Basic => json!({
+            "type": "http",
+            "scheme": "basic",
+            "description": "The password is the token; the user's name is not looked at.",
+        }),
+        Scheme::Bearer => json!({ "type": "http", "scheme": "bearer" }),
+    }
+}

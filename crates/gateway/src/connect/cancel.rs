@@ -1,0 +1,142 @@
+//! Asking a run to stop, and removing it.
+
+use std::time::Duration;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right};
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_connect::CancelAction;
+
+use super::{ANYTHING, BASE, look_up, request};
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb};
+
+/// How long a rollback that the client does not wait for is waited for all the same: its agent is told by then.
+const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
+
+const CANCEL: Route = Route {
+    verb: Verb::Post,
+    path: "/runs/{run_id}/cancel",
+    access: Access::Agent(Right::Run),
+    operation: "connect_cancel_run",
+    summary: "Ask a run to stop; one that has ended stays as it is",
+    query: &[
+        Parameter { name: "wait", about: "With `true`: answer when it has stopped." },
+        Parameter {
+            name: "action",
+            about: "`interrupt` keeps the run and what it did, `rollback` removes both.",
+        },
+        ANYTHING,
+    ],
+    answers: &[super::no_content("It is asked to stop.")],
+    errors: &[Code::RunNotFound, Code::InvalidRequest],
+    handler: |call| Box::pin(cancel(call)),
+    ..BASE
+};
+
+const DELETE: Route = Route {
+    verb: Verb::Delete,
+    path: "/runs/{run_id}",
+    operation: "connect_delete_run",
+    summary: "Remove a run; one that has not ended is cancelled first",
+    query: &[ANYTHING],
+    answers: &[super::no_content("It is gone.")],
+    errors: &[Code::RunNotFound],
+    handler: |call| Box::pin(delete(call)),
+    ..CANCEL
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    CANCEL,
+    DELETE,
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}/cancel",
+        operation: "connect_cancel_thread_run",
+        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
+        ..CANCEL
+    },
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}",
+        operation: "connect_delete_thread_run",
+        errors: &[Code::ThreadNotFound, Code::RunNotFound],
+        ..DELETE
+    },
+];
+
+async fn cancel(call: Call) -> Result<Reply> {
+    let wait = request::flag(&call, "wait")?;
+    let action = match call.query("action") {
+        None => CancelAction::default(),
+        Some(text) => CancelAction::parse(text).ok_or_else(|| {
+            Error::new(Code::InvalidRequest, format!("'action' is '{}'", shown(text)))
+                .hint("it is 'interrupt' or 'rollback'")
+        })?,
+    };
+    let row = look_up::run(&call).await?;
+    if row.status.is_terminal() {
+        return Ok(Reply::no_content());
+    }
+    match action {
+        CancelAction::Interrupt => stop(&call, &row, wait).await?,
+        CancelAction::Rollback => drop(roll_back(&call, &row, wait).await?),
+    }
+    Ok(Reply::no_content())
+}
+
+async fn stop(call: &Call, row: &RunRow, wait: bool) -> Result<()> {
+    let runtime = call.shared.runtime();
+    match runtime.cancel(call.principal(), &row.id).await {
+        Ok(_) if wait => {
+            gone_is_stopped(runtime.settled(call.principal(), &row.id).await.map(drop))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => has_ended(error),
+    }
+}
+
+/// Goes on when the client does not wait any more. Says whether the run goes: one that has ended in between stays.
+async fn roll_back(call: &Call, row: &RunRow, wait: bool) -> Result<bool> {
+    let (runtime, by, id) =
+        (call.shared.runtime().clone(), call.principal().clone(), row.id.clone());
+    let removing = tokio::spawn(async move { runtime.roll_back(&by, &id).await });
+    let removed = if wait {
+        removing.await
+    } else {
+        match tokio::time::timeout(ROLLBACK_PATIENCE, removing).await {
+            Ok(removed) => removed,
+            Err(_) => return Ok(true),
+        }
+    };
+    match removed {
+        Ok(Ok(())) => Ok(true),
+        Ok(Err(error)) => has_ended(error).map(|()| false),
+        Err(_) => Err(Error::new(Code::Internal, "the rollback panicked")),
+    }
+}
+
+/// A run that has ended in between is as stopped as can be.
+fn has_ended(error: Error) -> Result<()> {
+    match error.code() {
+        Code::RunEnded => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// A run that was removed in between has stopped.
+fn gone_is_stopped(settled: Result<()>) -> Result<()> {
+    match settled {
+        Err(error) if error.code() == Code::RunNotFound => Ok(()),
+        other => other,
+    }
+}
+
+async fn delete(call: Call) -> Result<Reply> {
+    let row = look_up::run(&call).await?;
+    // Who waits for a run that goes on is told that it is removed.
+    if !row.status.is_terminal() && roll_back(&call, &row, true).await? {
+        return Ok(Reply::no_content());
+    }
+    call.shared.runtime().remove_run(call.principal(), &row.id).await?;
+    Ok(Reply::no_content())
+}

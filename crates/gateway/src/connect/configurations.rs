@@ -1,0 +1,258 @@
+//! Configured instances: settings of an agent under an id that runs can name.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, Json, Right, Timestamp, limits};
+use trilogue_mapping::connect as mapping;
+use trilogue_mapping::native::{json, read_json};
+use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, fault, look_up, no_content, request};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+
+/// The longest name of an instance, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+const ONE: Route = Route {
+    path: "/agents/{agent_id}/configurations/{configuration_id}",
+    access: Access::Agent(Right::Read),
+    operation: "connect_get_configuration",
+    summary: "One configured instance",
+    answers: &[answer(200, "The instance.", of::<wire::Configuration>)],
+    errors: &[Code::AgentNotFound, Code::ConfigurationNotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+};
+
+const CREATE: Route = Route {
+    verb: Verb::Post,
+    path: "/agents/{agent_id}/configurations",
+    access: Access::Agent(Right::Run),
+    operation: "connect_create_configuration",
+    summary: "Configure an agent, for runs to come",
+    request: Some(of::<wire::ConfigurationCreate>),
+    errors: &[
+        Code::AgentNotFound,
+        Code::AlreadyExists,
+        Code::ConfigurationNotSupported,
+        Code::ConfigInvalid,
+    ],
+    handler: |call| Box::pin(create(call)),
+    ..ONE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    ONE,
+    CREATE,
+    Route {
+        path: "/configurations",
+        operation: "connect_create_configuration_alias",
+        summary: "The same with the agent's id in the body",
+        ..CREATE
+    },
+    Route {
+        verb: Verb::Patch,
+        access: Access::Agent(Right::Run),
+        operation: "connect_patch_configuration",
+        summary: "Change an instance; runs that exist keep what they were given",
+        request: Some(of::<wire::ConfigurationPatch>),
+        errors: &[Code::AgentNotFound, Code::ConfigurationNotFound, Code::ConfigInvalid],
+        handler: |call| Box::pin(patch(call)),
+        ..ONE
+    },
+    Route {
+        verb: Verb::Delete,
+        access: Access::Agent(Right::Run),
+        operation: "connect_delete_configuration",
+        summary: "Remove an instance",
+        answers: &[no_content("It is gone.")],
+        handler: |call| Box::pin(delete(call)),
+        ..ONE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/agents/{agent_id}/configurations/search",
+        access: Access::Right(Right::Read),
+        operation: "connect_search_configurations",
+        summary: "The instances of an agent, newest first",
+        request: Some(of::<wire::ConfigurationSearchRequest>),
+        answers: &[answer(200, "The instances.", of::<Vec<wire::Configuration>>)],
+        errors: &[Code::AgentNotFound],
+        handler: |call| Box::pin(search(call)),
+        ..ONE
+    },
+];
+
+async fn create(call: Call) -> Result<Reply> {
+    let body: wire::ConfigurationCreate = request::body_or_empty(&call)?;
+    let path = call.param("agent_id");
+    let named = if path.is_empty() { body.agent_id.as_deref() } else { Some(path) };
+    let card = match named {
+        Some(id) => look_up::agent(&call, id)?,
+        None => look_up::target(&call, None, None).await?.card,
+    };
+    call.reach(&card.name)?;
+    let keep = body.if_exists == Some(wire::IfExists::DoNothing);
+    let row = new_row(&call, card, body)?;
+    let port = &call.shared.ports.configurations;
+    match port.create_configuration(row.clone()).await {
+        Ok(()) => Ok(shown(card, &row)),
+        Err(error) if error.code() == Code::AlreadyExists => {
+            let existing = look_up::instance(&call, row.id.as_str()).await?;
+            match existing.filter(|existing| keep && existing.agent == card.name) {
+                Some(existing) => Ok(shown(card, &existing)),
+                None => Ok(fault::respond_as("configuration_exists", &call, &error)),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let (card, row) = named(&call).await?;
+    Ok(shown(card, &row))
+}
+
+async fn patch(call: Call) -> Result<Reply> {
+    let body: wire::ConfigurationPatch = request::body_or_empty(&call)?;
+    // Two changes at once would each take the instance as it was before the other.
+    let instance = call.param("configuration_id");
+    let _turn = call.shared.configuring.turn(&call.principal().tenant, instance).await;
+    let (card, mut row) = named(&call).await?;
+    let now = call.shared.ports.clock.now();
+    if let Some(config) = body.config {
+        row.config = checked(&call, card, config)?;
+    }
+    if let Some(metadata) = request::metadata(body.metadata)? {
+        row.metadata = request::merged(&row.metadata, &metadata)?;
+    }
+    if let Some(name) = body.name {
+        row.name = Some(check_name(name)?);
+    }
+    row.updated_at = now;
+    let port = &call.shared.ports.configurations;
+    if !port.update_configuration(&call.scope(), row.clone()).await? {
+        return Err(look_up::no_configuration(row.id.as_str()));
+    }
+    Ok(shown(card, &row))
+}
+
+async fn delete(call: Call) -> Result<Reply> {
+    let (_, row) = named(&call).await?;
+    let port = &call.shared.ports.configurations;
+    if !port.remove_configuration(&call.scope(), &row.id).await? {
+        return Err(look_up::no_configuration(row.id.as_str()));
+    }
+    Ok(Reply::no_content())
+}
+
+async fn search(call: Call) -> Result<Reply> {
+    let body: wire::ConfigurationSearchRequest = request::body_or_empty(&call)?;
+    let card = look_up::reached_agent(&call)?;
+    let filter = ConfigurationFilter {
+        agent: card.name.clone(),
+        metadata: request::members(body.metadata)?,
+    };
+    let page = request::page(body.limit, body.offset);
+    let now = call.shared.ports.clock.now();
+    let port = &call.shared.ports.configurations;
+    let found = port.configurations(&call.scope(), &filter, &page, now).await?;
+    Ok(Reply::ok(&found.rows.iter().map(|row| configuration(card, row)).collect::<Vec<_>>()))
+}
+
+/// The instance that the path names, and its agent.
+///
+/// # Errors
+/// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
+async fn named(call: &Call) -> Result<(&AgentCard, ConfigurationRow)> {
+    let card = look_up::reached_agent(call)?;
+    let id = call.param("configuration_id");
+    let found = look_up::instance(call, id).await?.filter(|row| row.agent == card.name);
+    Ok((card, found.ok_or_else(|| look_up::no_configuration(id))?))
+}
+
+fn new_row(
+    call: &Call,
+    card: &AgentCard,
+    body: wire::ConfigurationCreate,
+) -> Result<ConfigurationRow> {
+    if card.config_schema.is_none() {
+        return Err(Error::new(
+            Code::ConfigurationNotSupported,
+            format!("the agent '{}' takes no configuration", card.name),
+        )
+        .hint("its capabilities say so: 'configurations'"));
+    }
+    let by = call.principal();
+    let now = call.shared.ports.clock.now();
+    let id = body.configuration_id.as_deref().map(ConfigurationId::parse).transpose()?;
+    let lifetime = body.ttl_seconds.map(|ttl| Duration::from_secs(ttl.get().into()));
+    let metadata = request::metadata(body.metadata)?;
+    Ok(ConfigurationRow {
+        id: id.unwrap_or_else(ConfigurationId::generate),
+        tenant: by.tenant.clone(),
+        owner: by.id.clone(),
+        agent: card.name.clone(),
+        name: body.name.map(check_name).transpose()?,
+        config: checked(
+            call,
+            card,
+            body.config.unwrap_or_else(|| wire::Object::default().into_json()),
+        )?,
+        metadata: metadata.unwrap_or_else(Json::empty_object),
+        created_at: now,
+        updated_at: now,
+        expires_at: lifetime.map(|lifetime| now.after(lifetime)),
+    })
+}
+
+/// Settings that fit the agent.
+///
+/// # Errors
+/// `config_schema_violation`, `body_too_large`.
+fn checked(call: &Call, card: &AgentCard, config: wire::Json) -> Result<Json> {
+    let config = read_json(config)?;
+    if config.as_bytes().len() > limits::MAX_CONFIGURATION_BYTES {
+        let most = limits::MAX_CONFIGURATION_BYTES;
+        return Err(Error::new(
+            Code::BodyTooLarge,
+            format!("'config' is larger than {most} bytes"),
+        ));
+    }
+    call.shared.runtime().check_config(&card.name, &config)?;
+    Ok(config)
+}
+
+fn check_name(name: String) -> Result<String> {
+    if name.len() > MAX_NAME_BYTES {
+        let message = format!("'name' is longer than {MAX_NAME_BYTES} bytes");
+        return Err(Error::new(Code::InvalidRequest, message));
+    }
+    Ok(name)
+}
+
+fn shown(card: &AgentCard, row: &ConfigurationRow) -> Reply {
+    Reply::json(StatusCode::OK, &configuration(card, row))
+}
+
+fn configuration(card: &AgentCard, row: &ConfigurationRow) -> wire::Configuration {
+    wire::Configuration {
+        configuration_id: row.id.as_str().to_owned(),
+        agent_id: mapping::agent_id(card),
+        config: json(&mapping::shown_config(card, &row.config)),
+        metadata: wire::Object::new(json(&row.metadata)).unwrap_or_default(),
+        name: row.name.clone(),
+        created_at: time(row.created_at),
+        updated_at: time(row.updated_at),
+        expires_at: row.expires_at.map(time),
+    }
+}
+
+fn time(at: Timestamp) -> wire::Time {
+    wire::Time::from_micros(at.as_micros())
+}

@@ -1,0 +1,204 @@
+//! Creating runs.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Right};
+use trilogue_mapping::connect::Modes;
+use trilogue_runtime::{NewRun, Submitted};
+use trilogue_wire::agent_connect as wire;
+
+use super::given::{self, Given, How};
+use super::join::{self, LAST_EVENT, STREAM};
+use super::run_show::{self, Form};
+use super::wait::{self, TIMEOUT, Waiting};
+use super::{ANYTHING, BASE, answer, request};
+use crate::api::run_create::REPLAYED;
+use crate::http::call::Call;
+use crate::http::disconnect::CancelOnDrop;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Parameter, Route, Verb, of};
+use crate::shared::Shared;
+use crate::stream::connect::Since;
+
+const IDEMPOTENCY: Parameter = Parameter {
+    name: "Idempotency-Key",
+    about: "The same request under the same key creates one run, for 24 hours.",
+};
+
+const ERRORS: &[Code] = &[
+    Code::AgentNotFound,
+    Code::ConfigurationNotFound,
+    Code::InvalidInput,
+    Code::ConfigInvalid,
+    Code::InvalidWebhook,
+    Code::StreamModeNotSupported,
+    Code::IdempotencyMismatch,
+];
+
+const THREAD_ERRORS: &[Code] = &[
+    Code::AgentNotFound,
+    Code::ThreadNotFound,
+    Code::ConfigurationNotFound,
+    Code::ThreadBusy,
+    Code::ThreadWaiting,
+    Code::ThreadsNotSupported,
+    Code::StateIncompatible,
+    Code::InvalidInput,
+    Code::ConfigInvalid,
+    Code::InvalidWebhook,
+    Code::StreamModeNotSupported,
+    Code::IdempotencyMismatch,
+    Code::AgentMemoryNotRewindable,
+];
+
+const CREATE: Route = Route {
+    verb: Verb::Post,
+    path: "/runs",
+    access: Access::Agent(Right::Run),
+    operation: "connect_create_run",
+    summary: "Run an agent; its output is asked for later",
+    headers: &[IDEMPOTENCY],
+    request: Some(of::<wire::RunCreate>),
+    answers: &[answer(200, "The run, which is pending.", of::<wire::Run>)],
+    errors: ERRORS,
+    handler: |call| Box::pin(create(call, How::Later)),
+    ..BASE
+};
+
+const WAIT: Route = Route {
+    path: "/runs/wait",
+    operation: "connect_create_run_and_wait",
+    summary: "Run an agent and wait for its output",
+    query: &[TIMEOUT, ANYTHING],
+    answers: wait::ANSWERS,
+    handler: |call| Box::pin(create(call, How::Waiting)),
+    ..CREATE
+};
+
+const STREAMED: Route = Route {
+    path: "/runs/stream",
+    operation: "connect_create_run_and_stream",
+    summary: "Run an agent and stream its output",
+    headers: &[IDEMPOTENCY, LAST_EVENT],
+    answers: &[STREAM],
+    handler: |call| Box::pin(create(call, How::Streaming)),
+    ..CREATE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    CREATE,
+    WAIT,
+    STREAMED,
+    Route {
+        path: "/threads/{thread_id}/runs",
+        operation: "connect_create_thread_run",
+        summary: "Run an agent on a thread; its output is asked for later",
+        errors: THREAD_ERRORS,
+        ..CREATE
+    },
+    Route {
+        path: "/threads/{thread_id}/runs/wait",
+        operation: "connect_create_thread_run_and_wait",
+        summary: "Run an agent on a thread and wait for its output",
+        errors: THREAD_ERRORS,
+        ..WAIT
+    },
+    Route {
+        path: "/threads/{thread_id}/runs/stream",
+        operation: "connect_create_thread_run_and_stream",
+        summary: "Run an agent on a thread and stream its output",
+        errors: THREAD_ERRORS,
+        ..STREAMED
+    },
+];
+
+async fn create(call: Call, how: How) -> Result<Reply> {
+    // What cannot be understood is refused before there is a run.
+    let patience = match how {
+        How::Waiting => request::patience(&call)?,
+        How::Later | How::Streaming => None,
+    };
+    if how == How::Streaming {
+        Since::of(&call, Since::Beginning)?;
+    }
+    let Given { new, modes, ends_with_connection, warnings } = given::read(&call, how).await?;
+    let submitted = Submitting::new(&call, new, ends_with_connection).done().await?;
+    let guard = ends_with_connection.then(|| CancelOnDrop::new(&call, &submitted.run.id));
+    let created = submitted.created;
+    let reply = match how {
+        How::Later => accepted(&call, &submitted).await?,
+        How::Streaming => streamed(&call, &submitted, modes, guard).await?,
+        How::Waiting => {
+            let Submitted { run, settled, log, .. } = submitted;
+            let (call, settled) = (Arc::new(call), Some(settled));
+            let waiting = Waiting { call, run, form: Form::Whole, settled, log };
+            waiting.reply(patience, guard).await?
+        }
+    };
+    let reply = given::warned(reply, &warnings);
+    Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
+}
+
+async fn accepted(call: &Call, submitted: &Submitted) -> Result<Reply> {
+    let bytes = run_show::run(call, &submitted.run).await?;
+    Ok(run_show::named(call, Reply::json_bytes(StatusCode::OK, bytes), &submitted.run))
+}
+
+async fn streamed(
+    call: &Call,
+    submitted: &Submitted,
+    modes: Option<Modes>,
+    guard: Option<CancelOnDrop>,
+) -> Result<Reply> {
+    let modes = modes.unwrap_or(Modes { values: true, updates: false });
+    join::stream(call, &submitted.run, modes, Since::Beginning, guard).await
+}
+
+/// A run that is being accepted. A client that is gone before it hears of its run may still end it.
+struct Submitting {
+    /// `None` when it is done.
+    submission: Option<Submission>,
+    shared: Arc<Shared>,
+    by: Arc<trilogue_domain::Principal>,
+    ends_with_connection: bool,
+}
+
+type Submission = Pin<Box<dyn Future<Output = Result<Submitted>> + Send>>;
+
+// === impl Submitting ===
+
+impl Submitting {
+    fn new(call: &Call, new: NewRun, ends_with_connection: bool) -> Self {
+        let (shared, by) = (Arc::clone(&call.shared), Arc::clone(&call.caller.principal));
+        let (runtime, principal) = (shared.runtime().clone(), Arc::clone(&by));
+        let submission: Submission = Box::pin(async move { runtime.submit(&principal, new).await });
+        Self { submission: Some(submission), shared, by, ends_with_connection }
+    }
+
+    async fn done(mut self) -> Result<Submitted> {
+        let submitted = match &mut self.submission {
+            Some(submission) => submission.await,
+            None => return Err(wait::stopping()),
+        };
+        self.submission = None;
+        submitted
+    }
+}
+
+impl Drop for Submitting {
+    fn drop(&mut self) {
+        let Some(submission) = self.submission.take().filter(|_| self.ends_with_connection) else {
+            return;
+        };
+        let Ok(tasks) = tokio::runtime::Handle::try_current() else { return };
+        let (shared, by) = (Arc::clone(&self.shared), Arc::clone(&self.by));
+        tasks.spawn(async move {
+            if let Ok(submitted) = submission.await {
+                drop(CancelOnDrop::of(&shared, &by, &submitted.run.id));
+            }
+        });
+    }
+}

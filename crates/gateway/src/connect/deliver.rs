@@ -1,0 +1,410 @@
+//! Callbacks of this protocol: rendered from the log, signed and sent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, RunEvent};
+use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
+use trilogue_domain::{
+    AgentCard, Code, DeliveryId, Error, Event, InterruptId, Json, RunId, RunKey, RunStatus, Scope,
+    Timestamp,
+};
+use trilogue_mapping::connect::{
+    self as mapping, Delivery as What, RunOf, Show, Updates, Values, delivered,
+};
+use trilogue_runtime::Runtime;
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Range, Read};
+
+use super::view::card_of;
+use crate::api::run_create::log_of;
+use crate::callback::{Callback, Sender, Undelivered};
+use crate::mount::Protocol;
+use crate::options::Options;
+use crate::server::public_address;
+use crate::shared::Ports;
+use crate::stream::inline::inlined;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+/// The most folds that are kept between two callbacks of a run; together they hold no more than one response may.
+const MAX_KEPT_FOLDS: usize = 1_024;
+
+/// Delivers what runs have to tell to the addresses that their clients named.
+pub struct CallbackDelivery {
+    runtime: Runtime,
+    read: Arc<dyn Read>,
+    clock: Arc<dyn Clock>,
+    sender: Sender,
+    /// What links to large content begin with.
+    base: Arc<str>,
+    max_output_bytes: usize,
+    /// Folds of runs whose output is told of while it grows: the next callback goes on from there.
+    folds: Mutex<Folds>,
+}
+
+/// Folds that are kept, the one that waits longest first to go.
+#[derive(Default)]
+struct Folds {
+    /// Each with when it was kept.
+    kept: HashMap<RunKey, (u64, Fold)>,
+    by_age: BTreeMap<u64, RunKey>,
+    /// How much they hold together, in bytes of the log.
+    size: usize,
+    next: u64,
+}
+
+/// What the queue knows of a callback.
+#[derive(Deserialize)]
+struct Reference {
+    run: i64,
+    run_id: String,
+    number: u64,
+    of: Of,
+}
+
+/// What a callback tells.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Of {
+    Status,
+    Values,
+    Update,
+}
+
+/// A run's output up to one of its events.
+struct Fold {
+    values: Values,
+    /// How much of the log was folded, in bytes.
+    size: usize,
+    number: u64,
+    at: Timestamp,
+    status: RunStatus,
+}
+
+/// A callback that was rendered, and the question in it.
+struct Rendered {
+    callback: Callback,
+    asks: Option<InterruptId>,
+}
+
+// === impl CallbackDelivery ===
+
+impl CallbackDelivery {
+    /// Delivers through this sender what runs of a server with these options and addresses have to tell.
+    #[must_use]
+    pub fn new(options: &Options, addresses: &[SocketAddr], ports: &Ports, sender: Sender) -> Self {
+        let mount = options.mounts.iter().find(|mount| mount.protocol == Protocol::Connect);
+        let prefix = mount.map_or("", |mount| mount.prefix.as_str());
+        Self {
+            runtime: ports.runtime.clone(),
+            read: Arc::clone(&ports.read),
+            clock: Arc::clone(&ports.clock),
+            sender,
+            base: format!("{}{prefix}", public_address(options, addresses)).into(),
+            max_output_bytes: options.max_output_bytes,
+            folds: Mutex::default(),
+        }
+    }
+
+    async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
+        let refused = |reason: String| Undelivered { reason, retry: false, after: None };
+        let reference: Reference = serde_json::from_slice(delivery.reference.as_bytes())
+            .map_err(|error| refused(format!("the callback names nothing: {error}")))?;
+        let unread = |error: Error| Undelivered {
+            reason: error.message().to_owned(),
+            retry: error.code().is_transient(),
+            after: None,
+        };
+        let row = self.run(delivery, &reference).await.map_err(unread)?;
+        let rendered = self.render(delivery, &row, &reference).await.map_err(unread)?;
+        self.sender.send(&rendered.callback, self.clock.now()).await?;
+        if let Some(interrupt) = rendered.asks {
+            self.note_shown(&row, &interrupt).await;
+        }
+        Ok(())
+    }
+
+    async fn run(&self, delivery: &Delivery, reference: &Reference) -> Result<RunRow> {
+        let gone = || Error::new(Code::RunNotFound, "the run is gone");
+        let id = RunId::parse(&reference.run_id).map_err(|_| gone())?;
+        let scope = Scope { tenant: delivery.tenant.clone(), owner: None };
+        let row = self.read.run(&scope, &id).await?;
+        row.filter(|row| row.key == RunKey(reference.run)).ok_or_else(gone)
+    }
+
+    async fn render(
+        &self,
+        delivery: &Delivery,
+        row: &RunRow,
+        reference: &Reference,
+    ) -> Result<Rendered> {
+        let callback = row.callback.as_ref();
+        let url = callback.map(|callback| callback.url.as_ref().to_owned());
+        let url = url.ok_or_else(|| Error::new(Code::NotFound, "the run has no callback"))?;
+        let card = card_of(&self.runtime, &row.agent);
+        // The queue gives a newer state of the output another id: receivers that drop repetitions must not drop it.
+        let id = &delivery.id;
+        let nothing = || Error::new(Code::NotFound, "there is nothing to tell any more");
+        let mut asks = None;
+        let body = match reference.of {
+            Of::Update => {
+                let (event, at) =
+                    self.update(&card, row, reference.number).await?.ok_or_else(nothing)?;
+                let run = self.shown(&card, row, RunStatus::Running, at);
+                delivered(&run, What::Update(&event), id)
+            }
+            of => {
+                let fold = self.fold(card.clone(), row, reference.number).await?;
+                let run = self.shown(&card, row, fold.status, fold.at);
+                let body = if of == Of::Values {
+                    let output = fold.values.partial().ok_or_else(nothing)?;
+                    delivered(&run, What::Values(&output), id)
+                } else {
+                    asks = fold.values.interrupt().map(|interrupt| interrupt.id.clone());
+                    let output = fold.values.output().ok_or_else(nothing)?;
+                    delivered(&run, What::Status(&output), id)
+                };
+                self.keep(row.key, fold);
+                body
+            }
+        };
+        let callback = Callback { id: DeliveryId::parse(id)?, url, body: Bytes::from(body) };
+        Ok(Rendered { callback, asks })
+    }
+
+    /// The run as it stood at an event.
+    fn shown(&self, card: &AgentCard, row: &RunRow, status: RunStatus, at: Timestamp) -> Vec<u8> {
+        #[derive(Deserialize, Default)]
+        struct Kept {
+            #[serde(default)]
+            configuration_id: Option<String>,
+        }
+        let agent_id = mapping::agent_id(card);
+        let made_up = || Json::from_value(&serde_json::json!({ "agent_id": agent_id }));
+        let creation = row.request.clone().unwrap_or_else(made_up);
+        let kept: Kept = serde_json::from_slice(creation.as_bytes()).unwrap_or_default();
+        mapping::run(&RunOf {
+            id: row.id.as_str(),
+            thread_id: row.thread_id.as_str(),
+            agent_id: &agent_id,
+            configuration_id: kept.configuration_id.as_deref(),
+            status,
+            is_scheduled: false,
+            created_at: row.created_at,
+            updated_at: at,
+            creation: creation.as_bytes(),
+        })
+    }
+
+    /// The run's output up to an event.
+    async fn fold(&self, card: AgentCard, row: &RunRow, number: u64) -> Result<Fold> {
+        let kept = self.folds().take(row.key).filter(|fold| fold.number <= number);
+        let mut fold = kept.unwrap_or_else(|| Fold {
+            values: Values::new(
+                Show {
+                    card: Arc::new(card),
+                    literal: false,
+                    base: Arc::clone(&self.base),
+                    max_inline_bytes: self.max_output_bytes as u64,
+                },
+                &row.id,
+                &row.thread_id,
+            ),
+            size: 0,
+            number: 0,
+            at: row.created_at,
+            status: RunStatus::Queued,
+        });
+        let thread = log_of(row);
+        while fold.number < number {
+            let range = Range { run: Some(row.key), after: fold.number, max_bytes: READ_BYTES };
+            let frames = self.read.frames(&thread, range).await?;
+            let before = fold.number;
+            for frame in &frames {
+                fold.size += frame.bytes().len();
+                for event in frame.events()? {
+                    if event.run_number > fold.number && event.run_number <= number {
+                        fold.take(&self.read, &thread, event).await?;
+                    }
+                }
+            }
+            if fold.size > self.max_output_bytes {
+                let most = self.max_output_bytes;
+                let why = format!("what the run holds is larger than {most} bytes");
+                return Err(Error::new(Code::BodyTooLarge, why));
+            }
+            if fold.number == before {
+                break;
+            }
+        }
+        Ok(fold)
+    }
+
+    /// Keeps the fold of a run that goes on.
+    fn keep(&self, run: RunKey, fold: Fold) {
+        if fold.status != RunStatus::Running {
+            return;
+        }
+        self.folds().keep(run, fold, self.max_output_bytes);
+    }
+
+    fn folds(&self) -> std::sync::MutexGuard<'_, Folds> {
+        self.folds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One update, with its time; only its own frame is read.
+    async fn update(
+        &self,
+        card: &AgentCard,
+        row: &RunRow,
+        number: u64,
+    ) -> Result<Option<(Bytes, Timestamp)>> {
+        let thread = log_of(row);
+        let range = Range { run: Some(row.key), after: number.saturating_sub(1), max_bytes: 1 };
+        let frames = self.read.frames(&thread, range).await?;
+        for frame in &frames {
+            let found = frame.events()?.iter().find(|event| event.run_number == number);
+            let Some(event) = found else { continue };
+            let mut updates = Updates::new(card, &row.id, &row.thread_id);
+            // The agent has started long since, or there would be nothing to tell.
+            let started = Event { body: Body::Run(RunEvent::Started), ..event.clone() };
+            updates.push(&started);
+            let event = inlined(&self.read, &thread, event, |_| true).await?;
+            return Ok(updates.push(&event).map(|update| (update, event.at)));
+        }
+        Ok(None)
+    }
+
+    /// The receiver has read a question: an answer without a name is for it from now on, while it is pending.
+    async fn note_shown(&self, row: &RunRow, interrupt: &InterruptId) {
+        let scope = Scope { tenant: row.tenant.clone(), owner: None };
+        if let Ok(Some(found)) = self.read.interrupt(&scope, interrupt).await
+            && found.resolution.is_none()
+        {
+            self.runtime.shown(&row.principal, &row.id, interrupt);
+        }
+    }
+}
+
+impl Deliver for CallbackDelivery {
+    fn deliver<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
+        Box::pin(async move {
+            match self.attempt(delivery).await {
+                Ok(()) => Delivered::Accepted,
+                Err(undelivered) => undelivered.into(),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for CallbackDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackDelivery").field("sender", &self.sender).finish_non_exhaustive()
+    }
+}
+
+// === impl Folds ===
+
+impl Folds {
+    fn take(&mut self, run: RunKey) -> Option<Fold> {
+        let (age, fold) = self.kept.remove(&run)?;
+        self.by_age.remove(&age);
+        self.size -= fold.size;
+        Some(fold)
+    }
+
+    /// Keeps a fold; the oldest go as far as all of them would hold more than this many bytes.
+    fn keep(&mut self, run: RunKey, fold: Fold, max_bytes: usize) {
+        drop(self.take(run));
+        self.size += fold.size;
+        self.next += 1;
+        self.by_age.insert(self.next, run);
+        self.kept.insert(run, (self.next, fold));
+        while self.kept.len() > MAX_KEPT_FOLDS || self.size > max_bytes {
+            let Some((_, oldest)) = self.by_age.first_key_value() else { return };
+            let oldest = *oldest;
+            drop(self.take(oldest));
+        }
+    }
+}
+
+// === impl Fold ===
+
+impl Fold {
+    async fn take(
+        &mut self,
+        read: &Arc<dyn Read>,
+        thread: &ThreadRow,
+        event: &Event,
+    ) -> Result<()> {
+        let values = &self.values;
+        let event = inlined(read, thread, event, |blob| values.wants(blob)).await?;
+        self.values.push(&event);
+        (self.number, self.at) = (event.run_number, event.at);
+        self.status = match &event.body {
+            Body::Run(RunEvent::Ended(outcome)) => outcome.status(),
+            _ if self.values.interrupt().is_some() => RunStatus::Interrupted,
+            Body::Run(RunEvent::Created { .. }) => RunStatus::Queued,
+            _ => RunStatus::Running,
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trilogue_domain::AgentName;
+
+    use super::super::view::unknown;
+    use super::*;
+
+    fn fold(size: usize) -> Fold {
+        let run = RunId::generate();
+        let show = Show {
+            card: Arc::new(unknown(AgentName::parse("gone").unwrap())),
+            literal: false,
+            base: Arc::from(""),
+            max_inline_bytes: 0,
+        };
+        let values = Values::new(show, &run, &trilogue_domain::ThreadId::generate());
+        let at = Timestamp::from_micros(0);
+        Fold { values, size, number: 1, at, status: RunStatus::Running }
+    }
+
+    fn kept(folds: &Folds) -> Vec<i64> {
+        let mut kept: Vec<_> = folds.kept.keys().map(|run| run.0).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    #[test]
+    fn only_the_oldest_fold_gives_way() {
+        let mut folds = Folds::default();
+        for run in 1..=3 {
+            folds.keep(RunKey(run), fold(10), 30);
+        }
+        assert_eq!(kept(&folds), [1, 2, 3]);
+        let first = folds.take(RunKey(1)).unwrap();
+        folds.keep(RunKey(1), first, 30);
+        folds.keep(RunKey(4), fold(5), 30);
+        assert_eq!((kept(&folds), folds.size), (vec![1, 3, 4], 25));
+        folds.keep(RunKey(5), fold(31), 30);
+        assert_eq!((kept(&folds), folds.size, folds.by_age.len()), (vec![], 0, 0));
+        let many = i64::try_from(MAX_KEPT_FOLDS).unwrap();
+        for run in 0..=many {
+            folds.keep(RunKey(run), fold(1), usize::MAX);
+        }
+        assert_eq!(kept(&folds).first(), Some(&1));
+        assert_eq!(folds.kept.len(), MAX_KEPT_FOLDS);
+    }
+}

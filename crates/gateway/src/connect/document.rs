@@ -1,0 +1,90 @@
+//! The OpenAPI documents of this face: its own, and one for each agent.
+
+use std::sync::OnceLock;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use trilogue_domain::Code;
+use trilogue_domain::error::Result;
+use trilogue_mapping::connect::{self as mapping, Security};
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, authentication, look_up, request};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::openapi::{self, Failures};
+use crate::routes::{Access, Route, of};
+
+const DOCUMENT: Route = Route {
+    path: "/openapi.json",
+    access: Access::Public,
+    operation: "connect_get_openapi",
+    summary: "This document",
+    answers: &[answer(200, "An OpenAPI document.", of::<Value>)],
+    handler: |call| Box::pin(async move { Ok(of_face(&call)) }),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    DOCUMENT,
+    Route {
+        path: "/agents/{agent_id}/openapi",
+        operation: "connect_get_agent_openapi",
+        summary: "This document for one agent: its schemas in their places, and only what it does",
+        errors: &[Code::AgentNotFound],
+        handler: |call| Box::pin(async move { of_agent(&call) }),
+        ..DOCUMENT
+    },
+];
+
+/// The document of the whole face.
+pub(super) fn of_face(call: &Call) -> Reply {
+    let schemes = call.shared.gatekeeper.own_schemes();
+    let mut document = placed(call);
+    document["components"]["securitySchemes"] = Value::Object(authentication::objects(schemes));
+    document["security"] = Value::Array(authentication::security(schemes));
+    Reply::json(StatusCode::OK, &document)
+}
+
+fn of_agent(call: &Call) -> Result<Reply> {
+    let card = look_up::agent(call, call.param("agent_id"))?;
+    let schemes = authentication::schemes_of(call, card);
+    let security = Security {
+        schemes: Value::Object(authentication::objects(schemes)),
+        requirements: Value::Array(authentication::security(schemes)),
+    };
+    let document = mapping::openapi(placed(call), card, &security, request::is_literal(call));
+    Ok(Reply::json(StatusCode::OK, &document))
+}
+
+/// The document with the address by which this client reaches the mount.
+fn placed(call: &Call) -> Value {
+    static BASE: OnceLock<Value> = OnceLock::new();
+    let mut document = BASE.get_or_init(base).clone();
+    document["servers"] = json!([{ "url": call.base_url() }]);
+    document
+}
+
+/// What of the document depends on nothing but the route table.
+fn base() -> Value {
+    let mut generator = openapi::generator();
+    let failures = Failures {
+        schema: generator.subschema_for::<wire::ErrorBody>(),
+        kind: "application/json",
+        status: |code| mapping::of_code(code).http_status,
+        code: |code| mapping::of_code(code).code,
+    };
+    // What streams carry is named by no response of its own.
+    let _streams = generator.subschema_for::<wire::RunOutputStream>();
+    let paths = openapi::paths(&super::routes(), &mut generator, &failures);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Agent Connect Protocol",
+            "version": wire::SPEC_VERSION,
+            "description": "Agents of this server, as the Agent Connect Protocol has them, with the additions of this server.",
+        },
+        "paths": paths,
+        "components": { "schemas": generator.take_definitions(true) },
+    })
+}

@@ -1,0 +1,84 @@
+//! Errors as the Agent Connect Protocol says them: one shape, or the description alone where a mount says so.
+
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::connect::{Definition, definition, error_as, of_code};
+use trilogue_wire::agent_connect::ErrorBody as Body;
+
+use crate::access::schemes::Scheme;
+use crate::http::call::Call;
+use crate::http::problem;
+use crate::http::reply::Reply;
+use crate::mount::{ErrorBody, Mount};
+
+/// The code of the error, for programs that do not read bodies.
+const ERROR_CODE: HeaderName = HeaderName::from_static("x-acp-error-code");
+/// Whether the same request may succeed later.
+const ERROR_TRANSIENT: HeaderName = HeaderName::from_static("x-acp-error-transient");
+
+/// The error as a response. The request's id stands in a header of every answer.
+pub(crate) fn respond(mount: Option<&Mount>, error: &Error, request_id: Option<&str>) -> Reply {
+    let known = of_code(error.code());
+    answer(status(known, error.code()), known, mount, &told(error, request_id))
+}
+
+/// The error as a response with a status of its own.
+pub(super) fn respond_with(status: StatusCode, call: &Call, error: &Error) -> Reply {
+    answer(status, of_code(error.code()), call.mount.as_deref(), &told(error, None))
+}
+
+/// The error as a response under a code of the protocol that says it better than its own.
+pub(super) fn respond_as(code: &str, call: &Call, error: &Error) -> Reply {
+    let known = definition(code);
+    answer(status(known, error.code()), known, call.mount.as_deref(), &told(error, None))
+}
+
+/// The error as the object that bodies and streams have.
+pub(crate) fn describe(error: &Error) -> Body {
+    error_as(of_code(error.code()), &told(error, None))
+}
+
+fn answer(status: StatusCode, known: &Definition, mount: Option<&Mount>, error: &Error) -> Reply {
+    let body = error_as(known, error);
+    let reply = match mount.map(|mount| mount.connect.error_body).unwrap_or_default() {
+        ErrorBody::Object => Reply::json(status, &body),
+        ErrorBody::String => Reply::json(status, &body.description),
+    };
+    let transient = HeaderValue::from_static(if known.transient { "true" } else { "false" });
+    let reply = problem::mark(reply, error)
+        .header_text(ERROR_CODE, known.code)
+        .header(ERROR_TRANSIENT, transient);
+    if error.code() == Code::Unauthenticated { challenged(reply, mount) } else { reply }
+}
+
+/// The status of an error on this face.
+fn status(known: &Definition, code: Code) -> StatusCode {
+    match known.http_status {
+        // It comes with a run's output, and by itself only where something else has met it.
+        200 => problem::status(code),
+        status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// The text of a fault of ours stays in the server's log.
+fn told(error: &Error, request_id: Option<&str>) -> Error {
+    if error.code() != Code::Internal {
+        return error.clone();
+    }
+    let problem = problem::describe(error, request_id);
+    let told = Error::new(Code::Internal, problem.detail);
+    match problem.hint {
+        Some(hint) => told.hint(hint),
+        None => told,
+    }
+}
+
+/// What the server takes where no agent has a say.
+fn challenged(reply: Reply, mount: Option<&Mount>) -> Reply {
+    let ways = Scheme::DEFAULT.iter().filter_map(|scheme| scheme.challenge());
+    let reply = ways.fold(reply.without(&header::WWW_AUTHENTICATE), |reply, way| {
+        reply.also(header::WWW_AUTHENTICATE, way)
+    });
+    let prefix = mount.map_or("", |mount| mount.prefix.as_str());
+    reply.header_text(header::LINK, &format!("<{prefix}/authentication>; rel=\"authentication\""))
+}

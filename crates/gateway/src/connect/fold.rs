@@ -1,0 +1,131 @@
+//! A run's log, folded into its output.
+
+use std::sync::Arc;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, RunEvent};
+use trilogue_domain::{Code, Error, Event, Json, Transcript};
+use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Frame, Range};
+
+use super::{look_up, request};
+use crate::api::run_create::log_of;
+use crate::http::call::Call;
+use crate::stream::inline::inlined;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// What a run was given.
+#[derive(Debug)]
+pub(super) enum Said {
+    Value(Json),
+    Messages(Vec<trilogue_domain::Message>),
+}
+
+/// What came of a run by the time at which its row stood so.
+///
+/// # Errors
+/// When the log cannot be read, or holds more than fits one response.
+pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
+    let (read, thread) = (call.shared.read(), log_of(run));
+    let (mut values, mut after, mut size) = (begun(call, run), 0, 0);
+    let most = call.shared.options.max_output_bytes;
+    loop {
+        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
+        let frames = read.frames(&thread, range).await?;
+        let before = after;
+        for frame in &frames {
+            size += frame.bytes().len();
+            for event in frame.events()? {
+                if event.run_number <= after || event.run_number > run.last_run_number {
+                    continue;
+                }
+                after = event.run_number;
+                take(call, &thread, &mut values, event).await?;
+            }
+        }
+        if size > most {
+            return Err(Error::new(
+                Code::BodyTooLarge,
+                format!("what the run holds is larger than {most} bytes"),
+            )
+            .hint("read it as a stream"));
+        }
+        if after == before || after >= run.last_run_number {
+            return Ok(values);
+        }
+    }
+}
+
+/// The same from the run's whole log.
+///
+/// # Errors
+/// As [`of_log`].
+pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) -> Result<Values> {
+    let (thread, mut values) = (log_of(run), begun(call, run));
+    for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
+        for event in frame.events()? {
+            take(call, &thread, &mut values, event).await?;
+        }
+    }
+    Ok(values)
+}
+
+/// What a run was given, as its log has it; `None` where that is nothing.
+///
+/// # Errors
+/// When the log cannot be read.
+pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<Said>> {
+    let (read, thread) = (call.shared.read(), log_of(run));
+    let (mut said, mut after) = (Transcript::default(), 0);
+    loop {
+        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
+        let before = after;
+        for frame in &read.frames(&thread, range).await? {
+            for event in frame.events()?.iter().filter(|event| event.run_number > before) {
+                after = event.run_number;
+                match &event.body {
+                    Body::Run(RunEvent::Created { input: Some(value), .. }) => {
+                        return Ok(Some(Said::Value(value.clone())));
+                    }
+                    Body::Run(RunEvent::Started | RunEvent::Ended(_)) => return Ok(ended(said)),
+                    _ => {
+                        let event = inlined(read, &thread, event, |_| true).await?;
+                        said.push(&event);
+                    }
+                }
+            }
+        }
+        if after == before {
+            return Ok(ended(said));
+        }
+    }
+}
+
+fn ended(said: Transcript) -> Option<Said> {
+    let messages = said.into_messages();
+    (!messages.is_empty()).then_some(Said::Messages(messages))
+}
+
+/// How content of a thread is linked to.
+pub(super) fn links(call: &Call, thread: &trilogue_domain::ThreadId) -> Links {
+    Links::new(&Arc::from(call.base_url()), thread)
+}
+
+fn begun(call: &Call, run: &RunRow) -> Values {
+    let show = Show {
+        card: look_up::agent_of(call, run).card,
+        literal: request::is_literal(call),
+        base: Arc::from(call.base_url()),
+        max_inline_bytes: call.shared.options.max_output_bytes as u64,
+    };
+    mapping::Values::new(show, &run.id, &run.thread_id)
+}
+
+async fn take(call: &Call, thread: &ThreadRow, values: &mut Values, event: &Event) -> Result<()> {
+    let event = inlined(call.shared.read(), thread, event, |blob| values.wants(blob)).await?;
+    values.push(&event);
+    Ok(())
+}

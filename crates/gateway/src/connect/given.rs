@@ -1,0 +1,226 @@
+//! A request for a run, as the runtime takes it.
+
+use http::HeaderValue;
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, Callback, Code, Error, Json, Strategy, ThreadId};
+use trilogue_mapping::connect::{self as mapping, Modes, RunConfig};
+use trilogue_runtime::{NewRun, NewThread, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_store::rows::ConfigurationRow;
+use trilogue_wire::agent_connect as wire;
+
+use super::look_up::{self, Target};
+use super::request;
+use crate::api::run_create::idempotency;
+use crate::callback::check_callback_url;
+use crate::http::call::{Call, no_thread, shown};
+use crate::http::reply::Reply;
+
+/// A run that a request asks for.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) new: NewRun,
+    pub(super) modes: Option<Modes>,
+    /// Whether the run ends with the connection that waits for it.
+    pub(super) ends_with_connection: bool,
+    /// What of the request has no effect.
+    pub(super) warnings: Vec<&'static str>,
+}
+
+/// How the client learns of the run's output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// It asks later.
+    Later,
+    /// It waits.
+    Waiting,
+    /// It reads along.
+    Streaming,
+}
+
+const NO_CALLBACK: &str = "the agent takes no callbacks: nothing will be called";
+const NO_RECURSION_LIMIT: &str = "'config.recursion_limit' has no effect here";
+const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
+
+/// Reads a request for a run, and checks everything that does not need its thread's owner.
+///
+/// # Errors
+/// What is wrong with it, before anything has happened.
+pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
+    let body: wire::RunCreate = request::body_or_empty(call)?;
+    let (agent, configuration) = (body.agent_id.as_deref(), body.configuration_id.as_deref());
+    let Target { card, instance } = look_up::target(call, agent, configuration).await?;
+    let is_stateless = call.param("thread_id").is_empty();
+    let thread = thread(call, &body, is_stateless).await?;
+    let keeps = body.on_completion == Some(wire::OnCompletion::Keep);
+    if (!is_stateless || keeps) && !card.abilities.threads {
+        return Err(no_threads(card));
+    }
+    let modes = modes(call, card, &body, how)?;
+    let instance = named_instance(call, card, &body, instance).await?;
+    let mut warnings = Vec::new();
+    let config = config(&body, instance.as_ref(), &mut warnings)?;
+    if body.stream_subgraphs == Some(true) {
+        warnings.push(NO_SUBGRAPHS);
+    }
+    let callback = callback(call, card, &body, &mut warnings).await?;
+    let now = call.shared.ports.clock.now();
+    let delay = body.after_seconds.map_or(0, wire::AfterSeconds::get);
+    let not_before =
+        (delay > 0).then(|| now.after(std::time::Duration::from_secs(u64::from(delay))));
+    let ends = body.on_disconnect.unwrap_or_default() == wire::OnDisconnect::Cancel;
+    let strategy = strategy(&body, is_stateless);
+    let new = NewRun {
+        agent: card.name.clone(),
+        thread,
+        id: None,
+        input: mapping::input(card, mapping::given(&body)?, now)?,
+        config,
+        metadata: request::metadata(body.metadata)?,
+        strategy,
+        when_waiting: WhenWaiting::Supersede,
+        when_holding: WhenHolding::Strategy,
+        idempotency: idempotency(call)?,
+        not_before,
+        rules: None,
+        callback,
+        request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
+        synchronous: how == How::Waiting,
+    };
+    let ends_with_connection = ends && how != How::Later;
+    Ok(Given { new, modes, ends_with_connection, warnings })
+}
+
+/// Tells the client what of its request has no effect.
+pub(super) fn warned(reply: Reply, warnings: &[&'static str]) -> Reply {
+    warnings.iter().fold(reply, |reply, warning| {
+        match HeaderValue::from_str(&format!("199 - \"{warning}\"")) {
+            Ok(value) => reply.also(http::header::WARNING, value),
+            Err(_) => reply,
+        }
+    })
+}
+
+async fn thread(call: &Call, body: &wire::RunCreate, is_stateless: bool) -> Result<ThreadChoice> {
+    if is_stateless {
+        return Ok(match body.on_completion.unwrap_or_default() {
+            wire::OnCompletion::Delete => ThreadChoice::Stateless,
+            wire::OnCompletion::Keep => ThreadChoice::Ensure(NewThread::default()),
+        });
+    }
+    let text = call.param("thread_id");
+    let creates = body.if_not_exists.unwrap_or_default() == wire::IfNotExists::Create;
+    let id = match ThreadId::parse(text) {
+        Ok(id) => id,
+        Err(error) if creates => return Err(error),
+        Err(_) => return Err(no_thread(text)),
+    };
+    match call.shared.read().thread(&call.scope(), &id).await? {
+        Some(row) if row.ephemeral => Err(no_thread(text)),
+        Some(_) => Ok(ThreadChoice::Existing(id)),
+        None if creates => Ok(ThreadChoice::Ensure(NewThread { id: Some(id), metadata: None })),
+        None => Err(no_thread(text)),
+    }
+}
+
+fn no_threads(card: &AgentCard) -> Error {
+    let message = format!("the agent '{}' does not run on threads", card.name);
+    Error::new(Code::ThreadsNotSupported, message).hint("run it without a thread: POST /runs")
+}
+
+/// How the run is streamed: refused before it exists. A client that only asks later need not have said.
+fn modes(call: &Call, card: &AgentCard, body: &wire::RunCreate, how: How) -> Result<Option<Modes>> {
+    if how != How::Streaming && body.stream_mode.is_none() {
+        return Ok(None);
+    }
+    mapping::modes(card, body.stream_mode.as_ref(), request::is_literal(call)).map(Some)
+}
+
+/// The configured instance that the request names, in one way or in two.
+///
+/// # Errors
+/// `configuration_not_found`; `config_schema_violation` where it is one of another agent, or two are named.
+async fn named_instance(
+    call: &Call,
+    card: &AgentCard,
+    body: &wire::RunCreate,
+    instance: Option<ConfigurationRow>,
+) -> Result<Option<ConfigurationRow>> {
+    let Some(id) = body.configuration_id.as_deref() else { return Ok(instance) };
+    let found = look_up::instance(call, id).await?;
+    let found = found.ok_or_else(|| look_up::no_configuration(id))?;
+    let differs = |other: &ConfigurationRow| other.id != found.id;
+    if instance.as_ref().is_some_and(differs) {
+        return Err(Error::new(
+            Code::ConfigInvalid,
+            "'agent_id' and 'configuration_id' name different configured instances",
+        ));
+    }
+    if found.agent != card.name {
+        let message = format!("'{}' is a configured instance of another agent", shown(id));
+        return Err(Error::new(Code::ConfigInvalid, message)
+            .hint("leave 'agent_id' out, or put the instance's id there"));
+    }
+    Ok(Some(found))
+}
+
+/// The run's members over those of the instance.
+fn config(
+    body: &wire::RunCreate,
+    instance: Option<&ConfigurationRow>,
+    warnings: &mut Vec<&'static str>,
+) -> Result<Option<Json>> {
+    let RunConfig { recursion_limit, configurable, .. } = mapping::config(body.config.as_ref())?;
+    if recursion_limit.is_some() {
+        warnings.push(NO_RECURSION_LIMIT);
+    }
+    Ok(mapping::merged(instance.map(|row| &row.config), configurable.as_ref()))
+}
+
+/// Where to call back, where the agent takes that.
+///
+/// # Errors
+/// `invalid_webhook`.
+async fn callback(
+    call: &Call,
+    card: &AgentCard,
+    body: &wire::RunCreate,
+    warnings: &mut Vec<&'static str>,
+) -> Result<Option<Callback>> {
+    let Some(callback) = mapping::callback(body)? else { return Ok(None) };
+    if !card.abilities.callbacks {
+        warnings.push(NO_CALLBACK);
+        return Ok(None);
+    }
+    check_callback_url(&call.shared.ports.egress, &callback.url).await?;
+    Ok(Some(callback))
+}
+
+/// Without a thread of the client's there is nothing to be in the way of.
+fn strategy(body: &wire::RunCreate, is_stateless: bool) -> Strategy {
+    if is_stateless {
+        return Strategy::Enqueue;
+    }
+    match body.multitask_strategy.unwrap_or_default() {
+        wire::MultitaskStrategy::Reject => Strategy::Reject,
+        wire::MultitaskStrategy::Rollback => Strategy::Rollback,
+        wire::MultitaskStrategy::Interrupt => Strategy::Interrupt,
+        wire::MultitaskStrategy::Enqueue => Strategy::Enqueue,
+    }
+}
+
+/// The request as it is shown with its run.
+fn kept(
+    call: &Call,
+    card: &AgentCard,
+    instance: Option<&ConfigurationRow>,
+    is_stateless: bool,
+) -> Result<Json> {
+    let body = call.body.trim_ascii();
+    let body = if body.is_empty() { Json::empty_object() } else { Json::parse(call.body.clone())? };
+    let body = match instance {
+        None => body,
+        Some(row) => body
+            .merged(&Json::from_value(&serde_json::json!({ "configuration_id": row.id.as_str() }))),
+    };
+    mapping::creation(card, &body, is_stateless)
+}

@@ -1,0 +1,138 @@
+//! How a thread's state came to be.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Right, limits};
+use trilogue_mapping::native::read_sha256;
+use trilogue_store::rows::{CheckpointRow, ThreadRow};
+use trilogue_wire::agent_connect as wire;
+
+use super::{ANYTHING, BASE, answer, look_up, request, thread_show, threads};
+use crate::http::call::{Call, no_thread, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Answer, Content, Parameter, Route, of};
+
+/// Of one thread, whose id nobody guesses.
+const THREAD: Route = Route { access: Access::Agent(Right::Read), ..BASE };
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        path: "/threads/{thread_id}/history",
+        operation: "connect_get_thread_history",
+        summary: "The states that a thread had, newest first",
+        query: &[
+            Parameter { name: "limit", about: "The most states: 1 to 1000, by default 10." },
+            Parameter { name: "before", about: "Only states before this checkpoint." },
+            ANYTHING,
+        ],
+        answers: &[answer(200, "The states.", of::<Vec<wire::ThreadState>>)],
+        errors: &[Code::ThreadNotFound, Code::CheckpointNotFound, Code::InvalidRequest],
+        handler: |call| Box::pin(history(call)),
+        ..THREAD
+    },
+    Route {
+        path: "/threads/{thread_id}/state",
+        operation: "connect_get_thread_state",
+        summary: "The state of a thread, bare, as earlier versions of the protocol had it",
+        answers: &[answer(200, "The state.", of::<wire::Json>)],
+        errors: &[Code::ThreadNotFound, Code::CheckpointNotFound],
+        handler: |call| Box::pin(state(call)),
+        ..THREAD
+    },
+    Route {
+        path: "/threads/{thread_id}/blobs/{sha256}",
+        operation: "connect_get_blob",
+        summary: "Large content that a message of this thread links to",
+        answers: &[Answer {
+            status: 200,
+            about: "The content.",
+            content: Content::Other("application/octet-stream"),
+        }],
+        errors: &[Code::ThreadNotFound, Code::NotFound],
+        handler: |call| Box::pin(blob(call)),
+        ..THREAD
+    },
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}/threadstate",
+        operation: "connect_get_run_thread_state",
+        summary: "The state that a run left, bare, as earlier versions of the protocol had it",
+        answers: &[answer(200, "The state.", of::<wire::Json>)],
+        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::CheckpointNotFound],
+        handler: |call| Box::pin(run_state(call)),
+        ..THREAD
+    },
+];
+
+async fn history(call: Call) -> Result<Reply> {
+    let limit = request::queried_page(&call)?.limit;
+    let row = look_up::thread(&call).await?;
+    let before = match call.query("before") {
+        Some(id) => Some(threads::checkpoint(&call, &row, id).await?),
+        None => None,
+    };
+    let path = path(&call, &row, before.as_ref(), limit).await?;
+    let bytes = thread_show::states(&call, &row, &path, limit).await?;
+    Ok(Reply::json_bytes(StatusCode::OK, bytes))
+}
+
+/// The checkpoints that lead to the head, newest first: those before this one where it is given, and one more than the limit.
+async fn path(
+    call: &Call,
+    row: &ThreadRow,
+    before: Option<&CheckpointRow>,
+    limit: usize,
+) -> Result<Vec<CheckpointRow>> {
+    let from = match before {
+        None if row.head.is_none() => return Ok(Vec::new()),
+        None => None,
+        Some(CheckpointRow { parent: None, .. }) => return Ok(Vec::new()),
+        Some(before) => before.parent,
+    };
+    call.shared.read().path(&call.scope(), &row.id, from, limit + 1).await
+}
+
+async fn state(call: Call) -> Result<Reply> {
+    let row = look_up::thread(&call).await?;
+    let head = row.head.ok_or_else(no_state)?;
+    bare(&call, &row, head).await
+}
+
+async fn run_state(call: Call) -> Result<Reply> {
+    let run = look_up::run(&call).await?;
+    let row = look_up::thread(&call).await?;
+    let path = match row.head {
+        None => Vec::new(),
+        Some(_) => {
+            let limit = limits::MAX_PAGE_ROWS;
+            call.shared.read().path(&call.scope(), &row.id, None, limit).await?
+        }
+    };
+    let left = path.iter().find(|checkpoint| checkpoint.run == Some(run.key));
+    bare(&call, &row, left.ok_or_else(no_state)?.key).await
+}
+
+async fn bare(call: &Call, row: &ThreadRow, at: trilogue_domain::CheckpointKey) -> Result<Reply> {
+    if thread_show::is_hidden(call, row).await? {
+        return Err(no_state());
+    }
+    let state = call.shared.runtime().state_at(row, Some(at)).await?;
+    Ok(Reply::json_bytes(StatusCode::OK, thread_show::bare(call, row, &state)))
+}
+
+/// Content of any thread that the caller may see, those of single runs included.
+async fn blob(call: Call) -> Result<Reply> {
+    let id = call.thread_id()?;
+    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    let row = found.ok_or_else(|| no_thread(id.as_str()))?;
+    let text = call.param("sha256");
+    let missing =
+        || Error::new(Code::NotFound, format!("the thread has no content '{}'", shown(text)));
+    let hash = read_sha256(text).ok_or_else(missing)?;
+    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    Ok(Reply::stored(blob.is_text, bytes))
+}
+
+fn no_state() -> Error {
+    Error::new(Code::CheckpointNotFound, "there is no state to show")
+        .hint("a thread has a state when a run on it has completed, or somebody has set it")
+}

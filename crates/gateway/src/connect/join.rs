@@ -1,0 +1,96 @@
+//! Streams of runs that exist.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Json, Right};
+use trilogue_mapping::connect::{self as mapping, Modes};
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, look_up, request, run_show};
+use crate::http::call::Call;
+use crate::http::disconnect::CancelOnDrop;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Answer, Content, Parameter, Route};
+use crate::stream::connect::{self, Since, open};
+
+/// What a reconnecting client sends.
+pub(super) const LAST_EVENT: Parameter = Parameter {
+    name: "Last-Event-ID",
+    about: "Begin behind the event with this id; `0` or `-1` is the beginning.",
+};
+
+/// How a stream answers.
+pub(super) const STREAM: Answer = Answer {
+    status: 200,
+    about: "The events as they come, as server-sent events: `data` is a `StreamEventPayload`.",
+    content: Content::Other("text/event-stream"),
+};
+
+const JOIN: Route = Route {
+    path: "/runs/{run_id}/stream",
+    access: Access::Agent(Right::Read),
+    operation: "connect_stream_run",
+    summary: "The output of a run as it comes from now on",
+    headers: &[LAST_EVENT],
+    answers: &[STREAM],
+    errors: &[Code::RunNotFound, Code::InvalidCursor, Code::StreamModeNotSupported],
+    handler: |call| Box::pin(join(call)),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    JOIN,
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}/stream",
+        operation: "connect_stream_thread_run",
+        errors: &[
+            Code::ThreadNotFound,
+            Code::RunNotFound,
+            Code::InvalidCursor,
+            Code::StreamModeNotSupported,
+        ],
+        ..JOIN
+    },
+];
+
+/// What of a request that made a run says how it is streamed.
+#[derive(serde::Deserialize)]
+struct Asked {
+    #[serde(default)]
+    stream_mode: Option<wire::StreamModes>,
+}
+
+async fn join(call: Call) -> Result<Reply> {
+    let row = look_up::run(&call).await?;
+    let modes = match call.shared.runtime().agent(&row.agent) {
+        Ok(card) => {
+            let asked = asked(row.request.as_ref());
+            mapping::modes(card, asked.as_ref(), request::is_literal(&call))?
+        }
+        // An agent that is not served any more still has left its output.
+        Err(_) => Modes { values: true, updates: false },
+    };
+    stream(&call, &row, modes, Since::Now, None).await
+}
+
+/// Streams a run, which the answer's head names.
+///
+/// # Errors
+/// As [`open`].
+pub(super) async fn stream(
+    call: &Call,
+    row: &RunRow,
+    modes: Modes,
+    otherwise: Since,
+    on_disconnect: Option<CancelOnDrop>,
+) -> Result<Reply> {
+    let since = Since::of(call, otherwise)?;
+    let Modes { values, updates } = modes;
+    let shown = connect::Modes { values, updates };
+    let reply = open(call, row, shown, since, on_disconnect).await?;
+    Ok(run_show::named(call, reply, row))
+}
+
+fn asked(request: Option<&Json>) -> Option<wire::StreamModes> {
+    serde_json::from_slice::<Asked>(request?.as_bytes()).ok()?.stream_mode
+}

@@ -1,0 +1,131 @@
+//! What a request's path names, as far as the caller may see it.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId, ThreadId};
+use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
+
+use super::known::KnownAgent;
+use crate::http::call::{Call, no_run, no_thread, shown};
+
+/// The agent that a request is for.
+#[derive(Debug)]
+pub(super) struct Target<'a> {
+    pub(super) card: &'a AgentCard,
+    /// The configured instance that was named in the agent's place.
+    pub(super) instance: Option<ConfigurationRow>,
+}
+
+/// The thread that the path names. One that was made for a single run is nobody's to look at.
+///
+/// # Errors
+/// `thread_not_found`.
+pub(super) async fn thread(call: &Call) -> Result<ThreadRow> {
+    thread_of(call, call.param("thread_id")).await
+}
+
+async fn thread_of(call: &Call, text: &str) -> Result<ThreadRow> {
+    let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
+    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(text))
+}
+
+/// The run that the path names; where it names a thread too, the run is one of that thread.
+/// Who is not let in to the run's agent is told so.
+///
+/// # Errors
+/// `run_not_found`, `thread_not_found`, `unauthenticated`.
+pub(super) async fn run(call: &Call) -> Result<RunRow> {
+    let text = call.param("run_id");
+    let id = RunId::parse(text).map_err(|_| no_run(text))?;
+    let thread = call.param("thread_id");
+    let thread = if thread.is_empty() { None } else { Some(thread_of(call, thread).await?) };
+    let found = call.shared.read().run(&call.scope(), &id).await?;
+    let fits = |row: &RunRow| thread.as_ref().is_none_or(|thread| thread.key == row.thread);
+    let row = found.filter(fits).ok_or_else(|| no_run(text))?;
+    call.reach(&row.agent)?;
+    Ok(row)
+}
+
+/// The agent with this id: the one that this face gives it, its name here, or the one in its descriptor.
+///
+/// # Errors
+/// `agent_not_found`.
+pub(super) fn agent<'a>(call: &'a Call, text: &str) -> Result<&'a AgentCard> {
+    known_agent(call, text).ok_or_else(|| no_agent(text))
+}
+
+/// The same for the path's `agent_id`, where the caller is let in to it.
+///
+/// # Errors
+/// `agent_not_found`, `unauthenticated`.
+pub(super) fn reached_agent(call: &Call) -> Result<&AgentCard> {
+    let card = agent(call, call.param("agent_id"))?;
+    call.reach(&card.name)?;
+    Ok(card)
+}
+
+/// The agent or the configured instance that a run names; the first of the agents where it names neither.
+///
+/// # Errors
+/// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
+pub(super) async fn target<'a>(
+    call: &'a Call,
+    text: Option<&str>,
+    configuration: Option<&str>,
+) -> Result<Target<'a>> {
+    let runtime = call.shared.runtime();
+    let target = match (text, configuration) {
+        (None, Some(id)) => {
+            let row = instance(call, id).await?.ok_or_else(|| no_configuration(id))?;
+            Target { card: runtime.agent(&row.agent)?, instance: Some(row) }
+        }
+        (None, None) => {
+            let first = runtime.registered().into_iter().next();
+            let card = first.ok_or_else(|| {
+                Error::new(Code::AgentNotFound, "the server has no agent")
+                    .hint("an operator configures one, or starts the server with built-in ones")
+            })?;
+            Target { card, instance: None }
+        }
+        (Some(text), _) => match known_agent(call, text) {
+            Some(card) => Target { card, instance: None },
+            None => {
+                let row = instance(call, text).await?.ok_or_else(|| no_agent(text))?;
+                Target { card: runtime.agent(&row.agent)?, instance: Some(row) }
+            }
+        },
+    };
+    call.reach(&target.card.name)?;
+    Ok(target)
+}
+
+/// A configured instance by its id.
+///
+/// # Errors
+/// What reading can fail with.
+pub(super) async fn instance(call: &Call, text: &str) -> Result<Option<ConfigurationRow>> {
+    let Ok(id) = ConfigurationId::parse(text) else { return Ok(None) };
+    let now = call.shared.ports.clock.now();
+    call.shared.ports.configurations.configuration(&call.scope(), &id, now).await
+}
+
+pub(super) fn no_configuration(id: &str) -> Error {
+    let message = format!("there is no configured instance '{}'", shown(id));
+    Error::new(Code::ConfigurationNotFound, message)
+}
+
+/// The agent with this id; `None` where there is none.
+pub(super) fn known_agent<'a>(call: &'a Call, text: &str) -> Option<&'a AgentCard> {
+    let runtime = call.shared.runtime();
+    call.shared.known.find(runtime, text).map(|agent| agent.card.as_ref())
+}
+
+/// The agent of a run; next to nothing is known of one that is not served any more.
+pub(super) fn agent_of(call: &Call, row: &RunRow) -> KnownAgent {
+    call.shared.known.of_run(call.shared.runtime(), &row.agent)
+}
+
+fn no_agent(text: &str) -> Error {
+    Error::new(Code::AgentNotFound, format!("there is no agent '{}'", shown(text)))
+        .hint("the agents are listed at POST /agents/search")
+}

@@ -1,0 +1,145 @@
+//! What a request says: its body, and what its query asks for.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use trilogue_domain::error::{Result, Violation};
+use trilogue_domain::{Code, Error, Json, limits};
+use trilogue_mapping::native::{read_json, read_object};
+use trilogue_store::rows::Page;
+use trilogue_wire::agent_connect as wire;
+
+use super::DEFAULT_LIMIT;
+use crate::http::call::{Call, shown};
+
+/// The longest that a client may ask to wait.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads the body, whatever its content type says; one without anything in it counts as `{}`.
+///
+/// # Errors
+/// `invalid_json`; `invalid_request`, naming where it does not fit.
+pub(super) fn body_or_empty<T: DeserializeOwned>(call: &Call) -> Result<T> {
+    check_text(call)?;
+    wire::read_or_empty(&call.body).map_err(violated)
+}
+
+/// Members that nobody reads are text, too.
+fn check_text(call: &Call) -> Result<()> {
+    match std::str::from_utf8(&call.body) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new(Code::InvalidJson, "the body is not valid UTF-8")),
+    }
+}
+
+/// Whether the mount speaks as the protocol's document does.
+pub(super) fn is_literal(call: &Call) -> bool {
+    call.mount.as_ref().is_some_and(|mount| mount.connect.literal)
+}
+
+/// A switch of the query; off where it is not sent.
+///
+/// # Errors
+/// `invalid_request`.
+pub(super) fn flag(call: &Call, name: &str) -> Result<bool> {
+    match call.query(name) {
+        None | Some("false" | "False" | "0") => Ok(false),
+        Some("true" | "True" | "1") => Ok(true),
+        Some(other) => Err(wrong(name, other, "'true' or 'false'")),
+    }
+}
+
+/// How long the client waits: `timeout`, or `block_timeout` as earlier versions of the protocol had it; in seconds, with fractions.
+///
+/// # Errors
+/// `invalid_request`.
+pub(super) fn patience(call: &Call) -> Result<Option<Duration>> {
+    let sent = ["timeout", "block_timeout"]
+        .into_iter()
+        .find_map(|name| call.query(name).map(|text| (name, text)));
+    let Some((name, text)) = sent else { return Ok(None) };
+    let time = text.parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
+    match time {
+        Some(time) if time <= MAX_WAIT => Ok(Some(time)),
+        _ => {
+            let takes = format!("a number of seconds up to {}", MAX_WAIT.as_secs());
+            Err(wrong(name, text, &takes))
+        }
+    }
+}
+
+/// The part of a listing that a body asks for.
+pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> Page {
+    let limit = limit.map_or(DEFAULT_LIMIT, |limit| size(limit.get()));
+    Page { limit, after: None, skip: offset.map_or(0, |offset| size(offset.get())) }
+}
+
+/// The part of a listing that the query asks for.
+///
+/// # Errors
+/// `invalid_request`.
+pub(super) fn queried_page(call: &Call) -> Result<Page> {
+    Ok(page(bounded(call, "limit")?, bounded(call, "offset")?))
+}
+
+fn bounded<T: FromStr<Err = String>>(call: &Call, name: &str) -> Result<Option<T>> {
+    let Some(text) = call.query(name) else { return Ok(None) };
+    text.parse().map(Some).map_err(|takes: String| {
+        let message = format!("'{name}' is '{}'", shown(text));
+        Error::new(Code::InvalidRequest, message).hint(format!("'{name}' {takes}"))
+    })
+}
+
+/// A number of a body as a number of rows.
+pub(super) fn size(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The conditions of a search: the members of an object, each with the canonical text of its value.
+///
+/// # Errors
+/// `json_too_deep`.
+pub(super) fn members(object: Option<wire::Object>) -> Result<Vec<(String, String)>> {
+    let Some(object) = object else { return Ok(Vec::new()) };
+    match read_json(object.into_json())?.to_value() {
+        serde_json::Value::Object(members) => {
+            Ok(members.into_iter().map(|(key, value)| (key, value.to_string())).collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Metadata from the wire.
+///
+/// # Errors
+/// `body_too_large`, `json_too_deep`.
+pub(super) fn metadata(object: Option<wire::Object>) -> Result<Option<Json>> {
+    read_object(object.map(wire::Object::into_json), "metadata")
+}
+
+/// Metadata with the members of another set over it.
+///
+/// # Errors
+/// `body_too_large`.
+pub(super) fn merged(metadata: &Json, patch: &Json) -> Result<Json> {
+    let merged = metadata.merged(patch);
+    if merged.as_bytes().len() > limits::MAX_METADATA_BYTES {
+        let most = limits::MAX_METADATA_BYTES;
+        let message = format!("'metadata' would be larger than {most} bytes");
+        return Err(Error::new(Code::BodyTooLarge, message));
+    }
+    Ok(merged)
+}
+
+fn violated(violation: wire::Violation) -> Error {
+    let code = if violation.is_malformed { Code::InvalidJson } else { Code::InvalidRequest };
+    let message = format!("the body does not fit: {violation}");
+    let wire::Violation { path, message: why, .. } = violation;
+    Error::new(code, message).violations(vec![Violation { path, message: why }])
+}
+
+fn wrong(name: &str, text: &str, takes: &str) -> Error {
+    Error::new(Code::InvalidRequest, format!("'{name}' is '{}'", shown(text)))
+        .hint(format!("'{name}' is {takes}"))
+}

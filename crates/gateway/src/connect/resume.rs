@@ -1,0 +1,131 @@
+//! Giving a run what it waits for.
+
+use http::StatusCode;
+use serde::de::IgnoredAny;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Answer, Code, Error, Interrupt, Json, Outcome, Right, RunStatus};
+use trilogue_mapping::connect as mapping;
+use trilogue_runtime::AnswerTo;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, look_up, run_show};
+use crate::answering::{self, Words};
+use crate::http::call::Call;
+use crate::http::reply::{INTERRUPT_ID, Reply};
+use crate::routes::{Access, Parameter, Route, Verb, of};
+
+const WORDS: Words = Words {
+    question: "pending interrupt",
+    naming: "in the header 'Interrupt-Id', or as 'interrupt_id' beside 'interrupt_type' and 'resume_payload'",
+};
+
+const RESUME: Route = Route {
+    verb: Verb::Post,
+    path: "/runs/{run_id}",
+    access: Access::Agent(Right::Answer),
+    operation: "connect_resume_run",
+    summary: "Give a run what it waits for: the payload itself, under the interrupt's type, or as `interrupt_type` and `resume_payload`",
+    headers: &[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }],
+    request: Some(of::<wire::ResumePayloadSchema>),
+    answers: &[answer(200, "The run, which goes on.", of::<wire::Run>)],
+    errors: &[
+        Code::RunNotFound,
+        Code::RunEnded,
+        Code::RunSuperseded,
+        Code::InterruptResolved,
+        Code::InterruptMismatch,
+        Code::AnswerInvalid,
+    ],
+    handler: |call| Box::pin(resume(call)),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    RESUME,
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}",
+        operation: "connect_resume_thread_run",
+        errors: &[
+            Code::ThreadNotFound,
+            Code::RunNotFound,
+            Code::RunEnded,
+            Code::RunSuperseded,
+            Code::InterruptResolved,
+            Code::InterruptMismatch,
+            Code::AnswerInvalid,
+        ],
+        ..RESUME
+    },
+];
+
+async fn resume(call: Call) -> Result<Reply> {
+    let row = look_up::run(&call).await?;
+    let body = Json::parse(call.body.clone())?;
+    superseded(&row)?;
+    let pending = answering::pending(&call, &row).await?;
+    let goes_on = pending.len() <= 1;
+    let (interrupt, answer) = aimed(&call, &row, pending, &body)?;
+    let to = AnswerTo::Interrupt(interrupt.id);
+    let answered = call.shared.runtime().answer(call.principal(), to, answer).await?;
+    // What the run has done since is not part of the answer: it was accepted, and the run goes on.
+    let status = if goes_on { RunStatus::Running } else { RunStatus::Interrupted };
+    let shown = RunRow { status, outcome: None, ended_at: None, ..row };
+    let changed = answered.resolved_at.unwrap_or_else(|| call.shared.ports.clock.now());
+    let bytes = run_show::run_at(&call, &shown, changed).await?;
+    Ok(run_show::named(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
+}
+
+/// A run that a newer one has replaced says so.
+fn superseded(row: &RunRow) -> Result<()> {
+    match row.outcome {
+        Some(Outcome::Cancelled { reason: Some(Code::RunSuperseded) }) => {
+            let message = format!("a newer run has taken the place of the run '{}'", row.id);
+            Err(Error::new(Code::RunSuperseded, message).hint("answer the newer run"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The interrupt that the answer is for, and the answer in the form that it takes.
+///
+/// # Errors
+/// As [`answering::target`]; `invalid_request` where body and header name two; `answer_invalid`.
+fn aimed(
+    call: &Call,
+    row: &RunRow,
+    pending: Vec<Interrupt>,
+    body: &Json,
+) -> Result<(Interrupt, Answer)> {
+    let in_header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
+    let in_body = named(body);
+    let named = match (in_header, in_body.as_deref()) {
+        (Some(header), Some(body)) if header != body => {
+            return Err(Error::new(
+                Code::InvalidRequest,
+                "the body and the header 'Interrupt-Id' name different interrupts",
+            ));
+        }
+        (header, body) => header.or(body),
+    };
+    let interrupt = answering::target(call, row, pending, named, WORDS)?;
+    let card = look_up::agent_of(call, row).card;
+    let (_, answer) = mapping::resume(&card, &interrupt, body)?;
+    Ok((interrupt, answer))
+}
+
+/// The form of an answer that can name its interrupt.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    #[serde(rename = "interrupt_type")]
+    _kind: String,
+    #[serde(rename = "resume_payload")]
+    _payload: IgnoredAny,
+    #[serde(default)]
+    interrupt_id: Option<String>,
+}
+
+fn named(body: &Json) -> Option<String> {
+    serde_json::from_slice::<Named>(body.as_bytes()).ok()?.interrupt_id
+}

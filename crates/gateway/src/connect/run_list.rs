@@ -1,0 +1,68 @@
+//! Runs, newest first.
+
+use http::StatusCode;
+use trilogue_domain::Code;
+use trilogue_domain::error::Result;
+use trilogue_mapping::connect as mapping;
+use trilogue_store::rows::RunFilter;
+use trilogue_wire::agent_connect as wire;
+
+use super::{ANYTHING, BASE, answer, look_up, request, run_show};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Parameter, Route, Verb, of};
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Post,
+        path: "/runs/search",
+        operation: "connect_search_runs",
+        summary: "Runs that match, newest first; input that is too large to be kept beside a run is left out",
+        request: Some(of::<wire::RunSearchRequest>),
+        answers: &[answer(200, "The runs.", of::<Vec<wire::Run>>)],
+        errors: &[Code::FilterTooBroad],
+        handler: |call| Box::pin(search(call)),
+        ..BASE
+    },
+    Route {
+        path: "/threads/{thread_id}/runs",
+        operation: "connect_list_thread_runs",
+        summary: "The runs of a thread, newest first; input that is too large to be kept beside a run is left out",
+        query: &[
+            Parameter { name: "limit", about: "The most runs: 1 to 1000, by default 10." },
+            Parameter { name: "offset", about: "How many runs are passed over." },
+            ANYTHING,
+        ],
+        answers: &[answer(200, "The runs.", of::<Vec<wire::Run>>)],
+        errors: &[Code::ThreadNotFound, Code::InvalidRequest],
+        handler: |call| Box::pin(list(call)),
+        ..BASE
+    },
+];
+
+async fn search(call: Call) -> Result<Reply> {
+    let body: wire::RunSearchRequest = request::body_or_empty(&call)?;
+    let agent = match body.agent_id.as_deref().map(|id| look_up::known_agent(&call, id)) {
+        None => None,
+        Some(Some(card)) => Some(card.name.clone()),
+        // Of an agent that is not there, there are no runs.
+        Some(None) => return Ok(Reply::json_bytes(StatusCode::OK, &b"[]"[..])),
+    };
+    let filter = RunFilter {
+        thread: None,
+        agent,
+        statuses: body.status.map(mapping::statuses).unwrap_or_default().to_vec(),
+        metadata: request::members(body.metadata)?,
+    };
+    let page = request::page(body.limit, body.offset);
+    let found = call.shared.read().runs(&call.scope(), &filter, &page).await?;
+    Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
+}
+
+async fn list(call: Call) -> Result<Reply> {
+    let page = request::queried_page(&call)?;
+    let thread = look_up::thread(&call).await?;
+    let filter = RunFilter { thread: Some(thread.id), ..RunFilter::default() };
+    let found = call.shared.read().runs(&call.scope(), &filter, &page).await?;
+    Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
+}

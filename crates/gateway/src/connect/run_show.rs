@@ -1,0 +1,268 @@
+//! Runs as this protocol shows them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, header};
+use percent_encoding::utf8_percent_encode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Failure, InterruptId, Json, Outcome, RunStatus, Timestamp};
+use trilogue_mapping::connect::{self as mapping, RunOf};
+use trilogue_mapping::native::message::PATH_SEGMENT;
+use trilogue_store::Frame;
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+
+use super::fold::{self, Said};
+use super::{fault, look_up, request};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+
+/// Names the run that a request created or joined.
+const RUN_ID: HeaderName = HeaderName::from_static("x-run-id");
+
+/// What of a run that has settled is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// The run and its output.
+    Whole,
+    /// The output alone.
+    Output,
+}
+
+/// What of a kept request matters for showing it.
+#[derive(Deserialize, Default)]
+struct Kept<'a> {
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    configuration_id: Option<Cow<'a, str>>,
+}
+
+/// Names the run in the answer's head, so that its client has the id before anything else.
+pub(super) fn named(call: &Call, reply: Reply, row: &RunRow) -> Reply {
+    let encoded = |text| utf8_percent_encode(text, PATH_SEGMENT);
+    let prefix = call.mount.as_ref().map_or("", |mount| mount.prefix.as_str());
+    let run = encoded(row.id.as_str());
+    let place = match call.param("thread_id") {
+        "" => format!("{prefix}/runs/{run}"),
+        thread => format!("{prefix}/threads/{}/runs/{run}", encoded(thread)),
+    };
+    reply.header_text(header::CONTENT_LOCATION, &place).header_text(RUN_ID, row.id.as_str())
+}
+
+/// A run as it stands.
+///
+/// # Errors
+/// What reading can fail with.
+pub(super) async fn run(call: &Call, row: &RunRow) -> Result<Bytes> {
+    let changed = changed(call, row).await?;
+    run_at(call, row, changed).await
+}
+
+/// The same with the time of its last change.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn run_at(call: &Call, row: &RunRow, changed: Timestamp) -> Result<Bytes> {
+    let creation = creation(call, row).await?;
+    Ok(Bytes::from(rendered(call, row, changed, &creation)))
+}
+
+/// Runs in their order. Input that does not stand beside its run is not read.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn runs(call: &Call, rows: &[RunRow]) -> Result<Bytes> {
+    let mut out = vec![b'['];
+    for row in rows {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        let creation = match &row.request {
+            Some(request) => request.as_bytes().clone(),
+            None => made_up(call, row, None),
+        };
+        out.extend(rendered(call, row, changed(call, row).await?, &creation));
+    }
+    out.push(b']');
+    Ok(Bytes::from(out))
+}
+
+/// A run that has settled, with what came of it; a question in it counts as shown to the caller.
+///
+/// # Errors
+/// When the log cannot be read, or holds more than fits one response.
+pub(super) async fn settled(
+    call: &Call,
+    row: &RunRow,
+    log: Option<&[Arc<Frame>]>,
+    form: Form,
+) -> Result<(Bytes, Option<InterruptId>)> {
+    let removed =
+        matches!(row.outcome, Some(Outcome::Cancelled { reason: Some(Code::RunRolledBack) }));
+    let (output, asked) = if removed {
+        (None, None)
+    } else {
+        let values = match log {
+            Some(frames) => fold::of_frames(call, row, frames).await?,
+            None => fold::of_log(call, row).await?,
+        };
+        let asked = values.interrupt().map(|interrupt| interrupt.id.clone());
+        (values.output(), asked.filter(|_| !values.ended()))
+    };
+    if let Some(interrupt) = &asked {
+        call.shared.runtime().shown(&call.principal().id, &row.id, interrupt);
+    }
+    // What is gone from the log has left at least its row.
+    let output = output.unwrap_or_else(|| failed(call, row, row.outcome.as_ref()));
+    let bytes = match form {
+        Form::Output => output,
+        Form::Whole => {
+            let run = run(call, row).await?;
+            Bytes::from(mapping::waited(&run, &output, request::is_literal(call)))
+        }
+    };
+    Ok((bytes, asked))
+}
+
+/// What is answered for a run where the answer's head is on its way already and something fails: that, as the run's output. A run that is gone was removed in between.
+pub(super) fn late(call: &Call, row: &RunRow, form: Form, error: &Error) -> Bytes {
+    let (outcome, status) = match error.code() {
+        Code::RunNotFound | Code::ThreadNotFound => {
+            let reason = Some(Code::RunRolledBack);
+            (Outcome::Cancelled { reason }, RunStatus::Cancelled)
+        }
+        _ => (Outcome::Failed(failure(error)), row.status),
+    };
+    let row = &RunRow { status, ..row.clone() };
+    let output = failed(call, row, Some(&outcome));
+    if form == Form::Output {
+        return output;
+    }
+    let creation = match &row.request {
+        Some(request) => request.as_bytes().clone(),
+        None => made_up(call, row, None),
+    };
+    let run = rendered(call, row, row.created_at, &creation);
+    Bytes::from(mapping::waited(&run, &output, request::is_literal(call)))
+}
+
+/// An error as a run's own, in the words in which it would have been answered.
+fn failure(error: &Error) -> Failure {
+    Failure::of(error.code(), &fault::describe(error).description)
+}
+
+/// Why a run has no output, from its row.
+fn failed(call: &Call, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
+    let gone = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
+    let card = look_up::agent_of(call, row).card;
+    let of = |outcome| mapping::run_error(outcome, &card, row.id.as_str());
+    let error = outcome.and_then(of).or_else(|| of(&gone));
+    let output = error.map(trilogue_wire::agent_connect::RunOutput::Error);
+    serde_json::to_vec(&output).map_or_else(|_| Bytes::from_static(b"null"), Bytes::from)
+}
+
+fn rendered(call: &Call, row: &RunRow, changed: Timestamp, creation: &[u8]) -> Vec<u8> {
+    let kept: Kept<'_> = serde_json::from_slice(creation).unwrap_or_default();
+    let agent = look_up::agent_of(call, row);
+    mapping::run(&RunOf {
+        id: row.id.as_str(),
+        thread_id: row.thread_id.as_str(),
+        agent_id: &agent.id,
+        configuration_id: kept.configuration_id.as_deref(),
+        status: row.status,
+        is_scheduled: row.status == RunStatus::Queued
+            && row.not_before.is_some_and(|time| time > call.shared.ports.clock.now()),
+        created_at: row.created_at,
+        updated_at: changed,
+        creation,
+    })
+}
+
+/// The request that created the run, with its input.
+async fn creation(call: &Call, row: &RunRow) -> Result<Bytes> {
+    let Some(request) = &row.request else {
+        let input = input(call, row).await?;
+        return Ok(made_up(call, row, input.as_deref()));
+    };
+    let kept: Kept<'_> = serde_json::from_slice(request.as_bytes()).unwrap_or_default();
+    if kept.input.is_some() || kept.message.is_some() {
+        return Ok(request.as_bytes().clone());
+    }
+    let Some(input) = input(call, row).await? else { return Ok(request.as_bytes().clone()) };
+    let rest = request.as_str().trim_start().strip_prefix('{').unwrap_or("}");
+    let mut out = Vec::with_capacity(input.len() + rest.len() + 16);
+    out.extend_from_slice(b"{\"input\":");
+    out.extend_from_slice(&input);
+    if rest.trim_start() != "}" {
+        out.push(b',');
+    }
+    out.extend_from_slice(rest.as_bytes());
+    Ok(Bytes::from(out))
+}
+
+/// What a run was given, as JSON.
+async fn input(call: &Call, row: &RunRow) -> Result<Option<Vec<u8>>> {
+    Ok(match fold::input(call, row).await? {
+        None => None,
+        Some(Said::Value(value)) => {
+            Some(value.as_bytes().to_vec()).filter(|value| value.trim_ascii() != b"null")
+        }
+        Some(Said::Messages(messages)) => {
+            let links = fold::links(call, &row.thread_id);
+            Some(mapping::state(mapping::State::Messages(&messages), &links))
+        }
+    })
+}
+
+/// The request that another face's run would have had here.
+fn made_up(call: &Call, row: &RunRow, input: Option<&[u8]>) -> Bytes {
+    let agent = look_up::agent_of(call, row);
+    let mut members = vec![format!("\"agent_id\":{}", serde_json::Value::from(&*agent.id))];
+    if let Some(input) = input.and_then(|input| std::str::from_utf8(input).ok()) {
+        members.push(format!("\"input\":{input}"));
+    }
+    if let Some(config) = &row.config {
+        let shown: Json = mapping::shown_config(&agent.card, config);
+        members.push(format!("\"config\":{{\"configurable\":{}}}", shown.as_str()));
+    }
+    if row.metadata != Json::empty_object() {
+        members.push(format!("\"metadata\":{}", row.metadata.as_str()));
+    }
+    Bytes::from(format!("{{{}}}", members.join(",")))
+}
+
+/// When the run changed last.
+async fn changed(call: &Call, row: &RunRow) -> Result<Timestamp> {
+    if let Some(ended) = row.ended_at {
+        return Ok(ended);
+    }
+    let started = row.started_at.unwrap_or(row.created_at);
+    if row.status != RunStatus::Interrupted && !row.ever_resolved {
+        return Ok(started);
+    }
+    let filter = InterruptFilter { run: Some(row.id.clone()), ..InterruptFilter::default() };
+    let newest = Page { limit: 1, ..Page::default() };
+    let found = call.shared.read().interrupts(&call.scope(), &filter, &newest).await?;
+    let asked = found.rows.first().map(|row| row.resolved_at.unwrap_or(row.raised_at));
+    Ok(asked.unwrap_or(started).max(started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_of_ours_is_not_described_to_clients() {
+        let secret = failure(&Error::new(Code::Internal, "disk /srv/x is broken"));
+        assert_eq!(secret.code, "internal");
+        assert!(!secret.message.contains("/srv/x"), "{secret:?}");
+        let told = failure(&Error::new(Code::ShuttingDown, "the server is shutting down"));
+        assert_eq!(told.message, "the server is shutting down");
+    }
+}

@@ -1,0 +1,38 @@
+//! A run as it stands.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Right};
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, look_up, run_show};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, of};
+
+const RUN: Route = Route {
+    path: "/runs/{run_id}",
+    access: Access::Agent(Right::Read),
+    operation: "connect_get_run",
+    summary: "One run",
+    answers: &[answer(200, "The run.", of::<wire::Run>)],
+    errors: &[Code::RunNotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    RUN,
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}",
+        operation: "connect_get_thread_run",
+        errors: &[Code::ThreadNotFound, Code::RunNotFound],
+        ..RUN
+    },
+];
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = look_up::run(&call).await?;
+    let bytes = run_show::run(&call, &row).await?;
+    Ok(Reply::json_bytes(StatusCode::OK, bytes))
+}

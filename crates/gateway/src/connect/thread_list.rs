@@ -1,0 +1,89 @@
+//! Threads, newest first.
+
+use http::{HeaderValue, StatusCode, header};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::connect as mapping;
+use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, request, thread_show};
+use crate::http::call::Call;
+use crate::http::reply::Reply;
+use crate::routes::{Route, Verb, of};
+
+const LEFT_OUT: HeaderValue = HeaderValue::from_static(
+    "199 - \"the states are large: some threads are shown without theirs\"",
+);
+
+/// How many threads are looked at in one reading, where each is asked whether its state is shown.
+const LOOKED_AT_ONCE: usize = 100;
+/// How many are looked at for one answer there.
+const MAX_LOOKED_AT: usize = 1_000;
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    verb: Verb::Post,
+    path: "/threads/search",
+    operation: "connect_search_threads",
+    summary: "Threads that match, newest first",
+    request: Some(of::<wire::ThreadSearchRequest>),
+    answers: &[answer(200, "The threads.", of::<Vec<wire::Thread>>)],
+    errors: &[Code::FilterTooBroad],
+    handler: |call| Box::pin(search(call)),
+    ..BASE
+}];
+
+async fn search(call: Call) -> Result<Reply> {
+    let body: wire::ThreadSearchRequest = request::body_or_empty(&call)?;
+    let filter = ThreadFilter {
+        metadata: request::members(body.metadata)?,
+        values: request::members(body.values)?,
+        standing: body.status.map(mapping::standing),
+    };
+    let page = request::page(body.limit, body.offset);
+    let rows = found(&call, &filter, page).await?;
+    let (bytes, left_out) = thread_show::threads(&call, &rows).await?;
+    let reply = Reply::json_bytes(StatusCode::OK, bytes);
+    Ok(if left_out { reply.header(header::WARNING, LEFT_OUT) } else { reply })
+}
+
+/// The threads that match. Those whose state is kept from clients are not found by it, nor counted.
+///
+/// # Errors
+/// `filter_too_broad`.
+async fn found(call: &Call, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
+    let read = call.shared.read();
+    if filter.values.is_empty() || !thread_show::hides(call) {
+        return Ok(read.threads(&call.scope(), filter, &page).await?.rows);
+    }
+    let Page { limit, mut skip, .. } = page;
+    let (mut rows, mut looked_at) = (Vec::new(), 0);
+    let mut next = Page { limit: LOOKED_AT_ONCE, ..Page::default() };
+    loop {
+        let listing = read.threads(&call.scope(), filter, &next).await?;
+        for row in listing.rows {
+            looked_at += 1;
+            if thread_show::is_hidden(call, &row).await? {
+                continue;
+            }
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            rows.push(row);
+            if rows.len() == limit {
+                return Ok(rows);
+            }
+        }
+        match listing.next {
+            None => return Ok(rows),
+            Some(_) if looked_at >= MAX_LOOKED_AT => return Err(too_broad()),
+            after => next.after = after,
+        }
+    }
+}
+
+fn too_broad() -> Error {
+    let message = format!("more than {MAX_LOOKED_AT} threads have such a state");
+    Error::new(Code::FilterTooBroad, message).hint("ask for more members of the state")
+}

@@ -1,0 +1,215 @@
+//! Threads: create, look at, change, copy, remove.
+
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointId, Code, Error, Json, Right, ThreadId};
+use trilogue_mapping::native::read_json;
+use trilogue_runtime::{NewThread, StateOf, ThreadPatch};
+use trilogue_store::rows::{CheckpointRow, ThreadRow};
+use trilogue_wire::agent_connect as wire;
+
+use super::{BASE, answer, fault, look_up, no_content, request, thread_show};
+use crate::http::call::{Call, shown};
+use crate::http::reply::Reply;
+use crate::routes::{Access, Route, Verb, of};
+
+const THREAD: Route = Route {
+    path: "/threads/{thread_id}",
+    access: Access::Agent(Right::Read),
+    operation: "connect_get_thread",
+    summary: "One thread, with its state",
+    answers: &[answer(200, "The thread.", of::<wire::Thread>)],
+    errors: &[Code::ThreadNotFound],
+    handler: |call| Box::pin(get(call)),
+    ..BASE
+};
+
+const CHANGE: Route = Route { access: Access::Agent(Right::Run), ..THREAD };
+
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        verb: Verb::Post,
+        path: "/threads",
+        operation: "connect_create_thread",
+        summary: "Create a thread",
+        request: Some(of::<wire::ThreadCreate>),
+        errors: &[Code::AlreadyExists, Code::InvalidId],
+        handler: |call| Box::pin(create(call)),
+        ..CHANGE
+    },
+    THREAD,
+    Route {
+        verb: Verb::Patch,
+        operation: "connect_patch_thread",
+        summary: "Merge into a thread's metadata, or set its state as a new checkpoint",
+        request: Some(of::<wire::ThreadPatch>),
+        errors: &[
+            Code::ThreadNotFound,
+            Code::CheckpointNotFound,
+            Code::ThreadBusy,
+            Code::StateInvalid,
+            Code::AgentMemoryNotRewindable,
+        ],
+        handler: |call| Box::pin(patch(call)),
+        ..CHANGE
+    },
+    Route {
+        verb: Verb::Delete,
+        operation: "connect_delete_thread",
+        summary: "Remove a thread with everything of it; refused while a run is pending",
+        answers: &[no_content("It is gone.")],
+        errors: &[Code::ThreadNotFound, Code::ThreadBusy],
+        handler: |call| Box::pin(delete(call)),
+        ..CHANGE
+    },
+    Route {
+        verb: Verb::Post,
+        path: "/threads/{thread_id}/copy",
+        operation: "connect_copy_thread",
+        summary: "Copy a thread with its metadata, state and checkpoints",
+        answers: &[answer(200, "The copy.", of::<wire::Thread>)],
+        handler: |call| Box::pin(copy(call)),
+        ..CHANGE
+    },
+];
+
+async fn create(call: Call) -> Result<Reply> {
+    let body: wire::ThreadCreate = request::body_or_empty(&call)?;
+    let id = body.thread_id.as_deref().map(ThreadId::parse).transpose()?;
+    let known = id.clone();
+    let new = NewThread { id, metadata: request::metadata(body.metadata)? };
+    let row = match call.shared.runtime().create_thread(call.principal(), new).await {
+        Ok(row) => row,
+        Err(error) if error.code() == Code::AlreadyExists => {
+            let existing = match (body.if_exists, known) {
+                (Some(wire::IfExists::DoNothing), Some(id)) => {
+                    call.shared.read().thread(&call.scope(), &id).await?
+                }
+                _ => None,
+            };
+            match existing.filter(|row| !row.ephemeral) {
+                Some(row) => row,
+                // Where somebody else has it, or a run, the caller only learns that it is taken.
+                None => return Ok(fault::respond_as("thread_exists", &call, &error)),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    whole(&call, &row).await
+}
+
+async fn get(call: Call) -> Result<Reply> {
+    let row = look_up::thread(&call).await?;
+    whole(&call, &row).await
+}
+
+async fn whole(call: &Call, row: &ThreadRow) -> Result<Reply> {
+    Ok(Reply::json_bytes(StatusCode::OK, thread_show::thread(call, row).await?))
+}
+
+async fn patch(call: Call) -> Result<Reply> {
+    let body: wire::ThreadPatch = request::body_or_empty(&call)?;
+    let row = look_up::thread(&call).await?;
+    let metadata = request::metadata(body.metadata)?;
+    let values = body.values.map(read_json).transpose()?;
+    let messages = body.messages;
+    let sets = values.is_some() || messages.is_some();
+    if sets && thread_show::is_hidden(&call, &row).await? {
+        return Err(hidden());
+    }
+    // With nothing but metadata to change, the checkpoint has no meaning.
+    let branches = values.is_some() || messages.is_some() || metadata.is_none();
+    let from = match body.checkpoint.filter(|_| branches) {
+        Some(checkpoint) => Some(self::checkpoint(&call, &row, &checkpoint.checkpoint_id).await?),
+        None => None,
+    };
+    let values = match messages {
+        None => values,
+        Some(messages) => {
+            match with_messages(&call, &row, from.as_ref(), values, messages).await? {
+                Some(values) => Some(values),
+                None => {
+                    return Ok(fault::respond_as("messages_not_supported", &call, &no_messages()));
+                }
+            }
+        }
+    };
+    if metadata.is_none() && values.is_none() && from.is_none() {
+        return whole(&call, &row).await;
+    }
+    let if_idle = values.is_some() || from.is_some();
+    let from = from.map(|row| row.id);
+    let patch = ThreadPatch { metadata, values, from, if_idle, only_where_set: true };
+    let row = call.shared.runtime().patch_thread(call.principal(), &row.id, patch).await?;
+    whole(&call, &row).await
+}
+
+/// A checkpoint of a thread.
+///
+/// # Errors
+/// `checkpoint_not_found`.
+pub(super) async fn checkpoint(call: &Call, thread: &ThreadRow, id: &str) -> Result<CheckpointRow> {
+    let missing = || {
+        let message = format!("the thread '{}' has no checkpoint '{}'", thread.id, shown(id));
+        Error::new(Code::CheckpointNotFound, message)
+    };
+    let key = CheckpointId::parse(id).map_err(|_| missing())?;
+    let found = call.shared.read().checkpoint(&call.scope(), &thread.id, &key).await?;
+    found.ok_or_else(missing)
+}
+
+/// The state with these messages in the place of its own; `None` where it has none.
+async fn with_messages(
+    call: &Call,
+    thread: &ThreadRow,
+    from: Option<&CheckpointRow>,
+    values: Option<Json>,
+    messages: Vec<wire::Message>,
+) -> Result<Option<Json>> {
+    let state = match values {
+        Some(values) => values,
+        None => {
+            let at = from.map(|row| row.key);
+            match call.shared.runtime().state_at(thread, at).await? {
+                StateOf::Value(value) => value,
+                StateOf::Messages(_) => return Ok(None),
+            }
+        }
+    };
+    let has_messages = state.to_value().get("messages").is_some_and(serde_json::Value::is_array);
+    if !has_messages {
+        return Ok(None);
+    }
+    let patch = Json::from_value(&serde_json::json!({ "messages": messages }));
+    Ok(Some(state.merged(&patch)))
+}
+
+fn no_messages() -> Error {
+    Error::new(Code::StateInvalid, "the thread's state has no 'messages' that could be set")
+        .hint("set the state as a whole: 'values'")
+}
+
+/// What may not be seen may not be replaced either: whether it fits would tell of it.
+fn hidden() -> Error {
+    Error::new(Code::InvalidRequest, "the thread's state is not shown here, and cannot be set")
+        .hint("the agent declares no state; its metadata can be changed")
+}
+
+async fn delete(call: Call) -> Result<Reply> {
+    let row = look_up::thread(&call).await?;
+    match call.shared.runtime().erase_idle_thread(call.principal(), &row.id).await {
+        Ok(()) => Ok(Reply::no_content()),
+        // The protocol has no conflict here.
+        Err(error) if error.code() == Code::ThreadBusy => {
+            Ok(fault::respond_with(StatusCode::UNPROCESSABLE_ENTITY, &call, &error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn copy(call: Call) -> Result<Reply> {
+    let row = look_up::thread(&call).await?;
+    let runtime = call.shared.runtime();
+    let copy = runtime.copy_thread(call.principal(), &row.id, NewThread::default()).await?;
+    whole(&call, &copy).await
+}

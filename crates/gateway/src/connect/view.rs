@@ -1,0 +1,223 @@
+//! A run as streams of this protocol show it: samples of its output, its own updates, and its end.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{
+    Abilities, AgentCard, AgentName, Code, Error, Event, InputKind, InterruptId, Outcome, RunId,
+    ThreadId,
+};
+use trilogue_mapping::connect::{Show, Updates, Values, run_error};
+use trilogue_runtime::Runtime;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_connect::{self as wire, sse};
+use trilogue_wire::native::Gap;
+
+use super::fault;
+use crate::http::call::Call;
+use crate::shared::Shared;
+use crate::stream::sample::{SampleFold, SampleView};
+use crate::stream::view::{Fold, Out, Place, View};
+
+/// What a stream without news sends.
+pub(crate) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
+
+/// How a mount shows one run on streams. What it renders is shared between readers, so it names no host of one request.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectView {
+    runtime: Runtime,
+    agent: AgentName,
+    run: RunId,
+    thread: ThreadId,
+    literal: bool,
+    base: Arc<str>,
+    max_inline_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Sampled {
+    values: Values,
+    /// The version of the output that the last snapshot has shown.
+    shown: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Updating(Updates);
+
+/// What is known of the agent of a run; where it is not served any more, what its name says.
+pub(crate) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
+    runtime.agent(agent).cloned().unwrap_or_else(|_| unknown(agent.clone()))
+}
+
+/// An agent of which only the name is known.
+pub(super) fn unknown(name: AgentName) -> AgentCard {
+    AgentCard {
+        name,
+        id: None,
+        title: None,
+        version: String::new(),
+        url: None,
+        description: String::new(),
+        input: InputKind::Chat,
+        output_schema: None,
+        state_schema: None,
+        config_schema: None,
+        update_schema: None,
+        interrupts: Vec::new(),
+        errors: Vec::new(),
+        abilities: Abilities::default(),
+        descriptor: None,
+        input_content_types: Vec::new(),
+        output_content_types: Vec::new(),
+    }
+}
+
+// === impl ConnectView ===
+
+impl ConnectView {
+    /// The view of the mount that a request came in by.
+    pub(crate) fn of(call: &Call, run: &RunRow) -> Self {
+        let shared: &Shared = &call.shared;
+        let mount = call.mount.as_deref();
+        Self {
+            runtime: shared.runtime().clone(),
+            agent: run.agent.clone(),
+            run: run.id.clone(),
+            thread: run.thread_id.clone(),
+            literal: mount.is_some_and(|mount| mount.connect.literal),
+            base: mount.map_or_else(|| shared.address.clone(), |it| shared.base_of(it)).into(),
+            max_inline_bytes: shared.options.max_output_bytes as u64,
+        }
+    }
+
+    fn card(&self) -> AgentCard {
+        card_of(&self.runtime, &self.agent)
+    }
+}
+
+impl SampleView for ConnectView {
+    fn name(&self) -> Cow<'static, str> {
+        let mode = if self.literal { "literal" } else { "plain" };
+        Cow::Owned(format!("connect {mode} {}", self.base))
+    }
+
+    fn begin(&self) -> Box<dyn SampleFold> {
+        let show = Show {
+            card: Arc::new(self.card()),
+            literal: self.literal,
+            base: Arc::clone(&self.base),
+            max_inline_bytes: self.max_inline_bytes,
+        };
+        Box::new(Sampled { values: Values::new(show, &self.run, &self.thread), shown: 0 })
+    }
+
+    fn event(&self, id: &str, data: &[u8]) -> Bytes {
+        Bytes::from(sse::event(id, data))
+    }
+
+    fn gone(&self) -> Bytes {
+        let outcome = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
+        let error = run_error(&outcome, &self.card(), self.run.as_str());
+        let event = error.map(|error| {
+            let status = wire::RunStatus::Error;
+            wire::StreamPayload::Error(wire::ErrorUpdate { status, error })
+        });
+        event.and_then(|event| serde_json::to_vec(&event).ok()).unwrap_or_default().into()
+    }
+}
+
+impl View for ConnectView {
+    fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed("connect updates")
+    }
+
+    fn begin(&self) -> Box<dyn Fold> {
+        Box::new(Updating(Updates::new(&self.card(), &self.run, &self.thread)))
+    }
+
+    fn is_stateless(&self) -> bool {
+        false
+    }
+
+    fn event_name(&self) -> Option<&'static str> {
+        Some(sse::EVENT)
+    }
+
+    fn content_type(&self) -> HeaderValue {
+        HeaderValue::from_static("text/event-stream; charset=utf-8")
+    }
+
+    fn heartbeat(&self) -> Bytes {
+        HEARTBEAT
+    }
+
+    /// The run goes on, so its status is `pending`.
+    fn error(&self, error: &Error) -> Vec<u8> {
+        let told = fault::describe(error);
+        let error = wire::RunError {
+            run_id: self.run.as_str().to_owned(),
+            errcode: i64::from(told.errcode),
+            description: told.description,
+            code: Some(told.code),
+            transient: told.transient,
+            data: told.data,
+        };
+        let status = wire::RunStatus::Pending;
+        let event = wire::StreamPayload::Error(wire::ErrorUpdate { status, error });
+        let data = sse::ascii(&serde_json::to_vec(&event).unwrap_or_default());
+        let mut bytes = Vec::with_capacity(data.len() + 32);
+        trilogue_wire::sse::encode(&mut bytes, None, Some(sse::EVENT), &data);
+        bytes
+    }
+
+    /// A run's own numbers have no gaps.
+    fn gap(&self, _: &Gap) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+// === impl Sampled ===
+
+impl SampleFold for Sampled {
+    fn push(&mut self, event: &Event) {
+        self.values.push(event);
+    }
+
+    fn wants(&self, blob: &BlobRef) -> bool {
+        self.values.wants(blob)
+    }
+
+    fn has_news(&self) -> bool {
+        self.values.version() > self.shown
+    }
+
+    fn snapshot(&mut self) -> Option<Bytes> {
+        self.shown = self.values.version();
+        self.values.snapshot()
+    }
+
+    fn end(&self) -> Option<Bytes> {
+        self.values.terminal()
+    }
+
+    fn asked(&self) -> Option<InterruptId> {
+        self.values.interrupt().map(|interrupt| interrupt.id.clone())
+    }
+}
+
+// === impl Updating ===
+
+impl Fold for Updating {
+    fn push(&mut self, event: &Event, _: &Place<'_>, out: &mut Out) {
+        if let Some(data) = self.0.push(event) {
+            out.push(sse::ascii(&data));
+        }
+    }
+
+    fn fork(&self) -> Box<dyn Fold> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,189 @@
+//! Waiting until a run has ended, or waits for an answer itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, InterruptId, Right, RunStatus};
+use trilogue_runtime::Settled;
+use trilogue_store::Frame;
+use trilogue_store::rows::RunRow;
+use trilogue_wire::agent_connect as wire;
+
+use super::run_show::{self, Form};
+use super::{ANYTHING, BASE, answer, look_up, request};
+use crate::http::call::Call;
+use crate::http::disconnect::CancelOnDrop;
+use crate::http::reply::{INTERRUPT_ID, Reply};
+use crate::http::wait::patiently;
+use crate::routes::{Access, Answer, Parameter, Route, of};
+
+/// How long the client waits.
+pub(super) const TIMEOUT: Parameter = Parameter {
+    name: "timeout",
+    about: "Answer without content when the run goes on for longer than this many seconds; fractions are fine. `block_timeout` is the same.",
+};
+
+/// How waiting ends.
+pub(super) const ANSWERS: &[Answer] = &[
+    answer(200, "The run, and its result, its question or its error.", of::<wire::RunWaitResponse>),
+    super::no_content("The time is over and the run goes on."),
+];
+
+const WAIT: Route = Route {
+    path: "/runs/{run_id}/wait",
+    access: Access::Agent(Right::Read),
+    operation: "connect_wait_for_run",
+    summary: "A run's output, as soon as it has ended or waits for an answer",
+    query: &[TIMEOUT, ANYTHING],
+    answers: ANSWERS,
+    errors: &[Code::RunNotFound, Code::InvalidRequest],
+    handler: |call| Box::pin(wait(call)),
+    ..BASE
+};
+
+pub(crate) const ROUTES: &[Route] = &[
+    WAIT,
+    Route {
+        path: "/threads/{thread_id}/runs/{run_id}/wait",
+        operation: "connect_wait_for_thread_run",
+        errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
+        ..WAIT
+    },
+    Route {
+        path: "/runs/{run_id}/output",
+        operation: "connect_get_run_output",
+        summary: "A run's output alone, as earlier versions of the protocol had it: nothing while it goes on, unless `block_timeout` says how long to wait",
+        answers: &[
+            answer(200, "The output.", of::<wire::RunOutput>),
+            super::no_content("There is none yet."),
+        ],
+        handler: |call| Box::pin(output(call)),
+        ..WAIT
+    },
+];
+
+/// A run that is waited for.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) call: Arc<Call>,
+    pub(super) run: RunRow,
+    pub(super) form: Form,
+    /// What says that it has settled; asked for where it is not given.
+    pub(super) settled: Option<Settled>,
+    /// The run's whole log, where it is known already.
+    pub(super) log: Option<Vec<Arc<Frame>>>,
+}
+
+async fn wait(call: Call) -> Result<Reply> {
+    let patience = request::patience(&call)?;
+    let run = look_up::run(&call).await?;
+    let call = Arc::new(call);
+    Waiting { call, run, form: Form::Whole, settled: None, log: None }.reply(patience, None).await
+}
+
+async fn output(call: Call) -> Result<Reply> {
+    let patience = request::patience(&call)?.unwrap_or(Duration::ZERO);
+    let run = look_up::run(&call).await?;
+    let call = Arc::new(call);
+    let waiting = Waiting { call, run, form: Form::Output, settled: None, log: None };
+    waiting.reply(Some(patience), None).await
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// Answers with the run's output; without content when the client's patience ends before.
+    /// The guard is disarmed when the client has its answer.
+    ///
+    /// # Errors
+    /// What reading can fail with; `shutting_down`.
+    pub(super) async fn reply(
+        self,
+        patience: Option<Duration>,
+        mut guard: Option<CancelOnDrop>,
+    ) -> Result<Reply> {
+        let (call, run, form) = (Arc::clone(&self.call), self.run.clone(), self.form);
+        // What has settled is there, however short the patience.
+        let settled = has_settled(&run);
+        let reply = match patience {
+            Some(patience) if !settled => match tokio::time::timeout(patience, self.made()).await {
+                Ok(made) => made,
+                Err(_) => Ok(Reply::no_content()),
+            },
+            _ if settled || self.log.is_some() => self.made().await,
+            _ => {
+                let mut guard = guard.take();
+                let making = async move {
+                    let made = self.made().await;
+                    guard.iter_mut().for_each(CancelOnDrop::disarm);
+                    made
+                };
+                let (late, gone) = (Arc::clone(&call), run.clone());
+                let late = move |error: &Error| run_show::late(&late, &gone, form, error);
+                patiently(Box::pin(making), late).await
+            }
+        };
+        // An error is an answer too.
+        guard.iter_mut().for_each(CancelOnDrop::disarm);
+        Ok(run_show::named(&call, reply?, &run))
+    }
+
+    async fn made(self) -> Result<Reply> {
+        let (bytes, asked) = self.settled().await?;
+        let reply = Reply::json_bytes(StatusCode::OK, bytes);
+        Ok(match asked {
+            Some(interrupt) => reply.header_text(INTERRUPT_ID, interrupt.as_str()),
+            None => reply,
+        })
+    }
+
+    async fn settled(self) -> Result<(Bytes, Option<InterruptId>)> {
+        let Self { call, run, form, settled, log } = self;
+        if let Some(log) = log {
+            let row = match settled {
+                Some(settled) => settled.wait().await?,
+                None => run,
+            };
+            return run_show::settled(&call, &row, Some(&log), form).await;
+        }
+        // Keeps the end of the log in memory until it was read below.
+        let _tail = call.shared.read().tail(run.thread);
+        let stop = call.shared.streams_end.cancelled();
+        let row = tokio::select! {
+            row = ending(&call, &run, settled) => row?,
+            () = stop => return Err(stopping()),
+        };
+        // Waiting takes as long as the run: whose token was revoked in the meantime learns nothing more.
+        if !call.shared.gatekeeper.still_admits(&call.caller).await {
+            return Err(revoked());
+        }
+        run_show::settled(&call, &row, None, form).await
+    }
+}
+
+async fn ending(call: &Call, run: &RunRow, settled: Option<Settled>) -> Result<RunRow> {
+    match settled {
+        Some(settled) => settled.wait().await,
+        None if has_settled(run) => Ok(run.clone()),
+        None => call.shared.runtime().settled(call.principal(), &run.id).await,
+    }
+}
+
+/// Whether there is an output to be shown.
+fn has_settled(run: &RunRow) -> bool {
+    run.status.is_terminal() || run.status == RunStatus::Interrupted
+}
+
+/// The caller's token ended before the run did.
+fn revoked() -> Error {
+    Error::new(Code::Unauthenticated, "the token was revoked or has expired")
+}
+
+/// The server stops before the answer is there.
+pub(super) fn stopping() -> Error {
+    Error::new(Code::ShuttingDown, "the server is shutting down")
+        .hint("ask for the run again when it is back")
+}

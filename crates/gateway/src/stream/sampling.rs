@@ -1,0 +1,298 @@
+//! The work behind a sampler: reads a run's log as it grows, folds it, and shows what there is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Body, InterruptEvent};
+use trilogue_domain::{Event, InterruptId, RunId, RunKey, Scope};
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Range, Read, Tail};
+
+use super::inline::inlined;
+use super::sample::{End, Sample, SampleFold, SampleView, State, Wanted};
+
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+/// How long a sample stands before a newer one takes its place.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A sample above this many bytes stands longer.
+const LARGE_BYTES: usize = 64 * 1024;
+/// How long a large sample stands.
+const LARGE_PAUSE: Duration = Duration::from_secs(1);
+/// How often at most it is asked whether a run is still there whose thread changes without it.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// One run that is sampled.
+pub(super) struct Sampling {
+    read: Arc<dyn Read>,
+    thread: ThreadRow,
+    run: RunKey,
+    run_id: RunId,
+    view: Arc<dyn SampleView>,
+    wanted: Arc<Wanted>,
+    states: watch::Sender<State>,
+    tail: Tail,
+    fold: Box<dyn SampleFold>,
+    /// The last event that was folded, as the run counts.
+    last: u64,
+    /// When the next sample may be taken.
+    next_at: Instant,
+    /// The thread's last number when the sampling began, and when the first sample may wait no longer for that.
+    began_at: (u64, Instant),
+    /// Whether a sample was ever shown.
+    sampled: bool,
+    /// The output right before the run's last end, where no sample had been taken until then.
+    before_end: Option<Arc<Sample>>,
+    /// The question that the run waits with, and the event since which it does.
+    asked: Option<(InterruptId, u64)>,
+    /// Whether everything was folded that was there at the beginning.
+    caught_up: bool,
+    ended: bool,
+    /// The thread's number up to which the run is known to have been there.
+    there_at: u64,
+    /// When it was last asked whether the run is still there.
+    looked_at: Instant,
+    /// When it is asked again, once the thread has changed without the run.
+    in_doubt: Option<Instant>,
+}
+
+/// What made the sampling go on.
+enum Woken {
+    Committed,
+    LogGone,
+    SampleDue,
+    LookDue,
+    Wanted,
+    Unwatched,
+}
+
+// === impl Sampling ===
+
+impl Sampling {
+    pub(super) fn new(
+        read: &Arc<dyn Read>,
+        thread: ThreadRow,
+        run: &RunRow,
+        view: Arc<dyn SampleView>,
+        wanted: Arc<Wanted>,
+        states: watch::Sender<State>,
+    ) -> Self {
+        let now = Instant::now();
+        let tail = read.tail(thread.key);
+        let there = *tail.committed.borrow();
+        Self {
+            began_at: (there, now + PAUSE),
+            tail,
+            read: Arc::clone(read),
+            fold: view.begin(),
+            run: run.key,
+            run_id: run.id.clone(),
+            thread,
+            view,
+            wanted,
+            states,
+            last: 0,
+            next_at: now,
+            sampled: false,
+            before_end: None,
+            asked: None,
+            caught_up: false,
+            ended: false,
+            there_at: 0,
+            looked_at: now,
+            in_doubt: None,
+        }
+    }
+
+    /// Works until the run has ended, is gone, or nobody watches.
+    pub(super) async fn run(mut self) {
+        loop {
+            // Marked as seen before the log is read, so that no commit in between is missed.
+            let committed = *self.tail.committed.borrow_and_update();
+            match self.fold_on().await {
+                Ok(true) => {
+                    self.show(false);
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Ok(false) => {
+                    self.show(true);
+                    let in_doubt = committed > self.there_at;
+                    self.in_doubt = in_doubt.then(|| self.looked_at + LOOK_PAUSE);
+                }
+                Err(error) => {
+                    self.states.send_modify(|state| state.failed = Some(error));
+                    return;
+                }
+            }
+            if self.ended {
+                return;
+            }
+            match self.wait().await {
+                Woken::Committed | Woken::SampleDue | Woken::Wanted => {}
+                Woken::LookDue => {
+                    if !self.is_there().await {
+                        return self.show_gone();
+                    }
+                }
+                Woken::LogGone => return self.show_gone(),
+                Woken::Unwatched => return,
+            }
+        }
+    }
+
+    /// Folds a stretch of the log; whether there was any.
+    async fn fold_on(&mut self) -> Result<bool> {
+        let range = Range { run: Some(self.run), after: self.last, max_bytes: READ_BYTES };
+        let frames = self.read.frames(&self.thread, range).await?;
+        let begun = self.last;
+        for frame in &frames {
+            for event in frame.events()? {
+                if event.run_number > self.last {
+                    self.take(event).await?;
+                }
+            }
+        }
+        Ok(self.last > begun)
+    }
+
+    async fn take(&mut self, event: &Event) -> Result<()> {
+        let may_end = event.body.is_run_end()
+            || matches!(event.body, Body::Interrupt(InterruptEvent::Raised(_)));
+        if may_end && !self.sampled && self.wanted.samples() && self.fold.has_news() {
+            // Its watchers learn what the agent said before they learn how it ended.
+            self.before_end = self.sample();
+        }
+        let wants = |blob: &_| self.fold.wants(blob);
+        let event = inlined(&self.read, &self.thread, event, wants).await?;
+        self.fold.push(&event);
+        self.last = event.run_number;
+        self.there_at = event.number;
+        self.caught_up |= event.number >= self.began_at.0;
+        self.ended |= event.body.is_run_end();
+        if matches!(event.body, Body::Interrupt(_) | Body::Run(_)) {
+            let asks = self.fold.asked();
+            if asks.as_ref() != self.asked.as_ref().map(|(id, _)| id) {
+                self.asked = asks.map(|id| (id, self.last));
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self) -> Option<Arc<Sample>> {
+        let data = self.fold.snapshot()?;
+        let bytes = self.view.event(&format!("{}.v", self.last), &data);
+        let pause = if bytes.len() > LARGE_BYTES { LARGE_PAUSE } else { PAUSE };
+        self.next_at = Instant::now() + pause;
+        Some(Arc::new(Sample { number: self.last, bytes }))
+    }
+
+    /// Shows what there is, in the middle of the log or at its end.
+    fn show(&mut self, at_end: bool) {
+        let end = if at_end || self.ended { self.new_end() } else { None };
+        let now = Instant::now();
+        // A question that is still to be shown comes with its number, not behind it: neither is a sample that folded in more.
+        let hidden = !at_end && !self.ended && self.asked.is_some();
+        let is_due = !hidden && now >= self.next_at && (at_end || now >= self.began_at.1);
+        let newest = if end.as_ref().is_some_and(Option::is_some) {
+            // The end says everything; before it stands one sample at least, where there is something to say.
+            self.before_end.take().filter(|_| !self.sampled)
+        } else if is_due && self.may_sample() {
+            self.before_end = None;
+            self.sample()
+        } else {
+            None
+        };
+        self.sampled |= newest.is_some();
+        self.caught_up |= at_end;
+        let caught_up = self.caught_up;
+        let last = if hidden { self.states.borrow().last } else { self.last };
+        // Whoever has looked up a run that waits wants to know whether it still does.
+        let progress = self.wanted.progress() || self.asked.is_some();
+        self.states.send_if_modified(|state| {
+            let mut is_news = newest.is_some() || end.is_some() || state.caught_up != caught_up;
+            is_news |= progress && state.last != last;
+            state.last = last;
+            state.caught_up = caught_up;
+            if newest.is_some() {
+                state.newest = newest;
+            }
+            if let Some(end) = end {
+                state.end = end;
+            }
+            is_news
+        });
+    }
+
+    fn may_sample(&self) -> bool {
+        let has_news = self.fold.has_news() || self.before_end.is_some();
+        has_news && !self.ended && self.wanted.samples()
+    }
+
+    /// How a stream ends now, where that is not what is shown: `None` when nothing changes, else the end or that there is none any more.
+    fn new_end(&self) -> Option<Option<Arc<End>>> {
+        let shown = self.states.borrow().end.as_ref().map(|end| (end.number, end.asks.clone()));
+        let now = if self.ended {
+            Some((self.last, None))
+        } else {
+            self.asked.clone().map(|(id, number)| (number, Some(id)))
+        };
+        if shown == now {
+            return None;
+        }
+        Some(now.and_then(|(number, asks)| {
+            let data = self.fold.end()?;
+            let bytes = self.view.event(&number.to_string(), &data);
+            Some(Arc::new(End { number, bytes, asks }))
+        }))
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let next_sample = self.may_sample().then_some(self.next_at);
+        let next_look = self.in_doubt;
+        tokio::select! {
+            () = self.states.closed() => Woken::Unwatched,
+            changed = self.tail.committed.changed() => match changed {
+                Ok(()) => Woken::Committed,
+                Err(_) => Woken::LogGone,
+            },
+            () = until(next_sample), if next_sample.is_some() => Woken::SampleDue,
+            () = until(next_look), if next_look.is_some() => Woken::LookDue,
+            () = self.wanted.more.notified() => Woken::Wanted,
+        }
+    }
+
+    /// Whether the run is still there. What cannot be asked is taken for there: whoever watches looks for himself too.
+    async fn is_there(&mut self) -> bool {
+        self.looked_at = Instant::now();
+        self.there_at = *self.tail.committed.borrow();
+        let scope = Scope { tenant: self.thread.tenant.clone(), owner: None };
+        match self.read.run(&scope, &self.run_id).await {
+            Ok(found) => found.is_some_and(|row| row.key == self.run),
+            Err(_) => true,
+        }
+    }
+
+    fn show_gone(&self) {
+        let number = self.last + 1;
+        let data: Bytes = self.view.gone();
+        let bytes = self.view.event(&number.to_string(), &data);
+        let end = Arc::new(End { number, bytes, asks: None });
+        self.states.send_modify(|state| state.end = Some(end));
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+#[path = "sampling_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Sampling of a real log, one step at a time.
+
+use std::borrow::Cow;
+
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::StateEvent;
+use trilogue_domain::{
+    AgentName, Interrupt, InterruptKind, Json, PrincipalId, RunStatus, Survives, TenantId,
+    ThreadId, Timestamp,
+};
+use trilogue_store::memory::MemoryStore;
+use trilogue_store::record::NoOriginals;
+use trilogue_store::{Append as _, Batch, Change, Draft};
+
+use super::super::sample::Samplers;
+use super::*;
+
+/// Shows how many outputs there were, and the question.
+#[derive(Debug, Default)]
+struct Counting {
+    outputs: usize,
+    shown: usize,
+    asked: Option<InterruptId>,
+}
+
+#[derive(Debug)]
+struct Shown;
+
+impl SampleView for Shown {
+    fn name(&self) -> Cow<'static, str> {
+        Cow::Borrowed("counting")
+    }
+
+    fn begin(&self) -> Box<dyn SampleFold> {
+        Box::new(Counting::default())
+    }
+
+    fn event(&self, id: &str, data: &[u8]) -> Bytes {
+        Bytes::from([id.as_bytes(), b" ", data].concat())
+    }
+
+    fn gone(&self) -> Bytes {
+        Bytes::from_static(b"gone")
+    }
+}
+
+impl SampleFold for Counting {
+    fn push(&mut self, event: &Event) {
+        match &event.body {
+            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
+                self.asked = Some(interrupt.id.clone());
+            }
+            _ => self.outputs += 1,
+        }
+    }
+
+    fn wants(&self, _: &BlobRef) -> bool {
+        false
+    }
+
+    fn has_news(&self) -> bool {
+        self.outputs > self.shown
+    }
+
+    fn snapshot(&mut self) -> Option<Bytes> {
+        self.shown = self.outputs;
+        Some(Bytes::from(self.outputs.to_string()))
+    }
+
+    fn end(&self) -> Option<Bytes> {
+        Some(Bytes::from_static(b"?"))
+    }
+
+    fn asked(&self) -> Option<InterruptId> {
+        self.asked.clone()
+    }
+}
+
+fn output() -> Body {
+    Body::State(StateEvent::Output(Json::null()))
+}
+
+fn question() -> Body {
+    Body::Interrupt(InterruptEvent::Raised(Box::new(Interrupt {
+        id: InterruptId::generate(),
+        kind: InterruptKind::Custom("whether".to_owned()),
+        prompt: Vec::new(),
+        payload: Json::null(),
+        options: Vec::new(),
+        schema: None,
+        survives: Survives::Process,
+        patience: None,
+    })))
+}
+
+/// A run whose log holds these events.
+async fn run_of(store: &MemoryStore, events: &[Body]) -> (ThreadRow, RunRow) {
+    let at = Timestamp::from_micros(1);
+    let (tenant, owner) = (TenantId::parse("a").unwrap(), PrincipalId::parse("p").unwrap());
+    let thread = ThreadRow {
+        key: store.next_thread_key(),
+        id: ThreadId::parse("t").unwrap(),
+        tenant: tenant.clone(),
+        owner: owner.clone(),
+        metadata: Json::empty_object(),
+        created_at: at,
+        updated_at: at,
+        head: None,
+        owner_node: String::new(),
+        epoch: 1,
+        ephemeral: false,
+    };
+    let run = RunRow {
+        key: store.next_run_key(),
+        id: RunId::generate(),
+        tenant,
+        thread: thread.key,
+        thread_id: thread.id.clone(),
+        agent: AgentName::parse("agent").unwrap(),
+        principal: owner,
+        status: RunStatus::Interrupted,
+        created_at: at,
+        started_at: None,
+        ended_at: None,
+        outcome: None,
+        base: None,
+        metadata: Json::empty_object(),
+        config: None,
+        saved: None,
+        has_turn: false,
+        pending_answer: None,
+        ever_resolved: false,
+        not_before: None,
+        last_run_number: events.len() as u64,
+        rules: None,
+        callback: None,
+        request: None,
+        stateless: false,
+        cancel_reason: None,
+    };
+    let mut draft = Draft::default();
+    for body in events {
+        draft.push(at, body, None).unwrap();
+    }
+    let reader: Arc<dyn trilogue_domain::port::ReadOriginal> = Arc::new(NoOriginals);
+    let batch = Batch {
+        thread: thread.key,
+        epoch: 1,
+        expected_last: 0,
+        frames: draft.seal(thread.key, Some(run.key), 1, 1, &reader),
+        changes: vec![Change::Thread(thread.clone()), Change::Run(Box::new(run.clone()))],
+        blobs: Vec::new(),
+        vital: false,
+    };
+    store.append(batch).await.unwrap();
+    (thread, run)
+}
+
+#[tokio::test]
+async fn no_sample_overtakes_the_question_that_it_folded_in() {
+    let store = MemoryStore::default();
+    let (thread, run) = run_of(&store, &[output(), question(), output()]).await;
+    let read: Arc<dyn Read> = Arc::new(store);
+    let watching = Samplers::default().watch(&read, &thread, &run, Arc::new(Shown), true, false);
+    let (sender, states) = watch::channel(State::default());
+    let wanted = Arc::clone(watching.wanted());
+    let mut sampling = Sampling::new(&read, thread, &run, Arc::new(Shown), wanted, sender);
+    assert!(sampling.fold_on().await.unwrap());
+    // A sample is due by now.
+    let now = Instant::now();
+    (sampling.next_at, sampling.began_at.1) = (now, now);
+    sampling.show(false);
+    assert!(states.borrow().newest.is_none() && states.borrow().end.is_none());
+    assert!(!sampling.fold_on().await.unwrap());
+    sampling.show(true);
+    let state = states.borrow().clone();
+    // First what the agent had said until then, and behind it the question.
+    assert_eq!(state.newest.unwrap().bytes, "1.v 1");
+    assert_eq!(state.end.unwrap().bytes, "2 ?");
+}
+
+#[tokio::test]
+async fn a_question_from_before_is_none_for_who_knows_more() {
+    let asks = Some(InterruptId::generate());
+    let end = |asks| Some(Arc::new(End { number: 4, bytes: Bytes::new(), asks }));
+    let state = State { last: 5, end: end(asks), ..State::default() };
+    assert!(state.end_at(5).is_some());
+    // The run had six events when the reader looked it up: one of them may be the answer.
+    assert!(state.end_at(6).is_none());
+    let ended = State { end: end(None), ..state };
+    assert!(ended.end_at(6).is_some());
+}

@@ -1,0 +1,160 @@
+//! The connect face's own rig: a server with its agents, and requests as clients of this protocol send them.
+//! Every answer is held against the official document.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use trilogue_gateway::{ConnectOptions, ErrorBody, Mount, Options, Protocol};
+use trilogue_testkit::{Client, Reply, until};
+
+use crate::connect_agents;
+use crate::connect_document::hold;
+use crate::rig::{LIMIT, Rig, Setup, text};
+
+/// Where the face is mounted in these tests.
+pub(crate) const BASE: &str = "/connect";
+/// An id that nothing has.
+pub(crate) const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+
+/// A server with the face's agents.
+pub(crate) struct Face {
+    pub(crate) rig: Rig,
+    pub(crate) client: Client,
+    /// Lets runs that hold go on.
+    pub(crate) gate: Arc<Semaphore>,
+    strings: bool,
+}
+
+/// The default mount with these options.
+pub(crate) fn mounted(connect: ConnectOptions) -> Options {
+    let mount = Mount { connect, ..Mount::new(Protocol::Connect, BASE).unwrap() };
+    Options { mounts: vec![mount], ..Options::default() }
+}
+
+/// Input for the actor.
+pub(crate) fn told(word: &str, text: &str) -> Value {
+    json!({"input": {"do": word, "text": text}})
+}
+
+impl Face {
+    pub(crate) async fn start() -> Self {
+        Self::of(Setup::default()).await
+    }
+
+    pub(crate) async fn with(connect: ConnectOptions) -> Self {
+        Self::of(Setup { options: mounted(connect), ..Setup::default() }).await
+    }
+
+    pub(crate) async fn of(setup: Setup) -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let strings =
+            setup.options.mounts.iter().any(|mount| mount.connect.error_body == ErrorBody::String);
+        let agents = connect_agents::all(&gate);
+        let rig = Rig::of(Setup { agents, ..setup }).await;
+        let client = rig.alice();
+        Self { rig, client, gate, strings }
+    }
+
+    /// The same server for somebody else.
+    pub(crate) async fn seen_by(
+        &self,
+        client: &Client,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Reply {
+        self.sent(client, method, path, &[], Self::bytes(body)).await
+    }
+
+    fn bytes(body: &Value) -> Bytes {
+        if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) }
+    }
+
+    pub(crate) async fn sent(
+        &self,
+        client: &Client,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Reply {
+        let address = format!("{BASE}{path}");
+        let reply = client.send(method.clone(), &address, headers, body).await.unwrap();
+        hold(&method, path, &reply, self.strings);
+        reply
+    }
+
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
+        self.sent(&self.client, method, path, &[], Self::bytes(body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, &Value::Null).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Reply {
+        self.send(Method::POST, path, body).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
+        self.send(Method::PATCH, path, body).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Reply {
+        self.send(Method::DELETE, path, &Value::Null).await
+    }
+
+    /// The body of an answer with 200.
+    pub(crate) async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
+        let reply = self.send(method.clone(), path, body).await;
+        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.json());
+        reply.json()
+    }
+
+    pub(crate) async fn got(&self, path: &str) -> Value {
+        self.ok(Method::GET, path, &Value::Null).await
+    }
+
+    pub(crate) async fn posted(&self, path: &str, body: &Value) -> Value {
+        self.ok(Method::POST, path, body).await
+    }
+
+    /// Creates a run and gives its id.
+    pub(crate) async fn begin(&self, path: &str, body: &Value) -> String {
+        let run = self.posted(path, body).await;
+        assert_eq!(run["status"], "pending", "{run}");
+        text(&run, "/run_id").to_owned()
+    }
+
+    /// A new thread's id.
+    pub(crate) async fn thread(&self) -> String {
+        text(&self.posted("/threads", &json!({})).await, "/thread_id").to_owned()
+    }
+
+    /// Waits until this path shows the status.
+    pub(crate) async fn reach(&self, path: &str, status: &str) -> Value {
+        let look = async || {
+            let shown = self.get(path).await.json();
+            (shown["status"] == status).then_some(shown)
+        };
+        until(&format!("{path} to be {status}"), LIMIT, look).await.unwrap()
+    }
+
+    /// Waits until this path is not found.
+    pub(crate) async fn vanished(&self, path: &str) {
+        let look = async || (self.get(path).await.status == 404).then_some(());
+        until(&format!("{path} to be gone"), LIMIT, look).await.unwrap();
+    }
+}
+
+/// Status and code of an answer.
+pub(crate) fn refusal(reply: &Reply) -> (u16, String) {
+    (reply.status, reply.code())
+}
+
+pub(crate) fn said(status: u16, code: &str) -> (u16, String) {
+    (status, code.to_owned())
+}

@@ -1,0 +1,123 @@
+//! Mounts that follow the protocol's document to the letter, and errors as bare strings.
+
+use serde_json::{Value, json};
+use trilogue_gateway::{ConnectOptions, ErrorBody};
+
+use crate::connect::{Face, NOBODY, refusal, said, told};
+use crate::rig::text;
+
+async fn literal() -> Face {
+    Face::with(ConnectOptions { literal: true, ..ConnectOptions::default() }).await
+}
+
+#[tokio::test]
+async fn the_documents_names_stand_beside_the_others() {
+    let face = literal().await;
+    let agents = face.posted("/agents/search", &json!({})).await;
+    for agent in agents.as_array().unwrap() {
+        assert_eq!(agent["id"], agent["agent_id"]);
+    }
+    let done = face.posted("/runs/wait", &told("say", "x")).await;
+    assert_eq!(done["output"]["values"], json!({"message": "x"}));
+    assert_eq!((text(&done, "/type"), &done["result"]), ("result", &json!({"message": "x"})));
+    let asks = face.posted("/runs/wait", &told("ask", "")).await;
+    assert_eq!((text(&asks, "/type"), text(&asks, "/interrupt_type")), ("interrupt", "approval"));
+    assert_eq!(asks["interrupt_payload"], json!({"question": "shall I?"}));
+    let plain = Face::start().await;
+    let done = plain.posted("/runs/wait", &told("say", "x")).await;
+    assert!(done.get("type").is_none() && done.get("result").is_none(), "{done}");
+}
+
+#[tokio::test]
+async fn only_what_is_declared_is_streamed() {
+    let face = literal().await;
+    let mail = json!({"agent_id": "org.agntcy.mailcomposer", "input": {"message": "hi"}});
+    let refused = face.post("/runs/stream", &mail).await;
+    assert_eq!(refusal(&refused), said(422, "stream_mode_not_supported"));
+    assert_eq!(face.posted("/runs/search", &json!({})).await, json!([]), "no run was made");
+    assert_eq!(face.post("/runs/stream", &told("say", "x")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_state_that_nobody_declares_can_be_hidden() {
+    let hide = ConnectOptions { hide_undeclared_state: true, ..ConnectOptions::default() };
+    for (options, hidden) in [(hide, true), (ConnectOptions::default(), false)] {
+        let face = Face::with(options).await;
+        let thread = face.thread().await;
+        let path = format!("/threads/{thread}");
+        let body = json!({"agent_id": "secretive", "input": {}});
+        face.posted(&format!("{path}/runs/wait"), &body).await;
+        let shown = face.got(&path).await;
+        assert_eq!(shown.get("values").is_none(), hidden, "{shown}");
+        let history = face.got(&format!("{path}/history")).await;
+        assert_eq!(history.as_array().unwrap().is_empty(), hidden, "{history}");
+        let found = face.posted("/threads/search", &json!({})).await;
+        assert_eq!(found[0].get("values").is_none(), hidden);
+        let state = face.get(&format!("{path}/state")).await;
+        assert_eq!(state.status, if hidden { 404 } else { 200 });
+        let chat = json!({"agent_id": "puppet", "input": "hello"});
+        for body in [told("say", "x"), chat] {
+            let open = face.thread().await;
+            face.posted(&format!("/threads/{open}/runs/wait"), &body).await;
+            let shown = face.got(&format!("/threads/{open}")).await;
+            assert!(shown.get("values").is_some(), "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_are_strings_where_the_mount_says_so() {
+    let strings = ConnectOptions { error_body: ErrorBody::String, ..ConnectOptions::default() };
+    let face = Face::with(strings).await;
+    let unknown = face.get(&format!("/runs/{NOBODY}")).await;
+    assert!(matches!(unknown.json(), Value::String(_)), "{}", unknown.json());
+    assert_eq!(unknown.headers["x-acp-error-code"], "run_not_found");
+    let invalid = face.post("/runs", &json!({"input": {"do": 5}})).await;
+    assert_eq!(invalid.headers["x-acp-error-code"], "input_schema_violation");
+    assert!(invalid.json().is_string());
+}
+
+#[tokio::test]
+async fn what_is_hidden_is_neither_found_by_its_content_nor_set() {
+    let hide = ConnectOptions { hide_undeclared_state: true, ..ConnectOptions::default() };
+    let face = Face::with(hide).await;
+    let secret = json!({"secret": true});
+    let mut hidden = Vec::new();
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let thread = face.thread().await;
+        let body = json!({"agent_id": "secretive", "input": {}});
+        face.posted(&format!("/threads/{thread}/runs/wait"), &body).await;
+        hidden.push(thread);
+        // One that a client has set itself.
+        let thread = face.thread().await;
+        assert_eq!(
+            face.patch(&format!("/threads/{thread}"), &json!({"values": secret})).await.status,
+            200
+        );
+        open.insert(0, thread);
+    }
+    let ids = async |body: Value| -> Vec<String> {
+        let found = face.posted("/threads/search", &body).await;
+        let all = found.as_array().unwrap().iter();
+        all.map(|it| text(it, "/thread_id").to_owned()).collect()
+    };
+    assert_eq!(ids(json!({"values": secret})).await, open);
+    assert_eq!(ids(json!({"values": secret, "limit": 2})).await, open[..2]);
+    assert_eq!(ids(json!({"values": secret, "limit": 2, "offset": 2})).await, open[2..]);
+    assert_eq!(ids(json!({})).await.len(), 6);
+    let path = format!("/threads/{}", hidden[0]);
+    for patch in [json!({"values": secret}), json!({"messages": []})] {
+        let reply = face.patch(&path, &patch).await;
+        assert_eq!(refusal(&reply), said(422, "validation_error"), "{patch}");
+    }
+    assert_eq!(face.patch(&path, &json!({"metadata": {"a": 1}})).await.json()["metadata"]["a"], 1);
+    // Neither a copy nor the run's removal brings it to light.
+    let copy = face.posted(&format!("{path}/copy"), &json!({})).await;
+    assert!(copy.get("values").is_none(), "{copy}");
+    let runs = face.got(&format!("{path}/runs")).await;
+    assert_eq!(face.delete(&format!("{path}/runs/{}", text(&runs, "/0/run_id"))).await.status, 204);
+    let shown = face.got(&path).await;
+    assert!(shown.get("values").is_none(), "{shown}");
+    assert_eq!(ids(json!({"values": secret})).await, open);
+}

@@ -1,0 +1,227 @@
+//! Two tenants at one mount of the Agent Connect Protocol: every id of one is unknown to the other, on every route.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use trilogue_domain::Rights;
+use trilogue_gateway::{Operation, Protocol};
+use trilogue_testkit::Client;
+use trilogue_testkit::client::Reply;
+
+use crate::fountain::Quick;
+use crate::rig::{Rig, Setup, text, user};
+
+/// Where the rig mounts the protocol.
+const BASE: &str = "/connect";
+
+/// What one principal has.
+struct Things {
+    thread: String,
+    run: String,
+    stateless: String,
+    waiting: String,
+    checkpoint: String,
+    configuration: String,
+    sha256: String,
+}
+
+async fn posted(client: &Client, path: &str, body: &Value) -> Value {
+    client.post(&format!("{BASE}{path}"), body).await.unwrap().ok().unwrap()
+}
+
+impl Things {
+    async fn of(client: &Client) -> Self {
+        let thread = text(&posted(client, "/threads", &json!({})).await, "/thread_id").to_owned();
+        let new = |word: &str| json!({"agent_id": "puppet", "input": {"message": word}});
+        let wait = |word: &str| (format!("/threads/{thread}/runs/wait"), new(word));
+        let (path, body) = wait("large");
+        let run = posted(client, &path, &body).await;
+        let (path, body) = wait("state secret");
+        posted(client, &path, &body).await;
+        let own = client.get(&format!("/api/v1/runs/{}", text(&run, "/run/run_id"))).await;
+        let own = own.unwrap().ok().unwrap();
+        let history = client.get(&format!("{BASE}/threads/{thread}/history")).await.unwrap();
+        let history = history.ok().unwrap();
+        let (path, body) = wait("suspend");
+        let waiting = posted(client, &path, &body).await;
+        let stateless = posted(client, "/runs/wait", &new("hello")).await;
+        let made = json!({"config": {"a": 1}});
+        let configuration = posted(client, "/agents/quick/configurations", &made).await;
+        Self {
+            run: text(&run, "/run/run_id").to_owned(),
+            waiting: text(&waiting, "/run/run_id").to_owned(),
+            stateless: text(&stateless, "/run/run_id").to_owned(),
+            checkpoint: text(&history, "/0/checkpoint/checkpoint_id").to_owned(),
+            configuration: text(&configuration, "/configuration_id").to_owned(),
+            sha256: text(&own, "/output/0/parts/0/blob/sha256").to_owned(),
+            thread,
+        }
+    }
+
+    /// The same with ids that nobody has.
+    fn unknown() -> Self {
+        let id = |last: u8| format!("99999999-2222-4333-8444-{last:012}");
+        Self {
+            thread: id(1),
+            run: id(2),
+            stateless: id(3),
+            waiting: id(4),
+            checkpoint: id(5),
+            configuration: id(6),
+            sha256: "0".repeat(64),
+        }
+    }
+
+    /// The requests of an operation that name something of these: path and body. `own` is a thread of whoever asks.
+    fn requests(&self, operation: &Operation, own: &str) -> Vec<(String, Value)> {
+        let mut requests = Vec::new();
+        let is_run_of_thread =
+            operation.path.contains("{thread_id}") && operation.path.contains("{run_id}");
+        let mut paths = vec![operation.path.replace("{agent_id}", "quick")];
+        if is_run_of_thread {
+            // A foreign run under the asker's own thread is as unknown.
+            let foreign = paths[0].replace("{thread_id}", own).replace("{run_id}", &self.run);
+            requests.push((foreign, body_of(operation)));
+        }
+        for (name, values) in [
+            ("{thread_id}", vec![&self.thread]),
+            ("{run_id}", vec![&self.run, &self.waiting, &self.stateless]),
+            ("{configuration_id}", vec![&self.configuration]),
+            ("{sha256}", vec![&self.sha256]),
+        ] {
+            let fill = |path: &String| -> Vec<String> {
+                match path.contains(name) {
+                    true => values.iter().map(|value| path.replace(name, value)).collect(),
+                    false => vec![path.clone()],
+                }
+            };
+            paths = paths.iter().flat_map(fill).collect();
+        }
+        let unfilled = paths.iter().find(|path| path.contains('{'));
+        assert_eq!(unfilled, None, "{operation:?} needs a case here");
+        let names_something = ["{thread_id}", "{run_id}", "{configuration_id}"];
+        if names_something.iter().any(|name| operation.path.contains(name)) {
+            requests.extend(paths.into_iter().map(|path| (path, body_of(operation))));
+        }
+        let run = |members: Value| {
+            let mut body = json!({"agent_id": "quick", "input": {}});
+            body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            body
+        };
+        let (checkpoint, configuration) = (&self.checkpoint, &self.configuration);
+        match operation.name {
+            "connect_get_thread_history" => {
+                let path = format!("/threads/{own}/history?before={checkpoint}");
+                requests.push((path, Value::Null));
+            }
+            "connect_patch_thread" => {
+                let body = json!({"checkpoint": {"checkpoint_id": checkpoint}, "values": {"a": 1}});
+                requests.push((format!("/threads/{own}"), body));
+            }
+            "connect_create_run"
+            | "connect_create_run_and_wait"
+            | "connect_create_run_and_stream" => {
+                let path = operation.path.to_owned();
+                requests.push((path.clone(), run(json!({"configuration_id": configuration}))));
+                requests.push((path, run(json!({"agent_id": configuration}))));
+            }
+            "connect_get_blob" => {
+                requests.push((format!("/threads/{own}/blobs/{}", self.sha256), Value::Null));
+            }
+            _ => {}
+        }
+        requests.into_iter().map(|(path, body)| (format!("{BASE}{path}"), body)).collect()
+    }
+}
+
+fn body_of(operation: &Operation) -> Value {
+    match (operation.method, operation.path) {
+        ("POST", path) if path.contains("{thread_id}/runs") && !path.contains("{run_id}") => {
+            json!({"agent_id": "quick", "input": {}})
+        }
+        ("PATCH", path) if path.contains("configurations") => json!({"config": {"stolen": true}}),
+        ("PATCH", _) => json!({"metadata": {"stolen": true}}),
+        ("POST", path) if path.ends_with("{run_id}") => json!({}),
+        _ => Value::Null,
+    }
+}
+
+/// What a refusal looks like, without the ids that the request itself named.
+fn shape(reply: &Reply, path: &str, body: &Value) -> Value {
+    let mut shape = reply.json().to_string();
+    let body = body.to_string();
+    for named in path.split(['/', '=', '?']).chain(body.split('"')).filter(|it| it.len() > 30) {
+        shape = shape.replace(named, "…");
+    }
+    serde_json::from_str(&shape).unwrap()
+}
+
+async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Reply {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    client.send(method, path, &[("last-event-id", "1")], body).await.unwrap()
+}
+
+async fn rig(on_disk: bool) -> Rig {
+    Rig::of(Setup { agents: vec![Quick::new("quick")], on_disk, ..Setup::default() }).await
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_connect() {
+    check_every_route(rig(false).await).await;
+}
+
+#[tokio::test]
+async fn a_foreign_id_is_as_unknown_as_one_that_never_was_under_connect_on_disk() {
+    check_every_route(rig(true).await).await;
+}
+
+async fn check_every_route(rig: Rig) {
+    let alice = rig.alice();
+    let (theirs, unknown) = (Things::of(&alice).await, Things::unknown());
+    rig.token("beta", "mallory", Rights::all(), false).await;
+    rig.token("alpha", "own", user(), true).await;
+    // Somebody of another tenant, and somebody of the same who sees only what is his own.
+    for stranger in [rig.as_("beta", "mallory"), rig.as_("alpha", "own")] {
+        let own = text(&posted(&stranger, "/threads", &json!({})).await, "/thread_id").to_owned();
+        let mut checked = 0;
+        for operation in Protocol::Connect.operations() {
+            let requests = theirs.requests(&operation, &own);
+            let never = unknown.requests(&operation, &own);
+            for ((path, body), (other_path, other_body)) in requests.into_iter().zip(never) {
+                let got = send(&stranger, operation.method, &path, &body).await;
+                let expected = send(&stranger, operation.method, &other_path, &other_body).await;
+                assert_eq!(got.status, 404, "{operation:?} {path} {body}: {}", got.json());
+                assert_eq!(
+                    shape(&got, &path, &body),
+                    shape(&expected, &other_path, &other_body),
+                    "{operation:?}"
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked >= 50, "{checked}");
+        for list in ["/threads/search", "/runs/search", "/agents/quick/configurations/search"] {
+            let listed = posted(&stranger, list, &json!({})).await.to_string();
+            for id in [&theirs.thread, &theirs.run, &theirs.stateless, &theirs.configuration] {
+                assert!(!listed.contains(id.as_str()), "{list} shows {id}");
+            }
+        }
+    }
+    check_untouched(&alice, &theirs).await;
+}
+
+/// Nothing of it happened, and its owner finds everything.
+async fn check_untouched(alice: &Client, theirs: &Things) {
+    let got = async |path: &str| alice.get(&format!("{BASE}{path}")).await.unwrap().ok().unwrap();
+    let thread = got(&format!("/threads/{}", theirs.thread)).await;
+    assert_eq!((&thread["metadata"], text(&thread, "/status")), (&json!({}), "interrupted"));
+    assert_eq!(text(&got(&format!("/runs/{}", theirs.waiting)).await, "/status"), "interrupted");
+    assert_eq!(text(&got(&format!("/runs/{}", theirs.stateless)).await, "/status"), "success");
+    let path = format!("/agents/quick/configurations/{}", theirs.configuration);
+    assert_eq!(got(&path).await["config"], json!({"a": 1}));
+    let history = got(&format!("/threads/{}/history", theirs.thread)).await;
+    assert_eq!(text(&history, "/0/checkpoint/checkpoint_id"), theirs.checkpoint);
+    let path = format!("{BASE}/threads/{}/blobs/{}", theirs.thread, theirs.sha256);
+    assert_eq!(alice.get(&path).await.unwrap().status, 200);
+}

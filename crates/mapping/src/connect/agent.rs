@@ -1,0 +1,117 @@
+//! Agents to the wire.
+
+use trilogue_domain::{AgentCard, DeclaredError};
+use trilogue_wire::agent_connect::{
+    Agent, AgentCapabilities, AgentErrors, AgentMetadata, AgentRef, AgentSchemas, Descriptor,
+    ErrorDefinition, Json, PROTOCOL, SPEC_VERSION, Streaming,
+};
+
+use super::descriptor::{descriptor, generated};
+use crate::native::json;
+
+/// What ids are derived in for agents that have none of their own: UUIDv5 of this and the name.
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
+
+/// The agent's id on this face: its own, or one made of its name.
+#[must_use]
+pub fn agent_id(card: &AgentCard) -> String {
+    match &card.id {
+        Some(id) => id.to_string(),
+        None => uuid::Uuid::new_v5(&NAMESPACE, card.name.as_str().as_bytes()).to_string(),
+    }
+}
+
+/// The agent's name on this face: the one it has elsewhere, or the one it is served under.
+#[must_use]
+pub fn name(card: &AgentCard) -> &str {
+    card.title.as_deref().unwrap_or(card.name.as_str())
+}
+
+/// Whether this text names the agent where a request has an `agent_id`: its id, the name it is served under, or its name on this face.
+#[must_use]
+pub fn is_called(card: &AgentCard, text: &str) -> bool {
+    text == card.name.as_str() || text == name(card) || text.eq_ignore_ascii_case(&agent_id(card))
+}
+
+/// An agent as it is listed; `literal` adds the document's member.
+#[must_use]
+pub fn agent(card: &AgentCard, literal: bool) -> Agent {
+    let agent_id = agent_id(card);
+    Agent { id: literal.then(|| agent_id.clone()), agent_id, metadata: metadata(card) }
+}
+
+pub(super) fn metadata(card: &AgentCard) -> AgentMetadata {
+    AgentMetadata {
+        reference: AgentRef {
+            name: name(card).to_owned(),
+            version: card.version.clone(),
+            url: card.url.clone(),
+        },
+        description: card.description.clone(),
+    }
+}
+
+/// Whether configured instances of the agent can be made: it declares a configuration.
+#[must_use]
+pub fn is_configurable(card: &AgentCard) -> bool {
+    card.config_schema.is_some()
+}
+
+/// What the agent can do on this server. Any agent is streamed as a whole that grows, unless its author forbids it; `literal` leaves it at what the author says.
+#[must_use]
+pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
+    let (values, custom) = super::modes::streamed(card, literal);
+    AgentCapabilities {
+        threads: card.abilities.threads,
+        interrupts: !card.interrupts.is_empty(),
+        callbacks: card.abilities.callbacks,
+        streaming: (values || custom)
+            .then_some(Streaming { values: Some(values), custom: Some(custom) }),
+        protocol: PROTOCOL.to_owned(),
+        spec_version: SPEC_VERSION.to_owned(),
+        configurations: is_configurable(card),
+        errors: !card.errors.is_empty(),
+    }
+}
+
+/// The agent's schemas, as its descriptor has them.
+#[must_use]
+pub fn schemas(card: &AgentCard) -> AgentSchemas {
+    let written = descriptor(card);
+    // A descriptor that was laid over the card was read before; one that cannot be read is not shown.
+    let specs = match serde_json::from_str::<Descriptor>(written.as_str()) {
+        Ok(descriptor) => descriptor.specs,
+        Err(_) => generated(card).specs,
+    };
+    AgentSchemas {
+        agent_id: agent_id(card),
+        input_schema: specs.input,
+        output_schema: specs.output,
+        state_schema: specs.thread_state,
+        config_schema: specs.config,
+        interrupts: specs.interrupts.unwrap_or_default(),
+        custom_streaming_update: specs.custom_streaming_update,
+    }
+}
+
+/// The errors of the agent's own.
+#[must_use]
+pub fn errors(card: &AgentCard) -> AgentErrors {
+    AgentErrors { agent_id: agent_id(card), errors: card.errors.iter().map(declared).collect() }
+}
+
+pub(super) fn declared(error: &DeclaredError) -> ErrorDefinition {
+    ErrorDefinition {
+        code: error.code.clone(),
+        errcode: error.number,
+        description: error.description.clone(),
+        transient: error.transient,
+        http_status: None,
+        schema: error.data_schema.as_ref().map(json),
+    }
+}
+
+/// A schema that everything fits.
+pub(super) fn anything() -> Json {
+    Json::from_value(&serde_json::json!({}))
+}

@@ -1,0 +1,271 @@
+//! Parts as blocks, and back.
+//!
+//! A block has a type, a text and metadata. What a part has beyond its text stands in the metadata: `name`, `content_type`, `content` in base64, `content_url`, `citation`, `trajectory`, and the part's own further members.
+//! A block that does not come back the same is kept whole.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Map, Value, json};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Citation, Content, Json, Part, PartMetadata, ThreadId, Trajectory};
+use trilogue_wire::agent_connect::Block;
+
+use super::EXTENSION;
+use super::message::MESSAGE;
+use crate::native::hex;
+use crate::native::message::PATH_SEGMENT;
+
+/// What text is where nothing else is said.
+const PLAIN: &str = "text/plain";
+/// What stands in a block's metadata for the part itself: further members of a part that are called so stand under [`EXTENSION`].
+const RESERVED: [&str; 7] = [
+    "name",
+    "content_type",
+    "content",
+    "content_encoding",
+    "content_url",
+    "citation",
+    "trajectory",
+];
+/// The type of a block that only carries metadata.
+const ANNOTATION: &str = "annotation";
+
+/// How content that is stored apart is linked to.
+#[derive(Clone, Debug)]
+pub struct Links {
+    base: Arc<str>,
+    thread: Arc<str>,
+}
+
+// === impl Links ===
+
+impl Links {
+    /// Links to the content of a thread; `base` is an absolute address with the mount's prefix, without a slash at its end.
+    #[must_use]
+    pub fn new(base: &Arc<str>, thread: &ThreadId) -> Self {
+        let thread = utf8_percent_encode(thread.as_str(), PATH_SEGMENT).to_string();
+        Self { base: Arc::clone(base), thread: thread.into() }
+    }
+
+    fn blob(&self, blob: &BlobRef) -> String {
+        format!("{}/threads/{}/blobs/{}", self.base, self.thread, hex(&blob.hash))
+    }
+}
+
+/// A part as a block.
+pub(super) fn block(part: &Part, links: &Links) -> Block {
+    let mut metadata = match part.extra.as_ref().map(Json::to_value) {
+        Some(Value::Object(members)) => members,
+        _ => Map::new(),
+    };
+    if let Some(whole) = kept_whole(part, &metadata) {
+        return whole;
+    }
+    if metadata.keys().any(|key| RESERVED.contains(&key.as_str())) {
+        let extra = Value::Object(std::mem::take(&mut metadata));
+        metadata.insert(EXTENSION.to_owned(), json!({ "extra": extra }));
+    }
+    let mut set = |key: &str, value: Value| drop(metadata.insert(key.to_owned(), value));
+    let mut text = None;
+    match &part.content {
+        Content::Empty => {}
+        Content::Text(content) => text = Some(content.to_string()),
+        Content::Bytes(bytes) => {
+            set("content", STANDARD.encode(bytes).into());
+            set("content_encoding", "base64".into());
+        }
+        Content::Url(url) => set("content_url", Value::from(&**url)),
+        Content::Blob(blob) => set("content_url", links.blob(blob).into()),
+    }
+    if *part.content_type != *PLAIN {
+        set("content_type", Value::from(&*part.content_type));
+    }
+    if let Some(name) = &part.name {
+        set("name", Value::from(&**name));
+    }
+    match &part.metadata {
+        None => {}
+        Some(PartMetadata::Citation(it)) => set("citation", citation(it)),
+        Some(PartMetadata::Trajectory(it)) => set("trajectory", trajectory(it)),
+        Some(PartMetadata::Other(other)) => {
+            let ours = metadata.entry(EXTENSION).or_insert_with(|| json!({}));
+            if let Some(ours) = ours.as_object_mut() {
+                ours.insert("metadata".to_owned(), other.to_value());
+            }
+        }
+    }
+    let metadata = (!metadata.is_empty()).then_some(metadata);
+    Block { kind: kind(part).to_owned(), text, metadata, extra: Map::new() }
+}
+
+/// What a block with this part's content is called.
+fn kind(part: &Part) -> &'static str {
+    let media = || match part.content_type.split('/').next().unwrap_or_default() {
+        "image" => Some("image"),
+        "audio" => Some("audio"),
+        "video" => Some("video"),
+        _ => None,
+    };
+    match part.content {
+        Content::Text(_) => "text",
+        Content::Empty => ANNOTATION,
+        Content::Url(_) => media().unwrap_or("link"),
+        Content::Bytes(_) | Content::Blob(_) => media().unwrap_or("file"),
+    }
+}
+
+/// The block that a part was made of, where it was kept.
+fn kept_whole(part: &Part, extra: &Map<String, Value>) -> Option<Block> {
+    match extra.get(EXTENSION)?.get("block")? {
+        Value::Bool(true) => match &part.content {
+            Content::Text(text) => serde_json::from_str(text).ok(),
+            _ => None,
+        },
+        whole => serde_json::from_value(whole.clone()).ok(),
+    }
+}
+
+/// A block as a part.
+///
+/// # Errors
+/// `json_too_deep`.
+pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
+    if let (Block { metadata: None, .. }, Some(text), "text", true) =
+        (block, &block.text, block.kind.as_str(), block.extra.is_empty())
+    {
+        return Ok(Part::text(text.as_str()));
+    }
+    let read = read(block)?;
+    if self::block(&read, links) == *block && !touches_ours(block) {
+        return Ok(read);
+    }
+    whole(block)
+}
+
+/// Whether a block's metadata stands where a message keeps its own members.
+fn touches_ours(block: &Block) -> bool {
+    let ours = block.metadata.as_ref().and_then(|members| members.get(EXTENSION));
+    ours.is_some_and(|ours| ours.as_object().is_none_or(|ours| ours.contains_key(MESSAGE)))
+}
+
+/// A block that is kept whole: its text stays text, any other is JSON.
+fn whole(block: &Block) -> Result<Part> {
+    let value = serde_json::to_value(block).unwrap_or(Value::Null);
+    let (mut part, kept) = match (&block.text, block.kind.as_str()) {
+        (Some(text), "text") => (Part::text(text.as_str()), value),
+        _ => (Part::json(&Json::parse(value.to_string())?), Value::Bool(true)),
+    };
+    part.extra = Some(Json::parse(json!({ EXTENSION: { "block": kept } }).to_string())?);
+    Ok(part)
+}
+
+/// The part that a block stands for, as far as our words go.
+fn read(block: &Block) -> Result<Part> {
+    let mut rest = block.metadata.clone().unwrap_or_default();
+    let mut take = |key: &str| match rest.get(key) {
+        Some(Value::String(_)) => match rest.remove(key) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    };
+    let content_type = take("content_type").unwrap_or_else(|| PLAIN.to_owned());
+    let name = take("name");
+    let content = if block.kind == "text" {
+        block.text.as_deref().map_or(Content::Empty, |text| Content::Text(Arc::from(text)))
+    } else if let Some(url) = take("content_url") {
+        Content::Url(Arc::from(url))
+    } else if let Some(text) = take("content") {
+        take("content_encoding");
+        STANDARD.decode(text).map_or(Content::Empty, |bytes| Content::Bytes(bytes.into()))
+    } else {
+        Content::Empty
+    };
+    let metadata = read_metadata(&mut rest)?;
+    if let Some(Value::Object(extra)) = take_ours(&mut rest, "extra") {
+        rest.extend(extra);
+    }
+    let extra =
+        if rest.is_empty() { None } else { Some(Json::parse(Value::Object(rest).to_string())?) };
+    let name = name.map(Arc::from);
+    Ok(Part { content_type: content_type.into(), content, name, metadata, extra })
+}
+
+fn read_metadata(rest: &mut Map<String, Value>) -> Result<Option<PartMetadata>> {
+    if let Some(read) = rest.get("citation").and_then(read_citation) {
+        rest.remove("citation");
+        return Ok(Some(PartMetadata::Citation(read)));
+    }
+    if let Some(Value::Object(step)) = rest.get("trajectory") {
+        let read = read_trajectory(step)?;
+        rest.remove("trajectory");
+        return Ok(Some(PartMetadata::Trajectory(read)));
+    }
+    let Some(other) = take_ours(rest, "metadata") else { return Ok(None) };
+    Json::parse(other.to_string()).map(|other| Some(PartMetadata::Other(other)))
+}
+
+/// Takes a member out of the extension, which goes when it was the last one.
+fn take_ours(members: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    let ours = members.get_mut(EXTENSION)?.as_object_mut()?;
+    let taken = ours.remove(key)?;
+    if ours.is_empty() {
+        members.remove(EXTENSION);
+    }
+    Some(taken)
+}
+
+fn citation(citation: &Citation) -> Value {
+    let Citation { start_index, end_index, url, title, description } = citation;
+    let text = |text: &Option<String>| text.clone().map(Value::from);
+    with([
+        ("start_index", start_index.map(Value::from)),
+        ("end_index", end_index.map(Value::from)),
+        ("url", text(url)),
+        ("title", text(title)),
+        ("description", text(description)),
+    ])
+}
+
+fn read_citation(value: &Value) -> Option<Citation> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+    let index = |key: &str| value.get(key).and_then(Value::as_i64);
+    value.is_object().then(|| Citation {
+        start_index: index("start_index"),
+        end_index: index("end_index"),
+        url: text("url"),
+        title: text("title"),
+        description: text("description"),
+    })
+}
+
+fn trajectory(step: &Trajectory) -> Value {
+    let Trajectory { message, tool_name, tool_input, tool_output } = step;
+    with([
+        ("message", message.clone().map(Value::from)),
+        ("tool_name", tool_name.clone().map(Value::from)),
+        ("tool_input", tool_input.as_ref().map(Json::to_value)),
+        ("tool_output", tool_output.as_ref().map(Json::to_value)),
+    ])
+}
+
+fn read_trajectory(step: &Map<String, Value>) -> Result<Trajectory> {
+    let text = |key: &str| step.get(key).and_then(Value::as_str).map(str::to_owned);
+    let json = |key: &str| step.get(key).map(|value| Json::parse(value.to_string())).transpose();
+    Ok(Trajectory {
+        message: text("message"),
+        tool_name: text("tool_name"),
+        tool_input: json("tool_input")?,
+        tool_output: json("tool_output")?,
+    })
+}
+
+/// An object of the members that are there.
+fn with<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let there = members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    Value::Object(there.collect())
+}

@@ -1,0 +1,82 @@
+//! The schemas of an agent that takes messages.
+
+use serde_json::{Value, json};
+use trilogue_wire::agent_connect::Json;
+
+/// What a run is given: `messages`, `message`, or both.
+pub(super) fn input() -> Json {
+    Json::from_value(&json!({
+        "type": "object",
+        "description": "What the agent is told. A string in its place is one message of the user.",
+        "properties": {
+            "messages": messages("The messages, oldest first"),
+            "message": { "type": "string", "description": "The last message of the user" }
+        },
+        "anyOf": [{ "required": ["messages"] }, { "required": ["message"] }],
+        "additionalProperties": false,
+        "$defs": { "Message": message() }
+    }))
+}
+
+/// What a run answers.
+pub(super) fn output() -> Json {
+    Json::from_value(&json!({
+        "type": "object",
+        "description": "What the agent said.",
+        "properties": {
+            "messages": messages("The messages of the agent, oldest first"),
+            "message": { "type": "string", "description": "The text of its last message" }
+        },
+        "required": ["messages"],
+        "$defs": { "Message": message() }
+    }))
+}
+
+/// The thread's state.
+pub(super) fn state() -> Json {
+    Json::from_value(&json!({
+        "type": "object",
+        "description": "What was said on the thread.",
+        "properties": { "messages": messages("The whole conversation, oldest first") },
+        "required": ["messages"],
+        "$defs": { "Message": message() }
+    }))
+}
+
+fn messages(description: &str) -> Value {
+    json!({
+        "type": "array",
+        "description": description,
+        "items": { "$ref": "#/$defs/Message" }
+    })
+}
+
+fn message() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "role": { "type": "string", "description": "Who said it: `user` or `assistant`" },
+            "content": {
+                "description": "A text, or its pieces",
+                "oneOf": [
+                    { "type": "string" },
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "type": { "type": "string" },
+                                "text": { "type": "string" },
+                                "metadata": { "type": "object" }
+                            },
+                            "required": ["type"]
+                        }
+                    }
+                ]
+            },
+            "id": { "type": "string" },
+            "metadata": { "type": "object" }
+        },
+        "required": ["role", "content"]
+    })
+}

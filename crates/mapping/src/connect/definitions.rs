@@ -1,0 +1,253 @@
+//! The errors of the protocol: one definition for each code.
+
+use serde_json::{Value, json};
+use trilogue_domain::Code;
+use trilogue_wire::agent_connect::{ErrorDefinition, Json};
+
+/// What is known of an error of the protocol before it happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Definition {
+    /// The stable code.
+    pub code: &'static str,
+    /// The number of the kind; the codes of one kind share it.
+    pub errcode: u32,
+    /// Whether the same request may succeed later.
+    pub transient: bool,
+    /// The HTTP status of an answer that carries it; 200 where it comes as the output of a run.
+    pub http_status: u16,
+    /// The condition, for people.
+    pub description: &'static str,
+    /// What its details are.
+    pub data: ErrorData,
+}
+
+/// What the details of an error are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorData {
+    /// There are none.
+    None,
+    /// Where a value does not fit its schema.
+    Violations,
+    /// Our own finer code, and what the agent has added.
+    Reason,
+    /// The interrupt that is pending instead.
+    Interrupt,
+}
+
+macro_rules! definitions {
+    ($($code:literal $number:literal $transient:ident $status:literal $data:ident $description:literal)*) => {
+        /// Every definition.
+        const ALL: &[Definition] = &[$(Definition {
+            code: $code,
+            errcode: $number,
+            transient: definitions!(@ $transient),
+            http_status: $status,
+            description: $description,
+            data: ErrorData::$data,
+        },)*];
+    };
+    (@ transient) => { true };
+    (@ permanent) => { false };
+}
+
+definitions! {
+    "agent_error" 1 permanent 200 Reason "The agent failed."
+    "output_schema_violation" 2 permanent 200 Reason "The agent's output does not fit the schema that it declares."
+    "interrupt_schema_violation" 3 permanent 200 Reason "The agent raised an interrupt that it does not declare, or one that does not fit its schema."
+    "run_timeout" 4 transient 200 Reason "The run's time was over before it ended."
+    "run_cancelled" 5 permanent 200 Reason "The run was cancelled."
+    "run_rolled_back" 6 permanent 200 Reason "The run was removed together with what it did."
+    "worker_lost" 7 transient 200 Reason "The agent was lost with its process; what it did last is not known."
+    "agent_unavailable" 8 transient 503 Reason "The agent cannot be reached."
+    "resource_exhausted" 9 transient 503 None "There is no room for the request."
+    "stream_update_schema_violation" 10 permanent 200 Reason "An update of the agent's own does not fit the schema that it declares."
+    "bad_request" 1400 permanent 400 None "The request cannot be understood."
+    "unauthenticated" 1401 permanent 401 None "The request has no credentials that are known."
+    "forbidden" 1403 permanent 403 None "The credentials do not permit this."
+    "not_found" 1404 permanent 404 None "There is nothing of this name."
+    "agent_not_found" 1404 permanent 404 None "There is no such agent."
+    "thread_not_found" 1404 permanent 404 None "There is no such thread."
+    "run_not_found" 1404 permanent 404 None "There is no such run."
+    "checkpoint_not_found" 1404 permanent 404 None "There is no such checkpoint."
+    "configuration_not_found" 1404 permanent 404 None "There is no such configured instance."
+    "method_not_allowed" 1405 permanent 405 None "The path does not take this method."
+    "conflict" 1409 permanent 409 None "Something else stands in the way."
+    "thread_exists" 1409 permanent 409 None "The id of the thread is taken."
+    "thread_busy" 1409 transient 409 None "A run is pending on the thread."
+    "thread_waiting" 1409 permanent 409 Interrupt "A run waits for an answer on the thread."
+    "run_exists" 1409 permanent 409 None "The id of the run is taken."
+    "run_not_interrupted" 1409 permanent 409 Interrupt "The run does not wait for this answer."
+    "run_not_ended" 1409 transient 409 None "The run has not ended."
+    "run_superseded" 1409 permanent 409 None "A newer run of the thread took the run's place."
+    "configuration_exists" 1409 permanent 409 None "The id of the configured instance is taken."
+    "payload_too_large" 1413 permanent 413 None "The request is larger than a limit."
+    "validation_error" 1422 permanent 422 Violations "The request breaks a rule."
+    "input_schema_violation" 1422 permanent 422 Violations "The input does not fit the agent's input schema."
+    "config_schema_violation" 1422 permanent 422 Violations "The configuration does not fit the agent's config schema."
+    "resume_schema_violation" 1422 permanent 422 Violations "The answer does not fit the interrupt's resume schema."
+    "thread_state_schema_violation" 1422 permanent 422 Violations "The values do not fit the agent's thread state schema."
+    "thread_state_incompatible" 1422 permanent 422 Violations "The state of the thread does not fit the agent's thread state schema."
+    "invalid_json" 1422 permanent 422 None "The body is not JSON, or is nested too deep."
+    "stream_mode_not_supported" 1422 permanent 422 None "The agent does not stream in this mode."
+    "threads_not_supported" 1422 permanent 422 None "The agent does not run on threads."
+    "interrupts_not_supported" 1422 permanent 422 None "The agent raises no interrupts."
+    "configuration_not_supported" 1422 permanent 422 None "The agent takes no configuration."
+    "messages_not_supported" 1422 permanent 422 None "The thread's state has no messages."
+    "invalid_webhook" 1422 permanent 422 None "The callback's address cannot be called."
+    "filter_too_broad" 1422 permanent 422 None "The search leaves too many candidates."
+    "idempotency_mismatch" 1422 permanent 422 None "The idempotency key was used with another request."
+    "agent_memory_not_rewindable" 1422 permanent 422 None "The agent's memory is its own and cannot be moved back."
+    "rate_limited" 1429 transient 429 None "The caller is faster than a limit."
+    "internal_error" 1500 permanent 500 None "A fault of the server."
+    "not_implemented" 1501 permanent 501 None "The server does not do this."
+    "overloaded" 1503 transient 503 None "The server cannot serve this now."
+}
+
+/// What a fault is called that has no better name.
+const FALLBACK: Definition = Definition {
+    code: "internal_error",
+    errcode: 1_500,
+    transient: false,
+    http_status: 500,
+    description: "A fault of the server.",
+    data: ErrorData::None,
+};
+
+/// Every definition, as the face lists them.
+#[must_use]
+pub fn definitions() -> Vec<ErrorDefinition> {
+    ALL.iter().map(Definition::to_wire).collect()
+}
+
+/// The definition of a code; that of `internal_error` where there is none.
+#[must_use]
+pub fn definition(code: &str) -> &'static Definition {
+    ALL.iter().find(|known| known.code == code).unwrap_or(&FALLBACK)
+}
+
+/// The definition of one of our codes. `already_exists` is a plain `conflict`: whoever knows what exists names it better.
+#[must_use]
+pub fn of_code(code: Code) -> &'static Definition {
+    definition(match code {
+        Code::InvalidInput => "input_schema_violation",
+        Code::AnswerInvalid => "resume_schema_violation",
+        Code::InvalidJson | Code::JsonTooDeep => "invalid_json",
+        Code::InvalidRequest | Code::InvalidId | Code::InvalidCursor => "validation_error",
+        Code::HostNotAllowed | Code::OriginNotAllowed => "forbidden",
+        Code::InterruptNotFound => "not_found",
+        Code::AlreadyExists => "conflict",
+        Code::RunEnded | Code::InterruptResolved | Code::InterruptMismatch => "run_not_interrupted",
+        Code::BodyTooLarge | Code::EventTooLarge | Code::BlobTooLarge | Code::TooManyParts => {
+            "payload_too_large"
+        }
+        Code::Overloaded => "rate_limited",
+        Code::DiskFull => "resource_exhausted",
+        Code::StoreReadOnly | Code::OwnershipLost | Code::ShuttingDown => "overloaded",
+        Code::AgentFailed | Code::AgentPanicked | Code::OutputInvalid => "agent_error",
+        Code::AgentLost => "worker_lost",
+        Code::AwaitTimeout => "run_timeout",
+        Code::EgressRefused | Code::PeerUnavailable => "agent_unavailable",
+        Code::StoreCorrupt
+        | Code::StoreLocked
+        | Code::StoreTooNew
+        | Code::ThreadQuarantined
+        | Code::Internal => "internal_error",
+        same => same.as_str(),
+    })
+}
+
+// === impl Definition ===
+
+impl Definition {
+    /// The definition as the face lists it.
+    #[must_use]
+    pub fn to_wire(&self) -> ErrorDefinition {
+        ErrorDefinition {
+            code: self.code.to_owned(),
+            errcode: self.errcode,
+            description: self.description.to_owned(),
+            transient: self.transient,
+            http_status: Some(self.http_status),
+            schema: self.data.schema().map(|schema| Json::from_value(&schema)),
+        }
+    }
+}
+
+// === impl ErrorData ===
+
+impl ErrorData {
+    fn schema(self) -> Option<Value> {
+        let place = json!({ "type": "string", "description": "A JSON Pointer" });
+        match self {
+            Self::None => None,
+            Self::Violations => Some(json!({
+                "type": "object",
+                "properties": {
+                    "path": place,
+                    "errors": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": { "instance_path": place, "message": { "type": "string" } },
+                            "required": ["instance_path", "message"]
+                        }
+                    }
+                },
+                "required": ["path", "errors"]
+            })),
+            Self::Reason => Some(json!({
+                "type": "object",
+                "properties": {
+                    "reason": { "type": "string", "description": "A finer code" },
+                    "details": { "description": "What the agent has added" }
+                },
+                "required": ["reason"]
+            })),
+            Self::Interrupt => Some(json!({
+                "type": "object",
+                "properties": { "interrupt_id": { "type": "string" } },
+                "required": ["interrupt_id"]
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_code_is_defined_once_and_its_kind_decides_the_status() {
+        let mut codes = HashSet::new();
+        for known in ALL {
+            assert!(codes.insert(known.code), "{} stands twice", known.code);
+            assert!(known.errcode < trilogue_domain::limits::FIRST_AGENT_ERROR, "{}", known.code);
+            if known.errcode >= 1_000 {
+                assert_eq!(u32::from(known.http_status), known.errcode - 1_000, "{}", known.code);
+            }
+        }
+        assert_eq!(definition(FALLBACK.code), &FALLBACK);
+    }
+
+    #[test]
+    fn every_code_of_ours_has_a_definition_of_its_own_choice() {
+        for code in Code::ALL {
+            let found = of_code(*code);
+            let is_ours = found.code == code.as_str();
+            let is_fault = matches!(
+                code,
+                Code::Internal
+                    | Code::StoreCorrupt
+                    | Code::StoreLocked
+                    | Code::StoreTooNew
+                    | Code::ThreadQuarantined
+            );
+            assert!(is_ours || is_fault || *found != FALLBACK, "{code:?} has no definition");
+        }
+        assert_eq!(of_code(Code::InvalidInput).errcode, 1_422);
+        assert_eq!(of_code(Code::ThreadBusy).http_status, 409);
+        assert!(of_code(Code::ThreadBusy).transient);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run is given, from the wire.
+
+use serde_json::Value;
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    AgentCard, Code, Error, Input, InputKind, Json, Message, MessageId, Part, Role, Timestamp,
+    Violation, limits,
+};
+use trilogue_wire::agent_connect as wire;
+use trilogue_wire::agent_connect::RunCreate;
+
+use super::message::read_messages;
+use crate::native::read_json;
+
+/// The input that a request states: `input`, or an object with its top-level `message`; `None` where it states none.
+///
+/// # Errors
+/// `invalid_input` where both are there; `json_too_deep`.
+pub fn given(request: &RunCreate) -> Result<Option<Json>> {
+    match (&request.input, &request.message) {
+        (None, None) => Ok(None),
+        (Some(input), None) => read_json(input.clone()).map(Some),
+        (None, Some(message)) => {
+            Json::parse(format!("{{\"message\":{}}}", message.as_str())).map(Some)
+        }
+        (Some(_), Some(_)) => {
+            Err(refused("/message", "stands beside `input`: only one of them can be the input"))
+        }
+    }
+}
+
+/// What the agent is given. One that takes messages takes an object of `messages`, `message` or both, or a string; any other takes the value, `null` where there is none.
+/// Whether the value fits the agent's schema is checked by whoever has it compiled.
+///
+/// # Errors
+/// `invalid_input`, naming the place; `too_many_parts`, `json_too_deep`.
+pub fn input(card: &AgentCard, given: Option<Json>, now: Timestamp) -> Result<Input> {
+    let given = given.unwrap_or_else(Json::null);
+    match card.input {
+        InputKind::Schema(_) => Ok(Input::Value(given)),
+        InputKind::Chat => said(&given, now).map(Input::Messages),
+    }
+}
+
+/// What a chat agent is told.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    #[serde(default)]
+    messages: Option<Vec<wire::Message>>,
+    #[serde(default)]
+    message: Option<String>,
+}
+
+fn said(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
+    match given.to_value() {
+        Value::String(text) => return Ok(vec![user(text, now)]),
+        Value::Null => {
+            let why = "is missing: it is a string, or an object of `messages`, `message` or both";
+            return Err(refused("/input", why));
+        }
+        _ => {}
+    }
+    let said: Said = wire::read(given.as_bytes())
+        .map_err(|violation| refused(&format!("/input{}", violation.path), &violation.message))?;
+    if said.messages.is_none() && said.message.is_none() {
+        return Err(refused("/input", "has neither `messages` nor `message`"));
+    }
+    let mut messages = said.messages.unwrap_or_default();
+    if messages.len() + usize::from(said.message.is_some()) > limits::MAX_MESSAGES_PER_INPUT {
+        let most = limits::MAX_MESSAGES_PER_INPUT;
+        let message = format!("the input has more than {most} messages");
+        return Err(Error::new(Code::TooManyParts, message));
+    }
+    let mut read = read_messages(std::mem::take(&mut messages), now, "/input/messages")?;
+    read.extend(said.message.map(|text| user(text, now)));
+    Ok(read)
+}
+
+fn user(text: String, now: Timestamp) -> Message {
+    Message {
+        id: MessageId::generate(),
+        role: Role::User,
+        parts: vec![Part::text(text)],
+        created_at: Some(now),
+        completed_at: Some(now),
+    }
+}
+
+pub(super) fn refused(path: &str, why: &str) -> Error {
+    Error::new(Code::InvalidInput, format!("{path} {why}"))
+        .violations(vec![Violation { path: path.to_owned(), message: why.to_owned() }])
+}

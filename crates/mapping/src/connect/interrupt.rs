@@ -1,0 +1,95 @@
+//! Questions to the wire.
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::interrupt::Effect;
+use trilogue_domain::{Content, Interrupt, InterruptKind, Json, Part};
+use trilogue_wire::agent_connect as wire;
+use trilogue_wire::agent_connect::RunInterrupt;
+
+use super::block::{Links, block};
+use crate::native::json as to_wire;
+
+/// What a run asks: the payload under the name of its type, the type and the payload alone, and our interrupt's id.
+/// An agent's own interrupt has its payload as it is. The others have `message` with the question in words, `content` where it has more than words, `options` where there is a choice, and what the agent has put beside it under `payload`.
+#[must_use]
+pub fn interrupt(interrupt: &Interrupt, links: &Links) -> RunInterrupt {
+    let payload = payload(interrupt, links);
+    let kind = interrupt.kind.as_str();
+    let keyed = format!("{{{}:{}}}", Value::from(kind), payload.as_str());
+    RunInterrupt {
+        interrupt: wire::Json::parse(keyed).unwrap_or_else(|_| wire::Json::null()),
+        interrupt_type: Some(kind.to_owned()),
+        interrupt_payload: Some(payload),
+        interrupt_id: Some(interrupt.id.as_str().to_owned()),
+        resume_schema: resume_schema(interrupt),
+    }
+}
+
+fn payload(interrupt: &Interrupt, links: &Links) -> wire::Json {
+    if let InterruptKind::Custom(_) = interrupt.kind {
+        return to_wire(&interrupt.payload);
+    }
+    let mut shown = Map::new();
+    let mut set = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
+    let words: Vec<&str> = interrupt.prompt.iter().filter_map(Part::as_text).collect();
+    if !words.is_empty() {
+        set("message", words.join("\n").into());
+    }
+    let is_words = |part: &Part| matches!(part.content, Content::Text(_)) && part.name.is_none();
+    if !interrupt.prompt.iter().all(is_words) {
+        let blocks: Vec<_> = interrupt.prompt.iter().map(|part| block(part, links)).collect();
+        set("content", serde_json::to_value(blocks).unwrap_or(Value::Null));
+    }
+    if interrupt.kind == InterruptKind::Permission {
+        set("options", interrupt.options.iter().map(option).collect());
+    }
+    let payload = interrupt.payload.to_value();
+    if !payload.is_null() {
+        let key = if interrupt.kind == InterruptKind::Permission { "tool_call" } else { "payload" };
+        set(key, payload);
+    }
+    wire::Json::from_value(&Value::Object(shown))
+}
+
+fn option(option: &trilogue_domain::interrupt::PermissionOption) -> Value {
+    let kind = match (option.effect, option.always) {
+        (Effect::Allow, false) => "allow_once",
+        (Effect::Allow, true) => "allow_always",
+        (Effect::Reject, false) => "reject_once",
+        (Effect::Reject, true) => "reject_always",
+    };
+    json!({ "option_id": option.id, "name": option.name, "kind": kind })
+}
+
+/// The schema of the answer: the interrupt's own, or that of its kind.
+fn resume_schema(interrupt: &Interrupt) -> Option<wire::Json> {
+    if let Some(schema) = &interrupt.schema {
+        return Some(to_wire(schema));
+    }
+    let schema = match interrupt.kind {
+        InterruptKind::Permission => {
+            let ids: Vec<&str> = interrupt.options.iter().map(|it| it.id.as_str()).collect();
+            json!({
+                "type": "object",
+                "properties": { "option_id": { "enum": ids } },
+                "required": ["option_id"]
+            })
+        }
+        InterruptKind::Message => json!({
+            "type": "object",
+            "properties": { "message": { "type": "string" } },
+            "required": ["message"]
+        }),
+        InterruptKind::Form | InterruptKind::Url | InterruptKind::Custom(_) => return None,
+    };
+    Some(wire::Json::from_value(&schema))
+}
+
+/// The properties that the answer to an interrupt may have by its schema.
+pub(super) fn answer_properties(schema: Option<&Json>) -> Vec<String> {
+    let schema = schema.map_or(Value::Null, Json::to_value);
+    match schema.get("properties") {
+        Some(Value::Object(properties)) => properties.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}

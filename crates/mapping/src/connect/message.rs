@@ -1,0 +1,211 @@
+//! Messages, both ways.
+//!
+//! What our vocabulary has no word for (another role, a message's metadata) stands in the first part's further members, under [`EXTENSION`].
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::{
+    Code, Content, Error, Json, Message, MessageId, Part, Role, ThreadId, Timestamp, limits,
+};
+use trilogue_wire::agent_connect as wire;
+use trilogue_wire::agent_connect::MessageContent;
+
+use super::EXTENSION;
+use super::block::{Links, block, read_block};
+use super::input::refused;
+
+/// Where a message's own members stand beside a part's.
+pub(super) const MESSAGE: &str = "message";
+
+/// Messages as they are shown.
+#[must_use]
+pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
+    messages.iter().map(|it| message(it, links)).collect()
+}
+
+/// A message as it is shown: one text, or blocks where it has more.
+#[must_use]
+pub fn message(message: &Message, links: &Links) -> wire::Message {
+    let mut parts = message.parts.as_slice();
+    let (first, mut ours) = match parts.split_first() {
+        Some((first, _)) => split(first),
+        None => (None, Map::new()),
+    };
+    if ours.remove("empty").is_some() {
+        parts = &[];
+    }
+    let as_blocks = ours.remove("blocks").is_some();
+    let mut blocks: Vec<wire::Block> = parts.iter().map(|part| block(part, links)).collect();
+    if let (Some(first), Some(place)) = (&first, blocks.first_mut()) {
+        *place = block(first, links);
+    }
+    let content = match blocks.as_mut_slice() {
+        [wire::Block { kind, text: Some(text), metadata: None, extra }]
+            if kind == "text" && extra.is_empty() && !as_blocks =>
+        {
+            MessageContent::Text(std::mem::take(text))
+        }
+        _ => MessageContent::Blocks(blocks),
+    };
+    let mut metadata = match ours.remove("metadata") {
+        Some(Value::Object(members)) => Some(members),
+        _ => None,
+    };
+    let role = match ours.remove("role") {
+        Some(Value::String(role)) => role,
+        _ => role(&message.role, &mut metadata).to_owned(),
+    };
+    wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata }
+}
+
+/// The protocol's clients know `user` and `assistant`; an agent's name stands in the metadata.
+fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Agent => "assistant",
+        Role::NamedAgent(name) => {
+            let members = metadata.get_or_insert_default();
+            let ours = members.entry(EXTENSION).or_insert_with(|| json!({}));
+            if let Some(ours) = ours.as_object_mut() {
+                ours.insert("agent".to_owned(), Value::from(&**name));
+            }
+            "assistant"
+        }
+    }
+}
+
+/// A message's own members out of its first part, and the part without them; no part where it has none.
+fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
+    let is_there = part.extra.as_ref().is_some_and(|extra| extra.as_str().contains(EXTENSION));
+    let Some(Value::Object(mut extra)) =
+        part.extra.as_ref().filter(|_| is_there).map(Json::to_value)
+    else {
+        return (None, Map::new());
+    };
+    let ours = extra.get_mut(EXTENSION).and_then(Value::as_object_mut);
+    let Some(Value::Object(own)) = ours.and_then(|ours| ours.remove(MESSAGE)) else {
+        return (None, Map::new());
+    };
+    if extra.get(EXTENSION).and_then(Value::as_object).is_some_and(Map::is_empty) {
+        extra.remove(EXTENSION);
+    }
+    let extra = (!extra.is_empty()).then(|| Json::from_value(&Value::Object(extra)));
+    (Some(Part { extra, ..part.clone() }), own)
+}
+
+/// Messages from the wire, sent now; `at` is the JSON Pointer of their array.
+///
+/// # Errors
+/// `invalid_input`, naming the message whose id is malformed or another's; `too_many_parts`, `json_too_deep`.
+pub fn read_messages(
+    messages: Vec<wire::Message>,
+    now: Timestamp,
+    at: &str,
+) -> Result<Vec<Message>> {
+    let mut known = HashSet::with_capacity(messages.len());
+    let mut read = Vec::with_capacity(messages.len());
+    for (place, message) in messages.into_iter().enumerate() {
+        let message = read_message(message, now, &format!("{at}/{place}"))?;
+        if !known.insert(message.id.clone()) {
+            let path = format!("{at}/{place}/id");
+            return Err(refused(&path, "is the id of an earlier message too"));
+        }
+        read.push(message);
+    }
+    Ok(read)
+}
+
+pub(super) fn read_message(message: wire::Message, now: Timestamp, at: &str) -> Result<Message> {
+    let id = match &message.id {
+        Some(id) => {
+            MessageId::parse(id).map_err(|error| refused(&format!("{at}/id"), error.message()))?
+        }
+        None => MessageId::generate(),
+    };
+    let mut metadata = message.metadata;
+    let role = read_role(&message.role, &mut metadata);
+    let mut own = Map::new();
+    if self::role(&role, &mut None) != message.role {
+        own.insert("role".to_owned(), message.role.into());
+    }
+    if let Some(metadata) = metadata {
+        own.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    let mut parts = match message.content {
+        MessageContent::Text(text) => vec![Part::text(text)],
+        MessageContent::Blocks(blocks) => {
+            if let [wire::Block { text: Some(_), metadata: None, kind, extra }] = blocks.as_slice()
+                && kind == "text"
+                && extra.is_empty()
+            {
+                own.insert("blocks".to_owned(), true.into());
+            }
+            read_blocks(&blocks, at)?
+        }
+    };
+    if !own.is_empty() {
+        keep(own, &mut parts)?;
+    }
+    Ok(Message { id, role, parts, created_at: Some(now), completed_at: Some(now) })
+}
+
+fn read_blocks(blocks: &[wire::Block], at: &str) -> Result<Vec<Part>> {
+    if blocks.len() > limits::MAX_PARTS_PER_MESSAGE {
+        let most = limits::MAX_PARTS_PER_MESSAGE;
+        let message = format!("{at}/content has more than {most} blocks");
+        return Err(Error::new(Code::TooManyParts, message));
+    }
+    // Nothing that is read here is stored apart, so no link is made.
+    let links = Links::new(&Arc::from(""), &ThreadId::from_uuid(uuid::Uuid::nil()));
+    blocks.iter().map(|it| read_block(it, &links)).collect()
+}
+
+fn read_role(role: &str, metadata: &mut Option<Map<String, Value>>) -> Role {
+    match role {
+        "user" | "human" => return Role::User,
+        "assistant" | "ai" | "agent" => {}
+        other => return Role::from_text(other).unwrap_or(Role::User),
+    }
+    let Some(members) = metadata else { return Role::Agent };
+    let ours = members.get_mut(EXTENSION).and_then(Value::as_object_mut);
+    let Some(name) = ours.as_ref().and_then(|ours| ours.get("agent")).and_then(Value::as_str)
+    else {
+        return Role::Agent;
+    };
+    let named = Role::NamedAgent(Arc::from(name));
+    if let Some(ours) = ours {
+        ours.remove("agent");
+        if ours.is_empty() {
+            members.remove(EXTENSION);
+        }
+    }
+    if members.is_empty() {
+        *metadata = None;
+    }
+    named
+}
+
+/// Puts a message's own members into its first part.
+fn keep(mut own: Map<String, Value>, parts: &mut Vec<Part>) -> Result<()> {
+    if parts.is_empty() {
+        own.insert("empty".to_owned(), true.into());
+        parts.push(Part::new("text/plain", Content::Empty));
+    }
+    let Some(first) = parts.first_mut() else { return Ok(()) };
+    let mut extra = match first.extra.as_ref().map(Json::to_value) {
+        Some(Value::Object(extra)) => extra,
+        _ => Map::new(),
+    };
+    let ours = extra.entry(EXTENSION).or_insert_with(|| json!({}));
+    if !ours.is_object() {
+        *ours = json!({});
+    }
+    if let Some(ours) = ours.as_object_mut() {
+        ours.insert(MESSAGE.to_owned(), Value::Object(own));
+    }
+    first.extra = Some(Json::parse(Value::Object(extra).to_string())?);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The Agent Connect Protocol, both ways.
+//!
+//! A run's log becomes what its readers see in [`Values`], a fold without IO; each update of an agent's own is rendered by [`Updates`].
+//! Free JSON of the protocol (metadata) carries what it has no word for under the key [`EXTENSION`].
+
+mod agent;
+mod block;
+mod chat;
+mod config;
+mod creation;
+mod definitions;
+mod descriptor;
+mod error;
+pub mod fidelity;
+mod growing;
+mod input;
+mod interrupt;
+mod message;
+mod modes;
+mod openapi;
+mod outcome;
+mod resume;
+mod run;
+mod status;
+mod thread;
+mod updates;
+mod values;
+
+pub use agent::{agent, agent_id, capabilities, errors, is_called, is_configurable, name, schemas};
+pub use block::Links;
+pub use config::{RunConfig, config, merged, shown_config};
+pub use creation::{callback, creation};
+pub use definitions::{Definition, ErrorData, definition, definitions, of_code};
+pub use descriptor::{card, descriptor};
+pub use error::{error, error_as};
+pub use input::{given, input};
+pub use interrupt::interrupt;
+pub use message::{message, messages, read_messages};
+pub use modes::{Modes, modes};
+pub use openapi::{Security, openapi};
+pub use outcome::run_error;
+pub use resume::resume;
+pub use run::{Delivery, RunOf, delivered, run, waited};
+pub use status::{phase, standing, status, statuses, thread_status};
+pub use thread::{CheckpointOf, State, ThreadOf, state, thread, thread_state};
+pub use updates::Updates;
+pub use values::{Show, Values};
+
+use trilogue_domain::Timestamp;
+use trilogue_wire::agent_connect::Time;
+
+/// The key under which metadata carries what the protocol has no word for.
+pub const EXTENSION: &str = "trilogue";
+
+fn time(at: Timestamp) -> Time {
+    Time::from_micros(at.as_micros())
+}

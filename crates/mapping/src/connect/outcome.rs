@@ -1,0 +1,77 @@
+//! How runs fail, to the wire.
+
+use serde_json::{Value, json};
+use trilogue_domain::{AgentCard, Code, Failure, Outcome};
+use trilogue_wire::agent_connect::{Json, RunError};
+
+use super::definitions::{Definition, definition, of_code};
+use crate::native::json as to_wire;
+
+/// Why a run failed; `None` where it completed.
+#[must_use]
+pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<RunError> {
+    match outcome {
+        Outcome::Completed => None,
+        Outcome::Failed(failure) => Some(failed(failure, card, run_id)),
+        Outcome::Cancelled { reason: Some(Code::RunRolledBack) } => {
+            let known = definition("run_rolled_back");
+            Some(of(known, run_id, "the run was removed together with what it did", None))
+        }
+        Outcome::Cancelled { reason } => {
+            let description = match reason {
+                Some(Code::RunSuperseded) => "a newer run of the thread took the run's place",
+                _ => "the run was cancelled",
+            };
+            let data = reason.map(|code| json!({ "reason": code.as_str() }));
+            Some(of(definition("run_cancelled"), run_id, description, data))
+        }
+        Outcome::TimedOut { reason } => {
+            let data = json!({ "reason": reason.as_str() });
+            let description = "nobody answered in time";
+            Some(of(definition("run_timeout"), run_id, description, Some(data)))
+        }
+    }
+}
+
+/// An error that the agent declares is itself; one of ours has its place among the protocol's; any other is the agent's failure, with its code as the reason, and so is one that would refuse a request: none was refused.
+fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
+    if let Some(declared) = card.errors.iter().find(|error| error.code == failure.code) {
+        return RunError {
+            run_id: run_id.to_owned(),
+            errcode: i64::from(declared.number),
+            description: failure.message.clone(),
+            code: Some(declared.code.clone()),
+            transient: declared.transient,
+            data: failure.data.as_ref().map(to_wire),
+        };
+    }
+    let known = Code::from_text(&failure.code).map(of_code).filter(|known| !is_refusal(known));
+    let known = known.unwrap_or_else(|| definition("agent_error"));
+    let is_said = failure.code == known.code || failure.code == Code::AgentFailed.as_str();
+    let data = (!is_said || failure.data.is_some()).then(|| {
+        let mut data = json!({ "reason": failure.code });
+        if let (Some(details), Some(members)) = (&failure.data, data.as_object_mut()) {
+            members.insert("details".to_owned(), details.to_value());
+        }
+        data
+    });
+    let transient = failure.transient || known.transient;
+    RunError { transient, ..of(known, run_id, &failure.message, data) }
+}
+
+/// Whether the error refuses requests and ends no run. A state that does not fit does both: an agent may set one, and find one.
+fn is_refusal(known: &Definition) -> bool {
+    let ends_too = [Code::StateInvalid, Code::StateIncompatible].map(Code::as_str);
+    (1_400..1_500).contains(&known.errcode) && !ends_too.contains(&known.code)
+}
+
+fn of(known: &Definition, run_id: &str, description: &str, data: Option<Value>) -> RunError {
+    RunError {
+        run_id: run_id.to_owned(),
+        errcode: i64::from(known.errcode),
+        description: description.to_owned(),
+        code: Some(known.code.to_owned()),
+        transient: known.transient,
+        data: data.map(|data| Json::from_value(&data)),
+    }
+}

@@ -1,0 +1,144 @@
+//! Runs to the wire, spliced of what is rendered already.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use trilogue_domain::{RunStatus, Timestamp};
+
+use super::{phase, status, time};
+
+/// What the face shows of a stored run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOf<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The thread it runs on.
+    pub thread_id: &'a str,
+    /// The agent's id on this face.
+    pub agent_id: &'a str,
+    /// The configured instance that runs.
+    pub configuration_id: Option<&'a str>,
+    /// Where it is.
+    pub status: RunStatus,
+    /// Whether it waits for its time.
+    pub is_scheduled: bool,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it changed last.
+    pub updated_at: Timestamp,
+    /// The request that created it, as [`super::creation`] gives it: a JSON object.
+    pub creation: &'a [u8],
+}
+
+/// What a client is called back with.
+#[derive(Clone, Copy, Debug)]
+pub enum Delivery<'a> {
+    /// The run has ended or waits; its output, as [`super::Values::output`] gives it.
+    Status(&'a [u8]),
+    /// The output so far, as [`super::Values::partial`] gives it.
+    Values(&'a [u8]),
+    /// An update of the agent's own, as [`super::Updates::push`] gives it.
+    Update(&'a [u8]),
+}
+
+/// A run as JSON.
+#[must_use]
+pub fn run(of: &RunOf<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(of.creation.len() + 384);
+    let mut text =
+        |key: &str, value: &str| member(&mut out, key, Value::from(value).to_string().as_bytes());
+    text("run_id", of.id);
+    text("thread_id", of.thread_id);
+    text("agent_id", of.agent_id);
+    if let Some(id) = of.configuration_id {
+        text("configuration_id", id);
+    }
+    text("created_at", &time(of.created_at).to_string());
+    text("updated_at", &time(of.updated_at).to_string());
+    text("status", status(of.status).as_str());
+    text("phase", phase(of.status, of.is_scheduled));
+    member(&mut out, "creation", of.creation);
+    out.push(b'}');
+    out
+}
+
+/// What a wait answers: the run and its output, both rendered; `literal` adds the document's members beside them.
+#[must_use]
+pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(run.len() + output.len() + 64);
+    member(&mut out, "run", run);
+    member(&mut out, "output", output);
+    if literal && let Ok(flat) = serde_json::from_slice::<Flat<'_>>(output) {
+        for (key, value) in [
+            ("type", flat.kind),
+            ("result", flat.values),
+            ("interrupt_type", flat.interrupt_type),
+            ("interrupt_payload", flat.interrupt_payload),
+        ] {
+            if let Some(value) = value {
+                member(&mut out, key, value.get().as_bytes());
+            }
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+/// The body of a call to a client: the run, what is told of it, `event` and `delivery_id`.
+#[must_use]
+pub fn delivered(run: &[u8], what: Delivery<'_>, delivery_id: &str) -> Vec<u8> {
+    let mut out = run.strip_suffix(b"}").unwrap_or(run).to_vec();
+    let event = match what {
+        Delivery::Status(output) => {
+            member(&mut out, "output", output);
+            "run.status"
+        }
+        Delivery::Values(output) => {
+            member(&mut out, "output", output);
+            "run.values"
+        }
+        Delivery::Update(event) => {
+            if let Ok(event) = serde_json::from_slice::<Update<'_>>(event) {
+                member(&mut out, "update", event.update.get().as_bytes());
+                if let Some(kind) = event.kind {
+                    member(&mut out, "kind", kind.get().as_bytes());
+                }
+            }
+            "run.custom"
+        }
+    };
+    member(&mut out, "event", Value::from(event).to_string().as_bytes());
+    member(&mut out, "delivery_id", Value::from(delivery_id).to_string().as_bytes());
+    out.push(b'}');
+    out
+}
+
+/// The members of an output that the document has at the top of an answer.
+#[derive(Deserialize)]
+struct Flat<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    values: Option<&'a RawValue>,
+    #[serde(borrow)]
+    interrupt_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    interrupt_payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Update<'a> {
+    #[serde(borrow)]
+    update: &'a RawValue,
+    #[serde(borrow)]
+    kind: Option<&'a RawValue>,
+}
+
+/// Adds a member to an object that is being written; the first opens it. `value` is JSON.
+pub(super) fn member(out: &mut Vec<u8>, key: &str, value: &[u8]) {
+    out.push(if out.is_empty() { b'{' } else { b',' });
+    out.push(b'"');
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+    out.extend_from_slice(value);
+}

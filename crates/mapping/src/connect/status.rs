@@ -1,0 +1,87 @@
+//! Where runs and threads stand, both ways.
+
+use trilogue_domain::{RunStatus, Standing};
+use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
+
+/// A run's status. The protocol has five: one that was cancelled ended with an error.
+#[must_use]
+pub fn status(status: RunStatus) -> WireStatus {
+    match status {
+        RunStatus::Queued | RunStatus::Running | RunStatus::Cancelling => WireStatus::Pending,
+        RunStatus::Interrupted => WireStatus::Interrupted,
+        RunStatus::Completed => WireStatus::Success,
+        RunStatus::Failed | RunStatus::Cancelled => WireStatus::Error,
+        RunStatus::TimedOut => WireStatus::Timeout,
+    }
+}
+
+/// The statuses that a wire status stands for, as a search wants them.
+#[must_use]
+pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
+    match status {
+        WireStatus::Pending => &[RunStatus::Queued, RunStatus::Running, RunStatus::Cancelling],
+        WireStatus::Interrupted => &[RunStatus::Interrupted],
+        WireStatus::Success => &[RunStatus::Completed],
+        WireStatus::Error => &[RunStatus::Failed, RunStatus::Cancelled],
+        WireStatus::Timeout => &[RunStatus::TimedOut],
+    }
+}
+
+/// A run's status in our finer words; one that waits for its time is scheduled.
+#[must_use]
+pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
+    match status {
+        RunStatus::Queued if is_scheduled => "scheduled",
+        other => other.as_str(),
+    }
+}
+
+/// A thread's status.
+#[must_use]
+pub fn thread_status(standing: Standing) -> ThreadStatus {
+    match standing {
+        Standing::Idle => ThreadStatus::Idle,
+        Standing::Busy => ThreadStatus::Busy,
+        Standing::Interrupted => ThreadStatus::Interrupted,
+        Standing::Failed => ThreadStatus::Error,
+    }
+}
+
+/// How a thread of this status stands.
+#[must_use]
+pub fn standing(status: ThreadStatus) -> Standing {
+    match status {
+        ThreadStatus::Idle => Standing::Idle,
+        ThreadStatus::Busy => Standing::Busy,
+        ThreadStatus::Interrupted => Standing::Interrupted,
+        ThreadStatus::Error => Standing::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_found_by_the_word_it_is_shown_as() {
+        for known in RunStatus::ALL {
+            assert!(statuses(status(known)).contains(&known), "{known:?}");
+        }
+        let found: usize = WireStatus::ALL.into_iter().map(|word| statuses(word).len()).sum();
+        assert_eq!(found, RunStatus::ALL.len());
+    }
+
+    #[test]
+    fn threads_stand_as_they_are_shown() {
+        for known in [Standing::Idle, Standing::Busy, Standing::Interrupted, Standing::Failed] {
+            assert_eq!(standing(thread_status(known)), known);
+        }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_its_time_is_scheduled() {
+        assert_eq!(phase(RunStatus::Queued, true), "scheduled");
+        assert_eq!(phase(RunStatus::Queued, false), "queued");
+        assert_eq!(phase(RunStatus::Running, true), "running");
+    }
+}

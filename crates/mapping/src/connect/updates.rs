@@ -1,0 +1,103 @@
+//! An agent's own updates, as the `custom` stream shows them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use trilogue_domain::event::{Event, InterruptEvent, Original, RunEvent, StateEvent};
+use trilogue_domain::{AgentCard, Body, Json, RunId, ThreadId};
+
+use super::run::member;
+use crate::native;
+
+/// One run's updates. An agent that declares a schema for them streams nothing else; any other streams what our own face calls these events, under `kind`.
+#[derive(Clone, Debug)]
+pub struct Updates {
+    run_id: Arc<str>,
+    thread: ThreadId,
+    declares: bool,
+    /// Whether the agent has started: what was said before is input.
+    begun: bool,
+}
+
+// === impl Updates ===
+
+impl Updates {
+    /// A run before its first event.
+    #[must_use]
+    pub fn new(card: &AgentCard, run: &RunId, thread: &ThreadId) -> Self {
+        Self {
+            run_id: Arc::from(run.as_str()),
+            thread: thread.clone(),
+            declares: card.update_schema.is_some(),
+            begun: false,
+        }
+    }
+
+    /// The `custom` event that the next event of the run makes, if it makes one.
+    pub fn push(&mut self, event: &Event) -> Option<Bytes> {
+        match &event.body {
+            Body::Run(RunEvent::Started) => {
+                self.begun = true;
+                None
+            }
+            Body::State(StateEvent::Custom { kind, data }) => Some(self.custom(kind, data)),
+            _ if self.declares || !self.begun => None,
+            Body::Opaque => Some(self.render(opaque(event.original.as_ref()).as_bytes(), None)),
+            Body::Message(_)
+            | Body::Tool(_)
+            | Body::State(StateEvent::Plan(_))
+            | Body::Interrupt(InterruptEvent::RuleApplied { .. }) => {
+                let update = self.named(&event.body)?;
+                Some(self.render(update.as_bytes(), None))
+            }
+            Body::Run(_) | Body::Interrupt(_) | Body::State(_) | Body::Thread(_) => None,
+        }
+    }
+
+    /// An update as the agent gave it; one that is no object stands under `data`.
+    fn custom(&self, kind: &str, data: &Json) -> Bytes {
+        if data.is_object() {
+            return self.render(data.as_bytes(), Some(kind));
+        }
+        let mut update = Vec::new();
+        member(&mut update, "kind", Value::from(kind).to_string().as_bytes());
+        member(&mut update, "data", data.as_bytes());
+        update.push(b'}');
+        self.render(&update, Some(kind))
+    }
+
+    /// An event in the words of our own face, which calls its kind `type`.
+    fn named(&self, body: &Body) -> Option<String> {
+        let mut update = serde_json::to_value(native::event::body(body, &self.thread)).ok()?;
+        let members = update.as_object_mut()?;
+        let kind = members.remove("type")?;
+        members.insert("kind".to_owned(), kind);
+        Some(update.to_string())
+    }
+
+    fn render(&self, update: &[u8], kind: Option<&str>) -> Bytes {
+        let mut out = Vec::with_capacity(update.len() + 128);
+        member(&mut out, "type", b"\"custom\"");
+        member(&mut out, "run_id", Value::from(&*self.run_id).to_string().as_bytes());
+        member(&mut out, "status", b"\"pending\"");
+        member(&mut out, "update", update);
+        if let Some(kind) = kind {
+            member(&mut out, "kind", Value::from(kind).to_string().as_bytes());
+        }
+        out.push(b'}');
+        Bytes::from(out)
+    }
+}
+
+fn opaque(original: Option<&Original>) -> String {
+    let Some(original) = original else { return json!({ "kind": "opaque" }).to_string() };
+    let value = serde_json::from_slice::<Value>(&original.bytes).unwrap_or(Value::Null);
+    json!({
+        "kind": "opaque",
+        "dialect": &*original.dialect,
+        "version": original.version,
+        "original": value,
+    })
+    .to_string()
+}

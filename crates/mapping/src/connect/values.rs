@@ -1,0 +1,340 @@
+//! The fold of one run's log into its output.
+//!
+//! Pushing costs what the event holds; JSON is made when somebody asks for it, and of complete messages only once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, StateEvent};
+use trilogue_domain::{
+    AgentCard, Body, Content, InputKind, Interrupt, Json, Outcome, Part, RunId, ThreadId, limits,
+};
+use trilogue_wire::agent_connect::{
+    ErrorUpdate, InterruptUpdate, RunOutput, RunStatus, StreamPayload,
+};
+
+use super::block::Links;
+use super::growing::Growing;
+use super::run::member;
+use super::{interrupt, run_error, status};
+use crate::shape::{is_of, text_property};
+
+/// How runs are shown.
+#[derive(Clone, Debug)]
+pub struct Show {
+    /// The agent that runs.
+    pub card: Arc<AgentCard>,
+    /// Whether the document's members stand beside those of the published schema.
+    pub literal: bool,
+    /// What links to large content begin with: an absolute address with the mount's prefix, without a slash at its end.
+    pub base: Arc<str>,
+    /// The most content that is shown inline where it is stored apart, in bytes of one run; what is beyond it becomes a link.
+    pub max_inline_bytes: u64,
+}
+
+/// One run's output as this protocol shows it, up to the last event that was pushed.
+#[derive(Clone, Debug)]
+pub struct Values {
+    show: Show,
+    run_id: Arc<str>,
+    links: Links,
+    /// Where text that is no JSON has its place in the output.
+    place: TextPlace,
+    /// Whether the agent has started: what was said before is input.
+    begun: bool,
+    said: Vec<Growing>,
+    /// The output as the agent has set it last.
+    output: Option<Json>,
+    /// What the run waits for, oldest first.
+    pending: Vec<Arc<Interrupt>>,
+    is_cancelling: bool,
+    outcome: Option<Outcome>,
+    version: u64,
+    inlined: u64,
+}
+
+/// Where text that is no JSON has its place in an output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum TextPlace {
+    /// It is a message.
+    Message,
+    /// It is the output.
+    Whole,
+    /// It is this property of the output.
+    Property(String),
+    /// It has none.
+    Nowhere,
+}
+
+// === impl Values ===
+
+impl Values {
+    /// A run before its first event.
+    #[must_use]
+    pub fn new(show: Show, run: &RunId, thread: &ThreadId) -> Self {
+        Self {
+            run_id: Arc::from(run.as_str()),
+            links: Links::new(&show.base, thread),
+            place: TextPlace::of(&show.card),
+            show,
+            begun: false,
+            said: Vec::new(),
+            output: None,
+            pending: Vec::new(),
+            is_cancelling: false,
+            outcome: None,
+            version: 0,
+            inlined: 0,
+        }
+    }
+
+    /// Folds the next event of the run in.
+    pub fn push(&mut self, event: &Event) {
+        match &event.body {
+            Body::Run(body) => self.run_event(body),
+            Body::Message(body) if self.begun => self.message_event(body, event),
+            Body::State(StateEvent::Output(output)) => self.set(output),
+            Body::Interrupt(InterruptEvent::Raised(raised)) if !self.is_cancelling => {
+                self.pending.push(Arc::new(Interrupt::clone(raised)));
+            }
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
+                self.pending.retain(|pending| pending.id != *interrupt);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether this content should be put into its part before the event is pushed: while there is room, and where somebody sees it.
+    #[must_use]
+    pub fn wants(&self, blob: &BlobRef) -> bool {
+        self.begun && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
+    }
+
+    /// Grows whenever the output changes; 0 before there is any.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// What the run waits for: the oldest of its questions.
+    #[must_use]
+    pub fn interrupt(&self) -> Option<&Interrupt> {
+        self.pending.first().map(Arc::as_ref)
+    }
+
+    /// The event of a `values` stream that shows the output so far, with the status `pending`; `None` while there is none.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Bytes> {
+        let (values, messages) = self.shown(false)?;
+        Some(self.update(RunStatus::Pending, &values, messages.as_deref()))
+    }
+
+    /// The event that ends a stream: the output, the question, or the error; `None` while the run goes on.
+    #[must_use]
+    pub fn terminal(&self) -> Option<Bytes> {
+        let Some(outcome) = &self.outcome else {
+            let asked = self.interrupt()?;
+            return payload(&StreamPayload::Interrupt(InterruptUpdate {
+                run_id: self.run_id.to_string(),
+                status: RunStatus::Interrupted,
+                asked: interrupt(asked, &self.links),
+            }));
+        };
+        match run_error(outcome, &self.show.card, &self.run_id) {
+            Some(error) => {
+                let status = status(outcome.status());
+                payload(&StreamPayload::Error(ErrorUpdate { status, error }))
+            }
+            None => {
+                let nothing = || (Bytes::from_static(b"{}"), None);
+                let (values, messages) = self.shown(true).unwrap_or_else(nothing);
+                Some(self.update(RunStatus::Success, &values, messages.as_deref()))
+            }
+        }
+    }
+
+    /// What came of the run, as waits and callbacks show it: the result, the question, or the error; `None` while the run goes on.
+    #[must_use]
+    pub fn output(&self) -> Option<Bytes> {
+        let Some(outcome) = &self.outcome else {
+            let asked = self.interrupt()?;
+            return payload(&RunOutput::Interrupt(interrupt(asked, &self.links)));
+        };
+        match run_error(outcome, &self.show.card, &self.run_id) {
+            Some(error) => payload(&RunOutput::Error(error)),
+            None => Some(self.result(true)),
+        }
+    }
+
+    /// The output so far in the form of a result; `None` while there is none.
+    #[must_use]
+    pub fn partial(&self) -> Option<Bytes> {
+        (self.version > 0).then(|| self.result(self.ended()))
+    }
+
+    fn run_event(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Created { .. } => {}
+            RunEvent::Started => self.begun = true,
+            RunEvent::Resumed => self.pending.clear(),
+            RunEvent::Cancelling { .. } => {
+                self.is_cancelling = true;
+                self.pending.clear();
+            }
+            RunEvent::Result(value) => self.set(value),
+            RunEvent::Ended(outcome) => {
+                self.pending.clear();
+                self.outcome = Some(outcome.clone());
+            }
+        }
+    }
+
+    fn set(&mut self, output: &Json) {
+        self.output = Some(output.clone());
+        self.version += 1;
+    }
+
+    fn message_event(&mut self, body: &MessageEvent, event: &Event) {
+        match body {
+            MessageEvent::Started { message, role, times: _ } => {
+                self.said.push(Growing::new(message, role, event));
+            }
+            MessageEvent::Delta { message, text } => {
+                let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) else {
+                    return;
+                };
+                said.add_text(text);
+                self.version += 1;
+            }
+            MessageEvent::Part { message, part } => {
+                let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) else {
+                    return;
+                };
+                said.add_part(part);
+                self.inlined = self.inlined.saturating_add(inlined(part));
+                self.version += 1;
+            }
+            MessageEvent::Completed { message } => {
+                let links = &self.links;
+                if let Some(said) = self.said.iter_mut().rfind(|said| said.is(message)) {
+                    said.complete(links);
+                }
+            }
+            MessageEvent::Thought { .. } => {}
+        }
+    }
+
+    /// The output and what was said; `None` where there is nothing to show. What has no place in the output is shown as messages only at the end.
+    fn shown(&self, is_end: bool) -> Option<(Bytes, Option<Bytes>)> {
+        let is_chat = self.place == TextPlace::Message;
+        let messages = (is_chat || !self.said.is_empty()).then(|| self.messages());
+        if let Some(output) = &self.output {
+            return Some((output.as_bytes().clone(), messages));
+        }
+        let last = self.said.last().map(Growing::text);
+        let chat = || {
+            let mut out = Vec::with_capacity(64);
+            if let Some(text) = &last {
+                member(&mut out, "message", Value::from(&**text).to_string().as_bytes());
+            }
+            member(&mut out, "messages", messages.as_deref().unwrap_or(b"[]"));
+            out.push(b'}');
+            Bytes::from(out)
+        };
+        let values = match (&self.place, &last) {
+            (TextPlace::Message, _) if is_end || self.version > 0 => chat(),
+            (TextPlace::Whole, Some(text)) => Value::from(&**text).to_string().into(),
+            (TextPlace::Property(name), Some(text)) => {
+                json!({ name.as_str(): &**text }).to_string().into()
+            }
+            (TextPlace::Nowhere, Some(_)) if is_end => chat(),
+            _ => return None,
+        };
+        Some((values, messages))
+    }
+
+    fn messages(&self) -> Bytes {
+        let mut out = vec![b'['];
+        for (place, said) in self.said.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&said.json(&self.links));
+        }
+        out.push(b']');
+        Bytes::from(out)
+    }
+
+    fn update(&self, status: RunStatus, values: &[u8], messages: Option<&[u8]>) -> Bytes {
+        let size = values.len() * (1 + usize::from(self.show.literal));
+        let mut out = Vec::with_capacity(size + messages.map_or(0, <[u8]>::len) + 160);
+        member(&mut out, "type", b"\"values\"");
+        member(&mut out, "run_id", Value::from(&*self.run_id).to_string().as_bytes());
+        member(&mut out, "status", format!("\"{status}\"").as_bytes());
+        member(&mut out, "values", values);
+        if let Some(messages) = messages {
+            member(&mut out, "messages", messages);
+        }
+        if self.show.literal {
+            member(&mut out, "result", values);
+        }
+        out.push(b'}');
+        Bytes::from(out)
+    }
+
+    fn result(&self, is_end: bool) -> Bytes {
+        let mut out = Vec::with_capacity(256);
+        member(&mut out, "type", b"\"result\"");
+        if let Some((values, messages)) = self.shown(is_end) {
+            member(&mut out, "values", &values);
+            if let Some(messages) = messages {
+                member(&mut out, "messages", &messages);
+            }
+        }
+        out.push(b'}');
+        Bytes::from(out)
+    }
+}
+
+// === impl TextPlace ===
+
+impl TextPlace {
+    fn of(card: &AgentCard) -> Self {
+        if card.input == InputKind::Chat && card.output_schema.is_none() {
+            return Self::Message;
+        }
+        let schema = card.output_schema.as_ref().map_or(Value::Null, Json::to_value);
+        if schema.get("type").and_then(Value::as_str) == Some("string") {
+            return Self::Whole;
+        }
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let has_message = properties.is_some_and(|all| is_of(all, "message", "string"));
+        match text_property(&schema) {
+            Some(name) => Self::Property(name),
+            None if has_message => Self::Property("message".to_owned()),
+            None => Self::Nowhere,
+        }
+    }
+}
+
+/// What of a part counts against the room for content that is stored apart.
+fn inlined(part: &Part) -> u64 {
+    let length = match &part.content {
+        Content::Text(text) => text.len(),
+        Content::Bytes(bytes) => bytes.len(),
+        Content::Empty | Content::Url(_) | Content::Blob(_) => 0,
+    };
+    if length > limits::INLINE_CONTENT_BYTES { length as u64 } else { 0 }
+}
+
+fn payload(value: &impl serde::Serialize) -> Option<Bytes> {
+    serde_json::to_vec(value).ok().map(Bytes::from)
+}

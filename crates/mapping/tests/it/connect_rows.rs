@@ -1,0 +1,163 @@
+//! Runs, threads and checkpoints, as they are shown, and what clients are called with.
+
+use serde_json::{Value, json};
+use trilogue_domain::{Json, Message, Part, Role, RunStatus, Standing, Timestamp};
+use trilogue_mapping::connect::{
+    self, CheckpointOf, Delivery, RunOf, State, ThreadOf, delivered, waited,
+};
+use trilogue_wire::agent_connect::{Run, Thread, ThreadState, read};
+
+use crate::published::{document, fits, keeps};
+use crate::sample::{
+    RUN, THREAD, approval, begun, chat, ended, full, json_of, links, message_id, parsed, raised,
+    result, values,
+};
+
+fn run(status: RunStatus) -> Vec<u8> {
+    connect::run(&RunOf {
+        id: RUN,
+        thread_id: THREAD,
+        agent_id: "3f1e2549-5799-4321-91ae-2a4881d55526",
+        configuration_id: Some(THREAD),
+        status,
+        is_scheduled: true,
+        created_at: Timestamp::from_micros(1_763_683_200_000_120),
+        updated_at: Timestamp::from_micros(1_763_683_200_000_000),
+        creation: br#"{"input":{"n":1.0}}"#,
+    })
+}
+
+fn said() -> Vec<Message> {
+    vec![Message {
+        id: message_id("m"),
+        role: Role::User,
+        parts: vec![Part::text("hi")],
+        created_at: None,
+        completed_at: None,
+    }]
+}
+
+#[test]
+fn a_run_keeps_the_published_schema_and_its_request_as_it_was_written() {
+    let document = document();
+    for status in RunStatus::ALL {
+        let shown = run(status);
+        keeps(document.as_ref(), "RunStateless", &parsed(&shown));
+        keeps(document.as_ref(), "RunStateful", &parsed(&shown));
+        let read: Run = read(&shown).unwrap();
+        assert_eq!(read.status, connect::status(status));
+        assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
+    }
+    let text = String::from_utf8(run(RunStatus::Queued)).unwrap();
+    assert!(text.contains(r#""created_at":"2025-11-21T00:00:00.000120Z""#), "{text}");
+    assert!(text.contains(r#""updated_at":"2025-11-21T00:00:00.000000Z""#), "{text}");
+    assert!(text.contains(r#""status":"pending","phase":"scheduled""#), "{text}");
+    assert!(text.ends_with(r#""creation":{"input":{"n":1.0}}}"#), "{text}");
+}
+
+#[test]
+fn a_wait_answers_the_run_and_its_output_and_to_the_letter_their_members() {
+    let document = document();
+    let (shown, done) = (
+        run(RunStatus::Completed),
+        vec![
+            begun(),
+            result(&json!({ "message": "a" })),
+            ended(trilogue_domain::Outcome::Completed),
+        ],
+    );
+    let output = values(full(), false, done).output().unwrap();
+    for literal in [false, true] {
+        let answer = parsed(&waited(&shown, &output, literal));
+        keeps(document.as_ref(), "RunWaitResponseStateless", &answer);
+        keeps(document.as_ref(), "RunWaitResponseStateful", &answer);
+        assert_eq!(answer.get("type").is_some(), literal);
+    }
+    let answer = parsed(&waited(&shown, &output, true));
+    assert_eq!(
+        (&answer["type"], &answer["result"]),
+        (&json!("result"), &json!({ "message": "a" }))
+    );
+    let asked = values(full(), true, vec![begun(), raised(approval("i"))]).output().unwrap();
+    let answer = parsed(&waited(&run(RunStatus::Interrupted), &asked, true));
+    assert_eq!(answer["type"], "interrupt");
+    assert_eq!(answer["interrupt_type"], "approval");
+    assert_eq!(answer["interrupt_payload"], json!({ "question": "?" }));
+    assert_eq!(answer.get("result"), None);
+}
+
+#[test]
+fn clients_are_called_with_the_run_and_what_is_told_of_it() {
+    let document = document();
+    let shown = run(RunStatus::Completed);
+    for (what, event, member, value) in [
+        (
+            Delivery::Status(br#"{"type":"result"}"#),
+            "run.status",
+            "output",
+            json!({ "type": "result" }),
+        ),
+        (
+            Delivery::Values(br#"{"type":"result","values":5}"#),
+            "run.values",
+            "output",
+            json!({ "type": "result", "values": 5 }),
+        ),
+        (
+            Delivery::Update(br#"{"type":"custom","update":{"a":1},"kind":"k"}"#),
+            "run.custom",
+            "update",
+            json!({ "a": 1 }),
+        ),
+    ] {
+        let body = parsed(&delivered(&shown, what, "d-1"));
+        keeps(document.as_ref(), "RunStateless", &body);
+        assert_eq!((&body["event"], &body["delivery_id"]), (&json!(event), &json!("d-1")));
+        assert_eq!(body[member], value);
+    }
+    let update = Delivery::Update(br#"{"update":{},"kind":"k"}"#);
+    assert_eq!(parsed(&delivered(&shown, update, "d"))["kind"], "k");
+}
+
+#[test]
+fn a_thread_and_its_states_keep_the_published_schemas() {
+    let document = document();
+    let (value, said) = (json_of(&json!({ "log": [1] })), said());
+    let metadata = Json::parse(r#"{"k":1.0}"#).unwrap();
+    let thread = |state| {
+        let shown = connect::thread(
+            &ThreadOf {
+                id: THREAD,
+                created_at: Timestamp::from_micros(0),
+                updated_at: Timestamp::from_micros(1),
+                metadata: &metadata,
+                standing: Standing::Failed,
+                state,
+            },
+            &links(),
+        );
+        keeps(document.as_ref(), "Thread", &parsed(&shown));
+        let read: Thread = read(&shown).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
+        parsed(&shown)
+    };
+    let none = thread(None);
+    assert_eq!((none.get("values"), none.get("messages")), (None, None));
+    assert_eq!((&none["status"], &none["metadata"]), (&json!("error"), &json!({ "k": 1.0 })));
+    let set = thread(Some(State::Value(&value)));
+    assert_eq!((&set["values"], set.get("messages")), (&json!({ "log": [1] }), None));
+    let talk = thread(Some(State::Messages(&said)));
+    let messages = json!([{ "role": "user", "content": "hi", "id": "m" }]);
+    assert_eq!((&talk["values"], &talk["messages"]), (&json!({ "messages": messages }), &messages));
+    let schema = connect::descriptor(&chat()).to_value()["specs"]["thread_state"].clone();
+    fits(&schema, &talk["values"]);
+    for state in [State::Value(&value), State::Messages(&said)] {
+        let of = CheckpointOf { id: THREAD, state, metadata: json!({ "source": "loop" }) };
+        let shown = connect::thread_state(&of, &links());
+        keeps(document.as_ref(), "ThreadState", &parsed(&shown));
+        let read: ThreadState = read(&shown).unwrap();
+        assert_eq!(read.checkpoint.checkpoint_id, THREAD);
+        let alone: Value = parsed(&connect::state(state, &links()));
+        assert_eq!(alone, parsed(&shown)["values"]);
+    }
+}

@@ -1,0 +1,15 @@
+//! The conversions, through their public doors.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
+
+mod connect_agent;
+mod connect_input;
+mod connect_messages;
+mod connect_openapi;
+mod connect_request;
+mod connect_resume;
+mod connect_rows;
+mod connect_updates;
+mod connect_values;
+mod published;
+mod sample;

@@ -1,0 +1,97 @@
+//! How callers end runs: cancelling, rolling back, removing, and waiting for the end.
+
+use tokio::sync::oneshot;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Principal, RunId, Scope};
+use trilogue_store::rows::RunRow;
+
+use crate::handle::{Runtime, unexpected};
+use crate::owner::Envelope;
+use crate::step::{Command, Reply};
+use crate::submit::stopped;
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// Waits until a run has ended or waits for an answer.
+    ///
+    /// # Errors
+    /// `run_not_found`; `shutting_down` when the server stops first.
+    pub async fn settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
+        let row = self.run_row(&by.scope(), id).await?;
+        self.settled_row(row).await
+    }
+
+    /// Asks a run to stop. Returns when that is durable, which may be before the agent has stopped.
+    ///
+    /// # Errors
+    /// `run_not_found`, `run_ended`, and what storing can fail with.
+    pub async fn cancel(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
+        let row = self.run_row(&by.scope(), id).await?;
+        let command = Command::Cancel { run: row.key, reason: None, roll_back: false };
+        self.stop(&row, command).await
+    }
+
+    /// Stops a run and removes it with everything it did. Returns when it is gone; who waits for the run is given its row as it ended, with the reason `run_rolled_back`.
+    ///
+    /// # Errors
+    /// `run_not_found`, `run_ended`, and what storing can fail with.
+    pub async fn roll_back(&self, by: &Principal, id: &RunId) -> Result<()> {
+        let row = self.run_row(&by.scope(), id).await?;
+        let reason = Some(Code::RunRolledBack);
+        let command = Command::Cancel { run: row.key, reason, roll_back: true };
+        self.stop(&row, command).await?;
+        // Its agent may be at work still; the run goes when that has stopped.
+        let (reply, gone) = oneshot::channel();
+        self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
+        match gone.await.map_err(|_| stopped())? {
+            // The thread was the run's own and has gone with it.
+            Err(error) if error.code() == Code::ThreadNotFound => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Removes a run that has ended, with its events.
+    ///
+    /// # Errors
+    /// `run_not_found`, `run_not_ended`, and what storing can fail with.
+    pub async fn remove_run(&self, by: &Principal, id: &RunId) -> Result<()> {
+        let row = self.run_row(&by.scope(), id).await?;
+        let command = Command::RemoveRun { run: row.key, id: row.id.clone(), reason: "deleted" };
+        self.change(row.thread, command).await.map(drop).map_err(|error| gone(error, &row))
+    }
+
+    async fn stop(&self, row: &RunRow, command: Command) -> Result<RunRow> {
+        match self.change(row.thread, command).await {
+            Ok(Reply::Run(row)) => Ok(*row),
+            Ok(_) => Err(unexpected()),
+            Err(error) => Err(gone(error, row)),
+        }
+    }
+
+    pub(crate) async fn settled_row(&self, row: RunRow) -> Result<RunRow> {
+        if row.status.is_terminal() {
+            return Ok(row);
+        }
+        let (reply, settled) = oneshot::channel();
+        self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
+        let told = settled.await.map_err(|_| stopped())?;
+        match told.map_err(|error| gone(error, &row))? {
+            Some(row) => Ok(row),
+            None => {
+                let scope = Scope { tenant: row.tenant.clone(), owner: None };
+                self.run_row(&scope, &row.id).await
+            }
+        }
+    }
+}
+
+/// A run whose thread has gone in between is not there.
+fn gone(error: Error, row: &RunRow) -> Error {
+    match error.code() {
+        Code::ThreadNotFound => {
+            Error::new(Code::RunNotFound, format!("there is no run '{}'", row.id))
+        }
+        _ => error,
+    }
+}

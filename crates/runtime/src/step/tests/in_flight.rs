@@ -1,0 +1,105 @@
+//! What a run's client is called back about, and what gives way to a new run.
+
+use trilogue_store::rows::QueueKind;
+
+use super::*;
+
+/// The callbacks that a step offers, as their keys.
+fn offered(step: &Step) -> Vec<String> {
+    let items = step.changes.iter().filter_map(|change| match change {
+        Change::Offer(item) if item.kind == QueueKind::Callback => Some(item.key.clone()),
+        _ => None,
+    });
+    items.collect()
+}
+
+fn call_back(submit: &mut Submit) {
+    let url = "https://example.com/hook".into();
+    submit.row.callback =
+        Some(trilogue_domain::Callback { url, status: true, values: true, updates: true });
+}
+
+#[test]
+fn a_client_is_called_back_about_the_question_that_is_shown_and_about_the_end() {
+    let mut table = Table::new();
+    let step = table.submit_with(1, |submit| {
+        submit.native = false;
+        call_back(submit);
+    });
+    assert_eq!(offered(&step.unwrap()), [""; 0]);
+    let asked = |id| interrupt(id, InterruptKind::Permission);
+    assert_eq!(offered(&table.raise(1, asked("one")).unwrap()), ["run-1.6"]);
+    assert_eq!(offered(&table.raise(1, asked("two")).unwrap()), [""; 0], "another is shown");
+    table.raise(1, asked("three")).unwrap();
+    let answer = || Answer::Option("no".to_owned());
+    assert_eq!(offered(&table.answer("two", answer()).unwrap()), [""; 0]);
+    assert_eq!(offered(&table.answer("one", answer()).unwrap()), ["run-1.10"], "the next is shown");
+    assert_eq!(offered(&table.answer("three", answer()).unwrap()), [""; 0], "it goes on");
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    assert_eq!(offered(&step), ["run-1.13"]);
+}
+
+#[test]
+fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
+    let mut table = Table::new();
+    table.submit_with(1, call_back).unwrap();
+    let thought = |text: &str| {
+        Body::Message(trilogue_domain::event::MessageEvent::Thought { text: text.into() })
+    };
+    let mut draft = Draft::default();
+    for text in ["a", "b", "c"] {
+        draft.push(Timestamp::from_micros(1), &thought(text), None).unwrap();
+    }
+    let told = Told { output: 2, updates: vec![1, 3] };
+    let (messages, values, bound) = (Vec::new(), None, None);
+    let progress = Progress { run: RunKey(1), draft, messages, values, bound, told };
+    let step = table.step(Command::Progress(progress)).unwrap();
+    assert_eq!(offered(&step), ["run-1.6", "run-1.8", "run-1.values"]);
+    let numbers: Vec<_> = step
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Offer(item) => item.reference.to_value()["number"].as_u64(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(numbers, [6, 8, 7]);
+}
+
+#[test]
+fn everything_in_flight_gives_way_and_nothing_of_it_starts_meanwhile() {
+    for (strategy, is_removed) in [(Strategy::Interrupt, false), (Strategy::Rollback, true)] {
+        let mut table = Table::new();
+        table.submit(1).unwrap();
+        table.submit(2).unwrap();
+        let later = Timestamp::from_micros(1_000);
+        table.submit_with(3, |submit| submit.row.not_before = Some(later)).unwrap();
+        let step = table.submit_with(4, |submit| submit.strategy = strategy).unwrap();
+        let told = told(&step);
+        assert!(!told.iter().any(|word| word.starts_with("start")), "{told:?}");
+        let ended: Vec<_> = told.iter().filter(|word| word.starts_with("settled")).collect();
+        assert_eq!(ended, ["settled 2 cancelled", "settled 3 cancelled"]);
+        let removed = step.changes.iter().filter(|one| matches!(one, Change::RemoveRun(_)));
+        assert_eq!(removed.count(), if is_removed { 2 } else { 0 });
+        let withdrawn = Change::Withdraw(QueueKind::ScheduledRun, "run-3".to_owned());
+        let is_withdrawn = |one: &Change| format!("{one:?}") == format!("{withdrawn:?}");
+        assert!(step.changes.iter().any(is_withdrawn), "its time does not come any more");
+        assert_eq!(table.state.turn, Some(RunKey(1)), "its agent is at work still");
+        table.finish(1, Ok(Ending::Completed)).unwrap();
+        assert_eq!(table.state.turn, Some(RunKey(4)));
+        assert_eq!(table.state.runs.len(), 1);
+    }
+}
+
+#[test]
+fn a_thread_goes_only_while_it_is_idle_where_that_is_asked_for() {
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    assert_eq!(refused(table.step(Command::Erase { if_idle: true })), Code::ThreadBusy);
+    table.suspend(1, "ask").unwrap();
+    let step = table.step(Command::Erase { if_idle: true }).unwrap();
+    assert_eq!(told(&step), ["abort 1", "gone"]);
+    let mut table = Table::new();
+    table.submit(1).unwrap();
+    assert_eq!(told(&table.step(Command::Erase { if_idle: false }).unwrap()), ["abort 1", "gone"]);
+}

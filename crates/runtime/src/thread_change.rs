@@ -1,0 +1,240 @@
+//! Changes of a thread as a whole, its state at a checkpoint, and its end.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, Json, Principal, Scope, ThreadId};
+use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
+
+use crate::backend::{Backend, Rewind};
+use crate::handle::{Runtime, unexpected};
+use crate::history::{self, Source, states};
+use crate::request::{StateOf, ThreadPatch};
+use crate::step::{Command, Reply};
+
+// === impl Runtime ===
+
+impl Runtime {
+    /// A thread's state at one of its checkpoints, or at its head.
+    ///
+    /// # Errors
+    /// What reading can fail with.
+    pub async fn state_at(&self, thread: &ThreadRow, at: Option<CheckpointKey>) -> Result<StateOf> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        let agents = &self.services().agents;
+        states::at(self.source(&scope), agents, thread, at.or(thread.head)).await
+    }
+
+    /// The states at these checkpoints of a thread, in their order: a page of its history in one reading.
+    ///
+    /// # Errors
+    /// What reading can fail with.
+    pub async fn states(
+        &self,
+        thread: &ThreadRow,
+        checkpoints: &[CheckpointRow],
+    ) -> Result<Vec<StateOf>> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        states::of(self.source(&scope), &self.services().agents, thread, checkpoints).await
+    }
+
+    /// Changes a thread's metadata, state or head.
+    ///
+    /// # Errors
+    /// `thread_not_found`, `checkpoint_not_found`, `agent_memory_not_rewindable`, `thread_state_schema_violation`, `thread_busy` where it is only to be changed while idle, and what storing can fail with.
+    pub async fn patch_thread(
+        &self,
+        by: &Principal,
+        id: &ThreadId,
+        patch: ThreadPatch,
+    ) -> Result<ThreadRow> {
+        self.check_open()?;
+        let scope = by.scope();
+        let thread = self.thread_row(&scope, id).await?;
+        let from = match &patch.from {
+            Some(checkpoint) => Some(self.rewind_point(&scope, &thread, checkpoint).await?),
+            None => None,
+        };
+        if let Some(values) = &patch.values {
+            let follows = patch.only_where_set.then_some(from);
+            self.check_values(&thread, values, follows).await?;
+        }
+        let checkpoint = self.services().new_checkpoint();
+        let command = Command::Patch { patch: Box::new(patch), from, checkpoint };
+        match self.change(thread.key, command).await? {
+            Reply::Thread(row) => Ok(*row),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread.
+    ///
+    /// # Errors
+    /// `thread_not_found`, and what storing can fail with.
+    pub async fn erase_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
+        self.erase(by, id, false).await
+    }
+
+    /// Erases a thread on which no run is queued, scheduled or at work; runs that wait for an answer go with it.
+    ///
+    /// # Errors
+    /// `thread_busy`, and as [`Runtime::erase_thread`].
+    pub async fn erase_idle_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
+        self.erase(by, id, true).await
+    }
+
+    async fn erase(&self, by: &Principal, id: &ThreadId, if_idle: bool) -> Result<()> {
+        let erased = match self.thread_row(&by.scope(), id).await {
+            Ok(thread) => self.change(thread.key, Command::Erase { if_idle }).await.map(drop),
+            Err(error) => Err(error),
+        };
+        match erased {
+            // Its owner cannot load what is damaged; the store removes it unread.
+            Err(error) if error.code() == Code::ThreadQuarantined => {
+                match self.services().store.erase_quarantined(&by.scope(), id).await? {
+                    true => Ok(()),
+                    false => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn source<'a>(&'a self, scope: &'a Scope) -> Source<'a> {
+        let services = self.services();
+        Source { store: services.store.as_ref(), outside: &services.outside, scope }
+    }
+
+    /// Passes when a new state fits the agent that the thread's newest run is of. `follows` is the checkpoint that it follows, where a state made of what was said is not to be replaced.
+    ///
+    /// # Errors
+    /// `thread_state_schema_violation`, and what reading can fail with.
+    async fn check_values(
+        &self,
+        thread: &ThreadRow,
+        values: &Json,
+        follows: Option<Option<CheckpointKey>>,
+    ) -> Result<()> {
+        let services = self.services();
+        let declares = |agent: &dyn Backend| agent.card().state_schema.is_some();
+        if follows.is_none() && !services.agents.values().any(|agent| declares(agent.as_ref())) {
+            return Ok(());
+        }
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
+        let page = Page { limit: 1, ..Page::default() };
+        let newest = services.store.runs(&scope, &filter, &page).await?.rows.into_iter().next();
+        let Some(agent) = newest.and_then(|run| services.agents.get(&run.agent)) else {
+            return Ok(());
+        };
+        if declares(agent.as_ref()) {
+            return agent.check_state(values);
+        }
+        let Some(at) = follows.filter(|_| states::is_of_messages(agent.card())) else {
+            return Ok(());
+        };
+        // Such an agent may keep a state all the same.
+        match self.state_at(thread, at).await? {
+            StateOf::Value(_) => Ok(()),
+            StateOf::Messages(_) => Err(Error::new(
+                Code::StateInvalid,
+                format!(
+                    "the state of the thread '{}' is what was said in it, and cannot be set",
+                    thread.id
+                ),
+            )
+            .hint("copy the thread, or go back to a checkpoint")),
+        }
+    }
+
+    /// The checkpoint to branch from, where every agent that knows the thread can follow.
+    async fn rewind_point(
+        &self,
+        scope: &Scope,
+        thread: &ThreadRow,
+        id: &CheckpointId,
+    ) -> Result<CheckpointKey> {
+        let store = self.services().store.as_ref();
+        let row = store.checkpoint(scope, &thread.id, id).await?.ok_or_else(|| {
+            Error::new(
+                Code::CheckpointNotFound,
+                format!("the thread '{}' has no checkpoint '{id}'", thread.id),
+            )
+        })?;
+        if thread.head == Some(row.key) {
+            return Ok(row.key);
+        }
+        let kept = history::path(store, scope, &thread.id, Some(row.key)).await?;
+        self.check_memory(scope, thread, &kept, &format!("what lies behind the checkpoint '{id}'"))
+            .await?;
+        Ok(row.key)
+    }
+
+    /// Passes when no agent with a memory of its own knows more of the thread than the checkpoints that stay on its path. `what` is what such an agent remembers.
+    ///
+    /// # Errors
+    /// `agent_memory_not_rewindable`, naming the agent.
+    pub(crate) async fn check_memory(
+        &self,
+        scope: &Scope,
+        thread: &ThreadRow,
+        kept: &[CheckpointRow],
+        what: &str,
+    ) -> Result<()> {
+        let store = self.services().store.as_ref();
+        for (name, agent) in &self.services().agents {
+            if agent.rewind() != Rewind::Refuse {
+                continue;
+            }
+            let Some(binding) = store.binding(scope, &thread.id, name).await? else { continue };
+            let remembers_more = binding
+                .told
+                .is_some_and(|told| kept.iter().all(|checkpoint| checkpoint.key != told));
+            if remembers_more {
+                return Err(Error::new(
+                    Code::AgentMemoryNotRewindable,
+                    format!("the agent '{name}' remembers {what}"),
+                )
+                .hint("copy the thread and go back in the copy: no agent remembers it"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trilogue_domain::port::SystemClock;
+    use trilogue_domain::{Json, PrincipalId, Rights, TenantId};
+    use trilogue_store::record::NoOriginals;
+
+    use super::*;
+    use crate::request::{NewThread, Options};
+
+    #[tokio::test]
+    async fn a_patch_that_was_overtaken_keeps_the_path_behind_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("t.db").display());
+        let options = trilogue_store::Options::new(Arc::new(NoOriginals));
+        let store = trilogue_store::open(&url, options).await.unwrap();
+        let (clock, originals) = (Arc::new(SystemClock), Arc::new(NoOriginals));
+        let runtime =
+            Runtime::start(Options::default(), store.clone(), Vec::new(), clock, originals)
+                .await
+                .unwrap();
+        let by = Principal {
+            id: PrincipalId::parse("alice").unwrap(),
+            tenant: TenantId::parse("tenant").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        let thread = runtime.create_thread(&by, NewThread::default()).await.unwrap();
+        let patch = || ThreadPatch { values: Some(Json::null()), ..ThreadPatch::default() };
+        let early = runtime.services().new_checkpoint();
+        runtime.patch_thread(&by, &thread.id, patch()).await.unwrap();
+        let late = Command::Patch { patch: Box::new(patch()), from: None, checkpoint: early };
+        runtime.change(thread.key, late).await.unwrap();
+        let path = store.path(&by.scope(), &thread.id, None, 10).await.unwrap();
+        assert_eq!(path.len(), 2, "{path:?}");
+    }
+}

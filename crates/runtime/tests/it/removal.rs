@@ -1,0 +1,254 @@
+//! How runs and threads go: rolled back, removed, erased while idle, and by the retention of stateless runs.
+
+use std::time::Duration;
+
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Answer, Body, Code, Json, Outcome, RunStatus};
+use trilogue_runtime::{AnswerTo, Options, ThreadChoice, ThreadPatch};
+use trilogue_store::Range;
+use trilogue_store::rows::{MessageRow, Page, RetentionPolicy, RunFilter, ThreadFilter};
+
+use crate::fixture::{House, alice, new_run, on, scope, until};
+
+const ROLLED_BACK: Option<Outcome> = Some(Outcome::Cancelled { reason: Some(Code::RunRolledBack) });
+
+async fn houses() -> [House; 2] {
+    [House::memory().await, House::sqlite().await]
+}
+
+#[tokio::test]
+async fn a_run_is_rolled_back_wherever_it_is() {
+    for house in houses().await {
+        for script in ["say:x commit until-cancelled", "ask", "suspend:say:x", "forever"] {
+            let thread = house.thread().await;
+            let at_work = house.submit(on(&thread, script)).await;
+            let queued = house.submit(on(&thread, "say:y")).await;
+            if matches!(script, "ask" | "suspend:say:x") {
+                // It waits and has given up its turn.
+                queued.settled.wait().await.unwrap();
+                let waits = house.stored(&at_work.run).await;
+                assert_eq!(waits.status, RunStatus::Interrupted);
+                house.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap();
+            } else {
+                house.runtime.roll_back(&alice(), &queued.run.id).await.unwrap();
+                assert!(house.is_gone(&queued.run).await);
+                assert_eq!(queued.settled.wait().await.unwrap().outcome, ROLLED_BACK);
+                if script == "forever" {
+                    continue;
+                }
+                let by = alice();
+                let (waited, gone) = tokio::join!(
+                    at_work.settled.wait(),
+                    house.runtime.roll_back(&by, &at_work.run.id)
+                );
+                gone.unwrap();
+                assert_eq!(waited.unwrap().outcome, ROLLED_BACK);
+            }
+            assert!(house.is_gone(&at_work.run).await, "{script}");
+            let again = house.runtime.roll_back(&alice(), &at_work.run.id).await.unwrap_err();
+            assert_eq!(again.code(), Code::RunNotFound);
+            let next = house.run("history", ThreadChoice::Existing(thread)).await;
+            assert!(!house.said(&next).await.contains(script), "{script}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_is_not_rolled_back() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let ended = house.run("say:x", ThreadChoice::Existing(thread)).await;
+        let error = house.runtime.roll_back(&alice(), &ended.id).await.unwrap_err();
+        assert_eq!(error.code(), Code::RunEnded);
+        assert_eq!(house.stored(&ended).await.outcome, Some(Outcome::Completed));
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_being_cancelled_can_still_be_rolled_back() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let at_work = house.submit(on(&thread, "until-cancelled gate")).await;
+        let cancelling = house.runtime.cancel(&alice(), &at_work.run.id).await.unwrap();
+        assert_eq!(cancelling.status, RunStatus::Cancelling);
+        let runtime = house.runtime.clone();
+        let id = at_work.run.id.clone();
+        let rolling = tokio::spawn(async move { runtime.roll_back(&alice(), &id).await });
+        // A command behind it in the order of the owner: it was heard.
+        until("it was asked for", || async {
+            let erased = house.runtime.erase_idle_thread(&alice(), &thread).await;
+            erased.unwrap_err().code() == Code::ThreadBusy
+        })
+        .await;
+        house.agent.gate.add_permits(1);
+        rolling.await.unwrap().unwrap();
+        assert_eq!(at_work.settled.wait().await.unwrap().outcome, ROLLED_BACK);
+        assert!(house.is_gone(&at_work.run).await);
+    }
+}
+
+#[tokio::test]
+async fn a_stateless_run_is_rolled_back_with_its_thread() {
+    for house in houses().await {
+        for script in ["until-cancelled", "suspend:say:x"] {
+            let submitted = house.submit(new_run(script, ThreadChoice::Stateless)).await;
+            if script != "until-cancelled" {
+                submitted.settled.wait().await.unwrap();
+            }
+            house.runtime.roll_back(&alice(), &submitted.run.id).await.unwrap();
+            assert!(house.is_gone(&submitted.run).await);
+            let thread = house.store.thread(&scope(), &submitted.run.thread_id).await.unwrap();
+            assert_eq!(thread, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_of_several_that_end_a_run_wins_and_the_others_are_told() {
+    for house in houses().await {
+        for _ in 0..20 {
+            let thread = house.thread().await;
+            let waits = house.run("suspend:say:x", ThreadChoice::Existing(thread)).await;
+            let (by, id) = (alice(), waits.id.clone());
+            let answer = Answer::Json(Json::null());
+            let (answered, cancelled, rolled_back) = tokio::join!(
+                house.runtime.answer(&by, AnswerTo::Run(id.clone()), answer),
+                house.runtime.cancel(&by, &id),
+                house.runtime.roll_back(&by, &id),
+            );
+            let told = [
+                answered.map(drop).map_err(|error| error.code()),
+                cancelled.map(drop).map_err(|error| error.code()),
+                rolled_back.map_err(|error| error.code()),
+            ];
+            let refusals = [
+                Code::RunEnded,
+                Code::RunNotFound,
+                Code::InterruptResolved,
+                Code::InterruptMismatch,
+            ];
+            for outcome in told.iter().filter_map(|told| told.as_ref().err()) {
+                assert!(refusals.contains(outcome), "{told:?}");
+            }
+            let left = house.store.run(&scope(), &waits.id).await.unwrap();
+            assert_eq!(left.is_none(), told[2].is_ok(), "{told:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_several_who_remove_a_run_one_does() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let ended = house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
+        let (by, id) = (alice(), ended.id.clone());
+        let (one, two) =
+            tokio::join!(house.runtime.remove_run(&by, &id), house.runtime.remove_run(&by, &id));
+        let told = [one, two].map(|told| told.map_err(|error| error.code()));
+        assert!(told.contains(&Ok(())) && told.contains(&Err(Code::RunNotFound)), "{told:?}");
+        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
+        let frames = house.store.frames(&row, range).await.unwrap();
+        let events = frames.iter().flat_map(|frame| frame.events().unwrap());
+        let removals = events.filter(|event| {
+            matches!(
+                event.body,
+                Body::Thread(trilogue_domain::event::ThreadEvent::RunRemoved { .. })
+            )
+        });
+        assert_eq!(removals.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_thread_is_erased_only_while_it_is_idle() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let at_work = house.submit(on(&thread, "gate suspend:say:x")).await;
+        let busy = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        assert_eq!(busy.code(), Code::ThreadBusy);
+        house.agent.gate.add_permits(1);
+        let waits = at_work.settled.wait().await.unwrap();
+        assert_eq!(waits.status, RunStatus::Interrupted);
+        let mut scheduled = on(&thread, "say:later");
+        scheduled.not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+        let scheduled = house.submit(scheduled).await.run;
+        let busy = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        assert_eq!(busy.code(), Code::ThreadBusy);
+        house.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
+        house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap();
+        assert!(house.is_gone(&waits).await, "what waits goes with its thread");
+        assert_eq!(house.store.thread(&scope(), &thread).await.unwrap(), None);
+        let gone = house.runtime.erase_idle_thread(&alice(), &thread).await.unwrap_err();
+        assert_eq!(gone.code(), Code::ThreadNotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_state_is_set_only_while_the_thread_is_idle_where_that_is_asked_for() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let at_work = house.submit(on(&thread, "gate")).await;
+        let patch = |values: Option<&'static str>, metadata: Option<&'static str>, if_idle| {
+            let json = |text: &'static str| Json::parse(text).unwrap();
+            let (values, metadata) = (values.map(json), metadata.map(json));
+            ThreadPatch { values, metadata, if_idle, ..ThreadPatch::default() }
+        };
+        let change = async |patch: ThreadPatch| {
+            let changed = house.runtime.patch_thread(&alice(), &thread, patch).await;
+            changed.map(|row| row.metadata.to_value()).map_err(|error| error.code())
+        };
+        let both = patch(Some("{}"), Some(r#"{"a":1}"#), true);
+        assert_eq!(change(both.clone()).await, Err(Code::ThreadBusy));
+        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        assert_eq!(row.metadata.to_value(), serde_json::json!({}), "nothing was changed");
+        let metadata = patch(None, Some(r#"{"b":1}"#), true);
+        assert_eq!(change(metadata).await, Ok(serde_json::json!({"b": 1})));
+        assert!(change(patch(Some("{}"), None, false)).await.is_ok());
+        house.agent.gate.add_permits(1);
+        at_work.settled.wait().await.unwrap();
+        assert_eq!(change(both).await, Ok(serde_json::json!({"a": 1, "b": 1})));
+    }
+}
+
+#[tokio::test]
+async fn a_stateless_run_leaves_itself_alone_and_goes_in_its_time() {
+    let options = Options {
+        retention: RetentionPolicy {
+            max_age: None,
+            max_stateless_age: Some(Duration::from_secs(3600)),
+            max_runs_per_thread: None,
+            max_runs_per_tenant: None,
+        },
+        retention_interval: Duration::from_millis(5),
+        ..Options::default()
+    };
+    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+        let thread = house.thread().await;
+        let usual = house.run("say:x", ThreadChoice::Existing(thread)).await;
+        let mut new = new_run(r#"say:x set:{"n":1}"#, ThreadChoice::Stateless);
+        new.request = Some(Json::parse(r#"{"agent_id":"x"}"#).unwrap());
+        let trilogue_runtime::Input::Messages(messages) = &new.input else { panic!() };
+        let message = messages[0].id.clone();
+        let run = house.submit(new.clone()).await.settled.wait().await.unwrap();
+        assert!(run.stateless && run.request == new.request);
+        let row = house.store.thread(&scope(), &run.thread_id).await.unwrap().unwrap();
+        assert!(row.ephemeral && row.head.is_none());
+        let found: Option<MessageRow> = house.store.message(&scope(), &message).await.unwrap();
+        assert_eq!(found, None);
+        let all = ThreadFilter::default();
+        let listed = house.store.threads(&scope(), &all, &Page::default()).await.unwrap();
+        assert_eq!(listed.rows.len(), 1);
+        let waits = house.run("suspend:say:x", ThreadChoice::Stateless).await;
+        house.clock.advance(Duration::from_secs(3599));
+        let newer = house.run("say:y", ThreadChoice::Stateless).await;
+        assert_eq!(house.said(&run).await, "x", "it can be read until then");
+        house.clock.advance(Duration::from_secs(2));
+        until("it is gone", || house.is_gone(&run)).await;
+        let kept =
+            house.store.runs(&scope(), &RunFilter::default(), &Page::default()).await.unwrap();
+        let kept: Vec<_> = kept.rows.iter().map(|row| &row.id).collect();
+        assert_eq!(kept, [&newer.id, &waits.id, &usual.id]);
+        assert_eq!(house.store.thread(&scope(), &run.thread_id).await.unwrap(), None);
+    }
+}

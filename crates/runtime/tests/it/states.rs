@@ -1,0 +1,219 @@
+//! A thread's state at its checkpoints, and which agents may go on with it.
+
+use trilogue_domain::{AgentName, CheckpointId, Code, Json, Outcome, ThreadId};
+use trilogue_runtime::{NewRun, StateOf, ThreadChoice, ThreadPatch};
+use trilogue_store::rows::ThreadRow;
+
+use crate::fixture::{House, alice, on, scope};
+
+fn json(text: &'static str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn counting(new: NewRun) -> NewRun {
+    NewRun { agent: AgentName::parse("counter").unwrap(), ..new }
+}
+
+async fn row(house: &House, thread: &ThreadId) -> ThreadRow {
+    house.store.thread(&scope(), thread).await.unwrap().unwrap()
+}
+
+/// A state in words.
+fn told(state: &StateOf) -> String {
+    match state {
+        StateOf::Value(value) => value.as_str().to_owned(),
+        StateOf::Messages(messages) => {
+            messages.iter().map(|message| message.text()).collect::<Vec<_>>().join("|")
+        }
+    }
+}
+
+async fn houses() -> [House; 2] {
+    [House::memory().await, House::sqlite().await]
+}
+
+#[tokio::test]
+async fn a_checkpoint_has_what_was_set_last_or_what_was_said() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        assert_eq!(
+            house.runtime.state_at(&row(&house, &thread).await, None).await.unwrap(),
+            StateOf::Messages(Vec::new())
+        );
+        let scripts = ["say:one", "say:two", r#"set:{"n":1}"#, "say:three", r#"set:{"n":2}"#];
+        for script in scripts {
+            house.run(script, ThreadChoice::Existing(thread.clone())).await;
+        }
+        let row = row(&house, &thread).await;
+        let path = house.store.path(&scope(), &thread, None, 99).await.unwrap();
+        let expected = [
+            r#"{"n":2}"#,
+            // An agent of messages went on by what was said.
+            r#"say:one|one|say:two|two|set:{"n":1}|say:three|three"#,
+            r#"{"n":1}"#,
+            "say:one|one|say:two|two",
+            "say:one|one",
+        ];
+        let states = house.runtime.states(&row, &path).await.unwrap();
+        assert_eq!(states.iter().map(told).collect::<Vec<_>>(), expected);
+        for (checkpoint, state) in path.iter().zip(&states) {
+            let one = house.runtime.state_at(&row, Some(checkpoint.key)).await.unwrap();
+            assert_eq!(one, *state);
+            let page = std::slice::from_ref(checkpoint);
+            assert_eq!(
+                house.runtime.states(&row, page).await.unwrap(),
+                std::slice::from_ref(state)
+            );
+        }
+        assert_eq!(told(&house.runtime.state_at(&row, None).await.unwrap()), expected[0]);
+        assert_eq!(house.runtime.states(&row, &[]).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_with_a_state_hands_on_what_was_set_before_its_run() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        house.submit(counting(on(&thread, "say:x"))).await.settled.wait().await.unwrap();
+        let row = row(&house, &thread).await;
+        let path = house.store.path(&scope(), &thread, None, 9).await.unwrap();
+        let states = house.runtime.states(&row, &path).await.unwrap();
+        assert_eq!(states.iter().map(told).collect::<Vec<_>>(), [r#"{"n":1}"#; 2]);
+        assert_eq!(house.runtime.state_at(&row, None).await.unwrap(), states[0]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_is_not_replaced_where_only_a_state_is_to_be() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let set = async |from: Option<CheckpointId>, only_where_set| {
+            let values = Some(json(r#"{"n":1}"#));
+            let patch = ThreadPatch { values, from, only_where_set, ..ThreadPatch::default() };
+            let changed = house.runtime.patch_thread(&alice(), &thread, patch).await;
+            changed.map(|row| row.head).map_err(|error| error.to_string())
+        };
+        assert!(set(None, true).await.is_ok(), "nothing was said");
+        let patched = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let refused = set(None, true).await.unwrap_err();
+        assert!(refused.contains("what was said in it, and cannot be set"), "{refused}");
+        let head = row(&house, &thread).await;
+        assert_eq!(told(&house.runtime.state_at(&head, None).await.unwrap()), "say:one|one");
+        assert!(set(Some(patched.id), true).await.is_ok(), "that checkpoint has a state");
+        house.run("say:two", ThreadChoice::Existing(thread.clone())).await;
+        assert!(set(None, false).await.is_ok(), "nobody asked for that");
+        house.run(r#"set:{"n":2}"#, ThreadChoice::Existing(thread.clone())).await;
+        assert!(set(None, true).await.is_ok(), "the agent keeps a state");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_history_may_name_branches_and_any_order() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let base = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        house.run("say:left", ThreadChoice::Existing(thread.clone())).await;
+        let left = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        let back = ThreadPatch { from: Some(base.id.clone()), ..ThreadPatch::default() };
+        house.runtime.patch_thread(&alice(), &thread, back).await.unwrap();
+        house.run("say:right", ThreadChoice::Existing(thread.clone())).await;
+        let row = row(&house, &thread).await;
+        let right = house.store.path(&scope(), &thread, None, 9).await.unwrap().remove(0);
+        let named = [base.clone(), left, right, base];
+        let states = house.runtime.states(&row, &named).await.unwrap();
+        let expected = [
+            "say:one|one",
+            "say:one|one|say:left|left",
+            "say:one|one|say:right|right",
+            "say:one|one",
+        ];
+        assert_eq!(states.iter().map(told).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_goes_on_only_with_a_state_that_fits_it() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run(r#"set:{"m":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        // A head without a value of its own hands on the one before it.
+        house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
+        let new = counting(on(&thread, "state"));
+        let error = house.runtime.submit(&alice(), new.clone()).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), Code::StateIncompatible);
+        assert_eq!(error.violated()[0].message, "'n' is missing");
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        let run = house.submit(new).await.settled.wait().await.unwrap();
+        assert_eq!(house.said(&run).await, r#"{"n":1}"#);
+        // Messages are no value.
+        let chat = house.thread().await;
+        house.run("say:x", ThreadChoice::Existing(chat.clone())).await;
+        house.submit(counting(on(&chat, "say:y"))).await.settled.wait().await.unwrap();
+    }
+}
+
+/// What fits when a run is accepted need not fit when it has its turn.
+#[tokio::test]
+async fn a_queued_run_fails_where_the_one_before_it_left_another_state() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        let first = house.submit(on(&thread, r#"gate set:{"m":1}"#)).await;
+        let second = house.submit(counting(on(&thread, "state"))).await;
+        house.agent.gate.add_permits(1);
+        assert_eq!(first.settled.wait().await.unwrap().outcome, Some(Outcome::Completed));
+        let ended = second.settled.wait().await.unwrap();
+        let Some(Outcome::Failed(failure)) = &ended.outcome else { panic!("{ended:?}") };
+        assert_eq!(failure.code, Code::StateIncompatible.as_str());
+        assert_eq!(house.said(&ended).await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_a_client_sets_fits_the_agent_of_the_newest_run() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let patch = |text| ThreadPatch { values: Some(json(text)), ..ThreadPatch::default() };
+        let set = async |text| {
+            let changed = house.runtime.patch_thread(&alice(), &thread, patch(text)).await;
+            changed.map(drop).map_err(|error| error.code())
+        };
+        assert_eq!(set(r#"{"m":1}"#).await, Ok(()), "nobody has said what fits");
+        assert_eq!(set(r#"{"n":1}"#).await, Ok(()));
+        house.submit(counting(on(&thread, "say:x"))).await.settled.wait().await.unwrap();
+        assert_eq!(set(r#"{"m":1}"#).await, Err(Code::StateInvalid));
+        assert_eq!(set(r#"{"n":2}"#).await, Ok(()));
+        house.run("say:x", ThreadChoice::Existing(thread.clone())).await;
+        assert_eq!(set(r#"{"m":1}"#).await, Ok(()), "this agent takes any");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_checkpoint_is_named_as_such() {
+    let house = House::memory().await;
+    let thread = house.thread().await;
+    let from = trilogue_domain::CheckpointId::parse("none").unwrap();
+    let patch = ThreadPatch { from: Some(from), ..ThreadPatch::default() };
+    let error = house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap_err();
+    assert_eq!(error.code(), Code::CheckpointNotFound);
+}
+
+#[tokio::test]
+async fn agents_are_told_in_the_order_in_which_they_came_and_check_configurations() {
+    let house = House::memory().await;
+    let names = |cards: Vec<&trilogue_domain::AgentCard>| -> Vec<String> {
+        cards.into_iter().map(|card| card.name.to_string()).collect()
+    };
+    assert_eq!(names(house.runtime.registered()), ["script", "child", "private", "counter"]);
+    assert_eq!(names(house.runtime.agents()), ["child", "counter", "private", "script"]);
+    let check = |agent: &str, config| {
+        let agent = AgentName::parse(agent).unwrap();
+        house.runtime.check_config(&agent, &json(config)).map_err(|error| error.code())
+    };
+    assert_eq!(check("script", "{}"), Ok(()));
+    assert_eq!(check("script", "1"), Err(Code::ConfigInvalid));
+    assert_eq!(check("nobody", "{}"), Err(Code::AgentNotFound));
+}

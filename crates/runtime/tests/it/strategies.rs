@@ -1,0 +1,160 @@
+//! What a new run does to everything that is in flight on its thread.
+
+use std::time::Duration;
+
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Code, Outcome, RunStatus, Strategy, ThreadId, limits};
+use trilogue_runtime::{NewRun, Options, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_store::rows::{QueueKind, RunRow};
+
+use crate::fixture::{House, alice, new_run, on, until};
+
+fn with(strategy: Strategy, new: NewRun) -> NewRun {
+    NewRun {
+        strategy,
+        when_waiting: WhenWaiting::Supersede,
+        when_holding: WhenHolding::Strategy,
+        ..new
+    }
+}
+
+fn in_a_minute(house: &House, new: NewRun) -> NewRun {
+    let not_before = Some(house.clock.now().after(Duration::from_secs(60)));
+    NewRun { not_before, ..new }
+}
+
+/// A run at work, one behind it, and one whose time has not come.
+async fn in_flight(house: &House, thread: &ThreadId) -> [RunRow; 3] {
+    let at_work = house.submit(on(thread, "say:work commit until-cancelled")).await.run;
+    let queued = house.submit(on(thread, "say:queued")).await.run;
+    let scheduled = house.submit(in_a_minute(house, on(thread, "say:scheduled"))).await.run;
+    [at_work, queued, scheduled]
+}
+
+async fn houses() -> [House; 2] {
+    [House::memory().await, House::sqlite().await]
+}
+
+#[tokio::test]
+async fn a_run_that_refuses_to_wait_is_refused_while_anything_is_in_flight() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let scheduled = house.submit(in_a_minute(&house, on(&thread, "say:later"))).await.run;
+        let reject = || with(Strategy::Reject, on(&thread, "say:x"));
+        assert_eq!(house.refused(reject()).await, Code::ThreadBusy, "one is scheduled");
+        assert_eq!(house.refused(in_a_minute(&house, reject())).await, Code::ThreadBusy);
+        house.runtime.cancel(&alice(), &scheduled.id).await.unwrap();
+        let at_work = house.submit(on(&thread, "gate")).await;
+        assert_eq!(house.refused(reject()).await, Code::ThreadBusy, "one is at work");
+        house.agent.gate.add_permits(1);
+        at_work.settled.wait().await.unwrap();
+        // What waits for an answer is not in flight.
+        let waiting = house.run("suspend:say:x", ThreadChoice::Existing(thread.clone())).await;
+        let run = house.submit(reject()).await.settled.wait().await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed);
+        let outcome = house.stored(&waiting).await.outcome;
+        assert_eq!(outcome, Some(Outcome::Cancelled { reason: Some(Code::RunSuperseded) }));
+    }
+}
+
+#[tokio::test]
+async fn an_interrupting_run_cancels_everything_in_flight_and_keeps_it() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run(r#"set:{"n":1}"#, ThreadChoice::Existing(thread.clone())).await;
+        let others = in_flight(&house, &thread).await;
+        let new = with(Strategy::Interrupt, on(&thread, "state"));
+        let run = house.submit(new).await.settled.wait().await.unwrap();
+        assert_eq!(house.said(&run).await, r#"{"n":1}"#);
+        for other in &others {
+            let outcome = house.stored(other).await.outcome;
+            assert_eq!(outcome, Some(Outcome::Cancelled { reason: None }));
+        }
+        assert_eq!(house.said(&others[0]).await, "work");
+        assert_eq!(house.said(&others[1]).await, "", "it never began");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_rolls_back_starts_from_the_state_before_everything_in_flight() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(thread.clone())).await;
+        let others = in_flight(&house, &thread).await;
+        let by = alice();
+        let waiter = house.runtime.settled(&by, &others[0].id);
+        let new = with(Strategy::Rollback, on(&thread, "state history"));
+        let (told, submitted) = tokio::join!(waiter, house.submit(new));
+        let expected = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
+        assert_eq!(told.unwrap().outcome, Some(expected), "who waits is told before it goes");
+        let run = submitted.settled.wait().await.unwrap();
+        assert_eq!(house.said(&run).await, r#"{"n":1}set:{"n":1} say:before|before"#);
+        for other in &others {
+            assert!(house.is_gone(other).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_scheduled_run_applies_its_strategy_at_once_and_queues_when_it_is_due() {
+    let options = Options { local_principal: Some(alice().id), ..Options::default() };
+    for house in [House::with(options.clone()).await, House::sqlite_with(options).await] {
+        let thread = house.thread().await;
+        let [at_work, queued, scheduled] = in_flight(&house, &thread).await;
+        let new = in_a_minute(&house, with(Strategy::Interrupt, on(&thread, "say:mine")));
+        let mine = house.submit(new).await;
+        assert_eq!(mine.run.status, RunStatus::Queued);
+        for other in [&at_work, &queued, &scheduled] {
+            let ended = house.runtime.settled(&alice(), &other.id).await.unwrap();
+            assert_eq!(ended.status, RunStatus::Cancelled);
+        }
+        assert_eq!(house.stored(&mine.run).await.status, RunStatus::Queued);
+        // Its time comes while another is at work: it waits for its turn and cancels nobody.
+        let other = house.submit(on(&thread, "gate say:other")).await;
+        house.clock.advance(Duration::from_secs(61));
+        // What is offered wakes the worker, whose clock is not ours.
+        let elsewhere = house.thread().await;
+        let wakes = in_a_minute(&house, on(&elsewhere, "say:x"));
+        let not_before = Some(house.clock.now().after(Duration::from_millis(1)));
+        house.submit(NewRun { not_before, ..wakes }).await;
+        house.clock.advance(Duration::from_secs(1));
+        until("what was due is done", || async {
+            house.store.next_due(QueueKind::ScheduledRun).await.unwrap().is_none()
+        })
+        .await;
+        assert_eq!(house.stored(&mine.run).await.status, RunStatus::Queued);
+        house.agent.gate.add_permits(1);
+        for submitted in [other, mine] {
+            let ended = submitted.settled.wait().await.unwrap();
+            assert_eq!(ended.status, RunStatus::Completed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn those_that_wait_for_their_time_are_bounded_with_those_that_wait_for_their_turn() {
+    let options = Options { max_queued_runs_per_thread: 3, ..Options::default() };
+    let house = House::with(options).await;
+    let thread = house.thread().await;
+    for _ in 0..3 {
+        house.submit(in_a_minute(&house, on(&thread, "say:x"))).await;
+    }
+    assert_eq!(house.refused(in_a_minute(&house, on(&thread, "say:x"))).await, Code::Overloaded);
+    // One that starts at once waits for nothing.
+    let at_work = house.submit(on(&thread, "gate")).await;
+    assert_eq!(house.refused(on(&thread, "say:x")).await, Code::Overloaded);
+    house.agent.gate.add_permits(1);
+    at_work.settled.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_is_not_scheduled_too_far_ahead() {
+    let house = House::memory().await;
+    let at = |ahead| {
+        let not_before = Some(house.clock.now().after(ahead));
+        NewRun { not_before, ..new_run("say:x", ThreadChoice::Stateless) }
+    };
+    let most = limits::MAX_SCHEDULE_AHEAD;
+    assert_eq!(house.refused(at(most + Duration::from_secs(1))).await, Code::InvalidRequest);
+    assert_eq!(house.submit(at(most)).await.run.status, RunStatus::Queued);
+}

@@ -1,0 +1,62 @@
+use super::{
+    Client, Configuration, ConfigurationCreate, ConfigurationPatch, ConfigurationSearchRequest,
+};
+use crate::client::ClientError;
+
+// === impl Client ===
+
+/// Configured instances of agents. Only servers of ours have them.
+impl Client {
+    /// Makes a configured instance of an agent: its id stands for the agent in later runs.
+    ///
+    /// # Errors
+    /// `agent_not_found`, `configuration_exists`, `configuration_not_supported`, `config_schema_violation`.
+    pub async fn create_configuration(
+        &self,
+        agent: &str,
+        new: &ConfigurationCreate,
+    ) -> Result<Configuration, ClientError> {
+        self.post(&["agents", agent, "configurations"], new).await
+    }
+
+    /// One configured instance.
+    ///
+    /// # Errors
+    /// `configuration_not_found`.
+    pub async fn configuration(&self, agent: &str, id: &str) -> Result<Configuration, ClientError> {
+        self.get(&["agents", agent, "configurations", id]).await
+    }
+
+    /// Changes a configured instance. Runs that were created before keep what they were given.
+    ///
+    /// # Errors
+    /// `configuration_not_found`, `config_schema_violation`.
+    pub async fn patch_configuration(
+        &self,
+        agent: &str,
+        id: &str,
+        patch: &ConfigurationPatch,
+    ) -> Result<Configuration, ClientError> {
+        self.patch(&["agents", agent, "configurations", id], patch).await
+    }
+
+    /// Removes a configured instance.
+    ///
+    /// # Errors
+    /// `configuration_not_found`.
+    pub async fn delete_configuration(&self, agent: &str, id: &str) -> Result<(), ClientError> {
+        self.delete(&["agents", agent, "configurations", id]).await
+    }
+
+    /// The configured instances of an agent that match, newest first.
+    ///
+    /// # Errors
+    /// `agent_not_found`.
+    pub async fn search_configurations(
+        &self,
+        agent: &str,
+        request: &ConfigurationSearchRequest,
+    ) -> Result<Vec<Configuration>, ClientError> {
+        self.found(&["agents", agent, "configurations", "search"], request).await
+    }
+}

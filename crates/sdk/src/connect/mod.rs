@@ -1,0 +1,179 @@
+//! A client of the Agent Connect Protocol, over an injected [`Transport`].
+//!
+//! It talks to any server of the protocol, the reference server with its gaps included, and uses what a server can do beyond it where it is there: streams go on after a break and always end with an event that says how the run ended.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use trilogue_sdk::client::{ClientError, Options, Transport};
+//! use trilogue_sdk::connect::{Client, NewRun, RunOutput};
+//! use trilogue_sdk::json;
+//!
+//! async fn greet(transport: Arc<dyn Transport>) -> Result<(), ClientError> {
+//!     let client = Client::new(transport, Options::at("/connect"));
+//!     let new = NewRun::of("echo").input(json!({ "message": "Howdy!" }));
+//!     let waited = client.run_and_wait(new.clone()).await?;
+//!     assert!(matches!(waited.output, Some(RunOutput::Result(_))));
+//!
+//!     let mut stream = client.run_stream(new).await?;
+//!     while let Some(event) = stream.next().await? {
+//!         let _ = event.json;
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+mod agents;
+mod answer;
+mod configurations;
+mod fault;
+mod new_run;
+mod runs;
+mod source;
+mod stream;
+mod threads;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use trilogue_wire::agent_connect as wire;
+
+use crate::client::call::{Call, collect};
+use crate::client::{Body, ClientError, Method, Options, Response, Transport};
+
+pub use answer::Resume;
+pub use fault::Fault;
+pub use new_run::NewRun;
+pub use runs::RunAt;
+pub use stream::{RunStream, Streamed};
+pub use wire::{
+    Agent, AgentCapabilities, AgentErrors, AgentSchemas, AgentSearchRequest, Authentication,
+    CallbackEvent, CallbackTo, CancelAction, Configuration, ConfigurationCreate,
+    ConfigurationPatch, ConfigurationSearchRequest, Descriptor, ErrorDefinition, IfExists,
+    IfNotExists, Limit, Message, MultitaskStrategy, Object, Offset, OnCompletion, OnDisconnect,
+    Run, RunError, RunInterrupt, RunOutput, RunResult, RunSearchRequest, RunStatus,
+    RunWaitResponse, StreamMode, StreamModes, StreamPayload, Thread, ThreadCheckpoint,
+    ThreadCreate, ThreadPatch, ThreadSearchRequest, ThreadState, ThreadStatus,
+};
+
+/// The most bytes of an error's body that are read.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// A client of one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    transport: Arc<dyn Transport>,
+    options: Options,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client over this transport; [`Options::at`] says where the protocol is mounted.
+    #[must_use]
+    pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
+        Self { shared: Arc::new(Shared { transport, options }) }
+    }
+
+    /// The bytes of content at a path of this server.
+    ///
+    /// # Errors
+    /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
+    pub async fn content(&self, path: &str) -> Result<Body, ClientError> {
+        if !path.starts_with('/') || path.starts_with("//") {
+            return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
+        }
+        Ok(self.send(Call::at(Method::Get, path.to_owned())).await?.body)
+    }
+
+    fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    fn call(&self, method: Method, segments: &[&str]) -> Call {
+        Call::new(method, &self.shared.options.base, segments)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<T, ClientError> {
+        self.fetch(self.call(Method::Get, segments)).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.fetch(self.call(Method::Post, segments).json(body)?).await
+    }
+
+    async fn patch<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.fetch(self.call(Method::Patch, segments).json(body)?).await
+    }
+
+    /// What such a request answers has no meaning: some servers answer `null` where the protocol wants nothing.
+    async fn delete(&self, segments: &[&str]) -> Result<(), ClientError> {
+        self.send(self.call(Method::Delete, segments)).await.map(drop)
+    }
+
+    async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+        read(&self.bytes(call).await?)
+    }
+
+    async fn list<T: DeserializeOwned>(&self, call: Call) -> Result<Vec<T>, ClientError> {
+        wire::read_list(&self.bytes(call).await?).map_err(unreadable)
+    }
+
+    /// A list that a search answers.
+    async fn found<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        body: &impl Serialize,
+    ) -> Result<Vec<T>, ClientError> {
+        self.list(self.call(Method::Post, segments).json(body)?).await
+    }
+
+    async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
+        let call = call.header("accept", "application/json");
+        collect(self.send(call).await?.body, self.options().max_response_bytes).await
+    }
+
+    /// Sends a call and passes the response when it succeeded; of another it makes the fault.
+    async fn send(&self, call: Call) -> Result<Response, ClientError> {
+        let response = self.shared.transport.send(call.into_request()).await?;
+        if (200..300).contains(&response.status) {
+            return Ok(response);
+        }
+        let status = response.status;
+        let body = collect(response.body, MAX_ERROR_BYTES).await?;
+        Err(ClientError::Fault(Box::new(Fault::read(status, &body))))
+    }
+}
+
+/// Reads what a server wrote.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
+    wire::read(bytes).map_err(unreadable)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn unreadable(violation: wire::Violation) -> ClientError {
+    ClientError::Unexpected(violation.to_string())
+}
+
+/// The fault of a call that the server refused.
+fn fault(error: &ClientError) -> Option<&Fault> {
+    match error {
+        ClientError::Fault(fault) => Some(fault),
+        _ => None,
+    }
+}

@@ -1,0 +1,235 @@
+use std::time::Duration;
+
+use super::new_run::Mode;
+use super::{
+    CancelAction, Client, NewRun, Resume, Run, RunSearchRequest, RunStream, RunWaitResponse, fault,
+    read,
+};
+use crate::client::call::{Call, collect};
+use crate::client::events::EVENT_STREAM;
+use crate::client::{ClientError, Method, Response};
+
+/// The status of an answer that has nothing to say.
+const NO_CONTENT: u16 = 204;
+
+/// Where a run is: a stateless one is named by its id alone.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RunAt {
+    /// The thread that it was created on; none for a stateless run.
+    pub thread: Option<String>,
+    /// Its id.
+    pub run: String,
+}
+
+// === impl RunAt ===
+
+impl RunAt {
+    /// The run with this id on this thread.
+    #[must_use]
+    pub fn on(thread: impl Into<String>, run: impl Into<String>) -> Self {
+        Self { thread: Some(thread.into()), run: run.into() }
+    }
+
+    pub(super) fn call(&self, client: &Client, method: Method, end: Option<&str>) -> Call {
+        let thread = self.thread.as_deref().map(|thread| ["threads", thread]);
+        let path: Vec<_> =
+            thread.iter().flatten().copied().chain(["runs", &self.run]).chain(end).collect();
+        client.call(method, &path)
+    }
+}
+
+impl From<&str> for RunAt {
+    fn from(run: &str) -> Self {
+        Self { thread: None, run: run.to_owned() }
+    }
+}
+
+impl From<String> for RunAt {
+    fn from(run: String) -> Self {
+        Self { thread: None, run }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Creates a run and gives it as it is then.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn create_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
+        let response = self.start(&new.into(), Mode::Create).await?;
+        read(&collect(response.body, self.options().max_response_bytes).await?)
+    }
+
+    /// Creates a run and waits until it has ended or waits for an answer. Unless the request says otherwise, a connection that breaks before cancels the run.
+    ///
+    /// # Errors
+    /// What the server refuses; a run that failed is no error.
+    pub async fn run_and_wait(
+        &self,
+        new: impl Into<NewRun>,
+    ) -> Result<RunWaitResponse, ClientError> {
+        let response = self.start(&new.into(), Mode::Wait).await?;
+        read(&collect(response.body, self.options().max_response_bytes).await?)
+    }
+
+    /// Creates a run and streams it until it has ended or waits for an answer.
+    ///
+    /// The stream goes on after a break, so the run does too, unless the request says otherwise. A run with an idempotency key is asked for again even when the server's answer was lost.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn run_stream(&self, new: impl Into<NewRun>) -> Result<RunStream, ClientError> {
+        RunStream::create(self.clone(), new.into().for_stream()).await
+    }
+
+    /// The stateless runs that match, newest first.
+    ///
+    /// # Errors
+    /// [`ClientError`], as every call.
+    pub async fn search_runs(&self, request: &RunSearchRequest) -> Result<Vec<Run>, ClientError> {
+        self.found(&["runs", "search"], request).await
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn run(&self, at: impl Into<RunAt>) -> Result<Run, ClientError> {
+        self.fetch(at.into().call(self, Method::Get, None)).await
+    }
+
+    /// Waits until a run has ended or waits for an answer, however long that takes and over breaks of the connection.
+    ///
+    /// # Errors
+    /// `run_not_found`; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
+    pub async fn wait(&self, at: impl Into<RunAt>) -> Result<RunWaitResponse, ClientError> {
+        let at = at.into();
+        let mut failed = 0;
+        loop {
+            match self.fetch(at.call(self, Method::Get, Some("wait"))).await {
+                Err(error) if error.is_transient() && failed + 1 < self.options().attempts => {
+                    tokio::time::sleep(self.options().wait_after(failed, None)).await;
+                    failed += 1;
+                }
+                waited => return waited,
+            }
+        }
+    }
+
+    /// The same, for at most this long: `None` where it is still at work then. The time is taken in whole milliseconds; the reference server does not look at it and waits on.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn wait_within(
+        &self,
+        at: impl Into<RunAt>,
+        limit: Duration,
+    ) -> Result<Option<RunWaitResponse>, ClientError> {
+        let call = at.into().call(self, Method::Get, Some("wait"));
+        let call = call.query("timeout", Some(&seconds(limit)));
+        let response = self.send(call.header("accept", "application/json")).await?;
+        if response.status == NO_CONTENT {
+            return Ok(None);
+        }
+        read(&collect(response.body, self.options().max_response_bytes).await?).map(Some)
+    }
+
+    /// A run as a stream that goes on after a break, until it has ended or waits for an answer: everything that the server still has, or what came after the event with this id.
+    #[must_use]
+    pub fn join(&self, at: impl Into<RunAt>, after: Option<&str>) -> RunStream {
+        RunStream::join(self.clone(), at.into(), after)
+    }
+
+    /// Answers what a run asks, and gives the run as it is then.
+    ///
+    /// # Errors
+    /// `run_not_interrupted`, `resume_schema_violation`, `run_not_found`.
+    pub async fn resume(
+        &self,
+        at: impl Into<RunAt>,
+        answer: impl Into<Resume>,
+    ) -> Result<Run, ClientError> {
+        let call = at.into().call(self, Method::Post, None).json(&answer.into().body())?;
+        self.fetch(call).await
+    }
+
+    /// Answers what a run asks, and streams what it does then.
+    ///
+    /// # Errors
+    /// As [`Client::resume`].
+    pub async fn resume_stream(
+        &self,
+        at: impl Into<RunAt>,
+        answer: impl Into<Resume>,
+    ) -> Result<RunStream, ClientError> {
+        let at = at.into();
+        self.resume(at.clone(), answer).await?;
+        Ok(RunStream::resumed(self.clone(), at))
+    }
+
+    /// Cancels a run, or cancels and removes it with what it did. With `wait` the answer comes when it has stopped.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn cancel(
+        &self,
+        at: impl Into<RunAt>,
+        wait: bool,
+        action: CancelAction,
+    ) -> Result<(), ClientError> {
+        let call = at.into().call(self, Method::Post, Some("cancel"));
+        let call = call.query("wait", wait.then_some("true"));
+        let named = (action != CancelAction::default()).then_some(action.as_str());
+        self.send(call.query("action", named)).await.map(drop)
+    }
+
+    /// Removes a run; one that is at work is cancelled first.
+    ///
+    /// # Errors
+    /// `run_not_found`.
+    pub async fn delete_run(&self, at: impl Into<RunAt>) -> Result<(), ClientError> {
+        self.send(at.into().call(self, Method::Delete, None)).await.map(drop)
+    }
+
+    /// Sends a request for a run. A server that does not know stream modes is asked once more without one.
+    pub(super) async fn start(&self, new: &NewRun, mode: Mode) -> Result<Response, ClientError> {
+        let call = |new: &NewRun| {
+            let accept = if mode == Mode::Stream { EVENT_STREAM } else { "application/json" };
+            Ok::<_, ClientError>(new.call(self, mode)?.header("accept", accept))
+        };
+        match self.send(call(new)?).await {
+            Err(error) if new.request.stream_mode.is_some() && rejects_modes(&error) => {
+                let mut plain = new.clone();
+                plain.request.stream_mode = None;
+                self.send(call(&plain)?).await
+            }
+            sent => sent,
+        }
+    }
+}
+
+fn rejects_modes(error: &ClientError) -> bool {
+    fault(error).is_some_and(|fault| fault.rejects("stream_mode"))
+}
+
+/// Seconds with what there is behind the point.
+fn seconds(limit: Duration) -> String {
+    match limit.subsec_millis() {
+        0 => limit.as_secs().to_string(),
+        millis => format!("{}.{millis:03}", limit.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_in_seconds() {
+        for (millis, text) in [(0, "0"), (2_000, "2"), (1_050, "1.050"), (500, "0.500")] {
+            assert_eq!(seconds(Duration::from_millis(millis)), text);
+        }
+    }
+}

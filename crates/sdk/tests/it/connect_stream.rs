@@ -1,0 +1,321 @@
+//! The streams of the Agent Connect Protocol: breaks, repetitions, and servers that end them in their own ways.
+
+use trilogue_sdk::client::{ClientError, TransportError};
+use trilogue_sdk::connect::{
+    NewRun, Resume, RunAt, RunStatus, RunStream, StreamMode, StreamPayload,
+};
+
+use crate::connect::{Answered, RUN, body, client, paths, run, waited};
+use crate::script::{Script, events, header, json, of_run};
+
+/// The data of a `values` event.
+fn values(status: &str, message: &str) -> String {
+    format!(
+        r#"{{"type": "values", "run_id": "{RUN}", "status": "{status}", "values": {{"message": "{message}"}}}}"#
+    )
+}
+
+fn asks(question: &str) -> String {
+    format!(
+        r#"{{"type":"interrupt","run_id":"{RUN}","status":"interrupted","interrupt":{{"approval":{{"q":"{question}"}}}}}}"#
+    )
+}
+
+fn fails() -> String {
+    format!(
+        r#"{{"type":"error","run_id":"{RUN}","status":"error","errcode":0,"description":"boom"}}"#
+    )
+}
+
+fn update(number: u32) -> String {
+    format!(r#"{{"type":"custom","status":"pending","update":{{"n":{number}}}}}"#)
+}
+
+fn sse(of: &[(&str, String)]) -> String {
+    let one =
+        |(id, data): &(&str, String)| format!("id: {id}\nevent: agent_event\ndata: {data}\n\n");
+    of.iter().map(one).collect()
+}
+
+/// What a stream gives to its end, in short.
+async fn told(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
+    let mut told = Vec::new();
+    while let Some(streamed) = stream.next().await? {
+        let read: StreamPayload = serde_json::from_str(&streamed.json).unwrap();
+        assert_eq!(read, streamed.event);
+        let status = streamed.event.status();
+        told.push(match streamed.event {
+            StreamPayload::Values(update) => {
+                format!("{status} {}", update.values.to_value()["message"].as_str().unwrap())
+            }
+            StreamPayload::Custom(update) => update.update.as_str().to_owned(),
+            StreamPayload::Interrupt(update) => update.asked.interrupt.as_str().to_owned(),
+            StreamPayload::Error(update) => format!("{status} {}", update.error.description),
+        });
+    }
+    Ok(told)
+}
+
+fn success() -> Answered {
+    waited("success", r#"{"type":"result","values":{"message":"done"}}"#)
+}
+
+fn new() -> NewRun {
+    NewRun::of("echo")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_asked_for_what_was_missed() {
+    let script = Script::new(vec![
+        events(
+            &format!(
+                ": ping\n{}id: 3\ndata: {{\"cut",
+                sse(&[("1.1", values("pending", "a")), ("2", update(2))])
+            ),
+            true,
+        ),
+        Err(TransportError::new("connection refused")),
+        json(503, ""),
+        events(&format!(": ping\n{}", sse(&[("3.2", values("pending", "ab"))])), true),
+        events(&sse(&[("4", update(4)), ("5", values("success", "abc"))]), false),
+    ]);
+    let new = new().streaming([StreamMode::Values, StreamMode::Custom]);
+    let mut stream = client(&script).run_stream(new).await.unwrap();
+    let told = told(&mut stream).await.unwrap();
+    assert_eq!(told, ["pending a", r#"{"n":2}"#, "pending ab", r#"{"n":4}"#, "success abc"]);
+    assert_eq!((stream.run(), stream.cursor()), (Some(RunAt::from(RUN)), Some("5")));
+    assert!(stream.next().await.unwrap().is_none());
+    assert_eq!(paths(&script)[0], "POST /runs/stream");
+    assert_eq!(paths(&script)[1..], vec![format!("GET /runs/{RUN}/stream"); 4]);
+    let requests = script.requests();
+    assert_eq!(body(&requests[0])["on_disconnect"], "continue", "a break must not cancel it");
+    let cursors: Vec<_> = requests[1..].iter().map(|it| header(it, "last-event-id")).collect();
+    assert_eq!(cursors, [Some("2"), Some("2"), Some("2"), Some("3.2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_only_a_header_named_is_found_again() {
+    let script = Script::new(vec![
+        of_run(events(": ping\n", true), RUN),
+        events(&sse(&[("1", values("success", "x"))]), false),
+    ]);
+    let mut stream = client(&script).run_stream(new().on_thread("t")).await.unwrap();
+    assert_eq!(stream.run(), Some(RunAt::on("t", RUN)));
+    assert_eq!(told(&mut stream).await.unwrap(), ["success x"]);
+    let asked = &script.requests()[1];
+    assert_eq!(paths(&script)[1], format!("GET /threads/t/runs/{RUN}/stream"));
+    assert_eq!(header(asked, "last-event-id"), Some("0"), "everything that there is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_a_key_is_asked_for_again_and_one_without_is_lost() {
+    let script =
+        Script::new(vec![events("", true), events(&sse(&[("1", values("success", "x"))]), false)]);
+    let mut stream = client(&script).run_stream(new().once("k")).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["success x"]);
+    assert_eq!(paths(&script), ["POST /runs/stream"; 2]);
+    let script = Script::new(vec![events("", true)]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    let error = told(&mut stream).await.unwrap_err();
+    assert_eq!(error.to_string(), "the connection was reset");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_repeats_is_given_once_and_ids_may_start_again() {
+    let first = [("1", values("pending", "a")), ("2", update(2))];
+    let again = [&first[..], &[("3", update(3))]].concat();
+    let anew = [("1", values("pending", "abc")), ("2", values("success", "abcd"))];
+    let script = Script::new(vec![
+        events(&sse(&first), true),
+        events(&sse(&again), true),
+        events(&sse(&anew), false),
+    ]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    let told = told(&mut stream).await.unwrap();
+    let all = ["pending a", r#"{"n":2}"#, r#"{"n":3}"#, "pending abc", "success abcd"];
+    assert_eq!(told, all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_swallows_an_id_costs_no_event() {
+    let one = |id: &str, text: &str| format!("id: {id}\ndata: {}\n\n", values("pending", text));
+    let script = Script::new(vec![
+        events(&format!("{}:{}::{}", one("1", "a"), one("2", "a"), one("3", "b")), true),
+        events(&format!("data: {}\n\n", values("success", "b")), false),
+    ]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert_eq!(
+        told(&mut stream).await.unwrap(),
+        ["pending a", "pending a", "pending b", "success b"]
+    );
+    assert_eq!(header(&script.requests()[1], "last-event-id"), Some("3"));
+    assert_eq!(stream.cursor(), Some("3"), "the last one has no id");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_without_a_last_event_is_given_one() {
+    let asked = r#"{"type":"interrupt","interrupt":{"approval":{"q":"?"}}}"#;
+    let failed = format!(r#"{{"type":"error","run_id":"{RUN}","errcode":1,"description":"boom"}}"#);
+    for (status, output, last) in [
+        ("success", r#"{"type":"result","values":{"message":"done"}}"#, "success done"),
+        ("interrupted", asked, r#"{"approval":{"q":"?"}}"#),
+        ("error", &failed, "error boom"),
+        ("timeout", &failed, "timeout boom"),
+    ] {
+        let script = Script::new(vec![
+            events(&sse(&[("1", values("pending", "a"))]), false),
+            json(200, &run(status)),
+            waited(status, output),
+        ]);
+        let mut stream = client(&script).run_stream(new()).await.unwrap();
+        assert_eq!(told(&mut stream).await.unwrap(), ["pending a", last]);
+        assert_eq!(
+            paths(&script)[1..],
+            [format!("GET /runs/{RUN}"), format!("GET /runs/{RUN}/wait")]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_ends_is_left_behind_its_error() {
+    let text = sse(&[("1", fails()), ("1", fails()), ("2", fails())]);
+    let script = Script::new(vec![events(&format!("{text}::::"), true)]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["error boom"]);
+    assert_eq!(script.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_stays_silent_is_asked_about() {
+    let script = Script::new(vec![
+        events(
+            &format!("{}{}", sse(&[("1", values("pending", "a"))]), ": ping\n".repeat(40)),
+            true,
+        ),
+        json(200, &run("pending")),
+        json(200, &run("success")),
+        success(),
+    ]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["pending a", "success done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_streams_nothing_is_waited_for() {
+    let nothing = || events("", false);
+    let pending = || json(200, &run("pending"));
+    let script = Script::new(vec![nothing(), pending(), nothing(), pending(), success()]);
+    let mut stream = client(&script).join(RUN, None);
+    assert_eq!(told(&mut stream).await.unwrap(), ["success done"]);
+    // And so is one of a server that has no streams at all.
+    let missing = || json(500, r#"{"detail":"Not implemented"}"#);
+    let script = Script::new(vec![missing(), success(), missing(), success()]);
+    let on_thread = client(&script).run_stream(new().on_thread("t")).await;
+    assert_eq!(told(&mut on_thread.unwrap()).await.unwrap(), ["success done"]);
+    let mut joined = client(&script).join(RunAt::on("t", RUN), Some("7"));
+    assert_eq!(told(&mut joined).await.unwrap(), ["success done"]);
+    let at = format!("/threads/t/runs/{RUN}");
+    let asked = [
+        "POST /threads/t/runs/stream".to_owned(),
+        "POST /threads/t/runs/wait".to_owned(),
+        format!("GET {at}/stream"),
+        format!("GET {at}/wait"),
+    ];
+    assert_eq!(paths(&script), asked);
+    assert_eq!(header(&script.requests()[2], "last-event-id"), Some("7"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_stream_is_waited_for_unless_a_mode_was_asked_for() {
+    let refused = || {
+        let code = r#"{"code":"stream_mode_not_supported","errcode":1422,"description":"no"}"#;
+        json(422, code)
+    };
+    let script = Script::new(vec![refused(), success(), refused()]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["success done"]);
+    let asked = new().streaming([StreamMode::Custom]);
+    let error = client(&script).run_stream(asked).await.unwrap_err();
+    assert_eq!(error.code(), Some("stream_mode_not_supported"));
+    assert_eq!(paths(&script), ["POST /runs/stream", "POST /runs/wait", "POST /runs/stream"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_the_stream_and_an_answer_goes_on_with_it() {
+    let script = Script::new(vec![
+        events(&sse(&[("1", values("pending", "a")), ("2", asks("one"))]), false),
+        json(422, r#"{"code":"resume_schema_violation","errcode":1422,"description":"no"}"#),
+        json(200, &run("pending")),
+        events(&sse(&[("3", asks("two"))]), false),
+        json(200, &run("pending")),
+        events(&sse(&[("4", values("success", "b"))]), false),
+    ]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["pending a", r#"{"approval":{"q":"one"}}"#]);
+    stream.resume(Resume::with(serde_json::json!(0))).await.unwrap_err();
+    assert!(stream.next().await.unwrap().is_none(), "a refused answer changes nothing");
+    stream.resume(Resume::with(serde_json::json!(1))).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), [r#"{"approval":{"q":"two"}}"#]);
+    stream.resume(Resume::with(serde_json::json!(2))).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    assert_eq!(header(&script.requests()[3], "last-event-id"), Some("2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_somebody_else_answers_is_waited_behind() {
+    let still = || events(&sse(&[("2", asks("one"))]), false);
+    let script = Script::new(vec![
+        still(),
+        still(),
+        json(200, &run("interrupted")),
+        still(),
+        json(200, &run("interrupted")),
+        events(&sse(&[("3", values("success", "b"))]), false),
+    ]);
+    let mut stream = client(&script).join(RUN, None);
+    assert_eq!(told(&mut stream).await.unwrap(), [r#"{"approval":{"q":"one"}}"#]);
+    stream.wait_on();
+    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    stream.wait_on();
+    assert!(stream.next().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answered_run_is_streamed_from_then_on() {
+    let script = Script::new(vec![
+        json(200, &run("pending")),
+        events(&sse(&[("8", values("success", "b"))]), false),
+    ]);
+    let answer = Resume::with(serde_json::json!({ "ok": true }));
+    let mut stream = client(&script).resume_stream(RUN, answer).await.unwrap();
+    assert_eq!(told(&mut stream).await.unwrap(), ["success b"]);
+    assert_eq!(header(&script.requests()[1], "last-event-id"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_bounded_and_a_run_that_is_gone_is_told() {
+    let mut lost = vec![events(&sse(&[("1", values("pending", "a"))]), true)];
+    lost.extend((0..20).map(|_| Err(TransportError::new("connection refused"))));
+    let script = Script::new(lost);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    let error = told(&mut stream).await.unwrap_err();
+    assert_eq!(error.to_string(), "connection refused");
+    assert_eq!(script.requests().len(), 1 + 10);
+
+    let script = Script::new(vec![
+        events(&sse(&[("1", values("pending", "a"))]), true),
+        json(404, r#"{"code":"run_not_found","errcode":1404,"description":"there is no run"}"#),
+    ]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    let error = told(&mut stream).await.unwrap_err();
+    assert_eq!(error.code(), Some("run_not_found"));
+
+    let script = Script::new(vec![json(200, "{}")]);
+    let error = client(&script).run_stream(new()).await.unwrap_err();
+    assert!(error.to_string().contains("no event stream"), "{error}");
+    let odd = r#"{"type":"values","run_id":"r","status":"running","values":{}}"#.to_owned();
+    let script = Script::new(vec![events(&sse(&[("1", odd)]), false)]);
+    let mut stream = client(&script).run_stream(new()).await.unwrap();
+    assert!(matches!(stream.next().await, Err(ClientError::Unexpected(_))));
+    assert_eq!(RunStatus::ALL.len(), 5, "the protocol has no other words for it");
+}

@@ -1,0 +1,186 @@
+//! Configured instances.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{ConfigurationId, Scope, Timestamp, limits};
+
+use super::fault::Fail;
+use super::job::{Desk, WorkKind};
+use super::listing::{Pages, before, holds, too_broad};
+use super::{SqliteStore, row};
+use crate::port::Configurations;
+use crate::record::Record;
+use crate::rows::{ConfigurationFilter, ConfigurationRow, Listing, Page};
+
+// === impl SqliteStore ===
+
+#[async_trait]
+impl Configurations for SqliteStore {
+    async fn create_configuration(&self, row: ConfigurationRow) -> Result<()> {
+        row.check()?;
+        let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
+        self.write(kind, move |desk: &mut Desk<'_>| create(desk.conn, &row)).await
+    }
+
+    async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool> {
+        row.check()?;
+        let scope = scope.clone();
+        let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
+        self.write(kind, move |desk: &mut Desk<'_>| {
+            if visible(desk.conn, &scope, &row.id, row.updated_at)?.is_none()
+                || row.tenant != scope.tenant
+            {
+                return Ok(false);
+            }
+            desk.conn
+                .prepare_cached(concat!(
+                    "UPDATE configurations SET owner = ?3, agent = ?4, expires_at = ?5, body = ?6",
+                    " WHERE tenant = ?1 AND id = ?2"
+                ))?
+                .execute(params![
+                    row.tenant.as_str(),
+                    row.id.as_str(),
+                    row.owner.as_str(),
+                    row.agent.as_str(),
+                    row.expires_at.map(Timestamp::as_micros),
+                    row.encode(),
+                ])?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn configuration(
+        &self,
+        scope: &Scope,
+        id: &ConfigurationId,
+        now: Timestamp,
+    ) -> Result<Option<ConfigurationRow>> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.read(move |conn, _| visible(conn, &scope, &id, now)).await
+    }
+
+    async fn configurations(
+        &self,
+        scope: &Scope,
+        filter: &ConfigurationFilter,
+        page: &Page,
+        now: Timestamp,
+    ) -> Result<Listing<ConfigurationRow>> {
+        let (scope, filter, page) = (scope.clone(), filter.clone(), page.clone());
+        self.read(move |conn, _| listing(conn, &scope, &filter, &page, now)).await
+    }
+
+    async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool> {
+        let (scope, id) = (scope.clone(), id.clone());
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            // The columns say whose it is: what is damaged can be removed too.
+            let owner = scope.owner.as_ref().map(|owner| owner.as_str().to_owned());
+            let removed = desk
+                .conn
+                .prepare_cached(concat!(
+                    "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2",
+                    " AND (?3 IS NULL OR owner = ?3)"
+                ))?
+                .execute(params![scope.tenant.as_str(), id.as_str(), owner])?;
+            Ok(removed > 0)
+        })
+        .await
+    }
+
+    async fn expire_configurations(&self, now: Timestamp, limit: usize) -> Result<usize> {
+        let (now, limit) = (now.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let is_due = self.read(move |conn, _| {
+            let sql = "SELECT 1 FROM configurations WHERE expires_at <= ?1 LIMIT 1";
+            Ok(conn.prepare_cached(sql)?.exists([now])?)
+        });
+        if !is_due.await? {
+            return Ok(0);
+        }
+        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            let sql = concat!(
+                "DELETE FROM configurations WHERE key IN",
+                " (SELECT key FROM configurations WHERE expires_at <= ?1",
+                " ORDER BY expires_at, key LIMIT ?2)"
+            );
+            Ok(desk.conn.prepare_cached(sql)?.execute([now, limit])?)
+        })
+        .await
+    }
+}
+
+fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), Fail> {
+    let sql = "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2 AND expires_at <= ?3";
+    let expired = params![row.tenant.as_str(), row.id.as_str(), row.created_at.as_micros()];
+    conn.prepare_cached(sql)?.execute(expired)?;
+    let written = conn
+        .prepare_cached(concat!(
+            "INSERT INTO configurations (tenant, id, owner, agent, expires_at, body)",
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING"
+        ))?
+        .execute(params![
+            row.tenant.as_str(),
+            row.id.as_str(),
+            row.owner.as_str(),
+            row.agent.as_str(),
+            row.expires_at.map(Timestamp::as_micros),
+            row.encode(),
+        ])?;
+    if written == 0 {
+        return Err(row.taken().into());
+    }
+    Ok(())
+}
+
+fn visible(
+    conn: &Connection,
+    scope: &Scope,
+    id: &ConfigurationId,
+    now: Timestamp,
+) -> Result<Option<ConfigurationRow>, Fail> {
+    let params = params![scope.tenant.as_str(), id.as_str()];
+    let found = row::one::<ConfigurationRow>(conn, "WHERE tenant = ?1 AND id = ?2", params);
+    match found {
+        Ok(found) => Ok(found.filter(|row| row.is_seen(scope, now))),
+        Err(Fail::Damaged(_, error)) => Err(damaged(&error, id).into()),
+        Err(fail) => Err(fail),
+    }
+}
+
+fn damaged(error: &Error, id: &ConfigurationId) -> Error {
+    tracing::error!(%error, "a stored configuration is damaged");
+    Error::new(Code::Internal, format!("the stored configuration '{id}' is damaged"))
+        .hint("remove it and create it again")
+}
+
+fn listing(
+    conn: &Connection,
+    scope: &Scope,
+    filter: &ConfigurationFilter,
+    page: &Page,
+    now: Timestamp,
+) -> Result<Listing<ConfigurationRow>, Fail> {
+    let rest = "WHERE tenant = ?1 AND agent = ?2 AND key < ?3 ORDER BY key DESC";
+    let mut statement = conn.prepare_cached(&row::select::<ConfigurationRow>(rest))?;
+    let params = params![scope.tenant.as_str(), filter.agent.as_str(), before(page)];
+    let mut rows = statement.query(params)?;
+    let mut pages = Pages::new(page);
+    let mut candidates = 0;
+    while let Some(found) = rows.next()? {
+        let key = found.get(1)?;
+        // A damaged one is left out here and named when it is asked for.
+        let Ok(row) = row::take::<ConfigurationRow>(found) else { continue };
+        if !row.is_seen(scope, now) {
+            continue;
+        }
+        candidates += 1;
+        if !filter.metadata.is_empty() && candidates > limits::MAX_SEARCH_CANDIDATES {
+            return Err(too_broad().into());
+        }
+        if holds(&row.metadata, &filter.metadata) && !pages.add(key, row) {
+            break;
+        }
+    }
+    Ok(pages.close())
+}

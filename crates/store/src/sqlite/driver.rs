@@ -1,0 +1,218 @@
+//! What leads a listing: of the conditions that an index answers, the one that the fewest rows fulfil. The others are checked on its rows.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use trilogue_domain::{AgentName, RunStatus, Scope, ThreadKey, limits};
+
+use super::fault::Fail;
+use super::row::Stored;
+use super::schema::Searched;
+use super::search;
+
+/// A condition on a metadata member: its key and the canonical JSON text of its value.
+pub(super) type Condition = (String, String);
+
+/// A statement that is put together from fixed fragments, with what is bound to it.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) sql: String,
+    pub(super) bound: Vec<Value>,
+}
+
+/// A condition that an index answers in the order of keys.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Driver<'a> {
+    /// Everything of the tenant.
+    Tenant,
+    /// What the scope's principal created.
+    Owner,
+    /// What has a metadata member.
+    Metadata(&'a Condition),
+    /// The runs of a thread.
+    Thread(ThreadKey),
+    /// The runs of an agent.
+    Agent(&'a AgentName),
+    /// The runs in one of these statuses.
+    Statuses(&'a [RunStatus]),
+    /// The threads with a run that has not ended.
+    Open,
+}
+
+/// A table whose listings are led so.
+pub(super) trait Led: Searched {
+    /// The index over the tenant, or how to do without.
+    const BY_TENANT: &'static str;
+    /// The index over tenant and creator, and the creator's column.
+    const BY_OWNER: (&'static str, &'static str);
+    /// A condition that every listing has.
+    const ALWAYS: &'static str;
+}
+
+// === impl Led ===
+
+impl Led for crate::rows::ThreadRow {
+    const BY_TENANT: &'static str = "INDEXED BY threads_by_tenant";
+    const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY threads_by_owner", "owner");
+    const ALWAYS: &'static str = " AND ephemeral = 0";
+}
+
+impl Led for crate::rows::RunRow {
+    const BY_TENANT: &'static str = "NOT INDEXED";
+    const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY runs_by_principal", "principal");
+    const ALWAYS: &'static str = "";
+}
+
+// === impl Driver ===
+
+impl<'a> Driver<'a> {
+    /// The driver that the fewest rows fulfil; that of the tenant when there is none.
+    pub(super) fn rarest<R: Led>(
+        conn: &Connection,
+        scope: &Scope,
+        drivers: &[Driver<'a>],
+    ) -> Result<Driver<'a>, Fail> {
+        if let [] | [_] = drivers {
+            return Ok(drivers.first().copied().unwrap_or(Driver::Tenant));
+        }
+        let mut rarest = None;
+        for driver in drivers {
+            let count = driver.count::<R>(conn, scope)?;
+            if rarest.is_none_or(|(least, _)| count < least) {
+                rarest = Some((count, *driver));
+            }
+        }
+        Ok(rarest.map_or(Driver::Tenant, |(_, driver)| driver))
+    }
+
+    /// The drivers that conditions on metadata are: those on scalars.
+    pub(super) fn of_metadata(conditions: &'a [Condition]) -> Vec<Driver<'a>> {
+        let scalars = conditions.iter().filter(|(_, value)| !is_composite(value));
+        scalars.map(Driver::Metadata).collect()
+    }
+
+    /// The rows that fulfil it with a key below `before`, newest first.
+    pub(super) fn query<R: Led>(self, scope: &Scope, before: i64) -> Query {
+        let legs = self.legs::<R>(scope);
+        let count = legs.len();
+        let mut query = Query { sql: String::new(), bound: Vec::new() };
+        for leg in legs {
+            if !query.sql.is_empty() {
+                query.sql.push_str(" UNION ALL ");
+            }
+            query.sql.push_str("SELECT ");
+            query.sql.push_str(R::COLUMNS);
+            query.sql.push_str(" FROM ");
+            query.sql.push_str(&leg.sql);
+            query.sql.push_str(R::ALWAYS);
+            query.bound.extend(leg.bound);
+            query.bound.push(Value::Integer(before));
+        }
+        // The second column is the key. One leg is read in the order of its index, several are merged.
+        query.sql.push_str(if count > 1 { " ORDER BY 2 DESC" } else { self.order() });
+        query
+    }
+
+    /// How many rows fulfil it, counted up to one more than are ever looked at.
+    fn count<R: Led>(self, conn: &Connection, scope: &Scope) -> Result<i64, Fail> {
+        let most = Value::Integer(limits::MAX_SEARCH_CANDIDATES as i64 + 1);
+        let mut count = 0;
+        for leg in self.legs::<R>(scope) {
+            let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {} LIMIT ?)", leg.inner);
+            let mut bound = leg.bound;
+            bound.push(Value::Integer(i64::MAX));
+            bound.push(most.clone());
+            count += conn
+                .prepare_cached(&sql)?
+                .query_row(params_from_iter(bound), |row| row.get::<_, i64>(0))?;
+        }
+        Ok(count)
+    }
+
+    fn order(self) -> &'static str {
+        match self {
+            Self::Metadata(_) => " ORDER BY found DESC",
+            _ => " ORDER BY key DESC",
+        }
+    }
+
+    /// What stands behind `FROM`, for each part of it; the key's bound is the last that is to be bound.
+    fn legs<R: Led>(self, scope: &Scope) -> Vec<Leg> {
+        let tenant = text(scope.tenant.as_str());
+        let leg = |index: &str, column: &str, value: Value| {
+            let bound = vec![tenant.clone(), value];
+            Leg::of::<R>(&format!("{index} WHERE tenant = ? AND {column} = ? AND key < ?"), bound)
+        };
+        match self {
+            Self::Tenant => {
+                let rest = format!("{} WHERE tenant = ? AND key < ?", R::BY_TENANT);
+                vec![Leg::of::<R>(&rest, vec![tenant])]
+            }
+            Self::Owner => {
+                let owner = scope.owner.as_ref().map_or("", |owner| owner.as_str());
+                vec![leg(R::BY_OWNER.0, R::BY_OWNER.1, text(owner))]
+            }
+            Self::Thread(key) => vec![Leg::of::<R>(
+                "INDEXED BY runs_by_thread WHERE thread = ? AND key < ?",
+                vec![Value::Integer(key.0)],
+            )],
+            Self::Agent(agent) => {
+                vec![leg("INDEXED BY runs_by_agent", "agent", text(agent.as_str()))]
+            }
+            Self::Statuses(statuses) => RunStatus::ALL
+                .into_iter()
+                .filter(|status| statuses.contains(status))
+                .map(|status| leg("INDEXED BY runs_by_status", "status", text(status.as_str())))
+                .collect(),
+            Self::Metadata((name, value)) => {
+                let inner =
+                    "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = ? AND id < ?";
+                let (kind, hash) = (R::KIND as i64, search::hash(value));
+                let bound = vec![tenant, Value::Integer(kind), text(name), Value::Integer(hash)];
+                vec![Leg::found::<R>(inner, bound)]
+            }
+            Self::Open => {
+                // The plus keeps the tenant's index, which everything of the tenant is in, from leading.
+                let rest = concat!(
+                    "WHERE +tenant = ? AND key IN (SELECT thread FROM runs INDEXED BY runs_open",
+                    " WHERE ended_at IS NULL AND thread < ?)"
+                );
+                vec![Leg::of::<R>(rest, vec![tenant])]
+            }
+        }
+    }
+}
+
+/// One part of what a driver reads.
+#[derive(Debug)]
+struct Leg {
+    /// What stands behind `FROM` for rows of the table.
+    sql: String,
+    /// What stands behind `FROM` for counting.
+    inner: String,
+    bound: Vec<Value>,
+}
+
+// === impl Leg ===
+
+impl Leg {
+    fn of<R: Led>(rest: &str, bound: Vec<Value>) -> Self {
+        let sql = format!("{} {rest}", R::TABLE);
+        Self { inner: sql.clone() + R::ALWAYS, sql, bound }
+    }
+
+    /// Rows that search rows lead to.
+    fn found<R: Stored>(inner: &str, bound: Vec<Value>) -> Self {
+        let found = format!("(SELECT id AS found FROM {inner} ORDER BY id DESC)");
+        let sql = format!("{found} CROSS JOIN {} ON key = found WHERE 1", R::TABLE);
+        Self { sql, inner: inner.to_owned(), bound }
+    }
+}
+
+/// Whether a value is an array or object, which has no search row.
+pub(super) fn is_composite(value: &str) -> bool {
+    value.starts_with(['{', '['])
+}
+
+pub(super) fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}

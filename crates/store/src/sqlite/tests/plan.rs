@@ -1,0 +1,85 @@
+//! The plans of listings and of the queue: each is led by an index, in the order in which it answers.
+
+use rusqlite::{Connection, params_from_iter};
+use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
+
+use super::seed::{Folder, scope};
+use crate::rows::{RunRow, ThreadRow};
+use crate::sqlite::driver::{Driver, Led};
+use crate::sqlite::schema::Migrations;
+
+/// What SQLite says of how it answers a statement, one step a line.
+fn plan(conn: &Connection, sql: &str, values: &[rusqlite::types::Value]) -> String {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = statement
+        .query_map(params_from_iter(values), |row| row.get::<_, String>("detail"))
+        .unwrap();
+    steps.map(|step| step.unwrap() + "\n").collect()
+}
+
+fn plan_of<R: Led>(conn: &Connection, driver: Driver<'_>) -> String {
+    let scope = Scope { owner: Some(PrincipalId::parse("alice").unwrap()), ..scope() };
+    let query = driver.query::<R>(&scope, i64::MAX);
+    plan(conn, &query.sql, &query.bound)
+}
+
+fn store() -> (Folder, Connection) {
+    let folder = Folder::new();
+    let mut conn = folder.raw();
+    Migrations::all().run(&mut conn).unwrap();
+    (folder, conn)
+}
+
+#[test]
+fn every_listing_is_led_by_an_index_and_sorts_nothing() {
+    let (_folder, conn) = store();
+    let agent = AgentName::parse("echo").unwrap();
+    let condition = ("k".to_owned(), "1".to_owned());
+    let some = [RunStatus::Queued, RunStatus::Running, RunStatus::Cancelling];
+    let runs: [(Driver<'_>, &[&str]); 7] = [
+        (Driver::Tenant, &["SEARCH runs USING INTEGER PRIMARY KEY"]),
+        (Driver::Owner, &["USING INDEX runs_by_principal"]),
+        (Driver::Agent(&agent), &["USING INDEX runs_by_agent"]),
+        (Driver::Thread(ThreadKey(1)), &["USING INDEX runs_by_thread"]),
+        (Driver::Statuses(&some[..1]), &["USING INDEX runs_by_status"]),
+        (Driver::Statuses(&some), &["MERGE (UNION ALL)", "USING INDEX runs_by_status"]),
+        (
+            Driver::Metadata(&condition),
+            &["SEARCH search USING PRIMARY KEY", "SEARCH runs USING INTEGER PRIMARY KEY"],
+        ),
+    ];
+    for (driver, expected) in runs {
+        let plan = plan_of::<RunRow>(&conn, driver);
+        assert!(expected.iter().all(|step| plan.contains(step)), "{driver:?}\n{plan}");
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{driver:?}\n{plan}");
+    }
+    let threads: [(Driver<'_>, &[&str]); 4] = [
+        (Driver::Tenant, &["USING INDEX threads_by_tenant"]),
+        (Driver::Owner, &["USING INDEX threads_by_owner"]),
+        (Driver::Open, &["SEARCH threads USING INTEGER PRIMARY KEY", "INDEX runs_open"]),
+        (
+            Driver::Metadata(&condition),
+            &["SEARCH search USING PRIMARY KEY", "SEARCH threads USING INTEGER PRIMARY KEY"],
+        ),
+    ];
+    for (driver, expected) in threads {
+        let plan = plan_of::<ThreadRow>(&conn, driver);
+        assert!(expected.iter().all(|step| plan.contains(step)), "{driver:?}\n{plan}");
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{driver:?}\n{plan}");
+    }
+}
+
+#[test]
+fn retention_and_the_queue_look_at_what_is_due_alone() {
+    use crate::sqlite::housekeeping::{TOO_OLD, TOO_OLD_STATELESS};
+    let (_folder, conn) = store();
+    for (sql, index) in [(TOO_OLD, "runs_ended"), (TOO_OLD_STATELESS, "runs_stateless")] {
+        let plan = plan(&conn, sql, &[1.into(), 1.into()]);
+        assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
+        assert!(plan.contains("queue_in_line"), "{plan}");
+        assert!(!plan.contains("SCAN"), "{plan}");
+    }
+    let claim = "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2 ORDER BY free_at, id LIMIT ?3";
+    let plan = plan(&conn, claim, &["callback".to_owned().into(), 1.into(), 1.into()]);
+    assert!(plan.contains("queue_claimable") && !plan.contains("TEMP B-TREE"), "{plan}");
+}

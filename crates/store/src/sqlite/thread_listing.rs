@@ -1,0 +1,110 @@
+//! Listings of threads, and how threads stand.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use trilogue_domain::{Json, RunStatus, Scope, Standing, ThreadKey, limits};
+
+use super::driver::Driver;
+use super::fault::Fail;
+use super::listing::{Residual, holds, is_text, list, too_broad};
+use super::row::one;
+use super::{Context, look_up};
+use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
+
+/// Threads that the scope sees.
+pub(super) fn threads(
+    conn: &Connection,
+    context: &Context,
+    scope: &Scope,
+    filter: &ThreadFilter,
+    page: &Page,
+) -> Result<Listing<ThreadRow>, Fail> {
+    let mut drivers = Driver::of_metadata(&filter.metadata);
+    drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
+    let is_open = matches!(filter.standing, Some(Standing::Busy | Standing::Interrupted));
+    drivers.extend(is_open.then_some(Driver::Open));
+    let driver = Driver::rarest::<ThreadRow>(conn, scope, &drivers)?;
+    let columns = |row: &Row<'_>| {
+        is_text(row, 3, scope.tenant.as_str())
+            && scope.owner.as_ref().is_none_or(|owner| is_text(row, 5, owner.as_str()))
+    };
+    let has_columns = scope.owner.is_some() && driver != Driver::Owner;
+    let other = |conn: &Connection, row: &ThreadRow| {
+        let stands = match filter.standing {
+            Some(wanted) => standing(conn, row.key)? == wanted,
+            None => true,
+        };
+        if !stands || filter.values.is_empty() {
+            return Ok((stands, 0));
+        }
+        let (value, looked_at) = value_at_head(conn, row)?;
+        Ok((value.is_some_and(|value| holds(&value, &filter.values)), looked_at))
+    };
+    let has_other = filter.standing.is_some() || !filter.values.is_empty();
+    let residual = Residual {
+        columns: &columns,
+        has_columns,
+        metadata: &filter.metadata,
+        other: if has_other { Some(&other) } else { None },
+    };
+    list(conn, context, scope, driver, page, &residual)
+}
+
+/// How threads stand that the scope sees, in the order of the keys.
+pub(super) fn standings(
+    conn: &Connection,
+    context: &Context,
+    scope: &Scope,
+    threads: &[ThreadKey],
+) -> Result<Vec<Standing>, Fail> {
+    let snapshot = conn.unchecked_transaction()?;
+    threads
+        .iter()
+        .map(|key| match look_up::thread_of(&snapshot, context, scope, *key) {
+            Ok(Some(_)) => standing(&snapshot, *key),
+            Ok(None) | Err(Fail::Refused(_) | Fail::Damaged(..)) => Ok(Standing::Idle),
+            Err(fail) => Err(fail),
+        })
+        .collect()
+}
+
+fn standing(conn: &Connection, thread: ThreadKey) -> Result<Standing, Fail> {
+    let mut open = conn.prepare_cached(
+        "SELECT status FROM runs INDEXED BY runs_open WHERE thread = ?1 AND ended_at IS NULL",
+    )?;
+    let mut rows = open.query([thread.0])?;
+    while let Some(row) = rows.next()? {
+        if !is_text(row, 0, RunStatus::Interrupted.as_str()) {
+            return Ok(Standing::Busy);
+        }
+    }
+    let newest: Option<String> = conn
+        .prepare_cached(concat!(
+            "SELECT status FROM runs INDEXED BY runs_by_thread WHERE thread = ?1",
+            " ORDER BY key DESC LIMIT 1"
+        ))?
+        .query_row([thread.0], |row| row.get(0))
+        .optional()?;
+    let newest = newest.and_then(|status| RunStatus::from_text(&status));
+    Ok(crate::rows::standing_of(newest))
+}
+
+/// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
+fn value_at_head(conn: &Connection, thread: &ThreadRow) -> Result<(Option<Json>, usize), Fail> {
+    let mut next = thread.head;
+    let mut looked_at = 0;
+    while let Some(key) = next {
+        looked_at += 1;
+        if looked_at > limits::MAX_SEARCH_CANDIDATES {
+            return Err(too_broad().into());
+        }
+        let rest = "WHERE key = ?1 AND thread = ?2";
+        let found = one::<CheckpointRow>(conn, rest, [key.0, thread.key.0])?;
+        let Some(row) = found else { break };
+        let lies_elsewhere = row.given.is_some_and(|given| given.state.is_some());
+        if row.value.is_some() || lies_elsewhere {
+            return Ok((row.value, looked_at));
+        }
+        next = row.parent.filter(|parent| *parent < row.key);
+    }
+    Ok((None, looked_at))
+}

@@ -1,0 +1,57 @@
+//! Requests made up from the official OpenAPI document of the Agent Connect Protocol find no failure and no undocumented shape.
+
+use std::path::PathBuf;
+
+use trilogue_testkit::Folder;
+use trilogue_testkit::foreign::{Conformance, ConformanceOptions, Foreign};
+
+/// The same requests on every machine.
+const SEED: &str = "20260821";
+/// Requests made up for each operation, beside those that cover its every member: the whole document, and errors once more.
+const EXAMPLES: [&str; 2] = ["30", "5"];
+
+/// The official document; `None`, loudly, where nobody says where it lies.
+fn document() -> Option<PathBuf> {
+    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
+        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published documents");
+        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
+        return None;
+    };
+    let path = PathBuf::from(specs).join("agent_connect/openapi-0.2.3.json");
+    assert!(path.is_file(), "{} is missing", path.display());
+    Some(path)
+}
+
+async fn fuzz(options: ConformanceOptions, further: &[&str]) {
+    let Some(document) = document() else { return };
+    let dir = Folder::new().unwrap();
+    let program = Conformance::start(dir.path(), options).await.unwrap();
+    let (url, document) = (program.url(), document.display().to_string());
+    let arguments = ["--url", &url, "--document", &document, "--seed", SEED];
+    let arguments = [&arguments[..], further].concat();
+    let said = Foreign::Fuzz.run(&arguments).await.unwrap_or_else(|error| panic!("{error:#}"));
+    // It must have reached the agents too, and not only been refused.
+    let count = |what: &str| -> u64 {
+        let line = said.lines().find_map(|line| line.strip_prefix(what));
+        line.unwrap_or_else(|| panic!("no {what} in\n{said}")).trim().parse().unwrap()
+    };
+    assert!(count("operations tested:") == 30, "{said}");
+    assert!(count("answers with 2xx:") > 100, "{said}");
+    assert!(count("answers with 4xx:") > 100, "{said}");
+    let status = program.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+}
+
+/// Bodies of errors are this server's own, and the one thing that is not held against the document.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_requests_are_answered_as_documented() {
+    let options = ConformanceOptions::connect("sqlite:agents.db", "/connect");
+    fuzz(options, &["--examples", EXAMPLES[0]]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_as_strings_are_as_documented_too() {
+    let options = ConformanceOptions::connect("memory:", "/connect");
+    let options = ConformanceOptions { arguments: vec!["--errors-as-strings"], ..options };
+    fuzz(options, &["--examples", EXAMPLES[1], "--errors"]).await;
+}

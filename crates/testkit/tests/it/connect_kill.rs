@@ -1,0 +1,380 @@
+//! `kill -9` at seeded random points while clients of the Agent Connect Protocol stream, wait, converse, answer and are called back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trilogue_testkit::callback::{Delivery, Receiver};
+use trilogue_testkit::client::{ServerSent, Stream};
+use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
+
+/// How often the server is killed, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
+const ROUNDS: u64 = 6;
+/// The latest moment of a kill after the clients began, in milliseconds.
+const LATEST_KILL_MS: u64 = 500;
+/// How many clients there are of each kind.
+const CLIENTS: usize = 2;
+/// How long anything may take to be accounted for after a restart.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+/// Where the protocol is served.
+const BASE: &str = "/connect";
+
+/// What a client was told before the server was killed.
+#[derive(Default, Debug)]
+struct Told {
+    /// The events of one stream each.
+    streams: Vec<Vec<ServerSent>>,
+    /// Answers to waits, complete.
+    done: Vec<Value>,
+    /// Runs that were accepted, of which nothing more is known.
+    accepted: Vec<Value>,
+    /// Answers to waits for runs that wait for an answer themselves.
+    waiting: Vec<Value>,
+    /// Runs whose end is to be delivered.
+    called: Vec<Value>,
+    /// Configured instances.
+    instances: Vec<Value>,
+    /// States of threads, as their histories had them, with the thread.
+    states: Vec<(String, Value)>,
+}
+
+/// What the checks have seen, to show that they saw something.
+#[derive(Default, Debug)]
+struct Seen {
+    resumed: usize,
+    missed: usize,
+    done: usize,
+    accepted: usize,
+    answered: usize,
+    delivered: usize,
+    instances: usize,
+    states: usize,
+}
+
+/// One client of a round.
+#[derive(Clone)]
+struct Player {
+    client: Client,
+    receiver: Arc<Receiver>,
+    seed: Seed,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_were_told_survives_kill_9() {
+    let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
+    eprintln!("TRILOGUE_SEED={number}");
+    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let receiver = Arc::new(Receiver::start().await.unwrap());
+    let dir = Folder::new().unwrap();
+    let settings = "[egress]\nallow = [\"127.0.0.1/32\"]\n".to_owned();
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let home = Home::new(dir.path(), &options).unwrap();
+    let mut server = home.start().await.unwrap();
+    let (mut seen, mut called) = (Seen::default(), Vec::new());
+    for round in 0..rounds.unwrap_or(ROUNDS) {
+        let mut players = JoinSet::new();
+        for _ in 0..CLIENTS {
+            let player = |seed: &mut Seed| Player {
+                client: server.client(),
+                receiver: Arc::clone(&receiver),
+                seed: seed.fork(),
+            };
+            players.spawn(player(&mut seed).stream());
+            players.spawn(player(&mut seed).wait());
+            players.spawn(player(&mut seed).converse());
+            players.spawn(player(&mut seed).ask());
+            players.spawn(player(&mut seed).be_called());
+            players.spawn(player(&mut seed).configure());
+        }
+        // The kill's moment is what is random here; nothing waits for anything.
+        tokio::time::sleep(Duration::from_millis(seed.below(LATEST_KILL_MS))).await;
+        server.kill().await.unwrap();
+        let mut told = Vec::new();
+        while let Some(player) = players.join_next().await {
+            // A player ends with its connection; an assertion inside one is a failure.
+            told.push(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+        }
+        server = home.start().await.unwrap();
+        for mut told in told {
+            called.append(&mut told.called);
+            check(&server.client(), told, &mut seed, &mut seen).await.unwrap();
+        }
+        eprintln!("round {round}: {seen:?}");
+    }
+    // What was on its way when the server was killed is sent again once nobody can still be sending it.
+    for run in &called {
+        check_called(&server.client(), &receiver, id_of(run).unwrap()).await.unwrap();
+        seen.delivered += 1;
+    }
+    assert!(seen.resumed > 0 && seen.missed > 0, "no stream was resumed: {seen:?}");
+    assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
+    assert!(seen.delivered > 0 && seen.instances > 0 && seen.states > 0, "{seen:?}");
+    check_deliveries(&receiver.deliveries());
+    let (_, status) = server.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+}
+
+/// A run of an agent that takes a message.
+fn run_of(agent: &str, text: &str) -> Value {
+    json!({"agent_id": agent, "input": {"message": text}, "on_disconnect": "continue"})
+}
+
+fn letter() -> Value {
+    run_of("mailcomposer", "Write to ada@example.com about the report: it is ready.")
+}
+
+fn data(event: &ServerSent) -> Value {
+    serde_json::from_str(&event.data).unwrap()
+}
+
+fn id_of(run: &Value) -> Result<&str> {
+    run["run_id"].as_str().with_context(|| format!("a run without an id: {run}"))
+}
+
+// === impl Player ===
+
+impl Player {
+    /// Asks for runs and reads the updates of their streams.
+    async fn stream(self) -> Told {
+        let mut told = Told::default();
+        let mut body = run_of("researcher", "what is a log?");
+        body["stream_mode"] = json!("custom");
+        let body = Bytes::from(body.to_string());
+        let path = format!("{BASE}/runs/stream");
+        loop {
+            let headers = [("accept", "text/event-stream")];
+            let opening = self.client.stream_of(Method::POST, &path, &headers, body.clone());
+            let Ok(mut stream) = opening.await else { return told };
+            let mut events = Vec::new();
+            let cut = loop {
+                match stream.next().await {
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            told.streams.push(events);
+            if cut {
+                return told;
+            }
+        }
+    }
+
+    /// Asks for runs, and waits for their ends or does not; some are to begin later.
+    async fn wait(mut self) -> Told {
+        let mut told = Told::default();
+        loop {
+            let text = format!("{:x}", self.seed.draw());
+            let mut body = run_of("echo", &text);
+            match self.seed.below(4) {
+                0 => {
+                    body["after_seconds"] = json!(self.seed.below(2));
+                    let Ok(reply) = self.client.post(&format!("{BASE}/runs"), &body).await else {
+                        return told;
+                    };
+                    told.accepted.push(reply.ok().unwrap());
+                }
+                _ => {
+                    let path = format!("{BASE}/runs/wait");
+                    let Ok(reply) = self.client.post(&path, &body).await else { return told };
+                    let answer = reply.ok().unwrap();
+                    assert_eq!(answer["run"]["status"], "success", "{answer}");
+                    assert!(answer["output"]["values"].to_string().contains(&text), "{answer}");
+                    told.done.push(answer);
+                }
+            }
+        }
+    }
+
+    /// Runs on one thread, side by side with whoever else uses it, and reads its states.
+    async fn converse(mut self) -> Told {
+        let mut told = Told::default();
+        let thread = format!("thread-{}", self.seed.below(3));
+        let path = format!("{BASE}/threads/{thread}");
+        loop {
+            let mut body = run_of("echo", &format!("{:x}", self.seed.draw()));
+            body["if_not_exists"] = json!("create");
+            body["multitask_strategy"] = json!("enqueue");
+            let Ok(reply) = self.client.post(&format!("{path}/runs"), &body).await else {
+                return told;
+            };
+            told.accepted.push(reply.ok().unwrap());
+            if self.seed.below(3) == 0 {
+                let Ok(reply) = self.client.get(&format!("{path}/history")).await else {
+                    return told;
+                };
+                let history = reply.ok().unwrap();
+                let states = history.as_array().cloned().unwrap_or_default();
+                told.states.extend(states.into_iter().map(|state| (thread.clone(), state)));
+            }
+        }
+    }
+
+    /// Asks for runs that ask back.
+    async fn ask(self) -> Told {
+        let mut told = Told::default();
+        while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
+            let answer = reply.ok().unwrap();
+            assert_eq!(answer["run"]["status"], "interrupted", "{answer}");
+            told.waiting.push(answer);
+        }
+        told
+    }
+
+    /// Asks for runs whose end is delivered.
+    async fn be_called(self) -> Told {
+        let mut told = Told::default();
+        let mut body = run_of("echo", "call me");
+        body["webhook"] = json!(self.receiver.url());
+        while let Ok(reply) = self.client.post(&format!("{BASE}/runs"), &body).await {
+            told.called.push(reply.ok().unwrap());
+        }
+        told
+    }
+
+    /// Makes configured instances.
+    async fn configure(self) -> Told {
+        let mut told = Told::default();
+        let body = json!({"config": {"style": "formal"}, "metadata": {"a": [1]}});
+        let path = format!("{BASE}/agents/mailcomposer/configurations");
+        while let Ok(reply) = self.client.post(&path, &body).await {
+            told.instances.push(reply.ok().unwrap());
+        }
+        told
+    }
+}
+
+/// Compares what a client was told with what the server says now, and goes on from there.
+async fn check(client: &Client, told: Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+    for events in told.streams {
+        // A reader may have written down less than it was told.
+        let kept = seed.below(events.len() as u64 + 1) as usize;
+        check_stream(client, events.get(..kept).unwrap_or_default().to_vec(), seen).await?;
+        check_stream(client, events, seen).await?;
+    }
+    for answer in told.done {
+        let path = format!("{BASE}/runs/{}/wait", id_of(&answer["run"])?);
+        let now = client.get(&path).await?.ok()?;
+        ensure!(now == answer, "the answer was {answer} and is {now}");
+        seen.done += 1;
+    }
+    for run in told.accepted {
+        let answer = ended(client, id_of(&run)?).await?;
+        let fine = answer["run"]["status"] == "success" || is_lost(&answer);
+        ensure!(fine, "the accepted run is {answer}");
+        ensure!(answer["run"]["creation"] == run["creation"], "{run} was asked, and is {answer}");
+        seen.accepted += 1;
+    }
+    for answer in told.waiting {
+        let path = format!("{BASE}/runs/{}", id_of(&answer["run"])?);
+        let now = client.get(&format!("{path}/wait")).await?.ok()?;
+        ensure!(now == answer, "the waiting run was told as {answer} and is {now}");
+        client.post(&path, &json!({"approved": true, "reason": "fine"})).await?.ok()?;
+        let answer = client.get(&format!("{path}/wait")).await?.ok()?;
+        ensure!(answer["run"]["status"] == "success", "the answered run is {answer}");
+        seen.answered += 1;
+    }
+    for instance in told.instances {
+        let id = instance["configuration_id"].as_str().context("an instance without id")?;
+        let path = format!("{BASE}/agents/mailcomposer/configurations/{id}");
+        let now = client.get(&path).await?.ok()?;
+        ensure!(now == instance, "the instance was {instance} and is {now}");
+        seen.instances += 1;
+    }
+    let mut histories = BTreeMap::new();
+    for (thread, state) in told.states {
+        if !histories.contains_key(&thread) {
+            let path = format!("{BASE}/threads/{thread}/history?limit=1000");
+            histories.insert(thread.clone(), client.get(&path).await?.ok()?);
+        }
+        let now = histories.get(&thread).and_then(Value::as_array);
+        ensure!(now.is_some_and(|now| now.contains(&state)), "{thread} has lost {state}: {now:?}");
+        seen.states += 1;
+    }
+    Ok(())
+}
+
+/// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
+async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -> Result<()> {
+    // A connection that broke before its first event names no run.
+    let Some(first) = told.first().map(data) else { return Ok(()) };
+    let run = id_of(&first)?.to_owned();
+    ended(client, &run).await?;
+    let path = format!("{BASE}/runs/{run}/stream");
+    let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
+    let missed = rest(&mut client.stream(&path, Some(&cursor)).await?).await?;
+    let all = rest(&mut client.stream(&path, Some("0")).await?).await?;
+    let (told_count, missed_count) = (told.len(), missed.len());
+    let joined = [told, missed].concat();
+    ensure!(
+        joined == all,
+        "{told_count} events were told and {missed_count} missed of {}:\n{joined:#?}\n{all:#?}",
+        all.len()
+    );
+    let ends = all.iter().filter(|event| data(event)["status"] != "pending").count();
+    ensure!(ends == 1, "{ends} events end the stream of {run}: {all:#?}");
+    seen.resumed += 1;
+    seen.missed += missed_count;
+    Ok(())
+}
+
+/// Everything up to the end of a stream, which must be a good one.
+async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
+    let mut events = Vec::new();
+    while let Some(event) = tokio::time::timeout(SETTLE_LIMIT, stream.next()).await?? {
+        events.push(event);
+    }
+    Ok(events)
+}
+
+/// The receiver hears of the end of a run, as it was.
+async fn check_called(client: &Client, receiver: &Receiver, run: &str) -> Result<()> {
+    let answer = ended(client, run).await?;
+    let what = format!("the end of {run} to be delivered");
+    let heard = until(&what, SETTLE_LIMIT, || async {
+        receiver.deliveries().iter().map(body).find(|body| body["run_id"] == run)
+    });
+    let heard = heard.await?;
+    ensure!(heard["status"] == answer["run"]["status"], "{heard} was delivered of {answer}");
+    ensure!(heard["output"] == answer["output"], "{heard} was delivered of {answer}");
+    Ok(())
+}
+
+fn body(delivery: &Delivery) -> Value {
+    serde_json::from_slice(&delivery.body).unwrap_or_default()
+}
+
+fn delivery_id(delivery: &Delivery) -> &str {
+    delivery.headers["webhook-id"].to_str().unwrap()
+}
+
+/// What has one id is one thing however often it came, and nothing was told in two ways.
+fn check_deliveries(deliveries: &[Delivery]) {
+    let mut by_id: BTreeMap<&str, Value> = BTreeMap::new();
+    let mut by_run: BTreeMap<String, &str> = BTreeMap::new();
+    for delivery in deliveries {
+        let (id, body) = (delivery_id(delivery), body(delivery));
+        let run = body["run_id"].as_str().unwrap_or_default().to_owned();
+        let first = by_run.entry(run).or_insert(id);
+        assert_eq!(*first, id, "the end of a run was delivered under two ids: {body}");
+        let first = by_id.entry(id).or_insert_with(|| body.clone());
+        assert_eq!(*first, body, "one delivery was sent in two forms");
+    }
+}
+
+/// The answer to a wait for a run, once it has ended.
+async fn ended(client: &Client, run: &str) -> Result<Value> {
+    let answer = client.get(&format!("{BASE}/runs/{run}/wait?timeout=60")).await?;
+    ensure!(answer.status == 200, "the run {run} did not end: {}", answer.status);
+    Ok(answer.json())
+}
+
+/// Whether the run was at work when the server was killed.
+fn is_lost(answer: &Value) -> bool {
+    answer["run"]["status"] == "error" && answer["output"]["errcode"] == 7
+}

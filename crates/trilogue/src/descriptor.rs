@@ -1,0 +1,223 @@
+//! Descriptors that the configuration names: read at the start, from files and from https addresses.
+//!
+//! Of an address the last copy that could be read is kept in the per-user state folder; it serves while the address does not.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, header};
+use sha2::{Digest as _, Sha256};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Json};
+use trilogue_egress::{Client, Options, Policy};
+use url::Url;
+
+use crate::config;
+use crate::token_file::make_private_dir;
+
+/// The largest descriptor, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+/// How long reading one address may take.
+const TIME_LIMIT: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Descriptors by the names under which their agents are served.
+pub(crate) type Descriptors = HashMap<String, Json>;
+
+/// Where a descriptor lies.
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    Address(Url),
+}
+
+/// The descriptors that lie in files.
+///
+/// # Errors
+/// `invalid_request`, naming the file, when one cannot be read or is no JSON; or when an address is none that may be read.
+pub(crate) fn of_files(options: &config::Options) -> Result<Descriptors> {
+    let mut descriptors = Descriptors::new();
+    for (name, source) in sources(options)? {
+        if let Source::File(path) = source {
+            descriptors.insert(name.to_owned(), read_file(name, &path)?);
+        }
+    }
+    Ok(descriptors)
+}
+
+/// All descriptors, those of addresses too; `state` is where copies are kept.
+///
+/// # Errors
+/// As [`of_files`]; and when an address cannot be read that no copy is kept of.
+pub(crate) async fn load(
+    options: &config::Options,
+    policy: &Policy,
+    state: Option<&Path>,
+) -> Result<Descriptors> {
+    let mut descriptors = of_files(options)?;
+    for (name, source) in sources(options)? {
+        if let Source::Address(address) = source {
+            let copy = state.map(|state| copy_of(state, &address));
+            let read = read_address(name, &address, policy, copy.as_deref()).await?;
+            descriptors.insert(name.to_owned(), read);
+        }
+    }
+    Ok(descriptors)
+}
+
+fn sources(options: &config::Options) -> Result<Vec<(&str, Source)>> {
+    let named = options.agents.iter().filter_map(|(name, agent)| {
+        let text = agent.descriptor.as_deref()?;
+        Some(source(name, text).map(|source| (name.as_str(), source)))
+    });
+    named.collect()
+}
+
+fn source(name: &str, text: &str) -> Result<Source> {
+    match Url::parse(text) {
+        Ok(url) if url.scheme() == "https" && url.has_host() => Ok(Source::Address(url)),
+        Ok(url) if text.contains("://") => {
+            Err(refused(name, &format!("names an address with '{}'", url.scheme().escape_debug()))
+                .hint("write the path of a file, or an address that begins with https://"))
+        }
+        _ => Ok(Source::File(PathBuf::from(text))),
+    }
+}
+
+fn refused(name: &str, why: &str) -> Error {
+    Error::new(Code::InvalidRequest, format!("`agents.{name}.descriptor` {why}"))
+}
+
+fn read_file(name: &str, path: &Path) -> Result<Json> {
+    let shown = path.display();
+    let unread = |why: String| refused(name, &format!("'{shown}' cannot be read: {why}"));
+    let length = std::fs::metadata(path).map_err(|error| unread(error.to_string()))?.len();
+    if length > MAX_BYTES {
+        return Err(unread(format!("it has {length} bytes, at most {MAX_BYTES} fit")));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unread(error.to_string()))?;
+    Json::parse(bytes).map_err(|error| unread(format!("it is no JSON: {}", error.message())))
+}
+
+async fn read_address(
+    name: &str,
+    address: &Url,
+    policy: &Policy,
+    copy: Option<&Path>,
+) -> Result<Json> {
+    let why = match tokio::time::timeout(TIME_LIMIT, fetch(address, policy)).await {
+        Ok(Ok(json)) => {
+            if let Some(copy) = copy
+                && let Err(error) = keep(copy, &json)
+            {
+                tracing::warn!(agent = name, %error, "no copy of the descriptor can be kept");
+            }
+            return Ok(json);
+        }
+        Ok(Err(why)) => why,
+        Err(_) => Error::new(Code::PeerUnavailable, "it does not answer in time"),
+    };
+    // What cannot be read from here may not be read from a copy either.
+    if why.code() != Code::EgressRefused
+        && let Some(copy) = copy.filter(|copy| copy.exists())
+    {
+        tracing::warn!(agent = name, error = %why, "the descriptor's last copy is used: its address cannot be read");
+        return read_file(name, copy);
+    }
+    let host = address.host_str().unwrap_or_default();
+    let error = refused(name, &format!("at '{host}' cannot be read: {}", why.message()));
+    Err(match why.hint_text() {
+        Some(hint) => error.hint(hint.to_owned()),
+        None => error.hint("no copy of it is kept yet: try again, or write it into a file"),
+    })
+}
+
+async fn fetch(address: &Url, policy: &Policy) -> Result<Json> {
+    let options = Options {
+        total_timeout: Some(TIME_LIMIT),
+        max_response_bytes: MAX_BYTES,
+        ..Options::default()
+    };
+    let client = Client::new(policy.clone(), options).map_err(|error| told(&error))?;
+    let request = Request::get(address.as_str())
+        .header(header::ACCEPT, HeaderValue::from_static("application/json"))
+        .body(Bytes::new())
+        .map_err(|_| Error::new(Code::InvalidRequest, "the address is malformed"))?;
+    let (status, _, body) = client.send(request).await.map_err(|error| told(&error))?;
+    if !status.is_success() {
+        let message = format!("it answers with the status {}", status.as_u16());
+        return Err(Error::new(Code::PeerUnavailable, message));
+    }
+    let bytes = body.collect().await.map_err(|error| told(&error))?;
+    Json::parse(bytes).map_err(|_| Error::new(Code::PeerUnavailable, "it sends what is no JSON"))
+}
+
+fn told(error: &trilogue_egress::Error) -> Error {
+    let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
+    let told = Error::new(code, error.to_string());
+    match error.hint() {
+        Some(hint) => told.hint(hint),
+        None => told,
+    }
+}
+
+/// The copy of what lies at an address: another address never serves it.
+fn copy_of(state: &Path, address: &Url) -> PathBuf {
+    let hash: [u8; 32] = Sha256::digest(address.as_str()).into();
+    let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    state.join("descriptors").join(format!("{name}.json"))
+}
+
+/// Whole or not at all.
+fn keep(copy: &Path, json: &Json) -> std::io::Result<()> {
+    let Some(folder) = copy.parent() else { return Ok(()) };
+    make_private_dir(folder)?;
+    let draft = copy.with_extension(format!("{}.new", uuid::Uuid::new_v4().simple()));
+    let kept = std::fs::write(&draft, json.as_bytes()).and_then(|()| std::fs::rename(&draft, copy));
+    if kept.is_err() {
+        // The first error is the one to report.
+        let _ = std::fs::remove_file(&draft);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(descriptor: &str) -> config::Options {
+        let text = format!("[agents.echo]\nkind = \"builtin\"\ndescriptor = {descriptor:?}\n");
+        config::parse(Path::new("t.toml"), &text).unwrap().options
+    }
+
+    #[test]
+    fn errors_name_the_setting_and_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("echo.json");
+        let text = file.display().to_string();
+        let error = of_files(&options(&text)).unwrap_err().to_string();
+        assert!(error.contains("`agents.echo.descriptor`") && error.contains(&text), "{error}");
+        std::fs::write(&file, "{").unwrap();
+        assert!(of_files(&options(&text)).unwrap_err().to_string().contains("no JSON"));
+        std::fs::write(&file, "{\"a\":1}").unwrap();
+        assert_eq!(of_files(&options(&text)).unwrap()["echo"].as_str(), "{\"a\":1}");
+        let error = of_files(&options("http://example.com/d.json")).unwrap_err();
+        assert!(error.hint_text().unwrap().contains("https://"), "{error:?}");
+        // An address is not read here.
+        assert!(of_files(&options("https://127.0.0.1:1/d.json")).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_read_is_served_from_its_copy_unless_it_may_not_be_read() {
+        let state = tempfile::tempdir().unwrap();
+        let text = "https://localhost:1/d.json";
+        let load = async |policy: Policy| load(&options(text), &policy, Some(state.path())).await;
+        let error = load(Policy::local()).await.unwrap_err().to_string();
+        assert!(error.contains("`agents.echo.descriptor`"), "{error}");
+        let copy = copy_of(state.path(), &Url::parse(text).unwrap());
+        keep(&copy, &Json::empty_object()).unwrap();
+        assert_eq!(load(Policy::local()).await.unwrap()["echo"], Json::empty_object());
+        let refused = load(Policy::default()).await.unwrap_err();
+        assert!(refused.hint_text().unwrap().contains("[egress] allow"), "{refused:?}");
+    }
+}

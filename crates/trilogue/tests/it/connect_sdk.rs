@@ -1,0 +1,403 @@
+//! The SDK's client of the Agent Connect Protocol against servers of ours, agents of the test included.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use trilogue::config::List;
+use trilogue::sdk::prelude::*;
+use trilogue::{Agents, App, Listeners, Options, Report};
+use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
+use trilogue_sdk::client::{self, Request, Response, Transport, TransportError};
+use trilogue_sdk::connect::{
+    AgentSearchRequest, CancelAction, Client, ConfigurationCreate, ConfigurationPatch,
+    ConfigurationSearchRequest, NewRun, Object, Resume, RunAt, RunOutput, RunSearchRequest,
+    RunStatus, RunStream, StreamMode, StreamPayload, ThreadCheckpoint, ThreadCreate, ThreadPatch,
+    ThreadSearchRequest, ThreadStatus,
+};
+use trilogue_wire::native::Json as Raw;
+
+struct Counts;
+struct Asks;
+
+#[async_trait]
+impl Agent for Counts {
+    fn card(&self) -> Card {
+        Card::chat("counts", "Counts to what it hears.")
+            .streams(true, true)
+            .config(json!({ "properties": { "slow": { "type": "boolean" } } }))
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        #[derive(serde::Deserialize, Default)]
+        struct Config {
+            slow: bool,
+        }
+        let slow = context.config::<Config>()?.slow;
+        for number in 0..turn.text().parse().unwrap_or(0_u32) {
+            context.text(format!("{number} ")).await?;
+            if slow {
+                context.commit().await?;
+                context.wait(Duration::from_millis(20)).await?;
+            }
+        }
+        Ok(Outcome::Completed)
+    }
+}
+
+#[async_trait]
+impl Agent for Asks {
+    fn card(&self) -> Card {
+        let answer = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
+        Card::schema("asks", "Asks twice.", json!({}))
+            .output(json!({ "type": "object" }))
+            .interrupt("approval", json!({}), answer)
+    }
+
+    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
+        let ask = |number: u32| {
+            let question = Question::custom("approval").payload(json!({ "number": number }));
+            Outcome::suspended(question, json!(number))
+        };
+        match turn {
+            Turn::Start { .. } => Ok(ask(1)),
+            Turn::Resume { ref saved, .. } if saved.to_value() == json!(1) => Ok(ask(2)),
+            Turn::Resume { ref answer, .. } => {
+                let Answer::Json(answer) = answer else { return Ok(Outcome::Completed) };
+                context.result(json!({ "last": answer.to_value() })).await?;
+                Ok(Outcome::Completed)
+            }
+        }
+    }
+}
+
+/// A server in this process.
+struct Server {
+    address: SocketAddr,
+    stop: tokio::sync::oneshot::Sender<()>,
+    serving: tokio::task::JoinHandle<Result<Report, trilogue::Error>>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let mut options = Options::in_memory();
+        options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
+        options.server.no_auth = true;
+        options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
+        let listeners = Listeners::bind(&options.server).await.unwrap();
+        let agents = Agents::new().with(Counts).with(Asks);
+        let app = App::build(&options, agents, listeners).await.unwrap();
+        let address = app.addresses()[0];
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let serving = tokio::spawn(app.run(async move { drop(stopped.await) }));
+        Self { address, stop, serving }
+    }
+
+    fn client(&self) -> Client {
+        self.torn_client(usize::MAX).0
+    }
+
+    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on: an event as long as the run gets through, too.
+    fn torn_client(&self, bytes: usize) -> (Client, Arc<Wire>) {
+        let allow = vec!["127.0.0.1/32".parse().unwrap()];
+        let options = EgressOptions { total_timeout: None, ..EgressOptions::default() };
+        let egress = Egress::new(Policy { allow }, options).unwrap();
+        let wire = Wire { egress, address: self.address, bytes, opened: AtomicUsize::new(0) };
+        let wire = Arc::new(wire);
+        let mut options = client::Options::at("/connect");
+        options.delay = Duration::from_millis(1);
+        (Client::new(Arc::<Wire>::clone(&wire), options), wire)
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.serving.await.unwrap().unwrap();
+    }
+}
+
+/// The way to a server. Event streams break.
+#[derive(Debug)]
+struct Wire {
+    egress: Egress,
+    address: SocketAddr,
+    bytes: usize,
+    /// How many streams there were.
+    opened: AtomicUsize,
+}
+
+#[async_trait]
+impl Transport for Wire {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        let lost = |error: &dyn std::fmt::Display| TransportError::new(error.to_string());
+        let mut sent = http::Request::builder().method(request.method.as_str());
+        for (name, value) in &request.headers {
+            sent = sent.header(*name, value);
+        }
+        let sent = sent.uri(format!("http://{}{}", self.address, request.path));
+        let sent = sent.body(request.body).unwrap();
+        let (status, headers, body) = self.egress.send(sent).await.map_err(|error| lost(&error))?;
+        let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        let is_stream = header("content-type").is_some_and(|kind| kind.contains("event-stream"));
+        let times = if is_stream { self.opened.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
+        let left = if is_stream { self.bytes.saturating_mul(times) } else { usize::MAX };
+        let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
+            if left == 0 {
+                return Err(TransportError::new("torn"));
+            }
+            let piece =
+                body.next().await.map_err(|error| TransportError::new(error.to_string()))?;
+            Ok(piece.map(|piece: Bytes| {
+                let piece = piece.slice(..piece.len().min(left));
+                let left = left - piece.len();
+                (piece, (body, left))
+            }))
+        });
+        Ok(Response {
+            status: status.as_u16(),
+            content_type: header("content-type"),
+            run_id: header("x-run-id"),
+            body: Box::pin(pieces),
+        })
+    }
+}
+
+fn count(number: &str) -> NewRun {
+    NewRun::of("counts").input(json!({ "message": number }))
+}
+
+fn object(json: &str) -> Option<Object> {
+    Object::new(Raw::parse(json).unwrap())
+}
+
+/// What a stream gives to its end: the texts of its values, and its updates.
+async fn told(stream: &mut RunStream) -> (Vec<String>, Vec<String>, RunStatus) {
+    let (mut texts, mut updates, mut status) = (Vec::new(), Vec::new(), RunStatus::Pending);
+    while let Some(streamed) = stream.next().await.unwrap() {
+        assert_eq!(status, RunStatus::Pending, "nothing comes behind the end");
+        status = streamed.event.status();
+        match streamed.event {
+            StreamPayload::Values(update) => {
+                let text = update.values.to_value()["message"].as_str().map(str::to_owned);
+                texts.push(text.unwrap_or_default());
+            }
+            StreamPayload::Custom(update) => updates.push(update.update.as_str().to_owned()),
+            StreamPayload::Interrupt(_) | StreamPayload::Error(_) => {}
+        }
+    }
+    (texts, updates, status)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_and_what_they_declare_are_read() {
+    let server = Server::start().await;
+    let client = server.client();
+    assert_eq!(client.agents().await.unwrap().len(), 2);
+    let found = client.find_agent("asks").await.unwrap();
+    let id = found.agent_id.as_str();
+    assert_eq!(client.agent(id).await.unwrap(), found);
+    let named = AgentSearchRequest { name: Some("asks".to_owned()), ..Default::default() };
+    assert_eq!(client.search_agents(&named).await.unwrap(), std::slice::from_ref(&found));
+    let descriptor = client.descriptor(id).await.unwrap();
+    assert_eq!(descriptor.specs.interrupts.unwrap()[0].interrupt_type, "approval");
+    assert!(client.capabilities(id).await.unwrap().interrupts);
+    assert_eq!(client.schemas(id).await.unwrap().interrupts.len(), 1);
+    assert!(client.openapi(id).await.unwrap().to_value().get("paths").is_some());
+    assert!(!client.authentication().await.unwrap().required);
+    assert_eq!(client.agent_authentication(id).await.unwrap().agent_id.as_deref(), Some(id));
+    assert!(client.errors().await.unwrap().len() > 20);
+    assert_eq!(client.agent_errors(id).await.unwrap().errors, []);
+    let error = client.find_agent("nobody").await.unwrap_err();
+    assert_eq!(error.code(), Some("agent_not_found"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configured_instances_are_run() {
+    let server = Server::start().await;
+    let client = server.client();
+    let config = |json: &str| Some(Raw::parse(json).unwrap());
+    let new = ConfigurationCreate { config: config(r#"{"slow":false}"#), ..Default::default() };
+    let made = client.create_configuration("counts", &new).await.unwrap();
+    let id = made.configuration_id.as_str();
+    assert_eq!(client.configuration("counts", id).await.unwrap(), made);
+    let run = NewRun::of(id).input(json!({ "message": "2" }));
+    let run = client.run_and_wait(run).await.unwrap().run.unwrap();
+    assert_eq!(run.configuration_id.as_deref(), Some(id));
+    let patch = ConfigurationPatch { config: config(r#"{"slow":true}"#), ..Default::default() };
+    let patched = client.patch_configuration("counts", id, &patch).await.unwrap();
+    assert_eq!(patched.config.as_str(), r#"{"slow":true}"#);
+    let all = ConfigurationSearchRequest::default();
+    assert_eq!(client.search_configurations("counts", &all).await.unwrap(), [patched]);
+    client.delete_configuration("counts", id).await.unwrap();
+    let error = client.configuration("counts", id).await.unwrap_err();
+    assert_eq!(error.code(), Some("configuration_not_found"));
+    let error = client.create_configuration("asks", &new).await.unwrap_err();
+    assert_eq!(error.code(), Some("configuration_not_supported"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_created_waited_for_found_and_removed() {
+    let server = Server::start().await;
+    let client = server.client();
+    let waited = client.run_and_wait(count("2").metadata(json!({ "k": "v" }))).await.unwrap();
+    let Some(RunOutput::Result(result)) = waited.output else { panic!("{waited:?}") };
+    assert_eq!(result.values.unwrap().to_value()["message"], "0 1 ");
+    let run = waited.run.unwrap();
+    assert_eq!(client.run(run.run_id.as_str()).await.unwrap().status, RunStatus::Success);
+    let found = RunSearchRequest { metadata: object(r#"{"k":"v"}"#), ..Default::default() };
+    let ids = |runs: Vec<trilogue_sdk::connect::Run>| {
+        runs.into_iter().map(|run| run.run_id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(client.search_runs(&found).await.unwrap()), [run.run_id.as_str()]);
+
+    let again = count("1").once("k");
+    let first = client.create_run(again.clone()).await.unwrap();
+    assert_eq!(first.status, RunStatus::Pending);
+    assert_eq!(client.create_run(again).await.unwrap().run_id, first.run_id);
+
+    let slow = || count("1000000").config(json!({ "slow": true }));
+    let run = client.create_run(slow()).await.unwrap().run_id;
+    let within = client.wait_within(run.as_str(), Duration::from_millis(50)).await.unwrap();
+    assert!(within.is_none(), "{within:?}");
+    client.cancel(run.as_str(), true, CancelAction::Interrupt).await.unwrap();
+    let Some(RunOutput::Error(error)) = client.wait(run.as_str()).await.unwrap().output else {
+        panic!("it was cancelled")
+    };
+    assert_eq!((error.errcode, error.code.as_deref()), (5, Some("run_cancelled")));
+    client.delete_run(run.as_str()).await.unwrap();
+    assert_eq!(client.run(run.as_str()).await.unwrap_err().code(), Some("run_not_found"));
+
+    let run = client.create_run(slow()).await.unwrap().run_id;
+    client.cancel(run.as_str(), true, CancelAction::Rollback).await.unwrap();
+    assert_eq!(client.run(run.as_str()).await.unwrap_err().code(), Some("run_not_found"));
+    let error = client.create_run(count("1").config(json!({ "slow": 7 }))).await.unwrap_err();
+    assert_eq!(error.code(), Some("config_schema_violation"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_asks_is_resumed_in_every_form() {
+    let server = Server::start().await;
+    let client = server.client();
+    let waited = client.run_and_wait(NewRun::of("asks").input(json!({}))).await.unwrap();
+    let run = waited.run.unwrap().run_id;
+    let Some(RunOutput::Interrupt(asked)) = waited.output else { panic!("it asks") };
+    assert_eq!(asked.interrupt.to_value(), json!({ "approval": { "number": 1 } }));
+    let wrong = client.resume(run.as_str(), Resume::with(json!({ "ok": 7 }))).await.unwrap_err();
+    assert_eq!(wrong.code(), Some("resume_schema_violation"));
+    let yes = || Resume::with(json!({ "ok": true }));
+    let id = asked.interrupt_id.unwrap();
+    client.resume(run.as_str(), yes().to("approval", id)).await.unwrap();
+    client.wait(run.as_str()).await.unwrap();
+    let mut stream = client.resume_stream(run.as_str(), yes().of_type("approval")).await.unwrap();
+    let mut last = None;
+    while let Some(streamed) = stream.next().await.unwrap() {
+        last = Some(streamed);
+    }
+    let Some(StreamPayload::Values(update)) = last.map(|it| it.event) else { panic!("it ended") };
+    assert_eq!(update.values.to_value(), json!({ "last": { "ok": true } }));
+    let late = client.resume(run.as_str(), yes()).await.unwrap_err();
+    assert_eq!(late.code(), Some("run_not_interrupted"));
+
+    let mut stream = client.run_stream(NewRun::of("asks").input(json!({}))).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(told(&mut stream).await.2, RunStatus::Interrupted);
+        stream.resume(yes()).await.unwrap();
+    }
+    assert_eq!(told(&mut stream).await.2, RunStatus::Success);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_keep_what_runs_leave() {
+    let server = Server::start().await;
+    let client = server.client();
+    let new = ThreadCreate { metadata: object(r#"{"a":1}"#), ..Default::default() };
+    let thread = client.create_thread(&new).await.unwrap();
+    let id = thread.thread_id.as_str();
+    let twice = ThreadCreate { thread_id: Some(id.to_owned()), ..Default::default() };
+    assert_eq!(client.create_thread(&twice).await.unwrap_err().code(), Some("thread_exists"));
+    let waited = client.run_and_wait(count("2").on_thread(id)).await.unwrap();
+    let run = waited.run.unwrap().run_id;
+    let at = RunAt::on(id, run.as_str());
+    assert_eq!(client.run(at.clone()).await.unwrap().thread_id.as_deref(), Some(id));
+    assert_eq!(told(&mut client.join(at.clone(), None)).await.2, RunStatus::Success);
+    assert_eq!(client.thread_runs(id, Some(1), Some(0)).await.unwrap()[0].run_id, run);
+    let shown = client.thread(id).await.unwrap();
+    assert!(shown.values.unwrap().as_str().contains("0 1 "));
+    let idle = ThreadSearchRequest {
+        status: Some(ThreadStatus::Idle),
+        metadata: object(r#"{"a":1}"#),
+        ..Default::default()
+    };
+    assert_eq!(client.search_threads(&idle).await.unwrap()[0].thread_id, id);
+    let history = client.thread_history(id, Some(5), None).await.unwrap();
+    let checkpoint = &history[0].checkpoint.checkpoint_id;
+    assert_eq!(
+        client.thread_history(id, None, Some(checkpoint)).await.unwrap().len(),
+        history.len() - 1
+    );
+    let patch = ThreadPatch { metadata: object(r#"{"b":2}"#), ..Default::default() };
+    let patched = client.patch_thread(id, &patch).await.unwrap();
+    assert_eq!(patched.metadata.as_json().to_value(), json!({ "a": 1, "b": 2 }));
+    let lost = ThreadPatch {
+        checkpoint: Some(ThreadCheckpoint { checkpoint_id: "nowhere".to_owned() }),
+        values: Some(Raw::parse("{}").unwrap()),
+        ..Default::default()
+    };
+    let error = client.patch_thread(id, &lost).await.unwrap_err();
+    assert_eq!(error.code(), Some("checkpoint_not_found"));
+    let copy = client.copy_thread(id).await.unwrap();
+    assert_ne!(copy.thread_id, id);
+    assert!(copy.values.unwrap().as_str().contains("0 1 "));
+    client.delete_run(at).await.unwrap();
+    client.delete_thread(id).await.unwrap();
+    assert_eq!(client.thread(id).await.unwrap_err().code(), Some("thread_not_found"));
+    let on_new = count("1").on_new_thread("mine");
+    client.run_and_wait(on_new).await.unwrap();
+    assert_eq!(client.thread("mine").await.unwrap().status, ThreadStatus::Idle);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_breaks_again_and_again_ends_with_the_whole_output() {
+    let server = Server::start().await;
+    let whole: String = (0..30).map(|number| format!("{number} ")).collect();
+    for bytes in [700, 1_100] {
+        let (client, wire) = server.torn_client(bytes);
+        let new = count("30").config(json!({ "slow": true }));
+        let mut stream = client.run_stream(new).await.unwrap();
+        let (texts, _, status) = told(&mut stream).await;
+        assert_eq!(status, RunStatus::Success);
+        assert!(wire.opened.load(Ordering::Relaxed) > 1, "it broke");
+        assert_eq!(texts.last(), Some(&whole), "torn after {bytes} bytes");
+        for pair in texts.windows(2) {
+            assert!(pair[1].starts_with(&pair[0]), "values grow: {pair:?}");
+        }
+        let run = client.run(stream.run().unwrap()).await.unwrap();
+        assert_eq!(run.status, RunStatus::Success, "a break does not cancel it");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_come_once_and_in_order_over_breaks() {
+    let server = Server::start().await;
+    let both = || {
+        let new = count("30").config(json!({ "slow": true }));
+        new.streaming([StreamMode::Values, StreamMode::Custom])
+    };
+    let (client, wire) = server.torn_client(900);
+    let mut stream = client.run_stream(both()).await.unwrap();
+    let (_, updates, status) = told(&mut stream).await;
+    assert_eq!(status, RunStatus::Success);
+    assert!(wire.opened.load(Ordering::Relaxed) > 1, "it broke");
+    let again = told(&mut server.client().join(stream.run().unwrap(), None)).await.1;
+    assert_eq!(updates, again);
+    assert!(updates.len() >= 30, "{updates:?}");
+    server.stop().await;
+}

@@ -1,0 +1,109 @@
+//! One shell for all commands of a page: what one command sets, the next has.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+
+use tempfile::TempDir;
+
+use crate::harness::{BINARY, Ended, Home, until};
+
+/// A shell in a home. What it started is ended when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    child: Child,
+    input: ChildStdin,
+    /// What commands print, and how they ended.
+    results: TempDir,
+    commands: usize,
+}
+
+// === impl Shell ===
+
+impl Shell {
+    /// A shell in which `python3` has the official client of this folder of `foreign`; `scripts/foreign` installs it.
+    pub(crate) fn new(home: &Home, client: &str) -> Self {
+        let mut shell = home.program("sh");
+        // The pages name the folder that is used where nothing else is set.
+        shell.env_remove("XDG_STATE_HOME");
+        let own = Path::new(BINARY).parent().unwrap();
+        let client = own.join("../foreign").join(client).join("bin");
+        let path = std::env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{}:{}:{path}", client.display(), own.display()));
+        let state = home.state();
+        let default = home.work().join("../.local/state/trilogue");
+        fs::create_dir_all(default.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(&state, &default).unwrap();
+        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = shell.spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        Self { child, input, results: TempDir::new().unwrap(), commands: 0 }
+    }
+
+    /// Runs a command to its end; what it leaves in the background goes on.
+    pub(crate) fn run(&mut self, command: &str) -> Ended {
+        self.commands += 1;
+        let file = |what: &str| self.results.path().join(format!("{what}.{}", self.commands));
+        let (out, err, code) = (file("out"), file("err"), file("code"));
+        let unfinished = file("unfinished");
+        let [o, e, c, u] = [&out, &err, &code, &unfinished].map(|path| path.display());
+        let script = format!("{{ {command}\n}} >{o} 2>{e} </dev/null\necho $? >{u}; mv {u} {c}\n");
+        self.input.write_all(script.as_bytes()).unwrap();
+        self.input.flush().unwrap();
+        let ended = until(|| {
+            let left = self.child.try_wait().unwrap();
+            assert!(left.is_none(), "the shell was ended by: {command}");
+            fs::read_to_string(&code).ok()
+        });
+        let text = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
+        Ended { code: ended.trim().parse().unwrap(), out: text(out), err: text(err) }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // A shell that has left already has nothing behind it.
+        let _ = self.input.write_all(b"kill $(jobs -p); exit\n");
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a command is not complete at the end of this line: it quotes further, ends with `\`, or its document has not ended.
+pub(crate) fn is_open(command: &str) -> bool {
+    if command.lines().next().is_some_and(|line| line.contains("<<'EOF'")) {
+        return command.lines().last() != Some("EOF");
+    }
+    let (mut quote, mut escaped) = (None, false);
+    for letter in command.chars() {
+        match (quote, letter) {
+            _ if escaped => escaped = false,
+            (None | Some('"'), '\\') => escaped = true,
+            (None, '\'' | '"') => quote = Some(letter),
+            (Some(open), closing) if open == closing => quote = None,
+            _ => {}
+        }
+    }
+    quote.is_some() || escaped
+}
+
+#[test]
+fn a_command_goes_on_until_it_is_complete() {
+    for open in ["a \\", "a '{", "a '{\n  \"b\": 1", "a \"it's", "cat <<'EOF'\nx"] {
+        assert!(is_open(open), "{open}");
+    }
+    for whole in ["a", "a '{\n}'", "a \"it's\"", "a \\\n b", "cat <<'EOF'\nx\nEOF", "a 'x\\'"] {
+        assert!(!is_open(whole), "{whole}");
+    }
+}
+
+#[test]
+fn what_one_command_sets_the_next_has() {
+    let home = Home::new();
+    let mut shell = Shell::new(&home, "python");
+    assert_eq!(shell.run("name=$(printf 'a b')").code, 0);
+    let ended = shell.run("cat <<'EOF'\nx\nEOF\nprintf '%s' \"$name\"; printf e >&2; false");
+    assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (1, "x\na b", "e"));
+    shell.run("sleep 600 &");
+    drop(shell);
+}

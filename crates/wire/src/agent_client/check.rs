@@ -1,0 +1,106 @@
+//! What may be sent to a side with these capabilities.
+
+use super::{
+    ClientCapabilities, ContentBlock, McpCapabilities, McpServer, PromptCapabilities,
+    SessionConfigOption, SessionUpdate, Violation,
+};
+
+/// Holds a prompt to what the agent can do. Text and links to resources every agent can.
+///
+/// # Errors
+/// When a block needs a capability that the agent does not have, which is named, or is of no kind that the protocol knows.
+pub fn check_prompt(
+    prompt: &[ContentBlock],
+    agent: Option<&PromptCapabilities>,
+) -> Result<(), Violation> {
+    for (index, block) in prompt.iter().enumerate() {
+        let (needed, has): (_, fn(&PromptCapabilities) -> bool) = match block {
+            ContentBlock::Text(_) | ContentBlock::ResourceLink(_) => continue,
+            ContentBlock::Image(_) => ("image", |agent| agent.image),
+            ContentBlock::Audio(_) => ("audio", |agent| agent.audio),
+            ContentBlock::Resource(_) => ("embeddedContext", |agent| agent.embedded_context),
+            ContentBlock::Other(_) => {
+                return Err(Violation::new(
+                    format!("/prompt/{index}/type"),
+                    "must be one of text image audio resource_link resource",
+                ));
+            }
+        };
+        if !agent.is_some_and(has) {
+            let kind = block.kind();
+            return Err(Violation::new(
+                format!("/prompt/{index}"),
+                format!("is of the type {kind}, which needs promptCapabilities.{needed}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Holds tool servers to what the agent can do. Programs every agent can start.
+///
+/// # Errors
+/// When a server needs a capability that the agent does not have, which is named, or is of no kind that the protocol knows.
+pub fn check_mcp_servers(
+    servers: &[McpServer],
+    agent: Option<&McpCapabilities>,
+) -> Result<(), Violation> {
+    for (index, server) in servers.iter().enumerate() {
+        let path = || format!("/mcpServers/{index}");
+        let needed = match server {
+            McpServer::Stdio(_) => continue,
+            McpServer::Http(_) if agent.is_some_and(|agent| agent.http) => continue,
+            McpServer::Sse(_) if agent.is_some_and(|agent| agent.sse) => continue,
+            McpServer::Http(_) => "http",
+            McpServer::Sse(_) => "sse",
+            McpServer::Other(_) => {
+                let message = "must be http, sse or a program";
+                return Err(Violation::new(format!("{}/type", path()), message));
+            }
+        };
+        let message = format!("needs mcpCapabilities.{needed}");
+        return Err(Violation::new(path(), message));
+    }
+    Ok(())
+}
+
+/// Whether a path is absolute, on whatever system the other side runs.
+#[must_use]
+pub fn is_absolute(path: &str) -> bool {
+    match path.as_bytes() {
+        [b'/', ..] | [b'\\', b'\\', ..] => true,
+        [drive, b':', b'/' | b'\\', ..] => drive.is_ascii_alphabetic(),
+        _ => false,
+    }
+}
+
+// === impl SessionUpdate ===
+
+impl SessionUpdate {
+    /// Whether a client with these capabilities is told of it.
+    #[must_use]
+    pub fn is_for(&self, client: &ClientCapabilities) -> bool {
+        let session = client.session.as_ref();
+        match self {
+            Self::Notice(_) => session.is_some_and(|session| session.notices.is_some()),
+            Self::Compaction(_) | Self::CompactionSummaryChunk(_) => {
+                session.is_some_and(|session| session.compaction.is_some())
+            }
+            _ => true,
+        }
+    }
+}
+
+// === impl SessionConfigOption ===
+
+impl SessionConfigOption {
+    /// Whether a client with these capabilities is told of it.
+    #[must_use]
+    pub fn is_for(&self, client: &ClientCapabilities) -> bool {
+        let options = client.session.as_ref().and_then(|session| session.config_options.as_ref());
+        match self {
+            Self::Boolean(_) => options.is_some_and(|options| options.boolean.is_some()),
+            Self::Select(_) | Self::Other(_) => true,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use serde::{Serialize, Serializer};
+use serde_json::Number;
+
+use super::object::object;
+use super::read::{At, Violation, mode, refusal};
+use super::tagged::tagged;
+use super::{ElicitationSchema, Id, Map, Read};
+
+tagged! {
+    /// Asks the user for something.
+    pub enum CreateElicitationRequest by "mode" {
+        /// By a form. Only for clients with `elicitation.form`.
+        Form(Box<ElicitationForm>) = "form";
+        /// By an address that the user visits. Only for clients with `elicitation.url`.
+        Url(Box<ElicitationUrl>) = "url";
+    }
+}
+
+object! {
+    /// A form. It never asks for secrets.
+    pub struct ElicitationForm {
+        /// What is asked for, in words.
+        message: String = "message" as required;
+        /// The form's fields.
+        requested_schema: ElicitationSchema = "requestedSchema" as required;
+    } may {
+        /// The session that it belongs to.
+        session_id: Option<String> = "sessionId" as optional;
+        /// The tool call of the session that it belongs to.
+        tool_call_id: Option<String> = "toolCallId" as lenient;
+        /// The client's request that it belongs to, where it belongs to no session.
+        request_id: Option<Id<'static>> = "requestId" as optional;
+    }
+    check form_has_scope;
+}
+
+object! {
+    /// An address that the user visits.
+    pub struct ElicitationUrl {
+        /// What for, in words.
+        message: String = "message" as required;
+        /// The id by which `elicitation/complete` names it.
+        elicitation_id: String = "elicitationId" as required;
+        /// The address.
+        url: String = "url" as required;
+    } may {
+        /// The session that it belongs to.
+        session_id: Option<String> = "sessionId" as optional;
+        /// The tool call of the session that it belongs to.
+        tool_call_id: Option<String> = "toolCallId" as lenient;
+        /// The client's request that it belongs to, where it belongs to no session.
+        request_id: Option<Id<'static>> = "requestId" as optional;
+    }
+    check url_has_scope;
+}
+
+tagged! {
+    /// What the user did. A kind that the protocol has no word for gives nothing.
+    pub enum CreateElicitationResponse by "action" {
+        /// Answered.
+        Accept(ElicitationAccept) = "accept";
+        /// Said no.
+        Decline(ElicitationDecline) = "decline";
+        /// Did not answer.
+        Cancel(ElicitationCancel) = "cancel";
+    }
+}
+
+object! {
+    /// The user answered.
+    #[derive(Default)]
+    pub struct ElicitationAccept {
+    } may {
+        /// What was filled into the form, by field.
+        content: Option<Map<ElicitationValue>> = "content" as optional;
+    }
+}
+
+object! {
+    /// The user said no.
+    #[derive(Default)]
+    pub struct ElicitationDecline {
+    } may {
+    }
+}
+
+object! {
+    /// The user did not answer.
+    #[derive(Default)]
+    pub struct ElicitationCancel {
+    } may {
+    }
+}
+
+/// What was filled into a field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ElicitationValue {
+    /// Text.
+    Text(String),
+    /// A number.
+    Number(Number),
+    /// Yes or no.
+    Boolean(bool),
+    /// Several of a choice.
+    Texts(Vec<String>),
+}
+
+object! {
+    /// The user is done at an address. Ids that nobody knows mean nothing.
+    pub struct CompleteElicitationNotification {
+        /// The id.
+        elicitation_id: String = "elicitationId" as required;
+    } may {
+    }
+}
+
+// === impl CreateElicitationRequest ===
+
+impl CreateElicitationRequest {
+    /// What is asked for, in words.
+    #[must_use]
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Form(form) => Some(&form.message),
+            Self::Url(url) => Some(&url.message),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The session that it belongs to.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        match self {
+            Self::Form(form) => form.session_id.as_deref(),
+            Self::Url(url) => url.session_id.as_deref(),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// The client's request that it belongs to, where it belongs to no session.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&Id<'static>> {
+        match self {
+            Self::Form(form) => form.request_id.as_ref(),
+            Self::Url(url) => url.request_id.as_ref(),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+fn form_has_scope(form: &ElicitationForm, at: &At<'_>) -> Result<(), Violation> {
+    has_scope(form.session_id.is_some() || form.request_id.is_some(), at)
+}
+
+fn url_has_scope(url: &ElicitationUrl, at: &At<'_>) -> Result<(), Violation> {
+    has_scope(url.session_id.is_some() || url.request_id.is_some(), at)
+}
+
+fn has_scope(is_there: bool, at: &At<'_>) -> Result<(), Violation> {
+    if is_there { Ok(()) } else { Err(at.violation("must have a sessionId or a requestId")) }
+}
+
+// === impl ElicitationValue ===
+
+impl Read for ElicitationValue {
+    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+        match json.as_bytes().first() {
+            Some(b'"') => String::read(json, at).map(Self::Text),
+            Some(b't' | b'f') => bool::read(json, at).map(Self::Boolean),
+            Some(b'[') => mode::list(Some(json), at).map(Self::Texts),
+            Some(b'0'..=b'9' | b'-') => Number::read(json, at).map(Self::Number),
+            _ => Err(refusal("a string, a number, a boolean or an array of strings", json, at)),
+        }
+    }
+}
+
+impl Serialize for ElicitationValue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => to.serialize_str(text),
+            Self::Number(number) => number.serialize(to),
+            Self::Boolean(value) => to.serialize_bool(*value),
+            Self::Texts(texts) => texts.serialize(to),
+        }
+    }
+}
+
+impl schemars::JsonSchema for ElicitationValue {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ElicitationValue".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let texts = schemars::json_schema!({ "type": "array", "items": { "type": "string" } });
+        schemars::json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, texts] })
+    }
+}

@@ -1,0 +1,80 @@
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::read::{At, Violation, refusal};
+use super::{Read, last_of_each};
+use crate::jsonrpc::scan::members;
+
+/// Values by name, in the order in which they came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Map<T>(pub Vec<(String, T)>);
+
+// === impl Map ===
+
+impl<T> Map<T> {
+    /// The value of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Default for Map<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> FromIterator<(String, T)> for Map<T> {
+    fn from_iter<I: IntoIterator<Item = (String, T)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+impl<T: Read> Read for Map<T> {
+    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+        if !json.starts_with('{') {
+            return Err(refusal("an object", json, at));
+        }
+        let found = members(json).map(|member| (member.key.into_owned(), member.value)).collect();
+        let read = last_of_each(found).into_iter().map(|(key, value)| {
+            let value = T::read(value, &at.key(&key))?;
+            Ok((key, value))
+        });
+        read.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl<T: Serialize> Serialize for Map<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (key, value) in &self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Map<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("MapOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({ "type": "object", "additionalProperties": value })
+    }
+}

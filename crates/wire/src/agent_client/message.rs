@@ -1,0 +1,274 @@
+//! Everything that is asked and told, as one enum for each side and kind.
+
+use serde_json::value::RawValue;
+
+use super::{
+    AuthenticateRequest, AuthenticateResponse, CancelNotification, CancelRequestNotification,
+    CloseSessionRequest, CloseSessionResponse, CompleteElicitationNotification,
+    CreateElicitationRequest, CreateElicitationResponse, CreateTerminalRequest,
+    CreateTerminalResponse, DeleteSessionRequest, DeleteSessionResponse, InitializeRequest,
+    InitializeResponse, Json, KillTerminalRequest, KillTerminalResponse, ListSessionsRequest,
+    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse,
+    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, Read,
+    ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
+    RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest,
+    ResumeSessionResponse, Rules, SessionNotification, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    TerminalOutputRequest, TerminalOutputResponse, Violation, WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse, method, read_params,
+};
+use crate::jsonrpc::{Code, ErrorObject, Payload};
+
+/// What a request carries.
+pub trait RequestParams: Read + Payload {
+    /// The method.
+    const METHOD: &'static str;
+    /// What answers it.
+    type Response: Read + Payload;
+}
+
+/// What a notification carries.
+pub trait NotificationParams: Read + Payload {
+    /// The method.
+    const METHOD: &'static str;
+}
+
+/// A method that the protocol has no word for, with what it carries as it came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extension {
+    /// The method.
+    pub method: String,
+    /// What it carries.
+    pub params: Option<Json>,
+}
+
+/// Why a call is not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The method is not for this side, or not for this kind of call.
+    #[error("the method {0:?} is not answered here")]
+    NoSuchMethod(String),
+    /// What it carries does not fit.
+    #[error("{0}")]
+    Params(#[from] Violation),
+}
+
+macro_rules! requests {
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident {
+            $( $(#[$doc:meta])* $variant:ident($params:ty) -> $response:ty = $word:literal; )*
+        }
+    ) => {
+        calls! {
+            $(#[$attr])*
+            pub enum $name {
+                $( $(#[$doc])* $variant($params) = $word; )*
+            }
+        }
+
+        $(
+            impl RequestParams for $params {
+                const METHOD: &'static str = $word;
+                type Response = $response;
+            }
+        )*
+    };
+}
+
+macro_rules! calls {
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident {
+            $( $(#[$doc:meta])* $variant:ident($params:ty) = $word:literal; )*
+        }
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum $name {
+            $( $(#[$doc])* $variant(Box<$params>), )*
+            /// Something that the protocol has no word for.
+            Extension(Box<Extension>),
+        }
+
+        impl $name {
+            /// The methods that it has words for.
+            pub const METHODS: &[&str] = &[$($word),*];
+
+            /// Reads a call.
+            ///
+            /// # Errors
+            /// When the protocol has the method, but not for this side and kind, or what it carries does not fit.
+            pub fn read(
+                method: &str,
+                params: Option<&RawValue>,
+                rules: Rules,
+            ) -> Result<Self, Refusal> {
+                match method {
+                    $( $word => Ok(Self::$variant(Box::new(read_params(params, rules)?))), )*
+                    _ => Extension::read(method, params).map(Box::new).map(Self::Extension),
+                }
+            }
+
+            /// The method.
+            #[must_use]
+            pub fn method(&self) -> &str {
+                match self {
+                    $( Self::$variant(_) => $word, )*
+                    Self::Extension(extension) => &extension.method,
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            /// Writes what it carries.
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $( Self::$variant(params) => params.serialize(to), )*
+                    Self::Extension(extension) => extension.params.serialize(to),
+                }
+            }
+        }
+
+        impl Payload for $name {
+            fn is_absent(&self) -> bool {
+                matches!(self, Self::Extension(extension) if extension.params.is_none())
+            }
+        }
+    };
+}
+
+requests! {
+    /// What an agent is asked.
+    pub enum AgentRequest {
+        /// Begins a connection.
+        Initialize(InitializeRequest) -> InitializeResponse = "initialize";
+        /// Authenticates.
+        Authenticate(AuthenticateRequest) -> AuthenticateResponse = "authenticate";
+        /// Forgets who is authenticated.
+        Logout(LogoutRequest) -> LogoutResponse = "logout";
+        /// Begins a session.
+        NewSession(NewSessionRequest) -> NewSessionResponse = "session/new";
+        /// Opens a session again, and tells everything that was said in it.
+        LoadSession(LoadSessionRequest) -> LoadSessionResponse = "session/load";
+        /// Opens a session again, and tells nothing.
+        ResumeSession(ResumeSessionRequest) -> ResumeSessionResponse = "session/resume";
+        /// Asks for the sessions that there are.
+        ListSessions(ListSessionsRequest) -> ListSessionsResponse = "session/list";
+        /// Removes a session.
+        DeleteSession(DeleteSessionRequest) -> DeleteSessionResponse = "session/delete";
+        /// Ends what a session does.
+        CloseSession(CloseSessionRequest) -> CloseSessionResponse = "session/close";
+        /// Puts a session into a mode.
+        SetSessionMode(SetSessionModeRequest) -> SetSessionModeResponse = "session/set_mode";
+        /// Gives an option a value.
+        SetSessionConfigOption(SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse
+            = "session/set_config_option";
+        /// Says something to the agent.
+        Prompt(PromptRequest) -> PromptResponse = "session/prompt";
+    }
+}
+
+requests! {
+    /// What a client is asked.
+    pub enum ClientRequest {
+        /// Asks whether a tool may be used.
+        RequestPermission(RequestPermissionRequest) -> RequestPermissionResponse
+            = "session/request_permission";
+        /// Reads a text file.
+        ReadTextFile(ReadTextFileRequest) -> ReadTextFileResponse = "fs/read_text_file";
+        /// Writes a text file.
+        WriteTextFile(WriteTextFileRequest) -> WriteTextFileResponse = "fs/write_text_file";
+        /// Runs a command in a terminal.
+        CreateTerminal(CreateTerminalRequest) -> CreateTerminalResponse = "terminal/create";
+        /// Asks for what a terminal shows.
+        TerminalOutput(TerminalOutputRequest) -> TerminalOutputResponse = "terminal/output";
+        /// Waits until a command ends.
+        WaitForTerminalExit(WaitForTerminalExitRequest) -> WaitForTerminalExitResponse
+            = "terminal/wait_for_exit";
+        /// Ends a command.
+        KillTerminal(KillTerminalRequest) -> KillTerminalResponse = "terminal/kill";
+        /// Lets a terminal go.
+        ReleaseTerminal(ReleaseTerminalRequest) -> ReleaseTerminalResponse = "terminal/release";
+        /// Asks the user for something.
+        CreateElicitation(CreateElicitationRequest) -> CreateElicitationResponse
+            = "elicitation/create";
+    }
+}
+
+calls! {
+    /// What an agent is told.
+    pub enum AgentNotification {
+        /// Ends a session's turn.
+        Cancel(CancelNotification) = "session/cancel";
+        /// Asks for an answer now.
+        CancelRequest(CancelRequestNotification) = "$/cancel_request";
+    }
+}
+
+calls! {
+    /// What a client is told.
+    pub enum ClientNotification {
+        /// Something happened in a session.
+        SessionUpdate(SessionNotification) = "session/update";
+        /// The user is done at an address.
+        CompleteElicitation(CompleteElicitationNotification) = "elicitation/complete";
+        /// Asks for an answer now.
+        CancelRequest(CancelRequestNotification) = "$/cancel_request";
+    }
+}
+
+// === impl NotificationParams ===
+
+impl NotificationParams for CancelNotification {
+    const METHOD: &'static str = "session/cancel";
+}
+
+impl NotificationParams for CancelRequestNotification {
+    const METHOD: &'static str = "$/cancel_request";
+}
+
+impl NotificationParams for SessionNotification {
+    const METHOD: &'static str = "session/update";
+}
+
+impl NotificationParams for CompleteElicitationNotification {
+    const METHOD: &'static str = "elicitation/complete";
+}
+
+// === impl Extension ===
+
+impl Extension {
+    fn read(name: &str, params: Option<&RawValue>) -> Result<Self, Refusal> {
+        if method(name).is_some() {
+            return Err(Refusal::NoSuchMethod(name.to_owned()));
+        }
+        let params = params.and_then(|params| Json::parse(params.get()).ok());
+        Ok(Self { method: name.to_owned(), params })
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// What a request is answered with. A notification is let go by.
+    #[must_use]
+    pub fn error(&self) -> ErrorObject {
+        match self {
+            Self::NoSuchMethod(method) => ErrorObject::method_not_found(method),
+            Self::Params(violation) => violation.error(),
+        }
+    }
+}
+
+// === impl Violation ===
+
+impl Violation {
+    /// What a request is answered with whose params do not fit.
+    #[must_use]
+    pub fn error(&self) -> ErrorObject {
+        let data = serde_json::json!({ "path": self.path, "reason": self.message });
+        let message = format!("{}: {self}", Code::INVALID_PARAMS.text());
+        ErrorObject::new(Code::INVALID_PARAMS, message).data(Json::from_value(&data))
+    }
+}

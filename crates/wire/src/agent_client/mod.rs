@@ -1,0 +1,131 @@
+//! The Agent Client Protocol, version 1, as data.
+//!
+//! # Invariants
+//! - What comes from outside is read by [`read()`] and its kin with the tolerance that the protocol's schema asks for: what may be absent
+//!   and does not fit counts as absent, items that do not fit are left out where the schema says so, and everything else is a
+//!   [`Violation`] that says where.
+//! - What is written keeps the schema: members that have nothing to say are left out, and `null` stands only where it means something.
+//! - Unknown members come back as they were sent, after the declared ones; unknown variants are an [`Opaque`], as they came.
+
+mod object;
+mod read;
+mod tagged;
+mod words;
+
+mod annotations;
+mod auth;
+mod cancel;
+mod capability;
+mod check;
+mod command;
+mod compaction;
+mod config_option;
+mod content;
+mod elicitation;
+mod elicitation_schema;
+mod file;
+mod initialize;
+mod map;
+mod mcp_server;
+mod message;
+mod meta;
+mod method;
+mod mode;
+mod notice;
+mod opaque;
+mod patch;
+mod permission;
+mod plan;
+mod prompt;
+mod schema;
+mod session;
+pub mod splice;
+mod terminal;
+mod tool_call;
+mod update;
+mod usage;
+
+pub use crate::agent_communication::Extra;
+pub use crate::jsonrpc::Id;
+pub use crate::native::Json;
+pub use annotations::{Annotations, Role};
+pub use auth::{
+    AuthMethod, AuthMethodAgent, AuthMethodTerminal, AuthenticateRequest, AuthenticateResponse,
+    LogoutRequest, LogoutResponse,
+};
+pub use cancel::{CancelNotification, CancelRequestNotification};
+pub use capability::{
+    AgentAuthCapabilities, AgentCapabilities, AuthCapabilities, ClientCapabilities,
+    ClientSessionCapabilities, ConfigOptionsCapabilities, ElicitationCapabilities,
+    FileSystemCapabilities, McpCapabilities, PromptCapabilities, SessionCapabilities, Supported,
+};
+pub use check::{check_mcp_servers, check_prompt, is_absolute};
+pub use command::{AvailableCommand, AvailableCommandsUpdate, CommandInput};
+pub use compaction::{CompactionStatus, CompactionSummaryChunk, CompactionUpdate};
+pub use config_option::{
+    ConfigOptionUpdate, SessionConfigBoolean, SessionConfigOption, SessionConfigOptionCategory,
+    SessionConfigSelect, SessionConfigSelectGroup, SessionConfigSelectOption,
+    SessionConfigSelectOptions, SessionConfigValue, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse,
+};
+pub use content::{
+    AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent,
+    ResourceContents, ResourceLink, TextContent, TextResourceContents,
+};
+pub use elicitation::{
+    CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
+    ElicitationAccept, ElicitationCancel, ElicitationDecline, ElicitationForm, ElicitationUrl,
+    ElicitationValue,
+};
+pub use elicitation_schema::{
+    BooleanPropertySchema, ElicitationPropertySchema, ElicitationSchema, ElicitationSchemaType,
+    EnumOption, IntegerPropertySchema, MultiSelectItems, MultiSelectPropertySchema,
+    NumberPropertySchema, StringFormat, StringMultiSelectItems, StringPropertySchema,
+    TitledMultiSelectItems,
+};
+pub use file::{
+    ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
+};
+pub use initialize::{Implementation, InitializeRequest, InitializeResponse, PROTOCOL_VERSION};
+pub use map::Map;
+pub use mcp_server::{HttpHeader, McpServer, McpServerHttp, McpServerSse, McpServerStdio};
+pub use message::{
+    AgentNotification, AgentRequest, ClientNotification, ClientRequest, Extension,
+    NotificationParams, Refusal, RequestParams,
+};
+pub use meta::Meta;
+pub use method::{AgentGate, ClientGate, Gate, Kind, METHODS, Method, Side, is_extension, method};
+pub use mode::{
+    CurrentModeUpdate, SessionMode, SessionModeState, SetSessionModeRequest, SetSessionModeResponse,
+};
+pub use notice::{Notice, NoticeSeverity};
+pub use opaque::Opaque;
+pub use patch::Patch;
+pub use permission::{
+    CancelledPermission, PermissionOption, PermissionOptionKind, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SelectedPermission,
+};
+pub use plan::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus};
+pub use prompt::{PromptRequest, PromptResponse, StopReason};
+pub use read::{Read, Rules, Violation, read, read_json, read_params, read_result};
+pub use schema::message_id_schema;
+pub use session::{
+    CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
+    ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
+    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    SessionInfo,
+};
+pub use terminal::{
+    CreateTerminalRequest, CreateTerminalResponse, EnvVariable, KillTerminalRequest,
+    KillTerminalResponse, ReleaseTerminalRequest, ReleaseTerminalResponse, TerminalExitStatus,
+    TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse,
+};
+pub use tool_call::{
+    Diff, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolContent,
+    ToolKind, ToolTerminal,
+};
+pub use update::{ContentChunk, SessionInfoUpdate, SessionNotification, SessionUpdate};
+pub use usage::{Cost, UsageUpdate};
+
+use object::{last_of_each, unknown};

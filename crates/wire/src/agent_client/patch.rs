@@ -1,0 +1,41 @@
+use schemars::Schema;
+use schemars::{JsonSchema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+
+/// A change of a value.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Patch<T> {
+    /// It stays as it is.
+    #[default]
+    Unchanged,
+    /// It goes.
+    Clear,
+    /// It becomes this.
+    Set(T),
+}
+
+// === impl Patch ===
+
+impl<T: Serialize> Serialize for Patch<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unchanged | Self::Clear => to.serialize_unit(),
+            Self::Set(value) => value.serialize(to),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Patch<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("PatchOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [value, { "type": "null" }] })
+    }
+}

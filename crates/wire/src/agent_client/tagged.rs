@@ -1,0 +1,140 @@
+//! How kinds of objects are declared, which a member tells apart.
+
+use std::borrow::Cow;
+
+use schemars::Schema;
+use serde_json::{Value, json};
+
+use super::read::{At, Violation, refusal};
+use crate::jsonrpc::{scan, text};
+
+/// Declares an enum of objects that the member `by` tells apart. A kind that the protocol has no word for is kept as it came.
+///
+/// After `plain` stand kinds that have no such member; `read by` then names the function that is asked where no word fits.
+macro_rules! tagged {
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident by $tag:literal {
+            $( $(#[$doc:meta])* $variant:ident($inner:ty) = $word:literal; )*
+        }
+    ) => {
+        $crate::agent_client::tagged::tagged! {
+            $(#[$attr])*
+            pub enum $name by $tag {
+                $( $(#[$doc])* $variant($inner) = $word; )*
+            } plain {
+            } read by Self::read_unknown
+        }
+
+        impl $name {
+            fn read_unknown(
+                json: &str,
+                kind: Option<std::borrow::Cow<'_, str>>,
+                at: &$crate::agent_client::read::At<'_>,
+            ) -> Result<Self, $crate::agent_client::read::Violation> {
+                let kind = kind.ok_or_else(|| at.key($tag).violation("is missing"))?;
+                let json = $crate::agent_client::Read::read(json, at)?;
+                Ok(Self::Other($crate::agent_client::Opaque { kind: kind.into_owned(), json }))
+            }
+        }
+    };
+    (
+        $(#[$attr:meta])*
+        pub enum $name:ident by $tag:literal {
+            $( $(#[$doc:meta])* $variant:ident($inner:ty) = $word:literal; )*
+        } plain {
+            $( $(#[$pdoc:meta])* $pvariant:ident($pinner:ty); )*
+        } read by $fallback:path
+    ) => {
+        $(#[$attr])*
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum $name {
+            $( $(#[$doc])* $variant($inner), )*
+            $( $(#[$pdoc])* $pvariant($pinner), )*
+            /// A kind that the protocol has no word for, as it came.
+            Other($crate::agent_client::Opaque),
+        }
+
+        impl $crate::agent_client::Read for $name {
+            fn read(
+                json: &str,
+                at: &$crate::agent_client::read::At<'_>,
+            ) -> Result<Self, $crate::agent_client::read::Violation> {
+                use $crate::agent_client::object::Object;
+                let kind = $crate::agent_client::tagged::kind(json, $tag, at)?;
+                match kind.as_deref() {
+                    $( Some($word) => <$inner>::read_members(json, $tag, at).map(Self::$variant), )*
+                    _ => $fallback(json, kind, at),
+                }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap as _;
+                use $crate::agent_client::object::Object as _;
+                match self {
+                    $(
+                        Self::$variant(inner) => {
+                            let mut map = to.serialize_map(None)?;
+                            map.serialize_entry($tag, $word)?;
+                            inner.write_members(&mut map)?;
+                            map.end()
+                        }
+                    )*
+                    $( Self::$pvariant(inner) => inner.serialize(to), )*
+                    Self::Other(opaque) => opaque.serialize(to),
+                }
+            }
+        }
+
+        impl $crate::jsonrpc::Payload for $name {}
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::agent_client::tagged::schema($tag, vec![
+                    $( (Some($word), generator.subschema_for::<$inner>().into()), )*
+                    $( (None, generator.subschema_for::<$pinner>().into()), )*
+                ])
+            }
+        }
+    };
+}
+pub(super) use tagged;
+
+/// What kind an object says that it is.
+pub(super) fn kind<'a>(
+    json: &'a str,
+    tag: &str,
+    at: &At<'_>,
+) -> Result<Option<Cow<'a, str>>, Violation> {
+    if !json.starts_with('{') {
+        return Err(refusal("an object", json, at));
+    }
+    let Some(member) = scan::member(json, tag) else { return Ok(None) };
+    match text::decode(member.value) {
+        Some(kind) => Ok(Some(kind)),
+        None => Err(refusal("a string", member.value, &at.key(tag))),
+    }
+}
+
+/// The schema of kinds that a member tells apart.
+pub(super) fn schema(tag: &str, kinds: Vec<(Option<&str>, Value)>) -> Schema {
+    let kinds: Vec<Value> = kinds
+        .into_iter()
+        .map(|(word, inner)| match word {
+            Some(word) => json!({
+                "type": "object",
+                "properties": { tag: { "const": word } },
+                "required": [tag],
+                "allOf": [inner],
+            }),
+            None => inner,
+        })
+        .collect();
+    Schema::try_from(json!({ "anyOf": kinds })).unwrap_or_default()
+}

@@ -1,0 +1,57 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Json;
+use super::known::or_default;
+
+/// Why a request failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorBody {
+    /// The stable code.
+    pub code: String,
+    /// The number of the kind of error.
+    pub errcode: u32,
+    /// What happened, for people.
+    pub description: String,
+    /// Whether the same request may succeed later.
+    pub transient: bool,
+    /// Details, by the schema that the code's definition names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+    /// The same text as `description`, where other servers have it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub detail: String,
+    /// The same text as `description`, where other servers have it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub message: String,
+}
+
+/// What is known of an error before it happens.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ErrorDefinition {
+    /// The stable code.
+    pub code: String,
+    /// The number; several codes of one kind share it. An agent's own begin at 10000.
+    pub errcode: u32,
+    /// The condition, for people.
+    #[serde(default, deserialize_with = "or_default")]
+    pub description: String,
+    /// Whether the same request may succeed later.
+    #[serde(default, deserialize_with = "or_default")]
+    pub transient: bool,
+    /// The status of an answer that carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_status: Option<u16>,
+    /// The JSON Schema of its details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Json>,
+}
+
+/// The errors of an agent's own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AgentErrors {
+    /// The agent.
+    pub agent_id: String,
+    /// Its errors.
+    pub errors: Vec<ErrorDefinition>,
+}

@@ -1,0 +1,145 @@
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::read::{Violation, read};
+use super::{AgentMetadata, AgentRef, Descriptor, Json};
+
+/// The names of the extension of an agent record that holds the specs, the newer first.
+const EXTENSIONS: [&str; 2] = [
+    "schema.oasf.agntcy.org/features/runtime/manifest",
+    "oasf.agntcy.org/feature/runtime/manifest",
+];
+
+/// What a file says of an agent: a descriptor, a manifest around one, or an agent record with the manifest as an extension.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Manifest {
+    /// The descriptor as its author wrote it.
+    pub written: Json,
+    /// The descriptor, read.
+    pub descriptor: Descriptor,
+    /// How the agent can be deployed, where the file says so.
+    pub deployment: Option<Json>,
+}
+
+/// The members by which the forms are told apart.
+#[derive(Deserialize)]
+struct Forms {
+    #[serde(default)]
+    metadata: Option<Json>,
+    #[serde(default)]
+    specs: Option<Json>,
+    #[serde(default)]
+    deployment: Option<Json>,
+    #[serde(default)]
+    deployments: Option<Json>,
+    #[serde(default)]
+    dependencies: Option<Json>,
+    #[serde(default)]
+    extensions: Option<Vec<Extension>>,
+}
+
+#[derive(Deserialize)]
+struct Extension {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    data: Option<Runtime>,
+}
+
+#[derive(Deserialize)]
+struct Runtime {
+    #[serde(default)]
+    acp: Option<Json>,
+    #[serde(default)]
+    deployment: Option<Json>,
+}
+
+/// An agent record, as far as a descriptor needs it.
+#[derive(Deserialize)]
+struct Record {
+    name: String,
+    version: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    locators: Option<Vec<Locator>>,
+}
+
+#[derive(Deserialize)]
+struct Locator {
+    #[serde(default)]
+    url: Option<String>,
+}
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// Reads a file. The descriptor's rules are not checked: [`Descriptor::check`] does that.
+    ///
+    /// # Errors
+    /// When the file has none of the three forms, or is of a wrong shape.
+    pub fn read(file: &[u8]) -> Result<Self, Violation> {
+        let forms: Forms = read(file)?;
+        let Some(specs) = forms.specs else {
+            let record = read::<Record>(file);
+            return Self::of_record(forms.extensions.unwrap_or_default(), record);
+        };
+        let metadata = forms.metadata.as_ref().map_or("null", Json::as_str);
+        let deployment = forms.deployment.or(forms.deployments);
+        let is_manifest = deployment.is_some() || forms.dependencies.is_some();
+        let text = if is_manifest {
+            format!("{{\"metadata\":{metadata},\"specs\":{}}}", specs.as_str())
+        } else {
+            String::from_utf8_lossy(file).into_owned()
+        };
+        let descriptor = read(text.as_bytes())?;
+        Ok(Self { written: parse(text)?, descriptor, deployment })
+    }
+
+    fn of_record(
+        mut extensions: Vec<Extension>,
+        record: Result<Record, Violation>,
+    ) -> Result<Self, Violation> {
+        if extensions.is_empty() {
+            let forms = "has neither `specs` (a descriptor or a manifest) nor `extensions` (an agent record)";
+            return Err(Violation::new("", forms));
+        }
+        let named = EXTENSIONS
+            .iter()
+            .find_map(|name| extensions.iter().position(|extension| extension.name == *name));
+        let place = named.unwrap_or_default();
+        let data = extensions.swap_remove(place).data;
+        let at = format!("/extensions/{place}/data");
+        let runtime = data.ok_or_else(|| Violation::new(at.clone(), "is missing"))?;
+        let specs = runtime.acp.ok_or_else(|| Violation::new(at + "/acp", "is missing"))?;
+        let record = record?;
+        let url = record.locators.unwrap_or_default().into_iter().find_map(|locator| locator.url);
+        let metadata = AgentMetadata {
+            reference: AgentRef { name: record.name, version: record.version, url },
+            description: record.description.unwrap_or_default(),
+        };
+        let metadata = serde_json::to_value(metadata).unwrap_or(Value::Null);
+        let text = format!("{{\"metadata\":{metadata},\"specs\":{}}}", specs.as_str());
+        let descriptor = read(text.as_bytes())?;
+        Ok(Self { written: parse(text)?, descriptor, deployment: runtime.deployment })
+    }
+
+    /// The agent's servers that the file names: `remote_service` deployments, each an object as it was written.
+    #[must_use]
+    pub fn remote_services(&self) -> Vec<Value> {
+        let deployment = self.deployment.as_ref().map_or(Value::Null, Json::to_value);
+        let options = match &deployment {
+            Value::Array(options) => options,
+            other => match other.get("deployment_options").or_else(|| other.get("options")) {
+                Some(Value::Array(options)) => options,
+                _ => return Vec::new(),
+            },
+        };
+        let is_remote = |option: &&Value| option.get("type") == Some(&json!("remote_service"));
+        options.iter().filter(is_remote).cloned().collect()
+    }
+}
+
+fn parse(text: String) -> Result<Json, Violation> {
+    Json::parse(text).map_err(|error| Violation::new("", error.to_string()))
+}

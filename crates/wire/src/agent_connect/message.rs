@@ -1,0 +1,155 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::known::object;
+
+/// What somebody said.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+pub struct Message {
+    /// Who said it, such as `user` or `assistant`.
+    pub role: String,
+    /// What.
+    pub content: MessageContent,
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum MessageContent {
+    /// One text.
+    Text(String),
+    /// Pieces, in the order in which they are shown.
+    Blocks(Vec<Block>),
+}
+
+/// A piece of a message.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// What it is; `text` has `text`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Anything else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+    /// Members that the protocol has no word for.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+// === impl Message ===
+
+impl Message {
+    /// A message of one text.
+    #[must_use]
+    pub fn text(role: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            role: role.into(),
+            content: MessageContent::Text(text.into()),
+            id: None,
+            metadata: None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Members {
+    role: String,
+    content: MessageContent,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Members { role, content, id, metadata } = object(from)?;
+        Ok(Self { role, content, id, metadata })
+    }
+}
+
+// === impl MessageContent ===
+
+impl MessageContent {
+    /// Its text: the whole, or that of its blocks.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Blocks(blocks) => {
+                blocks.iter().filter_map(|block| block.text.as_deref()).collect()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for MessageContent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = MessageContent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or an array of blocks")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<MessageContent, E> {
+        Ok(MessageContent::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<MessageContent, E> {
+        Ok(MessageContent::Text(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<MessageContent, A::Error> {
+        let mut blocks = Vec::new();
+        while let Some(block) = items.next_element()? {
+            blocks.push(block);
+        }
+        Ok(MessageContent::Blocks(blocks))
+    }
+}
+
+impl JsonSchema for MessageContent {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("MessageContent")
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let block = generator.subschema_for::<Block>();
+        json_schema!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": block }] })
+    }
+}
+
+// === impl Block ===
+
+impl Block {
+    /// A block of text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { kind: "text".to_owned(), text: Some(text.into()), ..Self::default() }
+    }
+}

@@ -1,0 +1,74 @@
+//! Whole numbers with bounds.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+macro_rules! bounded {
+    ($($(#[$meta:meta])* $name:ident = $least:literal ..= $most:literal;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// The number, when it is within the bounds.
+            #[must_use]
+            pub fn new(number: u32) -> Option<Self> {
+                ($least..=$most).contains(&i64::from(number)).then_some(Self(number))
+            }
+
+            /// The number.
+            #[must_use]
+            pub fn get(self) -> u32 {
+                self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            /// Reads the number out of a query.
+            fn from_str(text: &str) -> Result<Self, String> {
+                let number = text.parse().ok().and_then(Self::new);
+                number.ok_or_else(|| format!("must be a whole number from {} to {}", $least, $most))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let number = i64::deserialize(from)?;
+                let number = u32::try_from(number).ok().and_then(Self::new);
+                number.ok_or_else(|| {
+                    de::Error::custom(format!("must be from {} to {}", $least, $most))
+                })
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($name))
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "integer", "minimum": $least, "maximum": $most })
+            }
+        }
+    )*};
+}
+
+bounded! {
+    /// The most rows of an answer: 1 to 1,000.
+    Limit = 1..=1_000;
+    /// How many matches are passed over: up to a million.
+    Offset = 0..=1_000_000;
+    /// How many seconds later a run starts: up to a year.
+    AfterSeconds = 0..=31_536_000;
+    /// How many seconds something stays: up to a year.
+    TtlSeconds = 1..=31_536_000;
+}

@@ -1,0 +1,66 @@
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::Json;
+
+/// A JSON object, carried as it was written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Object(Json);
+
+// === impl Object ===
+
+impl Object {
+    /// Takes JSON that is an object.
+    #[must_use]
+    pub fn new(json: Json) -> Option<Self> {
+        json.as_str().trim_start().starts_with('{').then_some(Self(json))
+    }
+
+    /// The object.
+    #[must_use]
+    pub fn as_json(&self) -> &Json {
+        &self.0
+    }
+
+    /// The object, taken.
+    #[must_use]
+    pub fn into_json(self) -> Json {
+        self.0
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl Default for Object {
+    /// `{}`
+    fn default() -> Self {
+        Self(Json::from_value(&serde_json::Value::Object(serde_json::Map::new())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(Json::deserialize(from)?).ok_or_else(|| de::Error::custom("must be an object"))
+    }
+}
+
+impl JsonSchema for Object {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("Object")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}

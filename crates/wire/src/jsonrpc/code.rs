@@ -1,0 +1,48 @@
+use serde::{Serialize, Serializer};
+
+/// What kind of error it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Code(pub i32);
+
+// === impl Code ===
+
+impl Code {
+    /// The text is not JSON.
+    pub const PARSE_ERROR: Self = Self(-32700);
+    /// The JSON is not a request.
+    pub const INVALID_REQUEST: Self = Self(-32600);
+    /// Nobody here answers that method.
+    pub const METHOD_NOT_FOUND: Self = Self(-32601);
+    /// The params are not what the method takes.
+    pub const INVALID_PARAMS: Self = Self(-32602);
+    /// Something failed on this side.
+    pub const INTERNAL_ERROR: Self = Self(-32603);
+    /// The request was cancelled by the one who made it.
+    pub const REQUEST_CANCELLED: Self = Self(-32800);
+    /// The agent wants to be authenticated with first.
+    pub const AUTH_REQUIRED: Self = Self(-32000);
+    /// There is no such file or session.
+    pub const RESOURCE_NOT_FOUND: Self = Self(-32002);
+
+    /// What the code means, as the text that an error has when nobody says more.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::PARSE_ERROR => "Parse error",
+            Self::INVALID_REQUEST => "Invalid request",
+            Self::METHOD_NOT_FOUND => "Method not found",
+            Self::INVALID_PARAMS => "Invalid params",
+            Self::INTERNAL_ERROR => "Internal error",
+            Self::REQUEST_CANCELLED => "Request cancelled",
+            Self::AUTH_REQUIRED => "Authentication required",
+            Self::RESOURCE_NOT_FOUND => "Resource not found",
+            Self(_) => "Error",
+        }
+    }
+}
+
+impl Serialize for Code {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_i32(self.0)
+    }
+}

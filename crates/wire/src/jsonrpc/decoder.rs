@@ -1,0 +1,180 @@
+use bytes::{Bytes, BytesMut};
+use memchr::memchr;
+
+use super::Oversize;
+
+/// The longest line by default, in bytes without its end.
+pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Something that came between two newlines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// A line that may be a message, without its end.
+    Line(Bytes),
+    /// A line that is none: its first character begins no object and no array. Programs write such lines beside their messages.
+    Noise(Bytes),
+    /// A line that was too long.
+    Oversize(Oversize),
+}
+
+/// How many lines of each kind were met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Lines that may be messages.
+    pub lines: u64,
+    /// Lines of white space.
+    pub blank: u64,
+    /// Lines that are no messages.
+    pub noise: u64,
+    /// Lines that were too long.
+    pub oversize: u64,
+    /// Bytes of the lines that were too long, with their ends.
+    pub skipped_bytes: u64,
+}
+
+/// Finds lines in pieces that are split anywhere.
+///
+/// It takes `\n` and `\r\n` as line ends, leaves out blank lines and the byte order mark in front of the first, and holds one line
+/// at most: one that is longer than the limit is reported at once and skipped up to its end. It never fails and never stops.
+#[derive(Debug)]
+pub struct Decoder {
+    max_line_bytes: usize,
+    buffer: BytesMut,
+    /// So many bytes of the buffer are known to hold no newline.
+    searched: usize,
+    /// The line that is read was too long; what comes is let go by up to its end.
+    is_skipping: bool,
+    /// No line has ended yet.
+    is_first: bool,
+    counts: Counts,
+}
+
+// === impl Decoder ===
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(DEFAULT_MAX_LINE_BYTES)
+    }
+}
+
+impl Decoder {
+    /// A decoder that takes lines of at most this many bytes, without their end.
+    #[must_use]
+    pub fn new(max_line_bytes: usize) -> Self {
+        Self {
+            max_line_bytes,
+            buffer: BytesMut::new(),
+            searched: 0,
+            is_skipping: false,
+            is_first: true,
+            counts: Counts::default(),
+        }
+    }
+
+    /// How many lines of each kind were met.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How many bytes are held of a line that is not complete, or of lines that were not taken.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Takes the next piece. Take all lines out of it with [`Decoder::next`] before the next one: that keeps the limit.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// Where to read the next piece into, at the end, without copying it. As with [`Decoder::push`], take all lines out before the next.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next line of what came; `None` when more has to come first.
+    #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
+    pub fn next(&mut self) -> Option<Frame> {
+        loop {
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
+            let Some(step) = memchr(b'\n', rest) else {
+                self.searched = self.buffer.len();
+                return self.too_long();
+            };
+            let line = self.buffer.split_to(self.searched + step + 1);
+            self.searched = 0;
+            if let Some(frame) = self.line(line) {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// The line that the end of the stream cuts off, if there is one. What comes afterwards is a new stream.
+    pub fn finish(&mut self) -> Option<Frame> {
+        let line = std::mem::take(&mut self.buffer);
+        self.searched = 0;
+        let frame = self.line(line);
+        self.is_first = true;
+        frame
+    }
+
+    /// Reports a line that is too long already, and lets it go by.
+    fn too_long(&mut self) -> Option<Frame> {
+        if self.is_skipping {
+            self.skip();
+            return None;
+        }
+        // The byte above the limit may be the first of a line end.
+        if self.buffer.len() <= self.max_line_bytes.saturating_add(1) {
+            return None;
+        }
+        let oversize = Oversize::of(&self.buffer, self.max_line_bytes);
+        self.counts.oversize += 1;
+        self.is_skipping = true;
+        self.skip();
+        Some(Frame::Oversize(oversize))
+    }
+
+    fn skip(&mut self) {
+        self.counts.skipped_bytes += self.buffer.len() as u64;
+        // The room of a line that was too long is given back, that of a piece is used again.
+        if self.buffer.capacity() > super::HEAD_BYTES {
+            self.buffer = BytesMut::new();
+        } else {
+            self.buffer.clear();
+        }
+        self.searched = 0;
+    }
+
+    fn line(&mut self, line: BytesMut) -> Option<Frame> {
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        if std::mem::replace(&mut self.is_skipping, false) {
+            self.counts.skipped_bytes += line.len() as u64;
+            return None;
+        }
+        let with_end = line.len();
+        let mut line = line.freeze();
+        for end in [b'\n', b'\r'] {
+            if line.last() == Some(&end) {
+                line.truncate(line.len() - 1);
+            }
+        }
+        if line.len() > self.max_line_bytes {
+            self.counts.oversize += 1;
+            self.counts.skipped_bytes += with_end as u64;
+            return Some(Frame::Oversize(Oversize::of(&line, self.max_line_bytes)));
+        }
+        if is_first && line.starts_with(b"\xef\xbb\xbf") {
+            line = line.slice(3..);
+        }
+        let kind = line.iter().find(|byte| !byte.is_ascii_whitespace());
+        let (count, frame) = match kind {
+            None => (&mut self.counts.blank, None),
+            Some(b'{' | b'[') => (&mut self.counts.lines, Some(Frame::Line(line))),
+            Some(_) => (&mut self.counts.noise, Some(Frame::Noise(line))),
+        };
+        *count += 1;
+        frame
+    }
+}

@@ -1,0 +1,103 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// The longest id that is taken, in bytes of its JSON.
+pub const MAX_ID_BYTES: usize = 1024;
+
+/// A request's id, byte for byte as it was written: a number, a string or `null`.
+///
+/// Two ids are the same when they are written the same, so `1` is neither `"1"` nor `1.0`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id<'a>(Cow<'a, str>);
+
+// === impl Id ===
+
+impl<'a> Id<'a> {
+    /// The id of a reply to something whose id is not known.
+    pub const NULL: Id<'static> = Id(Cow::Borrowed("null"));
+
+    /// Takes an id from JSON text. `None` where it is no number, string or `null`, or longer than [`MAX_ID_BYTES`].
+    #[must_use]
+    pub fn of(json: &'a str) -> Option<Self> {
+        let is_kind = match json.as_bytes() {
+            [b'"', .., b'"'] | [b'0'..=b'9' | b'-', ..] => true,
+            text => text == b"null",
+        };
+        let fits = is_kind && json.len() <= MAX_ID_BYTES;
+        // Only JSON is echoed, whoever calls.
+        (fits && serde_json::from_str::<&RawValue>(json).is_ok_and(|raw| raw.get() == json))
+            .then_some(Self(Cow::Borrowed(json)))
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number(number: u64) -> Id<'static> {
+        Id(Cow::Owned(number.to_string()))
+    }
+
+    /// A string.
+    #[must_use]
+    pub fn text(text: &str) -> Id<'static> {
+        Id(Cow::Owned(serde_json::Value::from(text).to_string()))
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The number, where it is one that [`Id::number`] makes.
+    #[must_use]
+    pub fn as_number(&self) -> Option<u64> {
+        self.0.parse().ok().filter(|_| !self.0.starts_with('+'))
+    }
+
+    /// Whether it is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0 == "null"
+    }
+
+    /// The id, to be kept.
+    #[must_use]
+    pub fn into_owned(self) -> Id<'static> {
+        Id(Cow::Owned(self.0.into_owned()))
+    }
+}
+
+impl fmt::Display for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Id<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Id<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(to)
+    }
+}
+
+impl JsonSchema for Id<'_> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Cow::Borrowed("RequestId")
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["null", "number", "string"] })
+    }
+}

@@ -1,0 +1,153 @@
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::depth::is_deeper;
+use super::envelope::Envelope;
+use super::{About, ErrorObject, Id, Invalid, Reason, text};
+
+/// How deeply arrays and objects may lie in each other by default.
+pub const DEFAULT_MAX_DEPTH: usize = 128;
+
+/// What a line says. Everything in it is borrowed from the line, as it was written.
+#[derive(Clone, Debug)]
+pub enum Incoming<'a> {
+    /// Somebody wants an answer.
+    Request(Request<'a>),
+    /// Somebody says something.
+    Notification(Notification<'a>),
+    /// Somebody answers.
+    Response(Response<'a>),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// What the answer has to carry.
+    pub id: Id<'a>,
+    /// What is asked for.
+    pub method: Cow<'a, str>,
+    /// With what: an object or an array. `null` counts as nothing.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A notification, which nobody answers.
+#[derive(Clone, Debug)]
+pub struct Notification<'a> {
+    /// What is said.
+    pub method: Cow<'a, str>,
+    /// With what: an object or an array. `null` counts as nothing.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A response.
+#[derive(Clone, Debug)]
+pub struct Response<'a> {
+    /// The id of the request; `null` where the peer could not read it.
+    pub id: Id<'a>,
+    /// The result, or why there is none.
+    pub outcome: Result<&'a RawValue, ErrorObject>,
+}
+
+/// Says what a line is, nested at most [`DEFAULT_MAX_DEPTH`] levels deep.
+///
+/// # Errors
+/// When it is none of the three; the error knows the reply.
+pub fn parse(line: &[u8]) -> Result<Incoming<'_>, Invalid<'_>> {
+    parse_within(line, DEFAULT_MAX_DEPTH)
+}
+
+/// Says what a line is, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit.
+///
+/// # Errors
+/// When it is none of the three; the error knows the reply.
+pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Invalid<'_>> {
+    let text = std::str::from_utf8(line).map_err(|_| Invalid::nameless(Reason::NotUtf8))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_ascii();
+    if text.is_empty() {
+        return Err(Invalid::nameless(Reason::Blank));
+    }
+    let envelope = envelope(text).map_err(Invalid::nameless)?;
+    let about = about(&envelope);
+    if is_deeper(text, max_depth) {
+        return Err(Invalid { reason: Reason::TooDeep(max_depth), about });
+    }
+    if envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some()) {
+        return response(&envelope).map_err(|reason| Invalid { reason, about });
+    }
+    call(&envelope)
+}
+
+fn envelope(text: &str) -> Result<Envelope<'_>, Reason> {
+    serde_json::from_str(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
+        Ok(raw) if raw.get().starts_with('[') => Reason::Batch,
+        Ok(raw) if !raw.get().starts_with('{') => Reason::NotAnObject,
+        _ => Reason::NotJson,
+    })
+}
+
+/// What a message would be about if nothing were wrong with it.
+fn about<'a>(envelope: &Envelope<'a>) -> About<'a> {
+    let id = envelope.id.and_then(|raw| Id::of(raw.get()));
+    let answers = envelope.result.is_some() || envelope.error.is_some();
+    match (id, envelope.method) {
+        (Some(id), Some(_)) if !answers => About::Request(id),
+        (Some(id), None) if answers => About::Response(id),
+        (None, None) if answers => About::Response(Id::NULL),
+        (None, Some(_)) if envelope.id.is_none() && !answers => About::Notification,
+        _ => About::Nothing,
+    }
+}
+
+/// A response is taken with or without `jsonrpc`: refusing it would leave its request open for ever.
+fn response<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Reason> {
+    let id = match envelope.id {
+        Some(raw) => Id::of(raw.get()).ok_or(Reason::BadId)?,
+        None => Id::NULL,
+    };
+    let error = envelope.error.filter(|error| error.get() != "null");
+    let outcome = match (envelope.result, error) {
+        (_, None) => Ok(envelope.result.unwrap_or(RawValue::NULL)),
+        (None, Some(error)) => Err(ErrorObject::read(error.get())),
+        // Some peers write `result: null` beside an error.
+        (Some(result), Some(error)) if result.get() == "null" => {
+            Err(ErrorObject::read(error.get()))
+        }
+        (Some(_), Some(_)) => return Err(Reason::ResultAndError),
+    };
+    Ok(Incoming::Response(Response { id, outcome }))
+}
+
+fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
+    let Some(method) = envelope.method else {
+        let reason = if is_version(envelope) { Reason::NoMethod } else { Reason::BadVersion };
+        return Err(Invalid::nameless(reason));
+    };
+    let reason = match text::decode(method.get()) {
+        _ if !is_version(envelope) => Reason::BadVersion,
+        _ if envelope.result.is_some() || envelope.error.is_some() => Reason::CallAndResponse,
+        None => Reason::BadMethod,
+        Some(method) => return called(envelope, method),
+    };
+    Err(Invalid::nameless(reason))
+}
+
+fn called<'a>(envelope: &Envelope<'a>, method: Cow<'a, str>) -> Result<Incoming<'a>, Invalid<'a>> {
+    let id = match envelope.id {
+        Some(raw) => Some(Id::of(raw.get()).ok_or(Invalid::nameless(Reason::BadId))?),
+        None => None,
+    };
+    let params = envelope.params.filter(|params| params.get() != "null");
+    if params.is_some_and(|params| !params.get().starts_with(['{', '['])) {
+        let about = id.map_or(About::Notification, About::Request);
+        return Err(Invalid { reason: Reason::BadParams, about });
+    }
+    Ok(match id {
+        Some(id) => Incoming::Request(Request { id, method, params }),
+        None => Incoming::Notification(Notification { method, params }),
+    })
+}
+
+fn is_version(envelope: &Envelope<'_>) -> bool {
+    envelope.jsonrpc.is_some_and(|version| version.get() == r#""2.0""#)
+}

@@ -1,0 +1,70 @@
+use super::scan::members;
+use super::{About, Id, Invalid, Reason};
+
+/// How much of the beginning of a line that is too long is looked at, in bytes.
+pub const HEAD_BYTES: usize = 64 * 1024;
+
+/// A line that is too long. It was let go by; what follows is read as if it had not been there.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the message is longer than {limit} bytes")]
+pub struct Oversize {
+    /// The limit, in bytes.
+    pub limit: usize,
+    /// The method, where it stands early enough.
+    pub method: Option<String>,
+    /// What it was, as far as its beginning tells.
+    pub about: About<'static>,
+}
+
+// === impl Oversize ===
+
+impl Oversize {
+    /// Looks at the beginning of a line.
+    pub(super) fn of(line: &[u8], limit: usize) -> Self {
+        let head = line.get(..HEAD_BYTES.min(limit)).unwrap_or(line);
+        let head = match std::str::from_utf8(head) {
+            Ok(head) => head,
+            Err(error) => {
+                let valid = head.get(..error.valid_up_to()).unwrap_or_default();
+                std::str::from_utf8(valid).unwrap_or_default()
+            }
+        };
+        let head = head.strip_prefix('\u{feff}').unwrap_or(head);
+        let (mut id, mut method, mut answers, mut end) = (None, None, false, 0);
+        for member in members(head) {
+            // What ends where the head ends may go on behind it.
+            if member.span.end == head.len() {
+                break;
+            }
+            match &*member.key {
+                "id" => id = Id::of(member.value).map(Id::into_owned),
+                "method" => method = super::text::decode(member.value).map(String::from),
+                "result" | "error" => answers = true,
+                _ => {}
+            }
+            end = member.span.end;
+        }
+        let cut = cut_key(head.get(end..).unwrap_or_default());
+        let asks = method.is_some() || cut == Some("params");
+        answers |= matches!(cut, Some("result" | "error"));
+        // An answer to a request of ours must never be taken for a request: the peer has ids of its own.
+        let about = match id {
+            Some(id) if answers && !asks => About::Response(id),
+            Some(id) if asks && !answers => About::Request(id),
+            _ => About::Nothing,
+        };
+        Self { limit, method, about }
+    }
+
+    /// The same as any other line that is no message: the error, the reply, and the request of ours that it would have answered.
+    #[must_use]
+    pub fn invalid(&self) -> Invalid<'static> {
+        Invalid { reason: Reason::TooLong(self.limit), about: self.about.clone() }
+    }
+}
+
+/// The name of the member that is cut off here.
+fn cut_key(rest: &str) -> Option<&str> {
+    let name = rest.trim_start_matches([' ', '\t', '\r', ',', '{']).strip_prefix('"')?;
+    name.split_once('"').map(|(name, _)| name)
+}

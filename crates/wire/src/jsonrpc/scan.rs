@@ -1,0 +1,215 @@
+//! Walking over JSON that was checked before, without reading it.
+//!
+//! Text that is not JSON makes a walk end early or give nonsense, never fail or go on for ever.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use super::text;
+
+/// How far a string's end is looked for byte by byte.
+const NEAR_BYTES: usize = 16;
+
+/// One member of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Member<'a> {
+    /// Its name.
+    pub(crate) key: Cow<'a, str>,
+    /// Its value, as it was written.
+    pub(crate) value: &'a str,
+    /// Where its name begins: at the quote.
+    pub(crate) start: usize,
+    /// Where its value lies in the text.
+    pub(crate) span: Range<usize>,
+}
+
+/// The members of an object, in order. None where the text is no object.
+pub(crate) fn members(json: &str) -> Members<'_> {
+    let at = skip_space(json, 0);
+    let is_object = json.as_bytes().get(at) == Some(&b'{');
+    Members { json, at: if is_object { at + 1 } else { json.len() } }
+}
+
+/// The items of an array, in order. None where the text is no array.
+pub(crate) fn items(json: &str) -> Items<'_> {
+    let at = skip_space(json, 0);
+    let is_array = json.as_bytes().get(at) == Some(&b'[');
+    Items { json, at: if is_array { at + 1 } else { json.len() } }
+}
+
+/// The last member of this name.
+pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<Member<'a>> {
+    members(json).filter(|member| member.key == key).last()
+}
+
+/// See [`members`].
+#[derive(Clone, Debug)]
+pub(crate) struct Members<'a> {
+    json: &'a str,
+    at: usize,
+}
+
+/// See [`items`].
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    json: &'a str,
+    at: usize,
+}
+
+// === impl Members ===
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        let start = skip_separator(self.json, self.at);
+        let found = self.member_at(start);
+        self.at = found.as_ref().map_or(self.json.len(), |member| member.span.end);
+        found
+    }
+}
+
+impl<'a> Members<'a> {
+    fn member_at(&self, start: usize) -> Option<Member<'a>> {
+        let bytes = self.json.as_bytes();
+        if bytes.get(start) != Some(&b'"') {
+            return None;
+        }
+        let end = string_end(bytes, start)?;
+        let key = text::decode(self.json.get(start..end)?)?;
+        let colon = skip_space(self.json, end);
+        if bytes.get(colon) != Some(&b':') {
+            return None;
+        }
+        let from = skip_space(self.json, colon + 1);
+        let span = from..value_end(bytes, from)?;
+        Some(Member { key, value: self.json.get(span.clone())?, start, span })
+    }
+}
+
+// === impl Items ===
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let start = skip_separator(self.json, self.at);
+        let end = value_end(self.json.as_bytes(), start);
+        self.at = end.unwrap_or(self.json.len());
+        self.json.get(start..end?)
+    }
+}
+
+/// Where the next byte stands that is no white space.
+pub(crate) fn skip_space(json: &str, from: usize) -> usize {
+    let rest = json.as_bytes().get(from..).unwrap_or_default();
+    let space = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+    from + space.unwrap_or(rest.len())
+}
+
+/// The same, behind a comma where one stands.
+fn skip_separator(json: &str, from: usize) -> usize {
+    let at = skip_space(json, from);
+    if json.as_bytes().get(at) == Some(&b',') { skip_space(json, at + 1) } else { at }
+}
+
+/// Where the value that begins here ends; `None` where it is cut off or none begins.
+fn value_end(bytes: &[u8], from: usize) -> Option<usize> {
+    match bytes.get(from)? {
+        b'"' => string_end(bytes, from),
+        b'{' | b'[' => nest_end(bytes, from),
+        b'}' | b']' | b',' | b':' => None,
+        _ => {
+            let rest = bytes.get(from..)?;
+            let end = rest.iter().position(|byte| {
+                matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' | b':' | b'"')
+            });
+            // A number that ends with the text is whole in checked text, and cut off in a head.
+            Some(from + end.unwrap_or(rest.len()))
+        }
+    }
+}
+
+/// Where the string that begins here ends, behind its quote.
+fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from + 1;
+    loop {
+        let rest = bytes.get(at..)?;
+        // Names and ids end soon; a search that is made for long strings costs more than looking at their bytes.
+        let near = rest.iter().take(NEAR_BYTES).position(|byte| matches!(byte, b'"' | b'\\'));
+        let step = match near {
+            Some(step) => step,
+            None => NEAR_BYTES + memchr2(b'"', b'\\', rest.get(NEAR_BYTES..)?)?,
+        };
+        let found = at + step;
+        if bytes.get(found) == Some(&b'"') {
+            return Some(found + 1);
+        }
+        at = found + 2;
+    }
+}
+
+/// Where the array or object that begins here ends, behind its bracket.
+fn nest_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let (mut at, mut depth) = (from, 0_usize);
+    loop {
+        match bytes.get(at)? {
+            b'"' => {
+                at = string_end(bytes, at)?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{items, member, members};
+
+    fn pairs(json: &str) -> Vec<(String, &str)> {
+        members(json).map(|member| (member.key.into_owned(), member.value)).collect()
+    }
+
+    #[test]
+    fn members_and_items_are_found_where_they_stand() {
+        let json =
+            " { \"a\" : 1 ,\"b\\\"\":{\"x\":[\"}\",2]}, \"c\":[ ] ,\"d\":\"\\\\\",\"a\":null}";
+        let expected = [
+            ("a".to_owned(), "1"),
+            ("b\"".to_owned(), r#"{"x":["}",2]}"#),
+            ("c".to_owned(), "[ ]"),
+            ("d".to_owned(), r#""\\""#),
+            ("a".to_owned(), "null"),
+        ];
+        assert_eq!(pairs(json), expected);
+        let last = member(json, "a").unwrap();
+        assert_eq!((&json[last.start..last.start + 3], &json[last.span]), ("\"a\"", "null"));
+        assert_eq!(
+            items("[1, [2,\"]\"],{} ,\"x\"]").collect::<Vec<_>>(),
+            ["1", "[2,\"]\"]", "{}", "\"x\""]
+        );
+        for none in ["", "{}", "[]", "1", "null", " { } "] {
+            assert_eq!((pairs(none).len(), items(none).count()), (0, 0), "{none}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_cut_off_gives_what_is_whole() {
+        let json = r#"{"id":"x","params":{"a":[1,"b"#;
+        assert_eq!(pairs(json), [("id".to_owned(), "\"x\"")]);
+        for end in 0..json.len() {
+            assert!(pairs(&json[..end]).len() <= 1);
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! One of everything that the Agent Client Protocol can say, with every member set.
+
+use std::fmt::Debug;
+
+use serde_json::Value;
+use trilogue_wire::agent_client::*;
+use trilogue_wire::jsonrpc::Payload;
+
+use super::agent_client_questions::questions;
+
+/// Reads text and writes what was understood of it, with that as Rust shows it.
+type Pass = fn(&[u8], Rules) -> Result<(Value, String), Violation>;
+
+/// Something that is written and read.
+pub(crate) struct Sample {
+    /// The name that the official schema has for it.
+    pub(crate) name: &'static str,
+    /// What is written.
+    pub(crate) json: Value,
+    /// Reads text and writes what was understood of it, with that as Rust shows it.
+    pub(crate) pass: Pass,
+    /// Whether the text is read as the value that was written.
+    pub(crate) comes_back: bool,
+}
+
+pub(crate) fn sample<T: Read + Payload + PartialEq + Debug>(
+    name: &'static str,
+    value: &T,
+) -> Sample {
+    let json = serde_json::to_value(value).unwrap();
+    let back = read::<T>(json.to_string().as_bytes(), Rules::Strict);
+    Sample { name, json, pass: pass::<T>, comes_back: back.as_ref() == Ok(value) }
+}
+
+fn pass<T: Read + Payload + Debug>(
+    text: &[u8],
+    rules: Rules,
+) -> Result<(Value, String), Violation> {
+    let value = read::<T>(text, rules)?;
+    Ok((serde_json::to_value(&value).unwrap(), format!("{value:?}")))
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Sample> {
+    [beginning(), sessions(), prompts(), updates(), files(), questions()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+pub(crate) fn meta() -> Option<Meta> {
+    Some(Meta::new().with("traceparent", json(r#""00-1""#)).with("x", json(r#"{"y":[1,null]}"#)))
+}
+
+pub(crate) fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn annotations() -> Option<Annotations> {
+    Some(Annotations {
+        audience: Some(vec![Role::User, Role::Assistant]),
+        priority: Some(serde_json::from_str("0.5").unwrap()),
+        last_modified: some("2026-11-20T23:50:09Z"),
+        meta: meta(),
+        ..Annotations::default()
+    })
+}
+
+/// Every form of a content block.
+pub(crate) fn blocks() -> Vec<ContentBlock> {
+    let text =
+        TextContent { annotations: annotations(), meta: meta(), ..TextContent::new("hällo\n") };
+    let image = ImageContent {
+        uri: some("file:///a.png"),
+        annotations: annotations(),
+        ..ImageContent::new("aGk=", "image/png")
+    };
+    let audio =
+        AudioContent { annotations: annotations(), ..AudioContent::new("aGk=", "audio/wav") };
+    let link = ResourceLink {
+        mime_type: some("application/pdf"),
+        title: some("A"),
+        description: some("B"),
+        size: Some(-1),
+        annotations: annotations(),
+        ..ResourceLink::new("file:///a.pdf", "a.pdf")
+    };
+    let text_file = TextResourceContents {
+        mime_type: some("text/plain"),
+        meta: meta(),
+        ..TextResourceContents::new("file:///a.txt", "a")
+    };
+    let blob = BlobResourceContents {
+        mime_type: some("a/b"),
+        ..BlobResourceContents::new("file:///a.bin", "aGk=")
+    };
+    let embedded =
+        EmbeddedResource { annotations: annotations(), ..EmbeddedResource::new(text_file) };
+    vec![
+        ContentBlock::Text(text),
+        ContentBlock::Image(image),
+        ContentBlock::Audio(audio),
+        ContentBlock::ResourceLink(Box::new(link)),
+        ContentBlock::Resource(Box::new(embedded)),
+        ContentBlock::Resource(Box::new(EmbeddedResource::new(blob))),
+    ]
+}
+
+fn beginning() -> Vec<Sample> {
+    let on = || Some(Supported::default());
+    let client = ClientCapabilities {
+        fs: Some(FileSystemCapabilities {
+            read_text_file: true,
+            write_text_file: true,
+            ..FileSystemCapabilities::default()
+        }),
+        terminal: true,
+        session: Some(ClientSessionCapabilities {
+            compaction: on(),
+            config_options: Some(ConfigOptionsCapabilities { boolean: on(), ..Default::default() }),
+            notices: on(),
+            ..Default::default()
+        }),
+        auth: Some(AuthCapabilities { terminal: true, ..Default::default() }),
+        elicitation: Some(ElicitationCapabilities { form: on(), url: on(), ..Default::default() }),
+        meta: meta(),
+        ..Default::default()
+    };
+    let agent = AgentCapabilities {
+        load_session: true,
+        prompt: Some(PromptCapabilities {
+            image: true,
+            audio: true,
+            embedded_context: true,
+            ..Default::default()
+        }),
+        mcp: Some(McpCapabilities { http: true, sse: true, ..Default::default() }),
+        session: Some(SessionCapabilities {
+            list: on(),
+            delete: on(),
+            additional_directories: on(),
+            resume: on(),
+            close: on(),
+            ..Default::default()
+        }),
+        auth: Some(AgentAuthCapabilities { logout: on(), ..Default::default() }),
+        ..Default::default()
+    };
+    let who = Implementation { title: some("T"), ..Implementation::new("t", "1") };
+    let in_terminal = AuthMethodTerminal {
+        description: some("d"),
+        args: vec!["login".to_owned()],
+        env: Some([("A".to_owned(), "b".to_owned())].into_iter().collect()),
+        ..AuthMethodTerminal::new("t", "T")
+    };
+    let own = AuthMethodAgent { description: some("d"), ..AuthMethodAgent::new("a", "A") };
+    let initialize = InitializeRequest {
+        client_capabilities: Some(client),
+        client_info: Some(who.clone()),
+        ..InitializeRequest::new(PROTOCOL_VERSION)
+    };
+    let initialized = InitializeResponse {
+        agent_capabilities: Some(agent),
+        auth_methods: vec![AuthMethod::Terminal(in_terminal), AuthMethod::Agent(own)],
+        agent_info: Some(who),
+        meta: meta(),
+        ..InitializeResponse::new(PROTOCOL_VERSION)
+    };
+    vec![
+        sample("InitializeRequest", &initialize),
+        sample("InitializeResponse", &initialized),
+        sample("AuthenticateRequest", &AuthenticateRequest::new("a")),
+        sample("AuthenticateResponse", &AuthenticateResponse::new()),
+        sample("LogoutRequest", &LogoutRequest { meta: meta(), ..LogoutRequest::new() }),
+        sample("LogoutResponse", &LogoutResponse::new()),
+    ]
+}
+
+fn servers() -> Vec<McpServer> {
+    let header = || vec![HttpHeader::new("a", "b")];
+    vec![
+        McpServer::Http(McpServerHttp::new("h", "https://example.com", header())),
+        McpServer::Sse(McpServerSse::new("s", "https://example.com", header())),
+        McpServer::Stdio(McpServerStdio::new(
+            "p",
+            "/bin/p",
+            vec!["-x".to_owned()],
+            vec![EnvVariable::new("A", "b")],
+        )),
+    ]
+}
+
+fn modes() -> Option<SessionModeState> {
+    let ask = SessionMode { description: some("d"), ..SessionMode::new("ask", "Ask") };
+    Some(SessionModeState::new("ask", vec![ask]))
+}
+
+fn options() -> Vec<SessionConfigOption> {
+    let value = || SessionConfigSelectOption {
+        description: some("d"),
+        ..SessionConfigSelectOption::new("big", "Big")
+    };
+    let group = SessionConfigSelectGroup::new("g", "G", vec![value()]);
+    let select = SessionConfigSelect {
+        description: some("d"),
+        category: Some(SessionConfigOptionCategory::Model),
+        ..SessionConfigSelect::new("model", "Model", "big", vec![value()])
+    };
+    let grouped = SessionConfigSelect {
+        category: Some(SessionConfigOptionCategory::Other("_own".to_owned())),
+        ..SessionConfigSelect::new("effort", "Effort", "big", vec![group])
+    };
+    let switch = SessionConfigBoolean {
+        description: some("d"),
+        category: Some(SessionConfigOptionCategory::ThoughtLevel),
+        ..SessionConfigBoolean::new("fast", "Fast", true)
+    };
+    vec![
+        SessionConfigOption::Select(Box::new(select)),
+        SessionConfigOption::Select(Box::new(grouped)),
+        SessionConfigOption::Boolean(switch),
+    ]
+}
+
+fn sessions() -> Vec<Sample> {
+    let also = || vec!["/b".to_owned()];
+    let new = NewSessionRequest {
+        additional_directories: also(),
+        meta: meta(),
+        ..NewSessionRequest::new("/a", servers())
+    };
+    let begun = NewSessionResponse {
+        modes: modes(),
+        config_options: Some(options()),
+        ..NewSessionResponse::new("s")
+    };
+    let load = LoadSessionRequest {
+        additional_directories: also(),
+        ..LoadSessionRequest::new("s", "/a", servers())
+    };
+    let loaded = LoadSessionResponse {
+        modes: modes(),
+        config_options: Some(options()),
+        ..LoadSessionResponse::new()
+    };
+    let resume = ResumeSessionRequest {
+        mcp_servers: servers(),
+        additional_directories: also(),
+        ..ResumeSessionRequest::new("s", "/a")
+    };
+    let resumed = ResumeSessionResponse {
+        modes: modes(),
+        config_options: Some(Vec::new()),
+        ..ResumeSessionResponse::new()
+    };
+    let list = ListSessionsRequest { cwd: some("/a"), cursor: some("c"), ..Default::default() };
+    let info = SessionInfo {
+        additional_directories: also(),
+        title: some("T"),
+        updated_at: some("2026-11-20T23:50:09Z"),
+        ..SessionInfo::new("s", "/a")
+    };
+    let listed =
+        ListSessionsResponse { next_cursor: some("d"), ..ListSessionsResponse::new(vec![info]) };
+    vec![
+        sample("NewSessionRequest", &new),
+        sample("NewSessionResponse", &begun),
+        sample("LoadSessionRequest", &load),
+        sample("LoadSessionResponse", &loaded),
+        sample("ResumeSessionRequest", &resume),
+        sample("ResumeSessionResponse", &resumed),
+        sample("ListSessionsRequest", &list),
+        sample("ListSessionsResponse", &listed),
+        sample("DeleteSessionRequest", &DeleteSessionRequest::new("s")),
+        sample("DeleteSessionResponse", &DeleteSessionResponse::new()),
+        sample("CloseSessionRequest", &CloseSessionRequest::new("s")),
+        sample("CloseSessionResponse", &CloseSessionResponse::new()),
+        sample("SetSessionModeRequest", &SetSessionModeRequest::new("s", "ask")),
+        sample("SetSessionModeResponse", &SetSessionModeResponse::new()),
+        sample(
+            "SetSessionConfigOptionRequest",
+            &SetSessionConfigOptionRequest::new("s", "model", "big"),
+        ),
+        sample(
+            "SetSessionConfigOptionRequest",
+            &SetSessionConfigOptionRequest::boolean("s", "fast", false),
+        ),
+        sample("SetSessionConfigOptionResponse", &SetSessionConfigOptionResponse::new(options())),
+    ]
+}
+
+fn prompts() -> Vec<Sample> {
+    let prompt =
+        PromptRequest { message_id: some("m"), meta: meta(), ..PromptRequest::new("s", blocks()) };
+    let mut samples = vec![
+        sample("PromptRequest", &prompt),
+        sample("CancelNotification", &CancelNotification::new("s")),
+    ];
+    for reason in ["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"] {
+        let ended = PromptResponse {
+            user_message_id: some("m"),
+            ..PromptResponse::new(StopReason::parse(reason))
+        };
+        samples.push(sample("PromptResponse", &ended));
+    }
+    for id in ["null", "-7", r#""a""#] {
+        let id = Id::of(id).unwrap();
+        samples.push(sample("CancelRequestNotification", &CancelRequestNotification::new(id)));
+    }
+    samples
+}
+
+/// Every update.
+pub(crate) fn every_update() -> Vec<SessionUpdate> {
+    let chunk = |block: ContentBlock| {
+        Box::new(ContentChunk { meta: meta(), ..ContentChunk::of("m", block) })
+    };
+    let mut all: Vec<SessionUpdate> =
+        blocks().into_iter().map(|block| SessionUpdate::AgentMessageChunk(chunk(block))).collect();
+    all.push(SessionUpdate::UserMessageChunk(chunk("hi".into())));
+    all.push(SessionUpdate::AgentThoughtChunk(Box::new(ContentChunk::new("hm"))));
+    all.extend(tool_updates());
+    let step = PlanEntry::new("a", PlanEntryPriority::High, PlanEntryStatus::InProgress);
+    let command = AvailableCommand {
+        input: Some(CommandInput::new("what")),
+        ..AvailableCommand::new("web", "d")
+    };
+    let clear = SessionInfoUpdate { title: Patch::Clear, ..Default::default() };
+    let set = SessionInfoUpdate {
+        title: Patch::Set("T".to_owned()),
+        updated_at: Patch::Set("2026-11-20T23:50:09Z".to_owned()),
+        ..Default::default()
+    };
+    let cost = Cost::new(serde_json::Number::from_f64(0.25).unwrap(), "USD");
+    let usage = UsageUpdate { cost: Some(cost), ..UsageUpdate::new(1_u64, u64::MAX) };
+    let notice = Notice { description: some("d"), ..Notice::new(NoticeSeverity::Warning, "t") };
+    let compaction = CompactionUpdate {
+        summary: Some(blocks()),
+        error: some("e"),
+        ..CompactionUpdate::new("c", CompactionStatus::Failed)
+    };
+    all.extend([
+        SessionUpdate::Plan(Plan::new(vec![step])),
+        SessionUpdate::AvailableCommands(AvailableCommandsUpdate::new(vec![command])),
+        SessionUpdate::CurrentMode(CurrentModeUpdate::new("ask")),
+        SessionUpdate::ConfigOptions(ConfigOptionUpdate::new(options())),
+        SessionUpdate::SessionInfo(clear),
+        SessionUpdate::SessionInfo(set),
+        SessionUpdate::Usage(usage),
+        SessionUpdate::Notice(notice),
+        SessionUpdate::Compaction(compaction),
+        SessionUpdate::CompactionSummaryChunk(Box::new(CompactionSummaryChunk::new("c", "s"))),
+    ]);
+    all
+}
+
+pub(crate) fn call() -> ToolCall {
+    let diff = Diff { old_text: some("a"), ..Diff::new("/a", "b") };
+    let mut content: Vec<ToolCallContent> = blocks()
+        .into_iter()
+        .map(|block| ToolCallContent::Content(Box::new(ToolContent::new(block))))
+        .collect();
+    content.push(ToolCallContent::Diff(diff));
+    content.push(ToolCallContent::Terminal(ToolTerminal::new("t")));
+    let at = ToolCallLocation { line: Some(7), ..ToolCallLocation::new("/a") };
+    ToolCall {
+        name: some("edit_file"),
+        kind: Some(ToolKind::Edit),
+        status: Some(ToolCallStatus::InProgress),
+        content,
+        locations: vec![at],
+        raw_input: Some(json(r#"{"a":[1.0,null]}"#)),
+        raw_output: Some(json("[true]")),
+        meta: meta(),
+        ..ToolCall::new("c", "Edit")
+    }
+}
+
+fn tool_updates() -> Vec<SessionUpdate> {
+    let mut all = vec![
+        SessionUpdate::ToolCall(Box::new(call())),
+        SessionUpdate::ToolCall(Box::new(ToolCall::new("c", "Edit"))),
+        SessionUpdate::ToolCallUpdate(Box::new(call().into())),
+        SessionUpdate::ToolCallUpdate(Box::new(ToolCallUpdate::new("c"))),
+    ];
+    let kinds = ToolKind::ALL
+        .iter()
+        .map(|kind| ToolCallUpdate { kind: Some(*kind), ..ToolCallUpdate::new("c") });
+    let statuses = ToolCallStatus::ALL
+        .iter()
+        .map(|status| ToolCallUpdate { status: Some(*status), ..ToolCallUpdate::new("c") });
+    all.extend(kinds.chain(statuses).map(|update| SessionUpdate::ToolCallUpdate(Box::new(update))));
+    all
+}
+
+fn updates() -> Vec<Sample> {
+    let told = |update| sample("SessionNotification", &SessionNotification::new("s", update));
+    every_update().into_iter().map(told).collect()
+}
+
+fn files() -> Vec<Sample> {
+    let read = ReadTextFileRequest {
+        line: Some(1),
+        limit: Some(u32::MAX),
+        ..ReadTextFileRequest::new("s", "/a")
+    };
+    let create = CreateTerminalRequest {
+        args: vec!["-l".to_owned()],
+        env: vec![EnvVariable::new("A", "b")],
+        cwd: some("/a"),
+        output_byte_limit: Some(u64::MAX),
+        ..CreateTerminalRequest::new("s", "ls")
+    };
+    let status = TerminalExitStatus {
+        exit_code: Some(1),
+        signal: some("TERM"),
+        ..TerminalExitStatus::default()
+    };
+    let output = TerminalOutputResponse {
+        exit_status: Some(status),
+        ..TerminalOutputResponse::new("a", true)
+    };
+    let ended = WaitForTerminalExitResponse {
+        exit_code: Some(0),
+        signal: some("KILL"),
+        ..Default::default()
+    };
+    vec![
+        sample("ReadTextFileRequest", &read),
+        sample("ReadTextFileResponse", &ReadTextFileResponse::new("text")),
+        sample("WriteTextFileRequest", &WriteTextFileRequest::new("s", "/a", "text")),
+        sample("WriteTextFileResponse", &WriteTextFileResponse::new()),
+        sample("CreateTerminalRequest", &create),
+        sample("CreateTerminalResponse", &CreateTerminalResponse::new("t")),
+        sample("TerminalOutputRequest", &TerminalOutputRequest::new("s", "t")),
+        sample("TerminalOutputResponse", &output),
+        sample("WaitForTerminalExitRequest", &WaitForTerminalExitRequest::new("s", "t")),
+        sample("WaitForTerminalExitResponse", &ended),
+        sample("KillTerminalRequest", &KillTerminalRequest::new("s", "t")),
+        sample("KillTerminalResponse", &KillTerminalResponse::new()),
+        sample("ReleaseTerminalRequest", &ReleaseTerminalRequest::new("s", "t")),
+        sample("ReleaseTerminalResponse", &ReleaseTerminalResponse::new()),
+    ]
+}

@@ -1,0 +1,178 @@
+//! What we write, held to the official schema; and what the schema says of methods, held to our table.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use trilogue_wire::agent_client::{
+    AgentNotification, AgentRequest, ClientNotification, ClientRequest, Kind, METHODS, Refusal,
+    Rules, Side, message_id_schema,
+};
+use trilogue_wire::jsonrpc::{Encoder, Id, Incoming, parse};
+
+use super::agent_client_samples::all;
+
+/// The official schema, or `None` where nobody said where it lies.
+#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
+pub(crate) fn official() -> Option<Value> {
+    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
+        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published schemas");
+        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
+        return None;
+    };
+    let path = Path::new(&specs).join("agent_client/v1.schema.json");
+    Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
+}
+
+/// One of a document's definitions. The document itself accepts anything.
+pub(crate) fn definition(document: &Value, name: &str) -> Validator {
+    assert!(document["$defs"][name].is_object(), "no definition {name}");
+    let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
+    jsonschema::options().should_validate_formats(true).build(&root).unwrap()
+}
+
+fn ids() -> Value {
+    serde_json::from_str(&message_id_schema()).unwrap()
+}
+
+#[test]
+fn everything_we_write_keeps_the_official_schema_and_comes_back() {
+    let official = official();
+    for sample in all() {
+        assert!(sample.comes_back, "{} {}", sample.name, sample.json);
+        if let Some(official) = &official {
+            let kept = definition(official, sample.name).validate(&sample.json);
+            assert!(kept.is_ok(), "{}: {} in {}", sample.name, kept.unwrap_err(), sample.json);
+        }
+    }
+}
+
+#[test]
+fn every_method_of_the_schema_is_in_the_table_and_has_samples() {
+    let Some(official) = official() else { return };
+    let samples = all();
+    let (mut asked, mut answered) = (BTreeSet::new(), BTreeSet::new());
+    for (name, schema) in official["$defs"].as_object().unwrap() {
+        let Some(method) = schema["x-method"].as_str() else { continue };
+        assert!(samples.iter().any(|sample| sample.name == name), "no sample of {name}");
+        let side = match schema["x-side"].as_str().unwrap() {
+            "agent" => Side::Agent,
+            "client" => Side::Client,
+            "protocol" => Side::Both,
+            other => panic!("{other}"),
+        };
+        let kind = match name {
+            name if name.ends_with("Response") => {
+                answered.insert(method);
+                continue;
+            }
+            name if name.ends_with("Notification") => Kind::Notification,
+            _ => Kind::Request,
+        };
+        let ours = trilogue_wire::agent_client::method(method).unwrap();
+        assert_eq!((ours.to, ours.kind), (side, kind), "{method}");
+        asked.insert(method);
+    }
+    assert_eq!(asked, METHODS.iter().map(|method| method.name).collect());
+    let requests = METHODS.iter().filter(|method| method.kind == Kind::Request);
+    assert_eq!(answered, requests.map(|method| method.name).collect());
+}
+
+/// Writes a call as a line, takes the line apart again, and reads it by its method.
+fn through_a_line(method: &'static str, params: &Value) -> Result<(String, Value), Refusal> {
+    let mut lines = Encoder::new();
+    match trilogue_wire::agent_client::method(method).unwrap().kind {
+        Kind::Request => lines.request(&Id::text("1"), method, params),
+        Kind::Notification => lines.notification(method, params),
+    };
+    let shown = |method: &str, params: Value| (method.to_owned(), params);
+    match parse(lines.as_bytes()).unwrap() {
+        Incoming::Request(call) => AgentRequest::read(&call.method, call.params, Rules::Strict)
+            .map(|read| shown(read.method(), serde_json::to_value(&read).unwrap()))
+            .or_else(|_| {
+                let read = ClientRequest::read(&call.method, call.params, Rules::Strict)?;
+                Ok(shown(read.method(), serde_json::to_value(&read).unwrap()))
+            }),
+        Incoming::Notification(call) => {
+            AgentNotification::read(&call.method, call.params, Rules::Strict)
+                .map(|read| shown(read.method(), serde_json::to_value(&read).unwrap()))
+                .or_else(|_| {
+                    let read = ClientNotification::read(&call.method, call.params, Rules::Strict)?;
+                    Ok(shown(read.method(), serde_json::to_value(&read).unwrap()))
+                })
+        }
+        Incoming::Response(_) => Err(Refusal::NoSuchMethod(method.to_owned())),
+    }
+}
+
+#[test]
+fn every_call_comes_through_a_line() {
+    let Some(official) = official() else { return };
+    let mut methods = BTreeSet::new();
+    for sample in all() {
+        let method = official["$defs"][sample.name]["x-method"].as_str().unwrap();
+        if sample.name.ends_with("Response") {
+            continue;
+        }
+        let known = trilogue_wire::agent_client::method(method).unwrap();
+        let expected = (method.to_owned(), sample.json.clone());
+        assert_eq!(through_a_line(known.name, &sample.json), Ok(expected));
+        methods.insert(known.name);
+    }
+    assert_eq!(methods.len(), METHODS.len());
+}
+
+#[test]
+fn the_official_schema_can_refuse() {
+    let Some(official) = official() else { return };
+    let refuses =
+        |name, value: Value| assert!(!definition(&official, name).is_valid(&value), "{value}");
+    refuses("PromptResponse", json!({ "stopReason": "error" }));
+    refuses("NewSessionRequest", json!({ "cwd": "/a" }));
+    refuses("SessionUpdate", json!({ "sessionUpdate": "current_mode_update", "modeId": "a" }));
+    refuses("ContentBlock", json!({ "type": "video" }));
+}
+
+#[test]
+fn the_schema_of_the_message_ids_is_the_one_in_the_documents() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/schema/agent-client-message-ids.json");
+    let written = std::fs::read_to_string(path).unwrap();
+    assert_eq!(written, message_id_schema(), "run `cargo xtask tidy --bless`");
+    let string = |name: &str, key: &str| {
+        let schema = &ids()["$defs"][name];
+        assert_eq!(schema["properties"], json!({ key: { "type": "string" } }), "{name}");
+        assert_eq!(schema["required"], json!([]), "{name}");
+    };
+    string("ContentChunk", "messageId");
+    string("PromptRequest", "messageId");
+    string("PromptResponse", "userMessageId");
+}
+
+#[test]
+fn what_carries_a_message_id_keeps_the_schema_of_the_message_ids() {
+    let ids = ids();
+    let mut seen = 0;
+    for sample in all() {
+        let (name, value) = match sample.name {
+            "SessionNotification" if sample.json["update"].get("content").is_some() => {
+                ("ContentChunk", &sample.json["update"])
+            }
+            name @ ("PromptRequest" | "PromptResponse") => (name, &sample.json),
+            _ => continue,
+        };
+        seen += 1;
+        assert!(definition(&ids, name).is_valid(value), "{value}");
+    }
+    assert!(seen > 10);
+    for (name, key) in [
+        ("ContentChunk", "messageId"),
+        ("PromptRequest", "messageId"),
+        ("PromptResponse", "userMessageId"),
+    ] {
+        let schema = definition(&ids, name);
+        assert!(schema.is_valid(&json!({})));
+        assert!(!schema.is_valid(&json!({ key: 1 })) && !schema.is_valid(&json!({ key: null })));
+    }
+}
