@@ -7,8 +7,7 @@ use http::{HeaderValue, StatusCode};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 use trilogue_mapping::connect::Modes;
-use trilogue_runtime::{NewRun, Settled, Submitted};
-use trilogue_store::rows::RunRow;
+use trilogue_runtime::{NewRun, Submitted};
 use trilogue_wire::agent_connect as wire;
 
 use super::given::{self, Given, How};
@@ -130,7 +129,7 @@ async fn create(call: Call, how: How) -> Result<Reply> {
     let guard = ends_with_connection.then(|| CancelOnDrop::new(&call, &submitted.run.id));
     let created = submitted.created;
     let reply = match how {
-        How::Later => accepted(&call, submitted).await?,
+        How::Later => accepted(&call, &submitted).await?,
         How::Streaming => streamed(&call, &submitted, modes, guard).await?,
         How::Waiting => {
             let Submitted { run, settled, log, .. } = submitted;
@@ -143,28 +142,9 @@ async fn create(call: Call, how: How) -> Result<Reply> {
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
 }
 
-async fn accepted(call: &Call, submitted: Submitted) -> Result<Reply> {
-    let Submitted { run, settled, log, .. } = submitted;
-    durable(call, &run, settled, log.is_some()).await?;
-    let bytes = run_show::run(call, &run).await?;
-    Ok(run_show::named(call, Reply::json_bytes(StatusCode::OK, bytes), &run))
-}
-
-/// Waits until the run's acceptance is durable. A run whose agent answers at once is accepted and ended by one append.
-async fn durable(call: &Call, run: &RunRow, settled: Settled, is_appended: bool) -> Result<()> {
-    let Settled(mut settled) = settled;
-    if is_appended {
-        // Whether it was stored is told by then.
-        return settled.try_recv().map_or(Ok(()), |row| row.map(drop));
-    }
-    let mut tail = call.shared.read().tail(run.thread);
-    tokio::select! {
-        biased;
-        row = Settled(settled).wait() => row.map(drop),
-        stored = tail.committed.wait_for(|last| *last > 0) => {
-            stored.map(drop).map_err(|_| wait::stopping())
-        }
-    }
+async fn accepted(call: &Call, submitted: &Submitted) -> Result<Reply> {
+    let bytes = run_show::run(call, &submitted.run).await?;
+    Ok(run_show::named(call, Reply::json_bytes(StatusCode::OK, bytes), &submitted.run))
 }
 
 async fn streamed(

@@ -84,12 +84,7 @@ pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
         rules: None,
         callback,
         request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
-        // Whoever answers later waits for the acceptance itself: an agent that answers at once costs one append.
-        synchronous: match how {
-            How::Waiting => true,
-            How::Later => is_stateless && not_before.is_none(),
-            How::Streaming => false,
-        },
+        synchronous: how == How::Waiting,
     };
     let ends_with_connection = ends && how != How::Later;
     Ok(Given { new, modes, ends_with_connection, warnings })
