@@ -103,6 +103,8 @@ impl Services {
                 Ok(()) => return Ok(()),
                 Err(mpsc::error::SendError(back)) => request = back,
             }
+            // The one that has ended may still have to leave the registry.
+            tokio::task::yield_now().await;
         }
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
