@@ -74,10 +74,8 @@ async fn a_run_that_is_being_cancelled_can_still_be_rolled_back() {
         let runtime = house.runtime.clone();
         let id = at_work.run.id.clone();
         let rolling = tokio::spawn(async move { runtime.roll_back(&alice(), &id).await });
-        // A command behind it in the order of the owner: it was heard.
         until("it was asked for", || async {
-            let erased = house.runtime.erase_idle_thread(&alice(), &thread).await;
-            erased.unwrap_err().code() == Code::ThreadBusy
+            house.stored(&at_work.run).await.cancel_reason == Some(Code::RunRolledBack)
         })
         .await;
         house.agent.gate.add_permits(1);
