@@ -137,7 +137,7 @@ mod tests {
             let reply = client.post("/callback?x=1", &serde_json::json!({"a": 1})).await.unwrap();
             assert_eq!(reply.status, expected);
         }
-        let seen = receiver.wait_for(2, Duration::from_secs(5)).await.unwrap();
+        let seen = receiver.wait_for(2, Duration::from_secs(60)).await.unwrap();
         assert_eq!(seen[1].target, "/callback?x=1");
         assert_eq!(&seen[0].body[..], br#"{"a":1}"#);
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use trilogue_domain::port::Clock;
 use trilogue_domain::{Code, Outcome, RunStatus, Strategy, ThreadId, limits};
-use trilogue_runtime::{NewRun, Options, ThreadChoice, WhenHolding, WhenWaiting};
-use trilogue_store::rows::{QueueKind, RunRow};
+use trilogue_runtime::{NewRun, Options, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_store::rows::QueueKind;
 
 use crate::fixture::{House, alice, new_run, on, until};
 
@@ -24,10 +24,11 @@ fn in_a_minute(house: &House, new: NewRun) -> NewRun {
 }
 
 /// A run at work, one behind it, and one whose time has not come.
-async fn in_flight(house: &House, thread: &ThreadId) -> [RunRow; 3] {
-    let at_work = house.submit(on(thread, "say:work commit until-cancelled")).await.run;
-    let queued = house.submit(on(thread, "say:queued")).await.run;
-    let scheduled = house.submit(in_a_minute(house, on(thread, "say:scheduled"))).await.run;
+async fn in_flight(house: &House, thread: &ThreadId) -> [Submitted; 3] {
+    let at_work = house.submit(on(thread, "say:work commit until-cancelled")).await;
+    let queued = house.submit(on(thread, "say:queued")).await;
+    let scheduled = house.submit(in_a_minute(house, on(thread, "say:scheduled"))).await;
+    until("the first is at work", || async { house.said(&at_work.run).await == "work" }).await;
     [at_work, queued, scheduled]
 }
 
@@ -67,11 +68,11 @@ async fn an_interrupting_run_cancels_everything_in_flight_and_keeps_it() {
         let run = house.submit(new).await.settled.wait().await.unwrap();
         assert_eq!(house.said(&run).await, r#"{"n":1}"#);
         for other in &others {
-            let outcome = house.stored(other).await.outcome;
+            let outcome = house.stored(&other.run).await.outcome;
             assert_eq!(outcome, Some(Outcome::Cancelled { reason: None }));
         }
-        assert_eq!(house.said(&others[0]).await, "work");
-        assert_eq!(house.said(&others[1]).await, "", "it never began");
+        assert_eq!(house.said(&others[0].run).await, "work");
+        assert_eq!(house.said(&others[1].run).await, "", "it never began");
     }
 }
 
@@ -81,16 +82,17 @@ async fn a_run_that_rolls_back_starts_from_the_state_before_everything_in_flight
         let thread = house.thread().await;
         house.run(r#"set:{"n":1} say:before"#, ThreadChoice::Existing(thread.clone())).await;
         let others = in_flight(&house, &thread).await;
-        let by = alice();
-        let waiter = house.runtime.settled(&by, &others[0].id);
+        let runs = others.each_ref().map(|other| other.run.clone());
+        // Whoever submitted it waits from its beginning; somebody who asks now may come when it is gone.
+        let [at_work, ..] = others;
         let new = with(Strategy::Rollback, on(&thread, "state history"));
-        let (told, submitted) = tokio::join!(waiter, house.submit(new));
+        let (told, submitted) = tokio::join!(at_work.settled.wait(), house.submit(new));
         let expected = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
         assert_eq!(told.unwrap().outcome, Some(expected), "who waits is told before it goes");
         let run = submitted.settled.wait().await.unwrap();
         assert_eq!(house.said(&run).await, r#"{"n":1}set:{"n":1} say:before|before"#);
-        for other in &others {
-            assert!(house.is_gone(other).await);
+        for run in &runs {
+            assert!(house.is_gone(run).await);
         }
     }
 }
@@ -105,7 +107,7 @@ async fn a_scheduled_run_applies_its_strategy_at_once_and_queues_when_it_is_due(
         let mine = house.submit(new).await;
         assert_eq!(mine.run.status, RunStatus::Queued);
         for other in [&at_work, &queued, &scheduled] {
-            let ended = house.runtime.settled(&alice(), &other.id).await.unwrap();
+            let ended = house.runtime.settled(&alice(), &other.run.id).await.unwrap();
             assert_eq!(ended.status, RunStatus::Cancelled);
         }
         assert_eq!(house.stored(&mine.run).await.status, RunStatus::Queued);

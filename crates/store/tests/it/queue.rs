@@ -211,7 +211,7 @@ async fn an_offer_wakes_a_worker(world: World) {
     tokio::pin!(notified);
     notified.as_mut().enable();
     offer(&mut log, KIND, "k", 1).await;
-    timeout(Duration::from_secs(10), notified).await.expect("the worker is woken");
+    timeout(Duration::from_secs(60), notified).await.expect("the worker is woken");
 }
 
 async fn two_workers_never_hold_one_item(world: World) {

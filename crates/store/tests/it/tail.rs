@@ -18,7 +18,7 @@ contract!(
 );
 
 /// The longest wait for a wake-up.
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn woken(tail: &mut Tail) -> u64 {
     timeout(DEADLINE, tail.committed.changed()).await.expect("a wake-up").unwrap();

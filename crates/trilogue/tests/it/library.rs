@@ -159,15 +159,14 @@ async fn permissions_are_decided_by_effect_or_by_option() {
 async fn a_second_ctrl_c_leaves_at_once() {
     let report = served(|home, url| {
         let mut command = home.program(crate::harness::BINARY);
-        command.args(["run", "deaf", "x", "--thread", "t", "--url", &url]);
-        let err = home.work().join("err");
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(["run", "deaf", "x", "--thread", "t", "--json", "--url", &url]);
+        let (out, err) = (home.work().join("out"), home.work().join("err"));
+        command.stdin(Stdio::null()).stdout(std::fs::File::create(&out).unwrap());
         command.stderr(std::fs::File::create(&err).unwrap());
         let mut child = command.spawn().unwrap();
-        until(|| {
-            let runs = home.run(&["runs", "-q", "--status", "running", "--url", &url]);
-            (!runs.out.is_empty()).then_some(())
-        });
+        // Once an event is printed, the signal is heard; the server knows the run before that.
+        let printed = || std::fs::read_to_string(&out).unwrap().contains("run.started");
+        until(|| printed().then_some(()));
         kill_process(pid(&child), Signal::INT).unwrap();
         until(|| {
             let runs = home.run(&["runs", "-q", "--status", "cancelling", "--url", &url]);

@@ -153,22 +153,23 @@ fn a_backup_is_verified_restored_and_nothing_newer_or_damaged_is() {
 fn ctrl_c_cancels_the_run() {
     let home = Home::new();
     let server = home.demo();
-    let mut command =
-        server.command(&["run", "researcher", "How do bees find their way?", "--thread", "t"]);
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let run = until(|| {
-        let runs = server.run(&["runs", "--thread", "t", "--status", "running", "-q"]).out;
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "the run was over before it could be cancelled"
-        );
-        runs.lines().next().map(str::to_owned)
+    // The answer repeats its topic, so a long one keeps the run at work.
+    let topic = ["bees"; 40].join(" ");
+    let mut command = server.command(&["run", "researcher", &topic, "--thread", "t", "--json"]);
+    let out = home.work().join("run.out");
+    command.stdin(Stdio::null()).stdout(fs::File::create(&out).unwrap()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // Once an event is printed, the signal is heard; the server knows the run before that.
+    until(|| {
+        let is_over = child.try_wait().unwrap().is_some();
+        assert!(!is_over, "the run was over before it could be cancelled");
+        fs::read_to_string(&out).unwrap().contains("run.started").then_some(())
     });
     kill_process(pid(&child), Signal::INT).unwrap();
     let status = until(|| child.try_wait().unwrap());
     assert_eq!(status.code(), Some(130));
-    let shown = server.run(&["runs", "show", &run, "--json"]).expect(0).json();
+    let runs = server.run(&["runs", "--thread", "t", "-q"]).expect(0).out;
+    let shown = server.run(&["runs", "show", runs.trim(), "--json"]).expect(0).json();
     assert_eq!(shown["status"], "cancelled");
 }
 

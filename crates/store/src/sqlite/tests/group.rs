@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Code;
 
 use super::seed::{Folder, batch, creation, frames, numbers, run_row, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::SqliteStore;
+use crate::sqlite::fault::lock;
+use crate::sqlite::job::{Desk, WorkKind};
 
 /// Appends all of these at once, so that they share transactions, and gives the codes of those that were refused.
 async fn all_at_once(store: &Arc<SqliteStore>, batches: Vec<Batch>) -> Vec<Option<Code>> {
@@ -90,12 +93,40 @@ async fn appends_of_many_threads_share_commits() {
         frames: frames(*key, None, 1, 0, &["together"]),
         ..batch(*key, 0)
     };
-    let codes = all_at_once(&store, threads.iter().map(first).collect()).await;
+    // The writer is held in one transaction until all of them wait for the next.
+    let (begun, is_held) = oneshot::channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let mut begun = Some(begun);
+    let holding = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move {
+            let hold = move |_: &mut Desk<'_>| {
+                begun.take().into_iter().for_each(|begun| begun.send(()).unwrap());
+                held.recv().unwrap();
+                Ok(())
+            };
+            store.write(WorkKind::USUAL, hold).await
+        }
+    });
+    is_held.await.unwrap();
+    let releasing = async {
+        let jobs = lock(&store.jobs).clone().unwrap();
+        while jobs.max_capacity() - jobs.capacity() < 64 {
+            tokio::task::yield_now().await;
+        }
+        release.send(()).unwrap();
+    };
+    let all = all_at_once(&store, threads.iter().map(first).collect());
+    let (codes, ()) = tokio::join!(all, releasing);
     assert!(codes.iter().all(Option::is_none));
+    holding.await.unwrap().unwrap();
     let after = store.stats().await.unwrap();
     assert_eq!(after.frames - before.frames, 64);
-    // One transaction takes what waits while another is written: far fewer than one each.
-    assert!(after.commits - before.commits <= 32, "{} commits", after.commits - before.commits);
+    assert_eq!(
+        after.commits - before.commits,
+        2,
+        "what waits while one is written shares the next"
+    );
 }
 
 #[tokio::test]
