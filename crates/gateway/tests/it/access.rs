@@ -1,17 +1,16 @@
 //! Who may call. The names are those of what happened to others.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 use trilogue_domain::{Principal, PrincipalId, Right, Rights, TenantId};
 use trilogue_gateway::{Access, Exposure, Options, Server};
 use trilogue_store::memory::MemoryStore;
 
-use crate::rig::{LIMIT, Rig, ports, text, user};
+use crate::rig::{Rig, ports, text, user};
 
 fn operations() -> Vec<(Method, String)> {
     let document: Value = serde_json::from_str(&trilogue_gateway::openapi_document()).unwrap();
@@ -140,15 +139,15 @@ async fn a_revoked_token_is_refused_at_once_and_its_streams_end_within_five_seco
     assert!(stream.next().await.unwrap().is_some());
 
     let token = format!("/api/v1/tokens/{}", text(&made, "/token/id"));
-    // How soon is a setting; here it is enough that the stream ends.
-    assert!(Options::default().token_recheck < Duration::from_secs(5));
+    let begun = Instant::now();
     let reply = rig.alice().send(Method::DELETE, &token, &[], Bytes::new()).await.unwrap();
     assert_eq!(reply.status, 204);
     assert_eq!(bob.get("/api/v1/agents").await.unwrap().status, 401);
     let mut last = None;
-    while let Some(event) = timeout(LIMIT, stream.next()).await.unwrap().unwrap() {
+    while let Some(event) = stream.next().await.unwrap() {
         last = Some(event);
     }
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     let last = last.unwrap();
     assert_eq!(last.event.as_deref(), Some("error"));
     assert!(last.data.contains("unauthenticated"), "{last:?}");
