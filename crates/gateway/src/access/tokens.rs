@@ -258,6 +258,11 @@ fn shows_nothing(headers: &HeaderMap) -> bool {
     !headers.contains_key(header::AUTHORIZATION) && !headers.contains_key(API_KEY)
 }
 
+/// A token was let in once and is so no more: what was begun with it ends.
+pub(crate) fn revoked() -> Error {
+    Error::new(Code::Unauthenticated, "the token was revoked or has expired")
+}
+
 fn unknown() -> Error {
     Error::new(Code::Unauthenticated, "the token is not known, was revoked or has expired")
         .hint("make one with: trilogue token create --label NAME")

@@ -146,10 +146,12 @@ async fn named_instance(
     instance: Option<ConfigurationRow>,
 ) -> Result<Option<ConfigurationRow>> {
     let Some(id) = body.configuration_id.as_deref() else { return Ok(instance) };
+    if instance.as_ref().is_some_and(|row| row.id.as_str() == id) {
+        return Ok(instance);
+    }
     let found = look_up::instance(call, id).await?;
     let found = found.ok_or_else(|| look_up::no_configuration(id))?;
-    let differs = |other: &ConfigurationRow| other.id != found.id;
-    if instance.as_ref().is_some_and(differs) {
+    if instance.is_some() {
         return Err(Error::new(
             Code::ConfigInvalid,
             "'agent_id' and 'configuration_id' name different configured instances",

@@ -14,6 +14,7 @@ use trilogue_wire::agent_connect as wire;
 
 use super::run_show::{self, Form};
 use super::{ANYTHING, BASE, answer, look_up, request};
+use crate::access::tokens::revoked;
 use crate::http::call::Call;
 use crate::http::disconnect::CancelOnDrop;
 use crate::http::reply::{INTERRUPT_ID, Reply};
@@ -175,11 +176,6 @@ async fn ending(call: &Call, run: &RunRow, settled: Option<Settled>) -> Result<R
 /// Whether there is an output to be shown.
 fn has_settled(run: &RunRow) -> bool {
     run.status.is_terminal() || run.status == RunStatus::Interrupted
-}
-
-/// The caller's token ended before the run did.
-fn revoked() -> Error {
-    Error::new(Code::Unauthenticated, "the token was revoked or has expired")
 }
 
 /// The server stops before the answer is there.

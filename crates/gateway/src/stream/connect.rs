@@ -19,7 +19,7 @@ use super::feed::{Chunk, Feed};
 use super::reader::{Open, stopping};
 use super::sample::{End, Sample, SampleView, State, Watching};
 use super::view::View;
-use crate::access::tokens::Caller;
+use crate::access::tokens::{Caller, revoked};
 use crate::api::run_create::log_of;
 use crate::connect::view::{ConnectView, HEARTBEAT};
 use crate::http::body::ReplyBody;
@@ -373,8 +373,7 @@ impl Reader {
         if self.shared.gatekeeper.still_admits(&self.caller).await {
             return None;
         }
-        let error = Error::new(Code::Unauthenticated, "the token was revoked or has expired");
-        Some(self.end_with(&error))
+        Some(self.end_with(&revoked()))
     }
 
     /// The last piece of a stream that ends before its run does. It has no id, so that a client's place stays.

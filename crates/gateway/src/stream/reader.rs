@@ -17,7 +17,7 @@ use trilogue_wire::native::Gap;
 use super::cursor::Cursor;
 use super::feed::{Chunk, Feed};
 use super::view::View;
-use crate::access::tokens::Caller;
+use crate::access::tokens::{Caller, revoked};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::shared::Shared;
@@ -247,8 +247,7 @@ impl Reader {
         if self.shared.gatekeeper.still_admits(&self.caller).await {
             return None;
         }
-        let error = Error::new(Code::Unauthenticated, "the token was revoked or has expired");
-        Some(self.end_with(&error))
+        Some(self.end_with(&revoked()))
     }
 
     /// Whether thread and run still exist; notes when the run has ended.
