@@ -8,6 +8,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 
 use crate::context::RunContext;
+use crate::session::Sessions;
 
 /// An agent of any kind.
 #[async_trait]
@@ -57,6 +58,11 @@ pub trait Backend: Send + Sync + fmt::Debug {
     fn check_state(&self, state: &Json) -> Result<()> {
         let _ = state;
         Ok(())
+    }
+
+    /// The sessions that the agent keeps by itself, where it is one that does.
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        None
     }
 
     /// Executes one turn. Dropping the future cancels the agent hard; [`RunContext::cancelled`] asks it first.

@@ -16,10 +16,13 @@ use trilogue_store::rows::BindingRow;
 use trilogue_store::{Draft, Store};
 
 use crate::backend::{EmitError, Stopped};
+use crate::client::{CallError, ClientProfile};
 use crate::history::{self, Source};
 use crate::outside::Outside;
 use crate::owner::Envelope;
 use crate::part::{check_metadata, has_large_content, outline};
+use crate::services::Services;
+use crate::session::ThreadContext;
 use crate::step::{Progress, Told};
 
 /// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
@@ -37,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) agent: AgentName,
     pub(crate) config: Option<Json>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) services: Arc<Services>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
@@ -107,6 +111,7 @@ pub(crate) struct Parts {
     pub(crate) patience: Duration,
     pub(crate) outside: Arc<Outside>,
     pub(crate) max_part_metadata: usize,
+    pub(crate) services: Arc<Services>,
 }
 
 // === impl RunContext ===
@@ -267,6 +272,38 @@ impl RunContext {
         Ok(Standing::Bound { binding, missed })
     }
 
+    /// The client that the run works for, where it is one that takes calls: what it can do.
+    #[must_use]
+    pub fn client(&self) -> Option<ClientProfile> {
+        None
+    }
+
+    /// Asks the client that the run works for. Waits for one that is gone as long as [`crate::client::CONTROLLER_GONE`].
+    ///
+    /// # Errors
+    /// What the client refuses with; [`CallError::gone`] where there is none.
+    pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
+        let _ = (method, params);
+        Err(CallError::gone())
+    }
+
+    /// The run's thread, for what happens in it outside of the run.
+    #[must_use]
+    pub fn thread_context(&self) -> ThreadContext {
+        ThreadContext {
+            services: Arc::clone(&self.0.services),
+            thread: self.0.thread_key,
+            id: self.0.thread.clone(),
+            scope: self.0.scope.clone(),
+            agent: self.0.agent.clone(),
+        }
+    }
+
+    /// Notes that the agent knows a message of this run by another id. Stored with what is emitted next.
+    pub fn alias(&self, message: &MessageId, alias: &MessageId) {
+        let _ = (message, alias);
+    }
+
     /// Whether the run was asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -293,6 +330,7 @@ impl Shared {
             agent: row.agent,
             config: row.config,
             store: parts.store,
+            services: parts.services,
             clock: parts.clock,
             owner: parts.owner,
             patience: parts.patience,

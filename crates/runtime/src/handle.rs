@@ -16,10 +16,12 @@ use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
 use crate::backend::Backend;
+use crate::client::{Attached, Client};
 use crate::owner::Envelope;
 use crate::part::check_metadata;
 use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
+use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{Command, Reply, Target, gone};
 use crate::submit::stopped;
@@ -89,7 +91,7 @@ impl Runtime {
     /// The agents, by name.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
-        let mut cards: Vec<_> = self.services().agents.values().map(|agent| agent.card()).collect();
+        let mut cards: Vec<_> = self.services().agents.iter().map(|agent| agent.card()).collect();
         cards.sort_by(|one, other| one.name.cmp(&other.name));
         cards
     }
@@ -105,9 +107,7 @@ impl Runtime {
     /// The agents in the order in which they were given to the server.
     #[must_use]
     pub fn registered(&self) -> Vec<&AgentCard> {
-        let services = self.services();
-        let names = services.registered.iter();
-        names.filter_map(|name| services.agents.get(name)).map(|agent| agent.card()).collect()
+        self.services().agents.iter().map(|agent| agent.card()).collect()
     }
 
     /// Checks a configuration for runs of an agent.
@@ -116,6 +116,40 @@ impl Runtime {
     /// `agent_not_found`, `config_schema_violation`.
     pub fn check_config(&self, agent: &AgentName, config: &Json) -> Result<()> {
         self.services().backend(agent)?.check_config(config)
+    }
+
+    /// Serves one more agent from now on.
+    ///
+    /// # Errors
+    /// `already_exists` where its name is taken, `overloaded` where there are too many.
+    pub fn register(&self, agent: Arc<dyn Backend>) -> Result<()> {
+        self.services().agents.join(agent)
+    }
+
+    /// An agent itself, for what its own dialect can do beyond runs.
+    ///
+    /// # Errors
+    /// `agent_not_found`, naming the agents there are.
+    pub fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
+        self.services().backend(name)
+    }
+
+    /// Attaches a client to a thread that the caller has looked up, until the guard is dropped: it may take the agent's calls.
+    #[must_use]
+    pub fn attach(&self, thread: &ThreadRow, client: Arc<dyn Client>) -> Attached {
+        self.services().controllers.attach(thread.key, client)
+    }
+
+    /// A thread that the caller has looked up, for what an agent does in it outside of runs.
+    #[must_use]
+    pub fn thread_context(&self, thread: &ThreadRow, agent: &AgentName) -> ThreadContext {
+        ThreadContext {
+            services: Arc::clone(self.services()),
+            thread: thread.key,
+            id: thread.id.clone(),
+            scope: Scope { tenant: thread.tenant.clone(), owner: None },
+            agent: agent.clone(),
+        }
     }
 
     /// Creates a thread.

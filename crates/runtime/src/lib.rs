@@ -8,8 +8,10 @@
 //! - `running` is durable before an agent sees its input, except for a native agent called synchronously without idempotency key.
 //! - A panic in one run is caught there.
 
+mod agents;
 pub mod backend;
 mod callback;
+pub mod client;
 mod context;
 mod copy;
 mod execute;
@@ -22,6 +24,7 @@ mod replace;
 pub mod request;
 mod run_end;
 mod services;
+pub mod session;
 mod shown;
 mod state;
 mod step;
@@ -30,6 +33,7 @@ mod thread_change;
 mod workers;
 
 pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
+pub use client::{Attached, CallError, Client, ClientProfile};
 pub use context::{RunContext, Standing};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
@@ -38,3 +42,4 @@ pub use request::{
     ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use services::Presence;
+pub use session::{Opening, Sessions, ThreadContext};

@@ -12,7 +12,9 @@ use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{AgentName, CheckpointId, CheckpointKey, Code, Error, ThreadKey};
 use trilogue_store::Store;
 
+use crate::agents::Agents;
 use crate::backend::Backend;
+use crate::client::Controllers;
 use crate::outside::Outside;
 use crate::owner::{Envelope, Owner};
 use crate::request::Options;
@@ -23,9 +25,9 @@ use crate::state::ThreadState;
 pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) agents: HashMap<AgentName, Arc<dyn Backend>>,
-    /// The agents' names in the order in which they were given.
-    pub(crate) registered: Vec<AgentName>,
+    pub(crate) agents: Agents,
+    /// The clients that take calls of agents.
+    pub(crate) controllers: Controllers,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
     pub(crate) outside: Arc<Outside>,
@@ -68,14 +70,13 @@ impl Services {
         clock: Arc<dyn Clock>,
         originals: Arc<dyn ReadOriginal>,
     ) -> Arc<Self> {
-        let registered = agents.iter().map(|agent| agent.card().name.clone()).collect();
-        let agents = agents.into_iter().map(|agent| (agent.card().name.clone(), agent)).collect();
+        let agents = Agents::of(agents);
         Arc::new(Self {
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             options,
             store,
             agents,
-            registered,
+            controllers: Controllers::default(),
             clock,
             originals,
             outside: Arc::new(Outside::new()),
@@ -159,7 +160,8 @@ impl Services {
 
     pub(crate) fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.agents.get(name).ok_or_else(|| {
-            let mut names: Vec<_> = self.agents.keys().map(AgentName::as_str).collect();
+            let cards = self.agents.iter().map(|agent| agent.card());
+            let mut names: Vec<_> = cards.map(|card| card.name.as_str()).collect();
             names.sort_unstable();
             Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
                 .hint(format!("the agents are: {}", names.join(", ")))

@@ -115,7 +115,7 @@ impl Runtime {
     ) -> Result<()> {
         let services = self.services();
         let declares = |agent: &dyn Backend| agent.card().state_schema.is_some();
-        if follows.is_none() && !services.agents.values().any(|agent| declares(agent.as_ref())) {
+        if follows.is_none() && !services.agents.iter().any(|agent| declares(agent.as_ref())) {
             return Ok(());
         }
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
@@ -180,7 +180,8 @@ impl Runtime {
         what: &str,
     ) -> Result<()> {
         let store = self.services().store.as_ref();
-        for (name, agent) in &self.services().agents {
+        for agent in self.services().agents.iter() {
+            let name = &agent.card().name;
             if agent.rewind() != Rewind::Refuse {
                 continue;
             }

@@ -164,6 +164,11 @@ pub trait Read: Send + Sync + fmt::Debug {
     ) -> Result<Listing<InterruptRow>>;
     /// Where a message stands.
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
+    /// Where a message of a thread that the caller has looked up stands: by its id, or by another id that its agent knows it by.
+    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
+        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+        Ok(self.message(&scope, id).await?.filter(|row| row.thread == thread.key))
+    }
     /// A checkpoint of a visible thread by id.
     async fn checkpoint(
         &self,

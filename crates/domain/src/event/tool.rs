@@ -1,4 +1,5 @@
 use crate::content::Part;
+use crate::id::MessageId;
 use crate::json::Json;
 
 /// Something about a tool call.
@@ -14,6 +15,8 @@ pub enum ToolEvent {
         title: String,
         /// What the tool is given.
         input: Option<Json>,
+        /// The message that triggered it: the agent's own before it in the same run, else the user's; `None` where that is not known.
+        message: Option<MessageId>,
     },
     /// Something new about a call that goes on.
     Updated {

@@ -328,6 +328,7 @@ async fn talk(context: &RunContext) -> Result<(), Failure> {
         tool: "search".to_owned(),
         title: "Search".to_owned(),
         input: Some(json(r#"{"q":"x"}"#)),
+        message: None,
     };
     emit(context, Body::Tool(tool)).await?;
     let ended = ToolEvent::Ended {

@@ -88,12 +88,14 @@ fn message_event(event: &MessageEvent, thread: &ThreadId) -> EventBody {
 
 fn tool_event(event: &ToolEvent, thread: &ThreadId) -> EventBody {
     match event {
-        ToolEvent::Started { call, tool, title, input } => EventBody::ToolStarted(ToolStarted {
-            call_id: call.clone(),
-            tool: tool.clone(),
-            title: title.clone(),
-            input: input.as_ref().map(json),
-        }),
+        ToolEvent::Started { call, tool, title, input, message: _ } => {
+            EventBody::ToolStarted(ToolStarted {
+                call_id: call.clone(),
+                tool: tool.clone(),
+                title: title.clone(),
+                input: input.as_ref().map(json),
+            })
+        }
         ToolEvent::Updated { call, content } => EventBody::ToolUpdated(ToolUpdated {
             call_id: call.clone(),
             content: message::parts(content, thread),

@@ -49,6 +49,7 @@ fn work() -> Vec<Event> {
             tool: "t".to_owned(),
             title: "T".to_owned(),
             input: Some(json_of(&json!([1]))),
+            message: None,
         })),
         event(Body::State(StateEvent::Plan(vec![entry]))),
         event(delta("m", "hi")),

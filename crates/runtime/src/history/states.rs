@@ -7,15 +7,12 @@ use std::sync::Arc;
 
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, CheckpointKey, Json, Message, Reference};
+use trilogue_domain::{AgentCard, CheckpointKey, Json, Message, Reference};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
 use super::{Source, path, reference, said_at};
-use crate::backend::Backend;
+use crate::agents::Agents;
 use crate::request::StateOf;
-
-/// The agents that are served.
-type Agents = HashMap<AgentName, Arc<dyn Backend>>;
 
 /// A path from its beginning, as far as it was followed.
 #[derive(Debug, Default)]

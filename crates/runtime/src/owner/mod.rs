@@ -438,6 +438,7 @@ impl Owner {
             patience: self.services.options.interrupt_deadline,
             outside: Arc::clone(&self.services.outside),
             max_part_metadata: self.services.options.max_part_metadata_bytes,
+            services: Arc::clone(&self.services),
         });
         self.services.task_started();
         let work =

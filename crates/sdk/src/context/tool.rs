@@ -29,7 +29,13 @@ impl ToolCall {
         let id = trilogue_domain::MessageId::generate().as_str().to_owned();
         let (tool, title) = (tool.to_owned(), title.to_owned());
         context
-            .emit(Body::Tool(ToolEvent::Started { call: id.clone(), tool, title, input }))
+            .emit(Body::Tool(ToolEvent::Started {
+                call: id.clone(),
+                tool,
+                title,
+                input,
+                message: None,
+            }))
             .await?;
         Ok(Self { context, id, ended: false })
     }

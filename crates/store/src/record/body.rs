@@ -247,7 +247,7 @@ fn take_message(tag: u8, input: &mut Reader<'_>) -> Decoded<MessageEvent> {
 
 fn put_tool(event: &ToolEvent, out: &mut Vec<u8>) {
     match event {
-        ToolEvent::Started { call, tool, title, input } => {
+        ToolEvent::Started { call, tool, title, input, message: _ } => {
             out.push(tag::TOOL_STARTED);
             call.put(out);
             tool.put(out);
@@ -275,6 +275,7 @@ fn take_tool(tag: u8, input: &mut Reader<'_>) -> Decoded<ToolEvent> {
             tool: Field::take(input)?,
             title: Field::take(input)?,
             input: Field::take(input)?,
+            message: None,
         },
         tag::TOOL_UPDATED => {
             ToolEvent::Updated { call: Field::take(input)?, content: Field::take(input)? }

@@ -204,6 +204,7 @@ fn tool_events() -> Vec<ToolEvent> {
             tool: "search".to_owned(),
             title: "Search".to_owned(),
             input: Some(json("{}")),
+            message: None,
         },
         ToolEvent::Updated { call, content: parts() },
         ended(ToolStatus::Completed, Some(json("0"))),

@@ -129,6 +129,7 @@ impl ReadOriginal for ProbeReader {
                 tool: text("tool").to_owned(),
                 title: text("tool").to_owned(),
                 input: None,
+                message: None,
             }),
             "return" => Body::Tool(ToolEvent::Ended {
                 call: text("id").to_owned(),

@@ -204,7 +204,7 @@ impl Projection {
 
     fn tool_event(&mut self, event: &ToolEvent, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
         match event {
-            ToolEvent::Started { call, tool, title: _, input } => {
+            ToolEvent::Started { call, tool, title: _, input, message: _ } => {
                 let step = Trajectory {
                     tool_name: Some(tool.clone()),
                     tool_input: input.clone(),

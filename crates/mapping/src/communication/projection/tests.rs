@@ -234,6 +234,7 @@ fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
             tool: "look".to_owned(),
             title: String::new(),
             input: Some(Json::from_value(&json!({ "q": 1 }))),
+            message: None,
         })
     };
     let tool_ended = Body::Tool(ToolEvent::Ended {
@@ -597,7 +598,13 @@ fn any_body() -> impl Strategy<Value = Body> {
 
 fn tool_started(call: &str) -> Body {
     let (tool, title) = ("search".to_owned(), String::new());
-    Body::Tool(ToolEvent::Started { call: call.to_owned(), tool, title, input: None })
+    Body::Tool(ToolEvent::Started {
+        call: call.to_owned(),
+        tool,
+        title,
+        input: None,
+        message: None,
+    })
 }
 
 fn tool_ended(call: &str) -> Body {
