@@ -1,0 +1,43 @@
+//! Lines are the same however the bytes that hold them were split, and a peer decides neither how much is held nor whether reading goes on.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use trilogue_wire::jsonrpc::{Counts, Decoder, Frame};
+
+/// The longest line, in bytes: short, so that lines that are too long come up often.
+const MAX_LINE_BYTES: usize = 64;
+
+fuzz_target!(|input: &[u8]| {
+    // The first byte says where the rest is split.
+    let Some((&step, bytes)) = input.split_first() else { return };
+    let (whole, counts) = frames(bytes, bytes.len().max(1));
+    let (split, split_counts) = frames(bytes, usize::from(step).max(1));
+    assert_eq!(whole, split, "the same bytes, split otherwise");
+    assert_eq!(counts.lines, split_counts.lines);
+    assert_eq!(counts.noise, split_counts.noise);
+    assert_eq!(counts.oversize, split_counts.oversize);
+    for frame in &whole {
+        match frame {
+            Frame::Line(line) | Frame::Noise(line) => {
+                assert!(line.len() <= MAX_LINE_BYTES, "a line of {} bytes", line.len());
+                assert!(!line.contains(&b'\n'));
+            }
+            Frame::Oversize(oversize) => assert_eq!(oversize.limit, MAX_LINE_BYTES),
+        }
+    }
+});
+
+/// Everything that comes out of bytes that arrive in pieces of this size.
+fn frames(bytes: &[u8], step: usize) -> (Vec<Frame>, Counts) {
+    let mut decoder = Decoder::new(MAX_LINE_BYTES);
+    let mut frames = Vec::new();
+    for piece in bytes.chunks(step) {
+        decoder.push(piece);
+        while let Some(frame) = decoder.next() {
+            frames.push(frame);
+        }
+        assert!(decoder.held_bytes() <= MAX_LINE_BYTES + 1, "{} bytes held", decoder.held_bytes());
+    }
+    frames.extend(decoder.finish());
+    (frames, decoder.counts())
+}
