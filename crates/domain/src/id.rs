@@ -1,7 +1,7 @@
 //! Identifiers: opaque strings on the wire, integers inside.
 //!
 //! A string id is 1 to [`limits::MAX_ID_BYTES`] bytes of text without control characters.
-//! Ids that we make are UUIDv7; ids that a peer chose are kept as they came and are unique per tenant.
+//! Ids that we make are UUIDv7; ids that a peer chose are kept as they came and are unique per tenant, those of messages per thread.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
-//! Callbacks: claims them from the durable queue, has them delivered, and tries again with growing patience.
+//! Callbacks and notices: claims them from the durable queue, has them delivered, and tries again with growing patience.
 //!
-//! A callback never blocks or fails a run: it is offered in the run's own append and lives in the queue from then on.
+//! None of them blocks or fails a run: it is offered in the run's own append and lives in the queue from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
+use trilogue_domain::error::Result;
 use trilogue_domain::port::{Deliver, Delivered, Delivery};
 use trilogue_store::rows::{Abandon, Claim, QueueKind};
 
@@ -19,13 +20,25 @@ use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
 const MAX_UNDER_WAY: usize = 32;
 /// How often a lease is lengthened while its callback is under way.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
+/// How often somebody is tried to be told of an interrupt: later the news is old.
+const NOTICE_ATTEMPTS: u32 = 3;
 
-/// Starts the worker.
-pub(crate) fn start(runtime: &Runtime, sender: Arc<dyn Deliver>) {
-    tokio::spawn(until_closing(runtime.clone(), serve(Arc::clone(runtime.services()), sender)));
+/// What a worker delivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum What {
+    /// Callbacks: what cannot be delivered goes to the dead-letter list.
+    Callbacks,
+    /// Notices of new interrupts: what cannot be delivered is dropped.
+    Notices,
 }
 
-async fn serve(services: Arc<Services>, sender: Arc<dyn Deliver>) {
+/// Starts a worker.
+pub(crate) fn start(runtime: &Runtime, what: What, sender: Arc<dyn Deliver>) {
+    let services = Arc::clone(runtime.services());
+    tokio::spawn(until_closing(runtime.clone(), serve(services, what, sender)));
+}
+
+async fn serve(services: Arc<Services>, what: What, sender: Arc<dyn Deliver>) {
     let offered = services.store.offered();
     let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     // A failed attempt is due again before its lease would have ended.
@@ -34,20 +47,20 @@ async fn serve(services: Arc<Services>, sender: Arc<dyn Deliver>) {
         let offered = offered.notified();
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let now = services.clock.now();
-        match services.store.claim(QueueKind::Callback, now, now.after(LEASE), 1).await {
+        match services.store.claim(what.kind(), now, now.after(LEASE), 1).await {
             Ok(claims) => match claims.into_iter().next() {
                 Some(claim) => {
                     let (services, sender) = (Arc::clone(&services), Arc::clone(&sender));
                     let attempted = Arc::clone(&attempted);
                     tokio::spawn(async move {
-                        deliver(&services, sender.as_ref(), claim).await;
+                        deliver(&services, what, sender.as_ref(), claim).await;
                         drop(permit);
                         attempted.notify_one();
                     });
                 }
                 None => {
                     drop(permit);
-                    let due = services.store.next_due(QueueKind::Callback).await.ok().flatten();
+                    let due = services.store.next_due(what.kind()).await.ok().flatten();
                     let sleep = due.map_or(MAX_SLEEP, |due| {
                         services.clock.now().until(due).clamp(Duration::from_millis(10), MAX_SLEEP)
                     });
@@ -59,14 +72,14 @@ async fn serve(services: Arc<Services>, sender: Arc<dyn Deliver>) {
                 }
             },
             Err(error) => {
-                tracing::warn!(%error, "callbacks cannot be read");
+                tracing::warn!(kind = what.kind().as_str(), %error, "the queue cannot be read");
                 tokio::time::sleep(REST).await;
             }
         }
     }
 }
 
-async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
+async fn deliver(services: &Services, what: What, sender: &dyn Deliver, claim: Claim) {
     let delivery = Delivery {
         id: id_of(&claim),
         attempt: claim.attempts,
@@ -79,9 +92,9 @@ async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
     let Some(outcome) = while_extending(services, &claim, attempt).await else { return };
     let settled = match outcome {
         Delivered::Accepted => services.store.finish(&claim).await,
-        Delivered::Refused { error } => services.store.abandon(&claim, Abandon::Dead, &error).await,
-        Delivered::Later { error, .. } if claim.attempts >= services.options.callback_attempts => {
-            services.store.abandon(&claim, Abandon::Dead, &error).await
+        Delivered::Refused { error } => give_up(services, what, &claim, &error).await,
+        Delivered::Later { error, .. } if claim.attempts >= what.attempts(&services.options) => {
+            give_up(services, what, &claim, &error).await
         }
         Delivered::Later { error, after } => {
             let wait = backoff(&services.options, claim.attempts, jitter(&claim))
@@ -93,6 +106,18 @@ async fn deliver(services: &Services, sender: &dyn Deliver, claim: Claim) {
     if let Err(error) = settled {
         // Its lease ends by itself; the receiver tells the repetition by its id.
         tracing::warn!(delivery = claim.item.key, %error, "a callback could not be settled");
+    }
+}
+
+/// Gives up an item that cannot be delivered.
+async fn give_up(services: &Services, what: What, claim: &Claim, error: &str) -> Result<bool> {
+    match what {
+        What::Callbacks => services.store.abandon(claim, Abandon::Dead, error).await,
+        What::Notices => {
+            let interrupt = &claim.item.key;
+            tracing::warn!(interrupt, error, "nobody could be told that an interrupt waits");
+            services.store.finish(claim).await
+        }
     }
 }
 
@@ -136,6 +161,24 @@ fn jitter(claim: &Claim) -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let hash = RandomState::new().hash_one((claim.id, claim.attempts));
     f64::from(u32::try_from(hash >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+// === impl What ===
+
+impl What {
+    fn kind(self) -> QueueKind {
+        match self {
+            Self::Callbacks => QueueKind::Callback,
+            Self::Notices => QueueKind::Notify,
+        }
+    }
+
+    fn attempts(self, options: &Options) -> u32 {
+        match self {
+            Self::Callbacks => options.callback_attempts,
+            Self::Notices => NOTICE_ATTEMPTS,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Json, ThreadKey};
+
+use crate::services::lock;
 
 /// How long a call waits for a controller that is gone.
 pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);
+/// Threads without clients are forgotten when there are more than this many of them, and their controllers are gone for good.
+const REMEMBERED: usize = 4_096;
 
 /// A client that takes calls.
 #[async_trait]
@@ -54,24 +61,183 @@ pub struct CallError {
     pub data: Option<Json>,
 }
 
-/// The clients of each thread, and which of them is its controller.
+/// The clients of each thread, and which of them is its controller. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Controllers(Arc<Mutex<Threads>>);
+
+/// The threads that have or had clients in this life.
 #[derive(Debug, Default)]
-pub(crate) struct Controllers {
-    threads: Mutex<HashMap<ThreadKey, ()>>,
+struct Threads {
+    clients: HashMap<ThreadKey, Clients>,
+    /// How many threads have no client now.
+    left: usize,
+    /// How many of them there were when they were looked through last.
+    kept: usize,
+    /// The last number that a client was given.
+    last: u64,
+}
+
+/// The clients of one thread.
+#[derive(Debug)]
+struct Clients {
+    attached: Vec<Seat>,
+    control: watch::Sender<Control>,
+}
+
+/// Who is in control.
+#[derive(Clone, Debug)]
+struct Control {
+    seat: Option<Seat>,
+    /// When the last one left.
+    left: Instant,
+}
+
+/// An attached client.
+#[derive(Clone, Debug)]
+struct Seat {
+    /// Unique in this life.
+    number: u64,
+    client: Arc<dyn Client>,
+    /// Cancelled when it detaches.
+    gone: CancellationToken,
 }
 
 /// Keeps a client attached to a thread until it is dropped.
 #[derive(Debug)]
 pub struct Attached {
-    _private: (),
+    controllers: Controllers,
+    thread: ThreadKey,
+    seat: Seat,
 }
 
 // === impl Controllers ===
 
 impl Controllers {
+    /// Attaches a client. While the thread has no controller, it becomes it.
     pub(crate) fn attach(&self, thread: ThreadKey, client: Arc<dyn Client>) -> Attached {
-        let _ = (&self.threads, thread, client);
-        Attached { _private: () }
+        let mut threads = lock(&self.0);
+        threads.last += 1;
+        let seat = Seat { number: threads.last, client, gone: CancellationToken::new() };
+        let Threads { clients, left, .. } = &mut *threads;
+        let clients = clients.entry(thread).or_insert_with(|| {
+            *left += 1;
+            Clients::new()
+        });
+        if clients.attached.is_empty() {
+            *left -= 1;
+        }
+        clients.attached.push(seat.clone());
+        clients.control.send_if_modified(|control| {
+            let is_free = control.seat.is_none();
+            if is_free {
+                control.seat = Some(seat.clone());
+            }
+            is_free
+        });
+        drop(threads);
+        Attached { controllers: self.clone(), thread, seat }
+    }
+
+    /// What the thread's controller can do, where there is one now.
+    pub(crate) fn profile(&self, thread: ThreadKey) -> Option<ClientProfile> {
+        let threads = lock(&self.0);
+        let control = threads.clients.get(&thread)?.control.borrow();
+        Some(control.seat.as_ref()?.client.profile().clone())
+    }
+
+    /// Asks the thread's controller. Where it goes before it has answered, the next one is asked.
+    ///
+    /// # Errors
+    /// What the client refuses with; [`CallError::gone`] where there was none in this life, or none for [`CONTROLLER_GONE`].
+    pub(crate) async fn call(
+        &self,
+        thread: ThreadKey,
+        method: &str,
+        params: Json,
+    ) -> Result<Json, CallError> {
+        let control = lock(&self.0).clients.get(&thread).map(|clients| clients.control.subscribe());
+        let mut control = control.ok_or_else(CallError::gone)?;
+        let mut asked = 0;
+        loop {
+            let seat = next_in_control(&mut control, asked).await?;
+            asked = seat.number;
+            let answer = tokio::select! {
+                biased;
+                answer = seat.client.call(method, params.clone()) => answer,
+                () = seat.gone.cancelled() => Err(CallError::gone()),
+            };
+            match answer {
+                Err(error) if error == CallError::gone() => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn take_control(&self, thread: ThreadKey, seat: &Seat) {
+        let threads = lock(&self.0);
+        let Some(clients) = threads.clients.get(&thread) else { return };
+        clients.control.send_if_modified(|control| {
+            let is_new = control.seat.as_ref().is_none_or(|held| held.number != seat.number);
+            if is_new {
+                control.seat = Some(seat.clone());
+            }
+            is_new
+        });
+    }
+
+    fn detach(&self, thread: ThreadKey, seat: &Seat) {
+        seat.gone.cancel();
+        let mut threads = lock(&self.0);
+        let Threads { clients, left, kept, .. } = &mut *threads;
+        let Some(held) = clients.get_mut(&thread) else { return };
+        held.attached.retain(|one| one.number != seat.number);
+        held.control.send_if_modified(|control| {
+            let was_in_control = control.seat.as_ref().is_some_and(|one| one.number == seat.number);
+            if was_in_control {
+                *control = Control { seat: None, left: Instant::now() };
+            }
+            was_in_control
+        });
+        if held.attached.is_empty() {
+            *left += 1;
+        }
+        // Looking through them costs as much as the detaching since the last time.
+        if *left > (*kept * 2).max(REMEMBERED) {
+            clients.retain(|_, clients| !clients.are_gone_for_good());
+            *left = clients.values().filter(|clients| clients.attached.is_empty()).count();
+            *kept = *left;
+        }
+    }
+}
+
+/// Waits for a controller other than the one that was asked last.
+async fn next_in_control(
+    control: &mut watch::Receiver<Control>,
+    asked: u64,
+) -> Result<Seat, CallError> {
+    let until = {
+        let now = control.borrow_and_update();
+        // One that says it is gone and is still attached is about to leave.
+        let left = if now.seat.is_some() { Instant::now() } else { now.left };
+        left + CONTROLLER_GONE
+    };
+    let is_other = |control: &Control| control.seat.as_ref().is_some_and(|one| one.number != asked);
+    let found = tokio::time::timeout_at(until, control.wait_for(is_other)).await;
+    let Ok(Ok(found)) = found else { return Err(CallError::gone()) };
+    found.seat.clone().ok_or_else(CallError::gone)
+}
+
+// === impl Clients ===
+
+impl Clients {
+    fn new() -> Self {
+        let control = Control { seat: None, left: Instant::now() };
+        Self { attached: Vec::new(), control: watch::Sender::new(control) }
+    }
+
+    /// Whether nobody is attached, and no call waits for somebody.
+    fn are_gone_for_good(&self) -> bool {
+        self.attached.is_empty() && self.control.borrow().left.elapsed() >= CONTROLLER_GONE
     }
 }
 
@@ -79,7 +245,26 @@ impl Controllers {
 
 impl Attached {
     /// Makes the client the thread's controller: it prompts.
-    pub fn take_control(&self) {}
+    pub fn take_control(&self) {
+        self.controllers.take_control(self.thread, &self.seat);
+    }
+
+    /// Whether the client is the thread's controller.
+    #[must_use]
+    pub fn is_in_control(&self) -> bool {
+        let threads = lock(&self.controllers.0);
+        let clients = threads.clients.get(&self.thread);
+        let control = clients.map(|clients| clients.control.borrow());
+        control.is_some_and(|control| {
+            control.seat.as_ref().is_some_and(|seat| seat.number == self.seat.number)
+        })
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.controllers.detach(self.thread, &self.seat);
+    }
 }
 
 // === impl CallError ===

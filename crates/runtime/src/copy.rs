@@ -1,13 +1,17 @@
 //! Copying a thread: the copy holds content, not references.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{RunEvent, ThreadEvent};
+use trilogue_domain::event::{MessageEvent, RunEvent, StateEvent, ThreadEvent};
+use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{
-    Body, CheckpointKey, Event, HeadMove, Principal, RunId, RunKey, ThreadId, Timestamp, limits,
+    Body, CheckpointKey, Code, Error, Event, HeadMove, Json, MessageId, Outcome, Principal, Role,
+    RunId, RunKey, TenantId, ThreadId, ThreadKey, Timestamp, limits,
 };
-use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
+use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Frame};
 
 use crate::handle::Runtime;
@@ -20,6 +24,25 @@ struct Copy {
     last: u64,
     /// Checkpoints of the source, and what they became.
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
+}
+
+/// What is copied of a thread.
+struct Stretch {
+    source: ThreadRow,
+    /// The path, newest first.
+    path: Vec<CheckpointRow>,
+    /// The message with which the newest run of it ends, where it is not copied whole.
+    until: Option<MessageId>,
+}
+
+/// A run that was copied.
+struct Copied {
+    row: RunRow,
+    frames: Vec<Arc<Frame>>,
+    blobs: Vec<BlobRef>,
+    messages: Vec<MessageRow>,
+    /// The state that its agent set last, where the run was cut.
+    cut: Option<Option<Json>>,
 }
 
 // === impl Runtime ===
@@ -37,203 +60,304 @@ impl Runtime {
     ) -> Result<ThreadRow> {
         self.check_open()?;
         let source = self.thread_row(&by.scope(), id).await?;
+        let store = self.services().store.as_ref();
+        let path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        self.copy(by, Stretch { source, path, until: None }, new).await
+    }
+
+    /// Copies a thread's path up to a message that was said on it, by its id or another that its agent knows it by. What its run did behind the message stays behind, and the run stands as completed in the copy.
+    ///
+    /// # Errors
+    /// `not_found` where no run on the path has said the message; otherwise as [`Runtime::copy_thread`].
+    pub async fn copy_thread_until(
+        &self,
+        by: &Principal,
+        id: &ThreadId,
+        until: &MessageId,
+        new: NewThread,
+    ) -> Result<ThreadRow> {
+        self.check_open()?;
+        let source = self.thread_row(&by.scope(), id).await?;
+        let store = self.services().store.as_ref();
+        let mut path = history::path(store, &by.scope(), &source.id, source.head).await?;
+        let row = store.message_in(&source, until).await?;
+        let place = row
+            .as_ref()
+            .and_then(|row| path.iter().position(|checkpoint| checkpoint.run == Some(row.run)));
+        let (Some(row), Some(place)) = (row, place) else {
+            let message = format!("the history of the thread '{id}' has no message '{until}'");
+            return Err(Error::new(Code::NotFound, message)
+                .hint("name a message that was said by a run which has completed"));
+        };
+        path.drain(..place);
+        self.copy(by, Stretch { source, path, until: Some(row.id) }, new).await
+    }
+
+    async fn copy(&self, by: &Principal, of: Stretch, new: NewThread) -> Result<ThreadRow> {
         let new = NewThread {
-            metadata: Some(new.metadata.unwrap_or_else(|| source.metadata.clone())),
+            metadata: Some(new.metadata.unwrap_or_else(|| of.source.metadata.clone())),
             ..new
         };
         let thread = self.new_thread_row(by, &new, false)?;
         let event = ThreadEvent::Created {
             thread: thread.id.clone(),
             metadata: thread.metadata.clone(),
-            copied_from: Some(source.id.clone()),
+            copied_from: Some(of.source.id.clone()),
         };
         self.append_new(&thread, &[Body::Thread(event)], Vec::new()).await?;
-        let copied = self.copy_path(by, &source, thread).await;
-        match copied {
-            Ok(thread) => Ok(thread),
-            Err((thread, error)) => {
+        let mut copy = Copy { thread, last: 1, checkpoints: HashMap::new() };
+        match self.copy_checkpoints(&of, &mut copy).await {
+            Ok(()) => Ok(copy.thread),
+            Err(error) => {
                 // Half a copy is no copy.
-                if let Err(error) = self.erase_thread(by, &thread.id).await {
-                    tracing::warn!(thread = %thread.id, %error, "half a copy could not be removed");
+                let id = &copy.thread.id;
+                if let Err(error) = self.erase_thread(by, id).await {
+                    tracing::warn!(thread = %id, %error, "half a copy could not be removed");
                 }
                 Err(error)
             }
         }
     }
 
-    async fn copy_path(
-        &self,
-        by: &Principal,
-        source: &ThreadRow,
-        thread: ThreadRow,
-    ) -> Result<ThreadRow, (ThreadRow, trilogue_domain::Error)> {
-        let mut copy = Copy { thread, last: 1, checkpoints: HashMap::new() };
-        match self.copy_checkpoints(by, source, &mut copy).await {
-            Ok(()) => Ok(copy.thread),
-            Err(error) => Err((copy.thread, error)),
-        }
-    }
-
-    async fn copy_checkpoints(
-        &self,
-        by: &Principal,
-        source: &ThreadRow,
-        copy: &mut Copy,
-    ) -> Result<()> {
-        let store = self.services().store.as_ref();
-        let path = history::path(store, &by.scope(), &source.id, source.head).await?;
-        for checkpoint in path.iter().rev() {
-            let mut changes = Vec::new();
-            let mut frames = Vec::new();
-            let mut blobs = Vec::new();
+    async fn copy_checkpoints(&self, of: &Stretch, copy: &mut Copy) -> Result<()> {
+        for (place, checkpoint) in of.path.iter().enumerate().rev() {
+            let until = of.until.as_ref().filter(|_| place == 0);
+            let expected_last = copy.last;
             let run = match checkpoint.run {
-                Some(run) => match store.run_by_key(run).await? {
-                    Some(row) => {
-                        Some(self.copy_run(source, row, copy, &mut frames, &mut blobs).await?)
-                    }
-                    None => None,
-                },
+                Some(run) => self.services().store.run_by_key(run).await?,
                 None => None,
             };
-            let (key, id) = self.services().new_checkpoint();
-            copy.checkpoints.insert(checkpoint.key, key);
-            if let Some(row) = &run {
-                changes.push(Change::Run(Box::new(row.clone())));
-            }
-            changes.push(Change::Checkpoint(CheckpointRow {
-                key,
-                id: id.clone(),
-                thread: copy.thread.key,
-                parent: checkpoint.parent.and_then(|parent| copy.checkpoints.get(&parent).copied()),
-                run: run.as_ref().map(|row| row.key),
-                position: copy.last,
-                value: checkpoint.value.clone(),
-                created_at: checkpoint.created_at,
-                given: checkpoint.given.clone(),
-            }));
-            let expected_last = copy.last
-                - frames
-                    .iter()
-                    .map(|frame: &std::sync::Arc<Frame>| frame.last() - frame.first() + 1)
-                    .sum::<u64>();
-            if checkpoint.key == path.first().map_or(checkpoint.key, |head| head.key) {
-                let moved = ThreadEvent::HeadMoved { checkpoint: id, by: HeadMove::Copy };
-                let mut draft = Draft::default();
-                draft.push(self.services().clock.now(), &Body::Thread(moved), None)?;
-                copy.last += 1;
-                frames.extend(draft.seal(
-                    copy.thread.key,
-                    None,
-                    copy.last,
-                    0,
-                    &self.services().originals,
-                ));
-            }
-            copy.thread.head = Some(key);
-            changes.push(Change::Thread(copy.thread.clone()));
-            store
-                .append(Batch {
-                    thread: copy.thread.key,
-                    epoch: copy.thread.epoch,
-                    expected_last,
-                    frames,
-                    changes,
-                    blobs,
-                    vital: false,
-                })
-                .await?;
+            let run = match run {
+                Some(row) => Some(self.copy_run(&of.source, row, until, copy).await?),
+                None => None,
+            };
+            self.append_checkpoint(checkpoint, run, place == 0, expected_last, copy).await?;
         }
         Ok(())
     }
 
-    /// The run's events under a new key and id, numbered anew.
+    /// Appends a checkpoint of the copy with the run that made it.
+    async fn append_checkpoint(
+        &self,
+        checkpoint: &CheckpointRow,
+        run: Option<Copied>,
+        is_head: bool,
+        expected_last: u64,
+        copy: &mut Copy,
+    ) -> Result<()> {
+        let services = self.services();
+        let (key, id) = services.new_checkpoint();
+        copy.checkpoints.insert(checkpoint.key, key);
+        let mut changes = Vec::new();
+        let (mut frames, mut blobs) = (Vec::new(), Vec::new());
+        let (mut value, mut of_run) = (checkpoint.value.clone(), None);
+        if let Some(run) = run {
+            of_run = Some(run.row.key);
+            value = run.cut.unwrap_or(value);
+            changes.push(Change::Run(Box::new(run.row)));
+            changes.extend(run.messages.into_iter().map(Change::Message));
+            (frames, blobs) = (run.frames, run.blobs);
+        }
+        changes.push(Change::Checkpoint(CheckpointRow {
+            key,
+            id: id.clone(),
+            thread: copy.thread.key,
+            parent: checkpoint.parent.and_then(|parent| copy.checkpoints.get(&parent).copied()),
+            run: of_run,
+            position: copy.last,
+            value,
+            created_at: checkpoint.created_at,
+            given: checkpoint.given.clone(),
+        }));
+        if is_head {
+            let moved = ThreadEvent::HeadMoved { checkpoint: id, by: HeadMove::Copy };
+            let mut draft = Draft::default();
+            draft.push(services.clock.now(), &Body::Thread(moved), None)?;
+            copy.last += 1;
+            frames.extend(draft.seal(copy.thread.key, None, copy.last, 0, &services.originals));
+        }
+        copy.thread.head = Some(key);
+        changes.push(Change::Thread(copy.thread.clone()));
+        services
+            .store
+            .append(Batch {
+                thread: copy.thread.key,
+                epoch: copy.thread.epoch,
+                expected_last,
+                frames,
+                changes,
+                blobs,
+                vital: false,
+            })
+            .await
+    }
+
+    /// The run's events under a new key and id, numbered anew; those up to the end of a message, where one is named.
     async fn copy_run(
         &self,
         source: &ThreadRow,
         mut row: RunRow,
+        until: Option<&MessageId>,
         copy: &mut Copy,
-        frames: &mut Vec<std::sync::Arc<Frame>>,
-        blobs: &mut Vec<trilogue_domain::content::BlobRef>,
-    ) -> Result<RunRow> {
+    ) -> Result<Copied> {
         let services = self.services();
-        let (old, key, id) = (row.key, services.store.next_run_key(), RunId::generate());
-        let mut renumbered =
-            Renumbered { key, run_number: 0, draft: Draft::default(), first: copy.last + 1 };
+        let (store, old) = (services.store.as_ref(), row.key);
+        row.key = services.store.next_run_key();
+        row.id = RunId::generate();
+        row.thread = copy.thread.key;
+        row.thread_id = copy.thread.id.clone();
+        // What its client wanted to be called back of was told of the source.
+        row.callback = None;
+        row.principal = copy.thread.owner.clone();
+        row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
+        let mut renumbered = Renumbered::new(&row, copy.last + 1, until, &services.originals);
         let mut failed = None;
-        let thread = copy.thread.key;
-        let originals = &services.originals;
-        history::each_event(services.store.as_ref(), source, old, |event| {
-            let body = match &event.body {
-                Body::Run(RunEvent::Created { agent, input, .. }) => Body::Run(RunEvent::Created {
-                    run: id.clone(),
-                    agent: agent.clone(),
-                    input: input.clone(),
-                }),
-                other => other.clone(),
-            };
-            if renumbered.draft.len() >= limits::MAX_FRAME_EVENTS || renumbered.draft.is_full() {
-                renumbered.seal(thread, originals, frames, blobs);
-            }
-            if let Err(error) = renumbered.push(event.at, &body, event) {
-                failed = Some(error);
+        history::each_event(store, source, old, |event| {
+            if failed.is_none() {
+                failed = renumbered.take(event).err();
             }
         })
         .await?;
         if let Some(error) = failed {
             return Err(error);
         }
-        renumbered.seal(thread, originals, frames, blobs);
-        copy.last = renumbered.first - 1;
-        row.key = key;
-        row.id = id;
-        row.thread = thread;
-        row.thread_id = copy.thread.id.clone();
-        // What its client wanted to be called back of was told of the source.
-        row.callback = None;
-        row.principal = copy.thread.owner.clone();
-        row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
-        row.last_run_number = renumbered.run_number;
-        Ok(row)
+        let mut copied = renumbered.close(row)?;
+        copy.last += copied.row.last_run_number;
+        for message in &mut copied.messages {
+            message.alias = store.message_in(source, &message.id).await?.and_then(|row| row.alias);
+        }
+        Ok(copied)
     }
 }
 
 /// Events of a copied run on their way into frames.
-struct Renumbered {
-    key: RunKey,
+struct Renumbered<'a> {
+    id: RunId,
+    row: MessagesOf,
     run_number: u64,
     draft: Draft,
     /// The thread number of the draft's first event.
     first: u64,
+    originals: &'a Arc<dyn ReadOriginal>,
+    frames: Vec<Arc<Frame>>,
+    blobs: Vec<BlobRef>,
+    messages: Vec<MessageRow>,
+    /// Messages that are not complete.
+    open: HashMap<MessageId, Role>,
+    until: Option<&'a MessageId>,
+    values: Option<Json>,
+    has_begun: bool,
+    /// Whether the message that is the last has come to its end.
+    is_over: bool,
+}
+
+/// What the rows of a run's messages have in common.
+struct MessagesOf {
+    tenant: TenantId,
+    thread: ThreadKey,
+    run: RunKey,
 }
 
 // === impl Renumbered ===
 
-impl Renumbered {
+impl<'a> Renumbered<'a> {
+    fn new(
+        row: &RunRow,
+        first: u64,
+        until: Option<&'a MessageId>,
+        originals: &'a Arc<dyn ReadOriginal>,
+    ) -> Self {
+        Self {
+            id: row.id.clone(),
+            row: MessagesOf { tenant: row.tenant.clone(), thread: row.thread, run: row.key },
+            run_number: 0,
+            draft: Draft::default(),
+            first,
+            originals,
+            frames: Vec::new(),
+            blobs: Vec::new(),
+            messages: Vec::new(),
+            open: HashMap::new(),
+            until,
+            values: None,
+            has_begun: false,
+            is_over: false,
+        }
+    }
+
+    /// Takes the run's next event, unless it stands behind the last.
+    fn take(&mut self, event: &Event) -> Result<()> {
+        if self.is_over {
+            return Ok(());
+        }
+        match &event.body {
+            Body::Run(RunEvent::Created { agent, input, .. }) => {
+                let (run, agent, input) = (self.id.clone(), agent.clone(), input.clone());
+                let created = RunEvent::Created { run, agent, input };
+                return self.push(event.at, &Body::Run(created), event);
+            }
+            Body::Run(RunEvent::Started) => self.has_begun = true,
+            Body::State(StateEvent::Values(values)) => self.values = Some(values.clone()),
+            Body::Message(MessageEvent::Started { message, role, .. }) => {
+                self.open.insert(message.clone(), role.clone());
+            }
+            Body::Message(MessageEvent::Completed { message }) => {
+                self.complete(message);
+            }
+            _ => {}
+        }
+        self.push(event.at, &event.body, event)
+    }
+
+    fn complete(&mut self, message: &MessageId) {
+        if let Some(role) = self.open.remove(message) {
+            self.messages.push(MessageRow {
+                id: message.clone(),
+                tenant: self.row.tenant.clone(),
+                thread: self.row.thread,
+                run: self.row.run,
+                role,
+                position: self.first,
+                alias: None,
+            });
+        }
+        self.is_over = self.until == Some(message);
+    }
+
     fn push(&mut self, at: Timestamp, body: &Body, event: &Event) -> Result<()> {
+        if self.draft.len() >= limits::MAX_FRAME_EVENTS || self.draft.is_full() {
+            self.seal();
+        }
         self.draft.push(at, body, event.original.as_ref())
     }
 
-    fn seal(
-        &mut self,
-        thread: trilogue_domain::ThreadKey,
-        originals: &std::sync::Arc<dyn trilogue_domain::port::ReadOriginal>,
-        frames: &mut Vec<std::sync::Arc<Frame>>,
-        blobs: &mut Vec<trilogue_domain::content::BlobRef>,
-    ) {
+    fn seal(&mut self) {
         let draft = std::mem::take(&mut self.draft);
         if draft.is_empty() {
             return;
         }
         let count = draft.len() as u64;
-        blobs.extend_from_slice(draft.blobs());
-        frames.extend(draft.seal(
-            thread,
-            Some(self.key),
-            self.first,
-            self.run_number + 1,
-            originals,
-        ));
+        self.blobs.extend_from_slice(draft.blobs());
+        let MessagesOf { thread, run, .. } = self.row;
+        let first_run = self.run_number + 1;
+        self.frames.extend(draft.seal(thread, Some(run), self.first, first_run, self.originals));
         self.first += count;
         self.run_number += count;
+    }
+
+    /// The run as it is copied. One that was cut ends behind its last message.
+    fn close(mut self, mut row: RunRow) -> Result<Copied> {
+        if self.until.is_some() {
+            let at = row.ended_at.unwrap_or(row.created_at);
+            let ended = RunEvent::Ended(Outcome::Completed);
+            let begun = (!self.has_begun).then_some(RunEvent::Started);
+            for event in begun.into_iter().chain([ended]) {
+                self.draft.push(at, &Body::Run(event), None)?;
+            }
+        }
+        self.seal();
+        row.last_run_number = self.run_number;
+        let cut = self.until.map(|_| self.values);
+        Ok(Copied { row, frames: self.frames, blobs: self.blobs, messages: self.messages, cut })
     }
 }

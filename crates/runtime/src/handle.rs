@@ -16,6 +16,7 @@ use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
 use crate::backend::Backend;
+use crate::callback::What;
 use crate::client::{Attached, Client};
 use crate::owner::Envelope;
 use crate::part::check_metadata;
@@ -75,7 +76,13 @@ impl Runtime {
 
     /// Starts the worker that delivers callbacks; it ends when the runtime drains.
     pub fn deliver_with(&self, sender: Arc<dyn Deliver>) {
-        crate::callback::start(self, sender);
+        crate::callback::start(self, What::Callbacks, sender);
+    }
+
+    /// Starts the worker that tells of new interrupts, where [`Options::notify`] asks for that; it ends when the runtime drains.
+    /// The item's reference is an object with `thread_id`, `run_id`, `agent` and `interrupt`; it goes when the interrupt is resolved.
+    pub fn notify_with(&self, sender: Arc<dyn Deliver>) {
+        crate::callback::start(self, What::Notices, sender);
     }
 
     /// Has addresses in histories that clients bring read by this. Hand it in right after the start: without it they are refused.

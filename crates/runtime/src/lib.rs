@@ -33,7 +33,7 @@ mod thread_change;
 mod workers;
 
 pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
-pub use client::{Attached, CallError, Client, ClientProfile};
+pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
 pub use context::{RunContext, Standing};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};

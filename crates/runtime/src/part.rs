@@ -36,6 +36,30 @@ pub(crate) async fn outline(store: &dyn Store, scope: &Scope, mut part: Part) ->
     Ok(part)
 }
 
+/// The event with large content stored beside the log and named instead.
+pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
+    match body {
+        Body::Message(MessageEvent::Part { message, part }) => {
+            let part = outline(store, scope, part).await?;
+            Ok(Body::Message(MessageEvent::Part { message, part }))
+        }
+        body => Ok(body),
+    }
+}
+
+/// Passes when the metadata of an event's part is at most `max` bytes.
+///
+/// # Errors
+/// As [`check_metadata`].
+pub(crate) fn check_part(body: &Body, max: usize) -> Result<()> {
+    match body {
+        Body::Message(MessageEvent::Part { part, .. }) if part.metadata.is_some() => {
+            check_metadata([part], max)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether a part's content goes beside the log.
 pub(crate) fn has_large_content(body: &Body) -> bool {
     let Body::Message(MessageEvent::Part { part, .. }) = body else { return false };

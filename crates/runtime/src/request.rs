@@ -43,6 +43,8 @@ pub struct Options {
     pub retention_interval: Duration,
     /// The largest metadata of one part, in bytes.
     pub max_part_metadata_bytes: usize,
+    /// Whether somebody is told of each new interrupt: by whom [`crate::Runtime::notify_with`] is handed.
+    pub notify: bool,
 }
 
 /// A thread to create.
@@ -233,6 +235,7 @@ impl Default for Options {
             },
             retention_interval: Duration::from_secs(60),
             max_part_metadata_bytes: trilogue_domain::limits::DEFAULT_MAX_PART_METADATA_BYTES,
+            notify: false,
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
-use trilogue_domain::{AgentName, CheckpointId, CheckpointKey, Code, Error, ThreadKey};
+use trilogue_domain::{AgentName, CheckpointId, CheckpointKey, Code, Error, ThreadId, ThreadKey};
 use trilogue_store::Store;
 
 use crate::agents::Agents;
@@ -19,6 +19,9 @@ use crate::outside::Outside;
 use crate::owner::{Envelope, Owner};
 use crate::request::Options;
 use crate::state::ThreadState;
+
+/// How long who erases a thread waits for agents to remove what they kept for it.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Shared by every owner.
 #[derive(Debug)]
@@ -166,6 +169,36 @@ impl Services {
             Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
                 .hint(format!("the agents are: {}", names.join(", ")))
         })
+    }
+
+    /// Has agents with sessions of their own remove what they kept for a thread that is erased. One that takes long goes on beside.
+    pub(crate) async fn forget(&self, thread: &ThreadId) {
+        let forgetting: Vec<_> = self
+            .agents
+            .iter()
+            .filter(|agent| agent.sessions().is_some())
+            .map(|agent| {
+                let (agent, thread) = (Arc::clone(agent), thread.clone());
+                tokio::spawn(async move {
+                    if let Some(sessions) = agent.sessions() {
+                        sessions.forget(&thread).await;
+                    }
+                })
+            })
+            .collect();
+        if forgetting.is_empty() {
+            return;
+        }
+        let all = async {
+            for one in forgetting {
+                if one.await.is_err() {
+                    tracing::error!(%thread, "an agent could not forget an erased thread");
+                }
+            }
+        };
+        if tokio::time::timeout(FORGOTTEN_WITHIN, all).await.is_err() {
+            tracing::warn!(%thread, "an agent takes long to forget an erased thread");
+        }
     }
 
     /// A new key and id for a checkpoint.

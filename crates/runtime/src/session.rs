@@ -4,14 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Original;
 use trilogue_domain::{AgentName, Body, Json, Scope, ThreadId, ThreadKey};
+use trilogue_store::Draft;
 use trilogue_store::rows::BindingRow;
 
 use crate::backend::Stopped;
 use crate::client::{CallError, ClientProfile};
+use crate::owner::Envelope;
+use crate::part::{check_part, outlined};
 use crate::services::Services;
+use crate::step::Command;
+use crate::submit::stopped;
 
 /// What a client of the agent's own dialect can do with it beyond runs.
 #[async_trait]
@@ -55,7 +61,7 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     /// Ends what the agent holds for a thread while nothing is going on in it. It can be opened again.
     async fn close(&self, thread: &ThreadId);
 
-    /// Removes what was kept for a thread that is erased: its process, its captured output, its folder where we made it.
+    /// Removes what was kept for a thread that is erased: its process, its captured output, its folder where we made it. Who erases waits for it, some seconds at most. The thread is gone already: nothing can be noted in it or read of it.
     async fn forget(&self, thread: &ThreadId);
 }
 
@@ -93,13 +99,33 @@ impl ThreadContext {
         &self.agent
     }
 
-    /// Adds an event that belongs to the thread and to no run; durable when this returns. Allowed while a run is at work too.
+    /// The thread's controller, where there is one: what it can do.
+    #[must_use]
+    pub fn client(&self) -> Option<ClientProfile> {
+        self.services.controllers.profile(self.thread)
+    }
+
+    /// Asks the thread's controller, as [`crate::RunContext::call_client`].
+    ///
+    /// # Errors
+    /// What the client refuses with; [`CallError::gone`] where there is none.
+    pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
+        self.services.controllers.call(self.thread, method, params).await
+    }
+
+    /// Adds an event that belongs to the thread and to no run; durable when this returns. Allowed while a run is at work too: it stands behind what that run has emitted so far.
     ///
     /// # Errors
     /// When the thread is gone, the event is too large, or it cannot be stored.
     pub async fn note(&self, body: Body, original: Option<Original>) -> Result<()> {
-        let _ = (&self.services, self.thread, body, original);
-        Ok(())
+        let services = &self.services;
+        let store = services.store.as_ref();
+        check_part(&body, services.options.max_part_metadata_bytes)?;
+        let body =
+            if original.is_none() { outlined(store, &self.scope, body).await? } else { body };
+        let mut draft = Draft::default();
+        draft.push(services.clock.now(), &body, original.as_ref())?;
+        self.change(Command::Note { draft, bound: None }).await
     }
 
     /// How the agent knows the thread.
@@ -110,12 +136,29 @@ impl ThreadContext {
         self.services.store.binding(&self.scope, &self.id, &self.agent).await
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns.
+    /// Binds the thread to a session at the other side; durable when this returns. A session that it is bound to already knows what it was told before; a new one knows nothing.
     ///
     /// # Errors
     /// [`Stopped`] where it could not be stored.
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
-        let _ = (remote, capabilities);
-        Ok(())
+        let known = self.binding().await.map_err(|_| Stopped)?;
+        let told = known.filter(|row| row.remote == remote).and_then(|row| row.told);
+        let row = BindingRow {
+            thread: self.thread,
+            agent: self.agent.clone(),
+            remote: remote.to_owned(),
+            capabilities,
+            told,
+        };
+        let command = Command::Note { draft: Draft::default(), bound: Some(row) };
+        self.change(command).await.map_err(|_| Stopped)
+    }
+
+    /// Has the thread's owner carry out a command.
+    async fn change(&self, command: Command) -> Result<()> {
+        let (reply, done) = oneshot::channel();
+        let request = Envelope::Change { command: Box::new(command), reply };
+        self.services.send(self.thread, request).await?;
+        done.await.map_err(|_| stopped())?.map(drop)
     }
 }

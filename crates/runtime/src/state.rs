@@ -25,6 +25,8 @@ pub(crate) struct ThreadState {
     pub(crate) draining: bool,
     /// The most runs that may wait for the turn.
     pub(crate) max_queued: usize,
+    /// Whether somebody is told of new interrupts.
+    pub(crate) notifies: bool,
 }
 
 /// One open run in memory.
@@ -65,6 +67,7 @@ impl ThreadState {
             turn: None,
             draining: false,
             max_queued,
+            notifies: false,
         }
     }
 

@@ -90,7 +90,10 @@ impl Runtime {
             // Its owner cannot load what is damaged; the store removes it unread.
             Err(error) if error.code() == Code::ThreadQuarantined => {
                 match self.services().store.erase_quarantined(&by.scope(), id).await? {
-                    true => Ok(()),
+                    true => {
+                        self.services().forget(id).await;
+                        Ok(())
+                    }
                     false => Err(error),
                 }
             }

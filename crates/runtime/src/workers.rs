@@ -74,7 +74,7 @@ async fn handle(runtime: &Runtime, claim: &Claim) {
     let outcome = match claim.item.kind {
         QueueKind::ScheduledRun => scheduled_run(runtime, claim).await,
         QueueKind::Deadline => deadline(runtime, claim).await,
-        QueueKind::Callback | QueueKind::Retention => Ok(None),
+        QueueKind::Callback | QueueKind::Retention | QueueKind::Notify => Ok(None),
     };
     let now = services.clock.now();
     let settled = match outcome {

@@ -18,4 +18,4 @@ pub use port::{
     Acquired, Admin, Append, Batch, Change, Configurations, Housekeeping, Queue, Range, Read,
     Stats, Store, Tail, TailGuard, Tokens,
 };
-pub use record::{Draft, Frame};
+pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

@@ -52,8 +52,10 @@ pub enum Change {
     Thread(ThreadRow),
     /// Writes a run row; search rows follow its metadata.
     Run(Box<RunRow>),
-    /// Writes a message row. An id that another run of the tenant holds is left there and this row is dropped.
+    /// Writes a message row. An id that another run of the thread holds is left there and this row is dropped.
     Message(MessageRow),
+    /// Notes another id, the second, by which the agent of the thread's message with the first one knows it. Where there is no such message, nothing is noted.
+    Alias(MessageId, MessageId),
     /// Writes a checkpoint row.
     Checkpoint(CheckpointRow),
     /// Writes an interrupt row.
@@ -162,13 +164,10 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &InterruptFilter,
         page: &Page,
     ) -> Result<Listing<InterruptRow>>;
-    /// Where a message stands.
+    /// Where a message of a visible run stands: the oldest of this id.
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
-    /// Where a message of a thread that the caller has looked up stands: by its id, or by another id that its agent knows it by.
-    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
-        let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-        Ok(self.message(&scope, id).await?.filter(|row| row.thread == thread.key))
-    }
+    /// Where a message of a thread that the caller has looked up stands: by its id, else by another id that its agent knows it by.
+    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A checkpoint of a visible thread by id.
     async fn checkpoint(
         &self,

@@ -123,7 +123,7 @@ pub struct ConfigurationRow {
 /// A message: where it stands in the log. Its content is there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageRow {
-    /// Its id; unique in the tenant.
+    /// Its id; unique in the thread.
     pub id: MessageId,
     /// Whose it is.
     pub tenant: TenantId,
@@ -135,6 +135,8 @@ pub struct MessageRow {
     pub role: Role,
     /// The thread number of the frame in which it was completed, at the earliest.
     pub position: u64,
+    /// Another id by which its agent knows it.
+    pub alias: Option<MessageId>,
 }
 
 /// A checkpoint: a state of a thread.
@@ -284,6 +286,8 @@ pub enum QueueKind {
     Callback,
     /// Runs to remove by age or count.
     Retention,
+    /// A new interrupt that somebody is to be told of.
+    Notify,
 }
 
 /// A queue item that a worker holds until its lease ends.
@@ -409,13 +413,14 @@ impl QueueKind {
             Self::Deadline => "deadline",
             Self::Callback => "callback",
             Self::Retention => "retention",
+            Self::Notify => "notify",
         }
     }
 
     /// The kind with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
-        [Self::ScheduledRun, Self::Deadline, Self::Callback, Self::Retention]
+        [Self::ScheduledRun, Self::Deadline, Self::Callback, Self::Retention, Self::Notify]
             .into_iter()
             .find(|kind| kind.as_str() == text)
     }

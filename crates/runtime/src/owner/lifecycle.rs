@@ -32,6 +32,7 @@ impl Owner {
             self.services.options.max_queued_runs_per_thread,
             |row| agents.get(&row.agent).is_some_and(|agent| agent.is_native()),
         );
+        state.notifies = self.services.options.notify;
         state.draining = draining || self.services.draining.load(Ordering::Acquire);
         self.committed = state.last;
         let has_open = !state.runs.is_empty();
@@ -49,11 +50,14 @@ impl Owner {
         let Some(state) = &self.state else { return Ok(()) };
         let last = state.last;
         if !pending.is_empty() {
-            let batch = pending.batch(&self.services, state, self.committed);
+            let batch = pending.batch(&self.services, state, self.committed, &mut self.spare);
             self.services.store.append(batch).await?;
         }
         self.committed = last;
         self.carry_out(pending.effects);
+        if pending.erases {
+            self.forget().await;
+        }
         Ok(())
     }
 
@@ -93,6 +97,13 @@ impl Owner {
             tokio::time::sleep(RETRY_AFTER).await;
             drop(services.send(thread, Envelope::Wake).await);
         });
+    }
+
+    /// Has agents with sessions of their own remove what they kept for the thread, which is erased.
+    pub(super) async fn forget(&self) {
+        if let Some(state) = &self.state {
+            self.services.forget(&state.thread.id).await;
+        }
     }
 
     /// Ends every task, keeps what survives a restart, and leaves.

@@ -4,6 +4,7 @@
 //! While it commits, runs fill their drafts, which become the next append.
 
 mod at_once;
+mod effects;
 mod envelope;
 mod lifecycle;
 mod pending;
@@ -16,15 +17,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Failure, InterruptId, RunKey, ThreadKey};
+use trilogue_domain::{Code, Error, InterruptId, RunKey, ThreadKey};
 use trilogue_store::Frame;
-use trilogue_store::rows::RunRow;
+use trilogue_store::rows::{BindingRow, RunRow};
 
-use crate::context::{Parts, Shared};
-use crate::execute::execute;
+use crate::context::Shared;
 use crate::services::Services;
 use crate::state::ThreadState;
-use crate::step::{Command, Effect, Reply, StartTurn, Submit, lost, step};
+use crate::step::{Command, Effect, Reply, Submit, lost, step};
 
 pub(crate) use envelope::Envelope;
 use envelope::Waiter;
@@ -56,6 +56,8 @@ pub(crate) struct Owner {
     /// Whether the frames of an append are kept in `log` for who waits for them in this task.
     keeps_log: bool,
     log: Vec<Arc<Frame>>,
+    /// A buffer for the next draft.
+    spare: Vec<u8>,
     gone: bool,
 }
 
@@ -84,10 +86,11 @@ impl Owner {
         sender: mpsc::Sender<Envelope>,
         requests: mpsc::Receiver<Envelope>,
     ) -> Self {
+        let notifies = services.options.notify;
         Self {
             services,
             thread,
-            state,
+            state: state.map(|state| ThreadState { notifies, ..state }),
             committed: 0,
             requests,
             sender,
@@ -98,6 +101,7 @@ impl Owner {
             undo: None,
             keeps_log: false,
             log: Vec::new(),
+            spare: Vec::new(),
             gone: false,
         }
     }
@@ -220,6 +224,9 @@ impl Owner {
                     // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
                     *checkpoint = self.services.new_checkpoint();
                 }
+                if let Command::Note { bound, .. } = &*command {
+                    self.before_note(bound.as_ref());
+                }
                 let checked = self.check_stored(&command).await;
                 match checked.and_then(|()| self.step(*command)) {
                     Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
@@ -308,10 +315,22 @@ impl Owner {
 
     fn progress(&mut self, run: RunKey) {
         let Some(task) = self.tasks.get(&run) else { return };
-        let progress = task.shared.take();
+        let progress = task.shared.take(&mut self.spare);
         self.pending.may_wait = false;
         if let Err(error) = self.step(Command::Progress(progress)) {
             tracing::debug!(%error, "events of a run that is not open were dropped");
+        }
+    }
+
+    /// What happens outside of runs stands behind what they have emitted so far.
+    fn before_note(&mut self, bound: Option<&BindingRow>) {
+        let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
+        for run in runs {
+            self.progress(run);
+        }
+        let Some(bound) = bound else { return };
+        for task in self.tasks.values().filter(|task| task.shared.agent == bound.agent) {
+            task.shared.rebind(bound.clone());
         }
     }
 
@@ -355,7 +374,7 @@ impl Owner {
             return;
         }
         let Some(state) = &self.state else { return };
-        let batch = pending.batch(&self.services, state, self.committed);
+        let batch = pending.batch(&self.services, state, self.committed, &mut self.spare);
         if self.keeps_log {
             self.log.clone_from(&batch.frames);
         }
@@ -363,6 +382,11 @@ impl Owner {
         match self.services.store.append(batch).await {
             Ok(()) => {
                 self.committed = last;
+                if pending.erases {
+                    // Its tasks end first, and who asked hears of it when nothing is left.
+                    self.carry_out(std::mem::take(&mut pending.effects));
+                    self.forget().await;
+                }
                 for acknowledgement in pending.acknowledgements {
                     acknowledgement.tell(Ok(()));
                 }
@@ -379,80 +403,6 @@ impl Owner {
                     _ => self.recover_from(&error).await,
                 }
             }
-        }
-    }
-
-    fn carry_out(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
-            match effect {
-                Effect::Start { run, turn } => self.start(run, turn, false),
-                Effect::Deliver { run, interrupt, resolution } => {
-                    let base = self.state.as_ref().and_then(|state| state.runs.get(&run)?.row.base);
-                    if let Some(task) = self.tasks.get(&run) {
-                        task.shared.rebase(base);
-                        task.shared.deliver(&interrupt, resolution);
-                    }
-                }
-                Effect::Stop { run } => {
-                    if let Some(task) = self.tasks.get(&run) {
-                        task.shared.cancel();
-                    }
-                }
-                Effect::Abort { run } => self.end_task(run),
-                Effect::Settled(row) => self.tell_waiters(row.key, &Ok(*row)),
-                Effect::Watch { interrupt, patience } => {
-                    self.watched.push(Watched { interrupt, began: Instant::now(), patience });
-                }
-                Effect::Gone => self.gone = true,
-            }
-        }
-    }
-
-    fn start(&mut self, run: RunKey, turn: StartTurn, deferred: bool) {
-        if let Some((shared, work)) = self.prepare(run, turn, deferred) {
-            let handle = Some(tokio::spawn(work).abort_handle());
-            self.tasks.insert(run, Task { shared, handle });
-        }
-    }
-
-    /// What a run's task shares with this owner, and the task's work.
-    fn prepare(
-        &self,
-        run: RunKey,
-        turn: StartTurn,
-        deferred: bool,
-    ) -> Option<(Arc<Shared>, impl Future<Output = ()> + Send + 'static + use<>)> {
-        let row = self.state.as_ref()?.runs.get(&run)?.row.clone();
-        let Ok(backend) = self.services.backend(&row.agent).cloned() else {
-            let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
-            let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
-            let sender = self.sender.clone();
-            tokio::spawn(async move { drop(sender.send(finish).await) });
-            return None;
-        };
-        let shared = Shared::new(Parts {
-            row,
-            store: Arc::clone(&self.services.store),
-            clock: Arc::clone(&self.services.clock),
-            owner: self.sender.clone(),
-            patience: self.services.options.interrupt_deadline,
-            outside: Arc::clone(&self.services.outside),
-            max_part_metadata: self.services.options.max_part_metadata_bytes,
-            services: Arc::clone(&self.services),
-        });
-        self.services.task_started();
-        let work =
-            execute(Arc::clone(&self.services), backend, turn, Arc::clone(&shared), deferred);
-        Some((shared, work))
-    }
-
-    fn end_task(&mut self, run: RunKey) {
-        if let Some(task) = self.tasks.remove(&run) {
-            task.shared.stop();
-            if let Some(handle) = task.handle {
-                handle.abort();
-            }
-            self.services.task_done();
         }
     }
 

@@ -8,12 +8,12 @@ use trilogue_store::{Batch, Change};
 
 use crate::services::Services;
 use crate::state::ThreadState;
-use crate::step::{Effect, Reply, Section, Step};
+use crate::step::{Effect, Reply, Sections, Step};
 
 /// What the next append will hold.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Sections,
     pub(super) changes: Vec<Change>,
     pub(super) effects: Vec<Effect>,
     pub(super) acknowledgements: Vec<Acknowledgement>,
@@ -75,26 +75,26 @@ impl Pending {
         self.changes.push(change);
     }
 
-    /// The append. The state's numbers are already behind it; `committed` is the last durable one.
+    /// The append. The state's numbers are already behind it; `committed` is the last durable one. `spare` becomes a buffer that the next draft can fill.
     pub(super) fn batch(
         &mut self,
         services: &Services,
         state: &ThreadState,
         committed: u64,
+        spare: &mut Vec<u8>,
     ) -> Batch {
+        /// A larger buffer is not kept, in bytes.
+        const MAX_SPARE_BYTES: usize = 64 * 1024;
         let thread = state.thread.key;
         let mut frames = Vec::with_capacity(self.sections.len());
         let mut blobs = Vec::new();
         for section in std::mem::take(&mut self.sections) {
             blobs.extend_from_slice(section.draft.blobs());
-            let originals = &services.originals;
-            frames.extend(section.draft.seal(
-                thread,
-                section.run,
-                section.first,
-                section.first_run,
-                originals,
-            ));
+            let (of, from) = ((thread, section.run), (section.first, section.first_run));
+            let buffer = section.draft.seal_into(&mut frames, of, from, &services.originals);
+            if buffer.capacity() > spare.capacity() && buffer.capacity() <= MAX_SPARE_BYTES {
+                *spare = buffer;
+            }
         }
         Batch {
             thread,

@@ -27,7 +27,7 @@ use crate::request::{ThreadPatch, WhenHolding, WhenWaiting};
 use crate::state::ThreadState;
 
 pub(crate) use answer::gone;
-pub(crate) use output::Section;
+pub(crate) use output::Sections;
 pub(crate) use recover::lost;
 pub(crate) use run::resume_turn;
 
@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Recover { restarted: bool, failure: Failure },
     /// The tasks of these runs are gone, for this reason.
     Lose { runs: Vec<RunKey>, failure: Failure },
+    /// Something happened in the thread outside of runs, or its agent knows it by another session now.
+    Note { draft: Draft, bound: Option<BindingRow> },
     /// Nothing takes the turn any more.
     Drain,
 }
@@ -108,13 +110,24 @@ pub(crate) struct Progress {
     pub(crate) run: RunKey,
     pub(crate) draft: Draft,
     /// Messages that were completed.
-    pub(crate) messages: Vec<(MessageId, Role)>,
+    pub(crate) messages: Vec<Completed>,
+    /// Messages, and how else the agent knows them.
+    pub(crate) aliases: Vec<(MessageId, MessageId)>,
     /// The state that was set last.
     pub(crate) values: Option<Json>,
-    /// The binding that was made or read.
+    /// The binding that was made or read since the last time.
     pub(crate) bound: Option<BindingRow>,
     /// Which of the events the run's client is called back about.
     pub(crate) told: Told,
+}
+
+/// A message that an agent has completed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Completed {
+    pub(crate) message: MessageId,
+    pub(crate) role: Role,
+    /// How else the agent knows it.
+    pub(crate) alias: Option<MessageId>,
 }
 
 /// The places in a draft of events that a run's client is called back about; the first event's is 1.
@@ -139,7 +152,7 @@ pub(crate) enum Target {
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     /// The events, numbered.
-    pub(crate) sections: Vec<Section>,
+    pub(crate) sections: Sections,
     /// The rows that change.
     pub(crate) changes: Vec<Change>,
     /// What to do once that is durable.
@@ -221,6 +234,7 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Erase { if_idle } => output.erase_command(if_idle)?,
         Command::Recover { restarted, failure } => output.recover(restarted, &failure),
         Command::Lose { runs, failure } => output.lose(&runs, &failure),
+        Command::Note { draft, bound } => output.note(draft, bound),
         Command::Drain => output.drain(),
     }
     Ok(output.into_step())

@@ -1,5 +1,6 @@
 //! Collects what a step comes to, and numbers its events.
 
+use smallvec::SmallVec;
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
 use trilogue_domain::{Code, Outcome, RunKey, Timestamp};
@@ -21,6 +22,9 @@ pub(crate) struct Section {
     pub(crate) first_run: u64,
     pub(crate) draft: Draft,
 }
+
+/// Sections, as a rule one.
+pub(crate) type Sections = SmallVec<[Section; 1]>;
 
 /// The state and what the step has come to so far.
 #[derive(Debug)]

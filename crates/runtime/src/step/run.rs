@@ -38,17 +38,21 @@ impl Output<'_> {
         let rows: Vec<_> = progress
             .messages
             .into_iter()
-            .map(|(id, role)| MessageRow {
-                id,
+            .map(|said| MessageRow {
+                id: said.message,
                 tenant: state.row.tenant.clone(),
                 thread: state.row.thread,
                 run,
-                role,
+                role: said.role,
                 position,
+                alias: said.alias,
             })
             .collect();
         for row in rows {
             self.point_at(row);
+        }
+        for (message, alias) in progress.aliases {
+            self.change(Change::Alias(message, alias));
         }
         Ok(())
     }
@@ -151,6 +155,9 @@ impl Output<'_> {
         if row.interrupt.survives == Survives::Restart && row.interrupt.patience.is_some() {
             self.change(Change::Withdraw(QueueKind::Deadline, row.interrupt.id.to_string()));
         }
+        if self.state.notifies {
+            self.change(Change::Withdraw(QueueKind::Notify, row.interrupt.id.to_string()));
+        }
         self.vital();
         row
     }
@@ -215,6 +222,7 @@ impl Output<'_> {
         let settled = state.row.clone();
         self.change(Change::Interrupt(Box::new(row.clone())));
         self.watch(&row);
+        self.tell_of(&row);
         if is_shown {
             self.call_back_status(run);
         }
@@ -238,6 +246,29 @@ impl Output<'_> {
             thread: Some(row.thread),
             reference: Json::from_value(&serde_json::json!({
                 "thread": row.thread.0,
+                "interrupt": row.interrupt.id.as_str(),
+            })),
+        }));
+    }
+
+    /// Has somebody told of a new interrupt.
+    fn tell_of(&mut self, row: &InterruptRow) {
+        if !self.state.notifies {
+            return;
+        }
+        self.change(Change::Offer(QueueItem {
+            kind: QueueKind::Notify,
+            key: row.interrupt.id.to_string(),
+            due: self.now,
+            tenant: row.tenant.clone(),
+            principal: row.principal.clone(),
+            thread: Some(row.thread),
+            reference: Json::from_value(&serde_json::json!({
+                "thread": row.thread.0,
+                "thread_id": row.thread_id.as_str(),
+                "run": row.run.0,
+                "run_id": row.run_id.as_str(),
+                "agent": row.agent.as_str(),
                 "interrupt": row.interrupt.id.as_str(),
             })),
         }));

@@ -238,6 +238,7 @@ impl Output<'_> {
                 run: submit.row.key,
                 role: message.role.clone(),
                 position: self.state.last + 1,
+                alias: None,
             });
         }
         Ok((draft, rows))

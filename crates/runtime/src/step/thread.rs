@@ -5,8 +5,8 @@ use trilogue_domain::event::{Body, StateEvent, ThreadEvent};
 use trilogue_domain::{
     CheckpointId, CheckpointKey, Code, Error, HeadMove, Json, RunId, RunKey, limits,
 };
-use trilogue_store::Change;
-use trilogue_store::rows::CheckpointRow;
+use trilogue_store::rows::{BindingRow, CheckpointRow};
+use trilogue_store::{Change, Draft};
 
 use super::output::Output;
 use super::{Effect, Replace, Reply};
@@ -39,6 +39,17 @@ impl Output<'_> {
         self.save_thread();
         self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
         Ok(())
+    }
+
+    /// Logs what happened outside of runs, and notes how an agent knows the thread now.
+    pub(super) fn note(&mut self, draft: Draft, bound: Option<BindingRow>) {
+        self.log_draft(None, draft);
+        let Some(bound) = bound else { return };
+        for run in self.state.runs.values_mut().filter(|run| run.row.agent == bound.agent) {
+            // What the run would note at its end is of the session before.
+            run.bound = Some(bound.clone());
+        }
+        self.change(Change::Binding(bound));
     }
 
     /// Continues the history by one that a client brought, or begins it anew. The run that has the turn keeps what it is based on.

@@ -43,7 +43,7 @@ pub struct HandClock(AtomicI64);
 /// An agent that does what the text of its input says, word by word.
 #[derive(Debug)]
 pub struct Scripted {
-    card: AgentCard,
+    pub card: AgentCard,
     native: bool,
     rewind: Rewind,
     /// How often it was started.
@@ -232,7 +232,7 @@ impl Clock for HandClock {
 // === impl Scripted ===
 
 impl Scripted {
-    fn new(name: &str, native: bool) -> Self {
+    pub fn new(name: &str, native: bool) -> Self {
         Self {
             card: AgentCard {
                 name: AgentName::parse(name).unwrap(),
@@ -426,7 +426,7 @@ impl Backend for Scripted {
     }
 }
 
-async fn say(context: &RunContext, text: &str) {
+pub async fn say(context: &RunContext, text: &str) {
     let message = MessageId::generate();
     let events = [
         MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None },
@@ -531,14 +531,14 @@ pub fn scope() -> Scope {
     alice().scope()
 }
 
-/// Waits for a condition; fails when it does not come true in ten seconds.
+/// Waits for a condition; fails when it does not come true in a minute.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let waiting = async {
         while !condition().await {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), waiting)
+    tokio::time::timeout(Duration::from_secs(60), waiting)
         .await
         .unwrap_or_else(|_| panic!("not in time: {what}"));
 }

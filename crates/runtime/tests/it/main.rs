@@ -7,10 +7,14 @@
 )]
 #![expect(unreachable_pub, reason = "modules of one test binary")]
 
+mod allocations;
 mod callbacks;
+mod clients;
 mod fixture;
 mod given;
 mod interrupts;
+mod keeper;
+mod notices;
 mod output;
 mod outside;
 mod recovery;
@@ -18,6 +22,7 @@ mod references;
 mod removal;
 mod runs;
 mod schedule;
+mod sessions;
 mod states;
 mod strategies;
 mod threads;

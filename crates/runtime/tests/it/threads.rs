@@ -1,7 +1,9 @@
 //! Threads: metadata, state, branches, copies, erasure.
 
-use trilogue_domain::{Code, Json, RunStatus, ThreadId};
+use trilogue_domain::event::{MessageEvent, RunEvent};
+use trilogue_domain::{Body, Code, Json, MessageId, RunStatus, ThreadId};
 use trilogue_runtime::{NewThread, ThreadChoice, ThreadPatch};
+use trilogue_store::rows::{Page, RunFilter};
 
 use crate::fixture::{House, alice, new_run, scope};
 
@@ -57,6 +59,83 @@ async fn a_copy_holds_content_and_outlives_its_source() {
             said.contains("one") && said.contains("two") && said.ends_with(r#"{"n":1}"#),
             "{said}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_copy_ends_at_a_message() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let on = || ThreadChoice::Existing(thread.clone());
+        house.run("say:zero", on()).await;
+        let run = house.run(r#"set:{"n":1} say:one set:{"n":2} custom:1 say:two"#, on()).await;
+        house.run("say:three", on()).await;
+        let copied = async |until: &MessageId| {
+            house.runtime.copy_thread_until(&alice(), &thread, until, NewThread::default()).await
+        };
+        let messages: Vec<_> = house
+            .events(&run)
+            .await
+            .into_iter()
+            .filter_map(|event| match event.body {
+                Body::Message(MessageEvent::Completed { message }) => Some(message),
+                _ => None,
+            })
+            .collect();
+        let expected = [("", "none"), ("|one", r#"{"n":1}"#), ("|one|two", r#"{"n":2}"#)];
+        for (message, (said, state)) in messages.iter().zip(expected) {
+            let copy = copied(message).await.unwrap();
+            let filter = RunFilter { thread: Some(copy.id.clone()), ..RunFilter::default() };
+            let runs = house.store.runs(&scope(), &filter, &Page::default()).await.unwrap().rows;
+            assert_eq!(runs.len(), 2);
+            let last = house.events(&runs[0]).await;
+            assert!(last.last().unwrap().body.is_run_end(), "{last:?}");
+            assert_eq!(runs[0].last_run_number, last.len() as u64);
+            assert_eq!(runs[0].status, RunStatus::Completed);
+            assert!(last.iter().any(|event| event.body == Body::Run(RunEvent::Started)));
+            let row = house.store.message_in(&copy, message).await.unwrap().unwrap();
+            assert_eq!((row.run, row.thread), (runs[0].key, copy.key));
+            // The oldest holder is the source.
+            let oldest = house.store.message(&scope(), message).await.unwrap().unwrap();
+            assert_eq!(oldest.run, run.key);
+            let next = house.run("history state", ThreadChoice::Existing(copy.id.clone())).await;
+            let told = house.said(&next).await;
+            let begin =
+                format!("say:zero|zero|{}", r#"set:{"n":1} say:one set:{"n":2} custom:1 say:two"#);
+            assert_eq!(told, format!("{begin}{said}{state}"));
+        }
+        let error = copied(&MessageId::generate()).await.unwrap_err();
+        assert_eq!(error.code(), Code::NotFound);
+        let failed = house.run("say:x fail:x", on()).await;
+        let beside = house.events(&failed).await.into_iter().find_map(|event| match event.body {
+            Body::Message(MessageEvent::Completed { message }) => Some(message),
+            _ => None,
+        });
+        assert_eq!(copied(&beside.unwrap()).await.unwrap_err().code(), Code::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_copy_knows_its_messages() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run = house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
+        let copy =
+            house.runtime.copy_thread(&alice(), &thread, NewThread::default()).await.unwrap();
+        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        let filter = RunFilter { thread: Some(copy.id.clone()), ..RunFilter::default() };
+        let runs = house.store.runs(&scope(), &filter, &Page::default()).await.unwrap().rows;
+        assert_ne!(runs[0].key, run.key);
+        let mut count = 0;
+        for event in house.events(&runs[0]).await {
+            let Body::Message(MessageEvent::Completed { message }) = event.body else { continue };
+            let row = house.store.message_in(&copy, &message).await.unwrap().unwrap();
+            assert_eq!((row.run, row.role.is_user()), (runs[0].key, count == 0));
+            assert!(row.position <= event.number, "{row:?}");
+            assert_eq!(house.store.message(&scope(), &message).await.unwrap(), Some(row));
+            count += 1;
+        }
+        assert_eq!(count, 2);
     }
 }
 

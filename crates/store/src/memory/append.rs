@@ -100,8 +100,7 @@ impl Append for MemoryStore {
         let open_runs = runs.filter(|run| !run.row.status.is_terminal()).map(|run| {
             let mut row = RunRow::clone(&run.row);
             let parts = held.and_then(|held| held.parts.get(&row.key));
-            let last =
-                parts.and_then(|parts| parts.frames.last()).map_or(0, |frame| frame.last_run());
+            let last = parts.and_then(|parts| parts.frames.last()).map_or(0, |(_, last)| *last);
             // The row was written at a boundary; the log may have gone on.
             row.last_run_number = row.last_run_number.max(last);
             row

@@ -8,7 +8,8 @@ use trilogue_domain::{RunKey, ThreadKey};
 
 use super::blob::Blobs;
 use super::state::{Run, State};
-use super::thread::Thread;
+use super::tenant::Holders;
+use super::thread::{Held, Thread};
 use super::weight;
 use crate::port::{Batch, Change};
 use crate::record::{Frame, blobs_in};
@@ -38,6 +39,11 @@ impl State {
                 Change::Thread(row) => self.put_thread(row),
                 Change::Run(row) => self.put_run(row),
                 Change::Message(row) => self.put_message(row),
+                Change::Alias(message, alias) => {
+                    if let Some(held) = self.threads.get_mut(&thread) {
+                        held.alias(&message, Some(alias));
+                    }
+                }
                 Change::Checkpoint(row) => self.put_checkpoint(row),
                 Change::Interrupt(row) => self.put_interrupt(row),
                 Change::Binding(row) => self.put_binding(row),
@@ -61,7 +67,7 @@ impl State {
         for frame in frames {
             self.tails.keep(key, &frame);
             // Whoever decodes the writer's frame, or the readers', decodes a copy.
-            let frame = Arc::new(frame.undecoded());
+            let frame = frame.undecoded();
             let weight = weight::frame(&frame);
             self.bytes += weight;
             thread.last = frame.last();
@@ -69,7 +75,7 @@ impl State {
                 Some(run) => {
                     let parts = thread.parts.entry(run).or_default();
                     parts.bytes += weight;
-                    parts.frames.push(Arc::clone(&frame));
+                    parts.frames.push((frame.first(), frame.last_run()));
                 }
                 None => thread.bytes += weight,
             }
@@ -139,19 +145,33 @@ impl State {
     }
 
     fn put_message(&mut self, row: MessageRow) {
+        let place = self.next_place();
         let Some(thread) = self.threads.get_mut(&row.thread) else { return };
+        if let Some(held) = thread.messages.get_mut(&row.id) {
+            if held.row.run == row.run {
+                let (id, alias) = (row.id.clone(), row.alias.clone());
+                // Its place under the other id is noted below.
+                let alias_before = held.row.alias.clone();
+                held.row = Arc::new(MessageRow { alias: alias_before, ..row });
+                thread.alias(&id, alias);
+            }
+            return;
+        }
+        let parts = thread.parts.entry(row.run).or_default();
+        parts.messages.push(row.id.clone());
+        parts.bytes += weight::SMALL_ROW_BYTES;
+        self.bytes += weight::SMALL_ROW_BYTES;
         let tenant = self.tenants.entry(row.tenant.clone()).or_default();
-        match tenant.messages.get(&row.id) {
-            Some(held) if held.run != row.run => return,
-            Some(_) => {}
+        match tenant.messages.get_mut(&row.id) {
+            Some(holders) => holders.add(place, row.thread),
             None => {
-                let parts = thread.parts.entry(row.run).or_default();
-                parts.messages.push(row.id.clone());
-                parts.bytes += weight::SMALL_ROW_BYTES;
-                self.bytes += weight::SMALL_ROW_BYTES;
+                tenant.messages.insert(row.id.clone(), Holders::One(place, row.thread));
             }
         }
-        tenant.messages.insert(row.id.clone(), Arc::new(row));
+        if let Some(alias) = &row.alias {
+            thread.aliases.entry(alias.clone()).or_default().push(row.id.clone());
+        }
+        thread.messages.insert(row.id.clone(), Held { row: Arc::new(row), place });
     }
 
     fn put_checkpoint(&mut self, row: CheckpointRow) {

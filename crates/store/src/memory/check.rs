@@ -112,7 +112,7 @@ impl State {
                 }
                 (thread, None)
             }
-            Change::Withdraw(..) | Change::RemoveThread => (thread, None),
+            Change::Alias(..) | Change::Withdraw(..) | Change::RemoveThread => (thread, None),
         };
         if of.0 != thread || of.1.is_some_and(|of| of != tenant) {
             return Err(misfit(thread, "a row of it belongs to another thread or tenant"));

@@ -204,6 +204,9 @@ impl Items {
         due.into_iter()
             .filter_map(|id| {
                 // Whoever held it is gone: what was offered meanwhile is newer. It may stand behind another of its line now.
+                if let Some(Item { item, next: Some(next), .. }) = self.items.get_mut(&id) {
+                    next.due = next.due.max(item.due);
+                }
                 if self.promote(id) && !self.is_free(id, now) {
                     return None;
                 }
@@ -253,7 +256,7 @@ impl Items {
                 error.clone_into(&mut item.error);
                 match &mut item.next {
                     Some(next) => {
-                        next.due = *at;
+                        next.due = next.due.max(*at);
                         self.promote(claim.id);
                     }
                     None => {

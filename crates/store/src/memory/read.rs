@@ -14,6 +14,7 @@ use trilogue_domain::{
 use super::MemoryStore;
 use super::listing::{Beside, Pages, Residual, before, most, next_of};
 use super::state::State;
+use super::tenant::Holders;
 use super::thread::Thread;
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
@@ -185,14 +186,24 @@ impl Read for MemoryStore {
 
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
         let state = self.open()?;
-        let row = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.messages.get(id));
-        let Some(row) = row else { return Ok(None) };
-        let creator = state.runs.get(&row.run).map(|run| &run.row.principal);
-        if !creator.is_some_and(|creator| scope.sees(&row.tenant, creator)) {
-            return Ok(None);
-        }
+        let holders = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.messages.get(id));
+        let rows = holders.into_iter().flat_map(Holders::iter).filter_map(|thread| {
+            state.threads.get(&thread)?.messages.get(id).map(|held| &held.row)
+        });
+        let is_seen = |row: &&Arc<MessageRow>| {
+            let creator = state.runs.get(&row.run).map(|run| &run.row.principal);
+            creator.is_some_and(|creator| scope.sees(&row.tenant, creator))
+        };
+        let Some(row) = rows.into_iter().find(is_seen) else { return Ok(None) };
         state.check_quarantine(row.thread)?;
         Ok(Some(MessageRow::clone(row)))
+    }
+
+    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
+        let state = self.open()?;
+        state.check_quarantine(thread.key)?;
+        let row = state.threads.get(&thread.key).and_then(|held| held.message(id));
+        Ok(row.map(|row| MessageRow::clone(row)))
     }
 
     async fn checkpoint(
@@ -248,11 +259,14 @@ impl Read for MemoryStore {
         state.check_quarantine(thread.key)?;
         let State { threads, tails, .. } = &mut *state;
         let Some(held) = threads.get(&thread.key) else { return Ok(Vec::new()) };
-        let frames = match range.run {
+        let share = |frame: &Frame| tails.shared(thread.key, frame);
+        Ok(match range.run {
             Some(run) => {
-                let frames = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
-                let begin = frames.partition_point(|frame| frame.last_run() <= range.after);
-                up_to(frames.iter().skip(begin), range.max_bytes)
+                let firsts = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
+                let begin = firsts.partition_point(|(_, last)| *last <= range.after);
+                let frames = firsts.iter().skip(begin);
+                let frames = frames.filter_map(|(first, _)| held.frames.get(first));
+                up_to(frames, range.max_bytes, share)
             }
             None => {
                 // The frame that `after` stands in begins at or before it.
@@ -260,10 +274,10 @@ impl Read for MemoryStore {
                 let begin = before.map_or(0, |(first, frame)| {
                     if frame.last() > range.after { *first } else { range.after.saturating_add(1) }
                 });
-                up_to(held.frames.range(begin..).map(|(_, frame)| frame), range.max_bytes)
+                let frames = held.frames.range(begin..).map(|(_, frame)| frame);
+                up_to(frames, range.max_bytes, share)
             }
-        };
-        Ok(frames.into_iter().map(|frame| tails.shared(thread.key, frame)).collect())
+        })
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
@@ -310,11 +324,15 @@ impl State {
 }
 
 /// Frames up to the one with which their sizes pass `max_bytes`; at least one.
-fn up_to<'a>(frames: impl Iterator<Item = &'a Arc<Frame>>, max_bytes: usize) -> Vec<&'a Frame> {
+fn up_to<'a>(
+    frames: impl Iterator<Item = &'a Frame>,
+    max_bytes: usize,
+    mut share: impl FnMut(&Frame) -> Arc<Frame>,
+) -> Vec<Arc<Frame>> {
     let (mut taken, mut bytes) = (Vec::new(), 0_usize);
     for frame in frames {
         bytes = bytes.saturating_add(frame.bytes().len());
-        taken.push(&**frame);
+        taken.push(share(frame));
         if bytes > max_bytes {
             break;
         }

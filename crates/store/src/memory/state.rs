@@ -14,6 +14,7 @@ use super::tail::Tails;
 use super::tenant::Tenant;
 use super::thread::{Parts, Thread};
 use super::token::TokenRows;
+use crate::record::Frame;
 use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
 
 /// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
@@ -57,6 +58,7 @@ pub(super) struct Removed {
     pub(super) threads: Vec<Box<Thread>>,
     pub(super) runs: Vec<Run>,
     pub(super) parts: Vec<Parts>,
+    pub(super) frames: Vec<Frame>,
 }
 
 /// A run's row.

@@ -120,6 +120,7 @@ impl Subject<'_> {
             run: self.run,
             role: Role::User,
             position: 1,
+            alias: None,
         }
     }
 

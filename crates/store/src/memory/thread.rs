@@ -12,7 +12,7 @@ use super::KeyMap;
 use super::state::State;
 use super::weight;
 use crate::record::Frame;
-use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, ThreadRow};
+use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, ThreadRow};
 
 /// A thread, its log, and the keys of what it holds.
 #[derive(Debug)]
@@ -21,10 +21,13 @@ pub(super) struct Thread {
     /// The last number of its log; stays when frames go.
     pub(super) last: u64,
     /// By first number.
-    pub(super) frames: BTreeMap<u64, Arc<Frame>>,
+    pub(super) frames: BTreeMap<u64, Frame>,
     pub(super) runs: BTreeSet<RunKey>,
     /// What its runs hold. A run is known here from its first frame or row on.
     pub(super) parts: KeyMap<RunKey, Parts>,
+    pub(super) messages: HashMap<MessageId, Held>,
+    /// The messages that their agents know by another id.
+    pub(super) aliases: HashMap<MessageId, Vec<MessageId>>,
     pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
     pub(super) interrupts: BTreeSet<i64>,
     pub(super) bindings: HashMap<AgentName, BindingRow>,
@@ -39,11 +42,19 @@ pub(super) struct Thread {
     pub(super) bytes: usize,
 }
 
+/// A message's row.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) row: Arc<MessageRow>,
+    /// Its place in the order of arrival.
+    pub(super) place: u64,
+}
+
 /// What belongs to one run and goes with it.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Oldest first.
-    pub(super) frames: Vec<Arc<Frame>>,
+    /// Its frames, oldest first: the first thread number and the last run number of each.
+    pub(super) frames: Vec<(u64, u64)>,
     pub(super) messages: Vec<MessageId>,
     pub(super) interrupts: Vec<i64>,
     pub(super) checkpoints: Vec<CheckpointKey>,
@@ -62,6 +73,8 @@ impl Thread {
             frames: BTreeMap::new(),
             runs: BTreeSet::new(),
             parts: KeyMap::default(),
+            messages: HashMap::new(),
+            aliases: HashMap::new(),
             checkpoints: HashMap::new(),
             interrupts: BTreeSet::new(),
             bindings: HashMap::new(),
@@ -70,6 +83,45 @@ impl Thread {
             own_blobs: Vec::new(),
             idle: None,
             bytes: 0,
+        }
+    }
+
+    /// A message by its id, else the oldest that its agent knows by it.
+    pub(super) fn message(&self, id: &MessageId) -> Option<&Arc<MessageRow>> {
+        if let Some(held) = self.messages.get(id) {
+            return Some(&held.row);
+        }
+        let known = self.aliases.get(id)?.iter().filter_map(|id| self.messages.get(id));
+        known.min_by_key(|held| held.place).map(|held| &held.row)
+    }
+
+    /// Notes another id by which a message's agent knows it. `false` where the message is not there or has it already.
+    pub(super) fn alias(&mut self, id: &MessageId, alias: Option<MessageId>) -> bool {
+        let Some(held) = self.messages.get_mut(id) else { return false };
+        if held.row.alias == alias {
+            return false;
+        }
+        let old = std::mem::replace(&mut Arc::make_mut(&mut held.row).alias, alias.clone());
+        self.forget_alias(id, old.as_ref());
+        if let Some(alias) = alias {
+            self.aliases.entry(alias).or_default().push(id.clone());
+        }
+        true
+    }
+
+    /// Removes a message; gives its place.
+    fn remove_message(&mut self, id: &MessageId) -> Option<u64> {
+        let held = self.messages.remove(id)?;
+        self.forget_alias(id, held.row.alias.as_ref());
+        Some(held.place)
+    }
+
+    fn forget_alias(&mut self, id: &MessageId, alias: Option<&MessageId>) {
+        let Some(alias) = alias else { return };
+        let Some(known) = self.aliases.get_mut(alias) else { return };
+        known.retain(|one| one != id);
+        if known.is_empty() {
+            self.aliases.remove(alias);
         }
     }
 }
@@ -87,9 +139,9 @@ impl State {
         thread.runs.remove(&key);
         let parts = thread.parts.remove(&key).unwrap_or_default();
         self.bytes = self.bytes.saturating_sub(parts.bytes);
-        for frame in &parts.frames {
-            thread.frames.remove(&frame.first());
-            self.tails.forget(thread.row.key, frame.first());
+        for (first, _) in &parts.frames {
+            self.removed.frames.extend(thread.frames.remove(first));
+            self.tails.forget(thread.row.key, *first);
         }
         for checkpoint in &parts.checkpoints {
             if let Some(row) = self.checkpoints.get_mut(checkpoint) {
@@ -100,7 +152,11 @@ impl State {
         if let Some(tenant) = tenants.get_mut(&thread.row.tenant) {
             tenant.run_keys.remove(&key);
             for message in &parts.messages {
-                tenant.messages.remove(message);
+                let Some(place) = thread.remove_message(message) else { continue };
+                let holders = tenant.messages.get_mut(message);
+                if holders.is_some_and(|holders| holders.remove(place)) {
+                    tenant.messages.remove(message);
+                }
             }
             for interrupt in &parts.interrupts {
                 thread.interrupts.remove(interrupt);

@@ -8,11 +8,13 @@ use trilogue_domain::event::{
     ToolEvent, ToolStatus,
 };
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{Answer, HeadMove, InterruptId, MessageId, Resolution};
+use trilogue_domain::{Answer, HeadMove, Resolution};
 
-use super::codec::{Damage, Decoded, Reader, put_bytes};
+use super::codec::{Damage, Decoded, Reader};
 use super::content::blobs_of;
-use super::field::{Field, fields, plain_enum, text};
+use super::field::{Field, fields, late, plain_enum, text};
+use super::frame::RawOriginal;
+use super::subject::Subject;
 
 fields!(PlanEntry { content, status });
 plain_enum!(ToolStatus: 0 = Completed, 1 = Failed);
@@ -48,15 +50,6 @@ mod tag {
     pub(super) const THREAD_METADATA: u8 = 97;
     pub(super) const THREAD_HEAD_MOVED: u8 = 98;
     pub(super) const THREAD_RUN_REMOVED: u8 = 99;
-}
-
-/// The id in an event's head that is ours: the original does not hold it, or holds the peer's own.
-#[derive(Clone, Copy, Debug)]
-enum Subject<'a> {
-    None,
-    Message(&'a str),
-    Tool(&'a str),
-    Interrupt(&'a str),
 }
 
 /// Adds a body.
@@ -121,6 +114,21 @@ pub(super) fn take_body(
         }
         _ => Err(UNKNOWN_TAG),
     }
+}
+
+/// Takes the original of a record that has one, without reading what it says. Of another record nothing but the tag is taken.
+pub(super) fn take_original<'a>(input: &mut Reader<'a>) -> Decoded<Option<RawOriginal<'a>>> {
+    if input.byte()? != tag::ORIGINAL {
+        return Ok(None);
+    }
+    let (message, call) = match Subject::take(input)? {
+        Subject::Message(id) => (Some(id), None),
+        Subject::Tool(id) => (None, Some(id)),
+        Subject::ToolOf(id, message) => (Some(message), Some(id)),
+        Subject::None | Subject::Interrupt(_) => (None, None),
+    };
+    let (dialect, version) = (text(input)?, Field::take(input)?);
+    Ok(Some(RawOriginal { dialect, version, message, call, bytes: input.rest() }))
 }
 
 const UNKNOWN_TAG: Damage = Damage("it holds an unknown kind of event");
@@ -247,12 +255,13 @@ fn take_message(tag: u8, input: &mut Reader<'_>) -> Decoded<MessageEvent> {
 
 fn put_tool(event: &ToolEvent, out: &mut Vec<u8>) {
     match event {
-        ToolEvent::Started { call, tool, title, input, message: _ } => {
+        ToolEvent::Started { call, tool, title, input, message } => {
             out.push(tag::TOOL_STARTED);
             call.put(out);
             tool.put(out);
             title.put(out);
             input.put(out);
+            message.put(out);
         }
         ToolEvent::Updated { call, content } => {
             out.push(tag::TOOL_UPDATED);
@@ -275,7 +284,7 @@ fn take_tool(tag: u8, input: &mut Reader<'_>) -> Decoded<ToolEvent> {
             tool: Field::take(input)?,
             title: Field::take(input)?,
             input: Field::take(input)?,
-            message: None,
+            message: late(input, 4)?,
         },
         tag::TOOL_UPDATED => {
             ToolEvent::Updated { call: Field::take(input)?, content: Field::take(input)? }
@@ -397,85 +406,4 @@ fn take_thread(tag: u8, input: &mut Reader<'_>) -> Decoded<ThreadEvent> {
         }
         _ => return Err(UNKNOWN_TAG),
     })
-}
-
-// === impl Subject ===
-
-impl<'a> Subject<'a> {
-    /// The id that the head of this body holds.
-    fn of(body: &'a Body) -> Self {
-        match body {
-            Body::Message(
-                MessageEvent::Started { message, .. }
-                | MessageEvent::Delta { message, .. }
-                | MessageEvent::Part { message, .. }
-                | MessageEvent::Completed { message },
-            ) => Self::Message(message.as_str()),
-            Body::Tool(
-                ToolEvent::Started { call, .. }
-                | ToolEvent::Updated { call, .. }
-                | ToolEvent::Ended { call, .. },
-            ) => Self::Tool(call),
-            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
-                Self::Interrupt(interrupt.id.as_str())
-            }
-            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
-                Self::Interrupt(interrupt.as_str())
-            }
-            _ => Self::None,
-        }
-    }
-
-    fn put(self, out: &mut Vec<u8>) {
-        let (kind, id) = match self {
-            Self::None => return out.push(0),
-            Self::Message(id) => (1, id),
-            Self::Tool(id) => (2, id),
-            Self::Interrupt(id) => (3, id),
-        };
-        out.push(kind);
-        put_bytes(out, id.as_bytes());
-    }
-
-    fn take(input: &mut Reader<'a>) -> Decoded<Self> {
-        match input.byte()? {
-            0 => Ok(Self::None),
-            1 => text(input).map(Self::Message),
-            2 => text(input).map(Self::Tool),
-            3 => text(input).map(Self::Interrupt),
-            _ => Err(Damage("it holds an unknown kind of subject")),
-        }
-    }
-
-    /// The body with the head's id in it.
-    fn restore(self, mut body: Body) -> Decoded<Body> {
-        const MALFORMED: Damage = Damage("it holds a malformed id");
-        match (self, &mut body) {
-            (
-                Self::Message(id),
-                Body::Message(
-                    MessageEvent::Started { message, .. }
-                    | MessageEvent::Delta { message, .. }
-                    | MessageEvent::Part { message, .. }
-                    | MessageEvent::Completed { message },
-                ),
-            ) => *message = MessageId::parse(id).map_err(|_| MALFORMED)?,
-            (
-                Self::Tool(id),
-                Body::Tool(
-                    ToolEvent::Started { call, .. }
-                    | ToolEvent::Updated { call, .. }
-                    | ToolEvent::Ended { call, .. },
-                ),
-            ) => id.clone_into(call),
-            (Self::Interrupt(id), Body::Interrupt(InterruptEvent::Raised(interrupt))) => {
-                interrupt.id = InterruptId::parse(id).map_err(|_| MALFORMED)?;
-            }
-            (Self::Interrupt(id), Body::Interrupt(InterruptEvent::Resolved { interrupt, .. })) => {
-                *interrupt = InterruptId::parse(id).map_err(|_| MALFORMED)?
-            }
-            _ => {}
-        }
-        Ok(body)
-    }
 }

@@ -17,7 +17,7 @@ pub(super) struct Damage(pub(super) &'static str);
 pub(super) type Decoded<T> = Result<T, Damage>;
 
 /// Takes fields from the front of stored bytes. Every length is checked against what is left.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a Bytes,
     at: usize,

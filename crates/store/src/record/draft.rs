@@ -79,6 +79,13 @@ impl Draft {
         Ok(())
     }
 
+    /// A draft that fills this buffer, whose content is not kept.
+    #[must_use]
+    pub fn reusing(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self { records: buffer, ..Self::default() }
+    }
+
     /// How many records it holds.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -116,8 +123,21 @@ impl Draft {
         reader: &Arc<dyn ReadOriginal>,
     ) -> Vec<Arc<Frame>> {
         let mut frames = Vec::with_capacity(1);
+        self.seal_into(&mut frames, (thread, run), (first, first_run), reader);
+        frames
+    }
+
+    /// As [`Draft::seal`], behind the frames that are there; `of` is the thread and the run, `from` the first thread and run number. Gives the buffer back, for [`Draft::reusing`].
+    pub fn seal_into(
+        self,
+        frames: &mut Vec<Arc<Frame>>,
+        of: (ThreadKey, Option<RunKey>),
+        from: (u64, u64),
+        reader: &Arc<dyn ReadOriginal>,
+    ) -> Vec<u8> {
+        let (thread, run) = of;
         let mut rest = self.records.as_slice();
-        let (mut first, mut first_run) = (first, if run.is_some() { first_run } else { 0 });
+        let (mut first, mut first_run) = (from.0, if run.is_some() { from.1 } else { 0 });
         while !rest.is_empty() {
             let (count, length) = frame_of(rest);
             let (records, behind) = rest.split_at(length);
@@ -129,7 +149,7 @@ impl Draft {
             }
             rest = behind;
         }
-        frames
+        self.records
     }
 
     /// Appends the records of another draft behind its own.

@@ -10,7 +10,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey, Timestamp};
 
 use super::FORMAT_VERSION;
-use super::body::take_body;
+use super::body::{take_body, take_original};
 use super::codec::{
     CHECKSUM_BYTES, Damage, Decoded, Reader, check_checksum, put_checksum, put_signed, put_varint,
 };
@@ -38,6 +38,45 @@ pub(super) struct Header {
     pub(super) last: u64,
     /// Zero when it is of no run.
     pub(super) first_run: u64,
+}
+
+/// The records of a frame, as [`Frame::raw`] gives them.
+#[derive(Debug)]
+pub struct RawRecords<'a> {
+    frame: &'a Frame,
+    input: Reader<'a>,
+    /// The thread number of the next.
+    next: u64,
+}
+
+/// One event as it is stored.
+#[derive(Clone, Debug)]
+pub struct RawRecord<'a> {
+    /// Its number in the thread.
+    pub number: u64,
+    /// Its number in the run; zero when it belongs to none.
+    pub run_number: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What a peer sent, where a peer sent it.
+    pub original: Option<RawOriginal<'a>>,
+    frame: &'a Frame,
+    record: Reader<'a>,
+}
+
+/// What a peer sent, with the ids that our head of it holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RawOriginal<'a> {
+    /// The dialect.
+    pub dialect: &'a str,
+    /// The dialect's version.
+    pub version: u32,
+    /// The message that it is of; for a tool call that begins, the message that triggered it.
+    pub message: Option<&'a str>,
+    /// The tool call that it is of.
+    pub call: Option<&'a str>,
+    /// The peer's bytes: a part of the frame's, not a copy.
+    pub bytes: Bytes,
 }
 
 // === impl Frame ===
@@ -140,29 +179,52 @@ impl Frame {
         Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
-    fn decode(&self) -> Decoded<Box<[Event]>> {
+    /// The records as they are stored, one event each: what a peer sent can be passed on without being read.
+    ///
+    /// # Errors
+    /// As [`Frame::events`].
+    pub fn raw(&self) -> Result<RawRecords<'_>> {
+        let input = self.records().map_err(|damage| damaged(&self.header, damage))?;
+        Ok(RawRecords { frame: self, input, next: self.header.first })
+    }
+
+    /// What stands behind the header.
+    fn records(&self) -> Decoded<Reader<'_>> {
         // The checksum was checked when the frame was read, or has just been written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
         let mut input = Reader::new(&self.bytes, 0, end);
         input.version()?;
         Header::take(&mut input)?;
+        Ok(input)
+    }
+
+    /// The run number of the event with this thread number.
+    fn run_number(&self, number: u64) -> u64 {
+        match self.header.run {
+            Some(_) => self.header.first_run + (number - self.header.first),
+            None => 0,
+        }
+    }
+
+    fn decode(&self) -> Decoded<Box<[Event]>> {
+        let mut input = self.records()?;
         // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
         let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
-        let mut events = Vec::with_capacity(count.min(end / LENGTH_BYTES));
+        let mut events = Vec::with_capacity(count.min(self.bytes.len() / LENGTH_BYTES));
         for number in self.header.first..=self.header.last {
-            let length = u32::from_le_bytes(input.array()?) as usize;
-            let mut record = input.part(length)?;
-            let at = Timestamp::take(&mut record)?;
-            let (body, original) = take_body(&mut record, &*self.reader)?;
-            record.finish()?;
-            let run_number = match self.header.run {
-                Some(_) => self.header.first_run + (number - self.header.first),
-                None => 0,
-            };
-            events.push(Event { number, run: self.header.run, run_number, at, body, original });
+            let record = take_record(&mut input)?;
+            events.push(self.event(number, record)?);
         }
         input.finish()?;
         Ok(events.into_boxed_slice())
+    }
+
+    fn event(&self, number: u64, mut record: Reader<'_>) -> Decoded<Event> {
+        let at = Timestamp::take(&mut record)?;
+        let (body, original) = take_body(&mut record, &*self.reader)?;
+        record.finish()?;
+        let run_number = self.run_number(number);
+        Ok(Event { number, run: self.header.run, run_number, at, body, original })
     }
 }
 
@@ -172,6 +234,52 @@ impl fmt::Debug for Frame {
             .field("header", &self.header)
             .field("bytes", &self.bytes.len())
             .finish_non_exhaustive()
+    }
+}
+
+fn take_record<'a>(input: &mut Reader<'a>) -> Decoded<Reader<'a>> {
+    let length = u32::from_le_bytes(input.array()?) as usize;
+    input.part(length)
+}
+
+// === impl RawRecords ===
+
+impl<'a> RawRecords<'a> {
+    fn take(&mut self) -> Decoded<RawRecord<'a>> {
+        let (number, frame) = (self.next, self.frame);
+        let record = take_record(&mut self.input)?;
+        let mut head = record.clone();
+        let at = Timestamp::take(&mut head)?;
+        let original = take_original(&mut head)?;
+        let run_number = frame.run_number(number);
+        Ok(RawRecord { number, run_number, at, original, frame, record })
+    }
+}
+
+impl<'a> Iterator for RawRecords<'a> {
+    type Item = Result<RawRecord<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next > self.frame.header.last {
+            return None;
+        }
+        let record = self.take().map_err(|damage| damaged(&self.frame.header, damage));
+        // Behind damage there is nothing to find.
+        self.next = if record.is_ok() { self.next + 1 } else { u64::MAX };
+        Some(record)
+    }
+}
+
+// === impl RawRecord ===
+
+impl RawRecord<'_> {
+    /// The event, decoded for this caller alone.
+    ///
+    /// # Errors
+    /// As [`Frame::events`].
+    pub fn event(&self) -> Result<Event> {
+        let event = self.frame.event(self.number, self.record.clone());
+        event.map_err(|damage| damaged(&self.frame.header, damage))
     }
 }
 

@@ -25,6 +25,7 @@ mod interrupt;
 mod row;
 #[cfg(test)]
 mod samples;
+mod subject;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Original};
@@ -32,7 +33,7 @@ use trilogue_domain::port::ReadOriginal;
 
 pub(crate) use body::blobs_in;
 pub use draft::Draft;
-pub use frame::Frame;
+pub use frame::{Frame, RawOriginal, RawRecord, RawRecords};
 pub(crate) use row::Record;
 
 /// The version of frames and rows that this program writes.
@@ -42,15 +43,22 @@ pub(crate) use row::Record;
 /// | 1 | the beginning |
 /// | 2 | times that a message's sender states, negative indexes of citations, the rules of a run, the history that a client brought |
 /// | 3 | callbacks, requests and statelessness of runs, why a run is to stop, configured instances, an agent's output as it grows |
-pub const FORMAT_VERSION: u8 = 3;
+/// | 4 | the message that a tool call is of, also in the head of an original, other ids of messages, notices of interrupts |
+pub const FORMAT_VERSION: u8 = 4;
 /// The oldest version that this program reads.
 const OLDEST_VERSION: u8 = 1;
 
 /// The bytes of a row or a frame as version 1 wrote them; `dropped` is how many bytes of its fields are newer.
 #[cfg(test)]
-pub(crate) fn as_version_1(mut bytes: Vec<u8>, dropped: usize) -> Vec<u8> {
+pub(crate) fn as_version_1(bytes: Vec<u8>, dropped: usize) -> Vec<u8> {
+    as_version(1, bytes, dropped)
+}
+
+/// As [`as_version_1`], of another version.
+#[cfg(test)]
+pub(crate) fn as_version(version: u8, mut bytes: Vec<u8>, dropped: usize) -> Vec<u8> {
     bytes.truncate(bytes.len() - codec::CHECKSUM_BYTES - dropped);
-    bytes[0] = 1;
+    bytes[0] = version;
     codec::put_checksum(&mut bytes);
     bytes
 }

@@ -92,7 +92,11 @@ record!(
         last_run_number,
     } since 2 { rules } since 3 { callback, request, stateless, cancel_reason }
 );
-record!(3, "message", MessageRow { id, tenant, thread, run, role, position });
+record!(
+    3,
+    "message",
+    MessageRow { id, tenant, thread, run, role, position } since 4 { alias }
+);
 record!(
     4,
     "checkpoint",
@@ -142,7 +146,7 @@ record!(
 
 fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
-plain_enum!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention);
+plain_enum!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);
 
 /// The room that most rows need, in bytes.
 const USUAL_ROW_BYTES: usize = 256;

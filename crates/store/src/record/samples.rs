@@ -206,6 +206,13 @@ fn tool_events() -> Vec<ToolEvent> {
             input: Some(json("{}")),
             message: None,
         },
+        ToolEvent::Started {
+            call: call.clone(),
+            tool: String::new(),
+            title: String::new(),
+            input: None,
+            message: Some(message_id("m")),
+        },
         ToolEvent::Updated { call, content: parts() },
         ended(ToolStatus::Completed, Some(json("0"))),
         ended(ToolStatus::Failed, None),

@@ -1,14 +1,15 @@
 //! Applying one batch inside a transaction.
 
 use rusqlite::{Connection, ErrorCode, params};
-use trilogue_domain::ThreadKey;
+
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
+use trilogue_domain::{MessageId, ThreadKey};
 
 use super::Context;
 use super::fault::Fail;
 use super::heads::{Head, Heads};
-use super::row::ended_at;
+use super::row::{ended_at, one};
 use super::{blob, queue, remove, search};
 use crate::port::{Batch, Change};
 use crate::record::{Frame, Record};
@@ -40,7 +41,9 @@ pub(super) fn check_form(batch: &Batch) -> Result<usize> {
         Change::Binding(row) => row.thread != batch.thread,
         Change::Idempotency(row) => row.thread != batch.thread,
         Change::Offer(item) => item.thread.is_some_and(|thread| thread != batch.thread),
-        Change::Withdraw(..) | Change::RemoveRun(_) | Change::RemoveThread => false,
+        Change::Alias(..) | Change::Withdraw(..) | Change::RemoveRun(_) | Change::RemoveThread => {
+            false
+        }
     };
     if batch.changes.iter().any(foreign) {
         return Err(misuse("a row of another thread"));
@@ -139,6 +142,7 @@ fn write_change(
         Change::Thread(row) => write_thread(conn, row),
         Change::Run(row) => write_run(conn, row),
         Change::Message(row) => write_message(conn, row),
+        Change::Alias(message, alias) => write_alias(conn, thread, message, alias),
         Change::Checkpoint(row) => write_checkpoint(conn, row),
         Change::Interrupt(row) => write_interrupt(conn, row),
         Change::Binding(row) => write_binding(conn, row),
@@ -200,17 +204,33 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
 
 fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), Fail> {
     conn.prepare_cached(concat!(
-        "INSERT INTO messages (tenant, id, thread, run, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-        " ON CONFLICT (tenant, id) DO UPDATE SET body = ?5 WHERE run = ?4 AND thread = ?3"
+        "INSERT INTO messages (tenant, id, thread, run, alias, body)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        " ON CONFLICT (thread, id) DO UPDATE SET alias = ?5, body = ?6 WHERE run = ?4"
     ))?
     .execute(params![
         row.tenant.as_str(),
         row.id.as_str(),
         row.thread.0,
         row.run.0,
+        row.alias.as_ref().map(MessageId::as_str),
         row.encode(),
     ])?;
     Ok(())
+}
+
+/// Notes another id by which a message's agent knows it.
+fn write_alias(
+    conn: &Connection,
+    thread: ThreadKey,
+    message: &MessageId,
+    alias: &MessageId,
+) -> Result<(), Fail> {
+    let of = params![thread.0, message.as_str()];
+    let Some(row) = one::<MessageRow>(conn, "WHERE thread = ?1 AND id = ?2", of)? else {
+        return Ok(());
+    };
+    write_message(conn, &MessageRow { alias: Some(alias.clone()), ..row })
 }
 
 /// Writes a checkpoint row.

@@ -94,7 +94,7 @@ pub(super) fn settle(conn: &Connection, run: RunKey) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Puts what was offered meanwhile in the place of the item that this claim holds, due at `at` or when it was offered. `false` when there is no such thing.
+/// Puts what was offered meanwhile in the place of the item that this claim holds, due when it was offered, and not before `at`. `false` when there is no such thing.
 pub(super) fn promote(
     conn: &Connection,
     claim: &Claim,
@@ -110,7 +110,7 @@ pub(super) fn promote(
         bury(conn, claim.id, "the stored item is damaged")?;
         return Ok(true);
     };
-    let item = QueueItem { due: at.unwrap_or(item.due), ..item };
+    let item = QueueItem { due: at.map_or(item.due, |at| at.max(item.due)), ..item };
     // A receiver that could not be reached is given no less patience for what is newer.
     let attempts = if at.is_some() { i64::from(claim.attempts) } else { 0 };
     conn.prepare_cached(concat!(

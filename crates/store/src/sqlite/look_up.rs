@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, params};
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadId,
-    ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, PrincipalId, RunId, Scope,
+    ThreadId, ThreadKey,
 };
 
 use super::Context;
@@ -12,6 +12,14 @@ use super::row::one;
 use crate::rows::{BindingRow, CheckpointRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
 const BY_ID: &str = "WHERE tenant = ?1 AND id = ?2";
+/// The oldest message of an id whose run an owner has created; of any owner where it is null.
+pub(super) const OF_RUN_SEEN: &str = concat!(
+    "WHERE tenant = ?1 AND id = ?2 AND EXISTS (SELECT 1 FROM runs",
+    " WHERE runs.key = messages.run AND runs.tenant = ?1 AND (?3 IS NULL OR runs.principal = ?3))",
+    " ORDER BY key LIMIT 1"
+);
+/// The oldest message that its agent knows by an id.
+pub(super) const BY_ALIAS: &str = "WHERE thread = ?1 AND alias = ?2 ORDER BY key LIMIT 1";
 
 /// A thread that the scope sees.
 pub(super) fn thread(
@@ -73,21 +81,38 @@ pub(super) fn interrupt(
     Ok(Some(row))
 }
 
-/// A message of a run that the scope sees.
+/// The oldest message of this id whose run the scope sees.
 pub(super) fn message(
     conn: &Connection,
     context: &Context,
     scope: &Scope,
     id: &MessageId,
 ) -> Result<Option<MessageRow>, Fail> {
-    let found = one::<MessageRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
-    let Some(row) = found.filter(|row| row.tenant == scope.tenant) else { return Ok(None) };
+    let owner = scope.owner.as_ref().map(PrincipalId::as_str);
+    let params = params![scope.tenant.as_str(), id.as_str(), owner];
+    let Some(row) = one::<MessageRow>(conn, OF_RUN_SEEN, params)? else { return Ok(None) };
+    // What the columns of the run say is checked against its row.
     let run = one::<RunRow>(conn, "WHERE key = ?1", [row.run.0])?;
     if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
         return Ok(None);
     }
     context.health.check_thread(row.thread)?;
     Ok(Some(row))
+}
+
+/// A message of a thread by its id, else the oldest that its agent knows by it.
+pub(super) fn message_in(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+    id: &MessageId,
+) -> Result<Option<MessageRow>, Fail> {
+    context.health.check_thread(thread)?;
+    let key = id.as_str();
+    match one(conn, "WHERE thread = ?1 AND id = ?2", params![thread.0, key])? {
+        Some(row) => Ok(Some(row)),
+        None => one(conn, BY_ALIAS, params![thread.0, key]),
+    }
 }
 
 /// A checkpoint of a thread that the scope sees.

@@ -87,6 +87,11 @@ impl Read for SqliteStore {
         self.read(move |conn, context| look_up::message(conn, context, &scope, &id)).await
     }
 
+    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
+        let (key, id) = (thread.key, id.clone());
+        self.read(move |conn, context| look_up::message_in(conn, context, key, &id)).await
+    }
+
     async fn checkpoint(
         &self,
         scope: &Scope,

@@ -3,7 +3,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use trilogue_domain::error::{Code, Error};
-use trilogue_domain::{ThreadKey, Timestamp};
+use trilogue_domain::{MessageId, ThreadKey, Timestamp};
 
 use super::fault::Fail;
 use crate::record::Record;
@@ -127,6 +127,13 @@ impl Columns<'_, '_> {
         matches!(self.0.get_ref(index), Ok(ValueRef::Text(found)) if found == expected.as_bytes())
     }
 
+    fn optional_text(&self, index: usize, expected: Option<&str>) -> bool {
+        match expected {
+            Some(expected) => self.text(index, expected),
+            None => matches!(self.0.get_ref(index), Ok(ValueRef::Null)),
+        }
+    }
+
     fn blob(&self, index: usize, expected: &[u8]) -> bool {
         matches!(self.0.get_ref(index), Ok(ValueRef::Blob(found)) if found == expected)
     }
@@ -179,7 +186,7 @@ pub(super) fn ended_at(run: &RunRow) -> Option<i64> {
 }
 
 impl Stored for MessageRow {
-    const COLUMNS: &'static str = "thread, key, body, tenant, id, run";
+    const COLUMNS: &'static str = "thread, key, body, tenant, id, run, alias";
     const TABLE: &'static str = "messages";
 
     fn thread(&self) -> Option<ThreadKey> {
@@ -187,7 +194,41 @@ impl Stored for MessageRow {
     }
 
     fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str()) && row.text(4, self.id.as_str()) && row.int(5, self.run.0)
+        row.text(3, self.tenant.as_str())
+            && row.text(4, self.id.as_str())
+            && row.int(5, self.run.0)
+            && row.optional_text(6, self.alias.as_ref().map(MessageId::as_str))
+    }
+}
+
+/// A message as a store has it that is older than [`super::schema::ALIASES_SINCE`].
+#[derive(Debug)]
+pub(super) struct MessageWithoutAlias(MessageRow);
+
+impl Record for MessageWithoutAlias {
+    const NAME: &'static str = MessageRow::NAME;
+
+    fn encode(&self) -> Vec<u8> {
+        self.0.encode()
+    }
+
+    fn decode(bytes: &[u8]) -> trilogue_domain::error::Result<Self> {
+        MessageRow::decode(bytes).map(Self)
+    }
+}
+
+impl Stored for MessageWithoutAlias {
+    const COLUMNS: &'static str = "thread, key, body, tenant, id, run";
+    const TABLE: &'static str = MessageRow::TABLE;
+
+    fn thread(&self) -> Option<ThreadKey> {
+        Some(self.0.thread)
+    }
+
+    fn fits(&self, row: &Columns<'_, '_>) -> bool {
+        row.text(3, self.0.tenant.as_str())
+            && row.text(4, self.0.id.as_str())
+            && row.int(5, self.0.run.0)
     }
 }
 

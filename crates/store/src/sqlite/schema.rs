@@ -10,9 +10,11 @@ use super::search;
 use crate::rows::{RunRow, ThreadRow};
 
 /// The schema version that this program writes.
-pub(super) const SCHEMA_VERSION: u32 = 4;
+pub(super) const SCHEMA_VERSION: u32 = 5;
 /// The first schema version with configured instances.
 pub(super) const CONFIGURATIONS_SINCE: u32 = 4;
+/// The first schema version with other ids of messages.
+pub(super) const ALIASES_SINCE: u32 = 5;
 /// Marks a SQLite file as ours: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 
@@ -28,7 +30,8 @@ pub(super) struct Migrations {
 // === impl Migrations ===
 
 impl Migrations {
-    const STEPS: [Step; SCHEMA_VERSION as usize] = [base, search_rows, second_format, third_format];
+    const STEPS: [Step; SCHEMA_VERSION as usize] =
+        [base, search_rows, second_format, third_format, fourth_format];
 
     /// Every step.
     pub(super) fn all() -> Self {
@@ -102,6 +105,11 @@ fn second_format(_transaction: &Transaction<'_>) -> Result<(), Fail> {
 /// Version 4: configured instances, stateless runs, callbacks in order; rows and frames of format 3 may follow.
 fn third_format(transaction: &Transaction<'_>) -> Result<(), Fail> {
     Ok(transaction.execute_batch(include_str!("schema_4.sql"))?)
+}
+
+/// Version 5: messages by thread and by other ids; rows and frames of format 4 may follow.
+fn fourth_format(transaction: &Transaction<'_>) -> Result<(), Fail> {
+    Ok(transaction.execute_batch(include_str!("schema_5.sql"))?)
 }
 
 /// A row whose metadata is searched.

@@ -8,7 +8,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::fault::{Fail, Health};
-use super::row::{Stored, all};
+use super::row::{MessageWithoutAlias, Stored, all};
 use super::{blob, connection, copy, schema};
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
@@ -101,8 +101,12 @@ fn check_structures(conn: &Connection, report: &mut VerifyReport) -> Result<(), 
 fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
     report.threads = check_table::<ThreadRow>(conn, report)?;
     report.runs = check_table::<RunRow>(conn, report)?;
-    report.rows = check_table::<MessageRow>(conn, report)?
-        + check_table::<CheckpointRow>(conn, report)?
+    report.rows = if report.schema_version >= schema::ALIASES_SINCE {
+        check_table::<MessageRow>(conn, report)?
+    } else {
+        check_table::<MessageWithoutAlias>(conn, report)?
+    };
+    report.rows += check_table::<CheckpointRow>(conn, report)?
         + check_table::<InterruptRow>(conn, report)?
         + check_table::<BindingRow>(conn, report)?
         + check_table::<IdempotencyRow>(conn, report)?

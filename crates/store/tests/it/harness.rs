@@ -222,6 +222,7 @@ impl Log {
             run,
             role: Role::User,
             position: self.last,
+            alias: None,
         }
     }
 

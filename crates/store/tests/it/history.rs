@@ -2,15 +2,17 @@
 
 use trilogue_domain::{CheckpointKey, Given, MessageId, Reference};
 use trilogue_store::Change;
-use trilogue_store::rows::BindingRow;
+use trilogue_store::rows::{BindingRow, MessageRow};
 
-use crate::harness::{World, agent, alice, contract, json, thread_id};
+use crate::harness::{World, agent, alice, contract, json, own_scope, thread_id};
 
 contract!(
     the_path_leads_from_the_head_to_the_beginning,
     a_removed_run_stays_on_the_path_without_value,
     a_path_stays_within_its_thread,
     a_message_that_another_run_holds_stays_there,
+    two_threads_may_hold_a_message_of_the_same_id,
+    a_message_is_found_by_another_id_in_its_thread_alone,
     a_message_is_written_over_by_its_own_run,
     a_binding_is_one_for_each_thread_and_agent,
     a_brought_history_stays_as_it_was_brought,
@@ -105,6 +107,76 @@ async fn a_message_that_another_run_holds_stays_there(world: World) {
     let again = log.message("m", two.key);
     log.step().change(Change::Message(again.clone())).commit().await.unwrap();
     assert_eq!(world.store.message(&alice(), &again.id).await.unwrap(), Some(again));
+}
+
+async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
+    let (mut one, mut two) = (world.thread("one").await, world.thread("two").await);
+    let bob = own_scope("default", "bob");
+    let mut three = world.thread_of(&bob, "three").await;
+    let mut rows = Vec::new();
+    for log in [&mut two, &mut one, &mut three] {
+        let run = log.start(&format!("r{}", log.row.key)).await;
+        let row = log.message("m", run.key);
+        log.step().change(Change::Message(row.clone())).commit().await.unwrap();
+        rows.push(row);
+    }
+    let store = &world.store;
+    let id = &rows[0].id;
+    for (log, row) in [(&two, &rows[0]), (&one, &rows[1]), (&three, &rows[2])] {
+        assert_eq!(store.message_in(&log.row, id).await.unwrap().as_ref(), Some(row));
+    }
+    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]), "the oldest");
+    assert_eq!(store.message(&bob, id).await.unwrap().as_ref(), Some(&rows[2]), "of what is seen");
+    // Written again, it is as old as it was.
+    two.step().change(Change::Message(rows[0].clone())).commit().await.unwrap();
+    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]));
+    two.step().change(Change::RemoveRun(rows[0].run)).commit().await.unwrap();
+    assert_eq!(store.message_in(&two.row, id).await.unwrap(), None);
+    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[1]));
+    one.step().change(Change::RemoveThread).commit().await.unwrap();
+    assert_eq!(store.message_in(&one.row, id).await.unwrap(), None);
+    assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[2]));
+    three.step().change(Change::RemoveThread).commit().await.unwrap();
+    assert_eq!(store.message(&alice(), id).await.unwrap(), None);
+}
+
+async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
+    let (mut log, other) = (world.thread("t").await, world.thread("other").await);
+    let (one, two) = (log.start("one").await, log.start("two").await);
+    let id = |text| MessageId::parse(text).unwrap();
+    let known = |row: &MessageRow, alias| MessageRow { alias: Some(id(alias)), ..row.clone() };
+    let (first, second) = (log.message("m", one.key), log.message("n", two.key));
+    log.step()
+        .change(Change::Message(first.clone()))
+        .change(Change::Message(known(&second, "theirs")))
+        .change(Change::Alias(first.id.clone(), id("theirs")))
+        .change(Change::Alias(id("nobody"), id("x")))
+        .commit()
+        .await
+        .unwrap();
+    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    assert_eq!(found("theirs").await, Some(known(&first, "theirs")), "the oldest");
+    assert_eq!(found("n").await, Some(known(&second, "theirs")));
+    assert_eq!(found("x").await, None);
+    assert_eq!(world.store.message(&alice(), &id("theirs")).await.unwrap(), None);
+    assert_eq!(world.store.message_in(&other.row, &id("theirs")).await.unwrap(), None);
+    // A message's own id comes before another's second one.
+    let third = log.message("theirs", two.key);
+    log.step()
+        .change(Change::Message(third.clone()))
+        .change(Change::Alias(first.id.clone(), id("newer")))
+        .commit()
+        .await
+        .unwrap();
+    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    assert_eq!(found("theirs").await, Some(third));
+    assert_eq!(found("newer").await, Some(known(&first, "newer")));
+    log.step().change(Change::RemoveRun(two.key)).commit().await.unwrap();
+    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    assert_eq!(found("theirs").await, None, "the first is known by a newer id");
+    log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
+    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    assert_eq!(found("newer").await, None);
 }
 
 async fn a_message_is_written_over_by_its_own_run(world: World) {

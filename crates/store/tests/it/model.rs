@@ -37,6 +37,7 @@ enum Act {
     Start { id: usize },
     End { run: usize },
     Message { id: usize, run: usize },
+    Alias { id: usize, alias: usize },
     Checkpoint { id: usize, run: Option<usize> },
     Interrupt { id: usize, run: usize, is_resolved: bool },
     Idempotency { key: usize, run: usize },
@@ -72,6 +73,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (0..6_usize).prop_map(|id| Act::Start { id }),
         2 => run.clone().prop_map(|run| Act::End { run }),
         1 => (0..4_usize, run.clone()).prop_map(|(id, run)| Act::Message { id, run }),
+        1 => (0..4_usize, 0..6_usize).prop_map(|(id, alias)| Act::Alias { id, alias }),
         2 => (0..6_usize, prop::option::of(run.clone())).prop_map(|(id, run)| Act::Checkpoint { id, run }),
         2 => (0..3_usize, run.clone(), any::<bool>())
             .prop_map(|(id, run, is_resolved)| Act::Interrupt { id, run, is_resolved }),
@@ -283,6 +285,10 @@ impl Pair {
             }),
             Act::Message { id, run } => {
                 pick(*run).map(|run| Change::Message(live.log.message(&format!("m{id}"), run.key)))
+            }
+            Act::Alias { id: id_of, alias } => {
+                let id = |number| MessageId::parse(&format!("m{number}")).unwrap();
+                Some(Change::Alias(id(*id_of), id(*alias)))
             }
             Act::Checkpoint { id, run } => {
                 let mut row = live.log.checkpoint(&format!("c{id}"), live.head);
@@ -516,6 +522,11 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
         let thread = thread_id(&format!("t{thread}"));
         writeln!(text, "{:?}", store.thread(scope, &thread).await.unwrap()).unwrap();
         writeln!(text, "{:?}", store.path(scope, &thread, None, 5).await.unwrap()).unwrap();
+        let Some(row) = store.thread(scope, &thread).await.unwrap() else { continue };
+        for number in 0..6 {
+            let message = MessageId::parse(&format!("m{number}")).unwrap();
+            writeln!(text, "{:?}", store.message_in(&row, &message).await.unwrap()).unwrap();
+        }
     }
     text
 }

@@ -52,7 +52,8 @@ fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
     }
     let told = Told { output: 2, updates: vec![1, 3] };
     let (messages, values, bound) = (Vec::new(), None, None);
-    let progress = Progress { run: RunKey(1), draft, messages, values, bound, told };
+    let aliases = Vec::new();
+    let progress = Progress { run: RunKey(1), draft, messages, aliases, values, bound, told };
     let step = table.step(Command::Progress(progress)).unwrap();
     assert_eq!(offered(&step), ["run-1.6", "run-1.8", "run-1.values"]);
     let numbers: Vec<_> = step
@@ -102,4 +103,54 @@ fn a_thread_goes_only_while_it_is_idle_where_that_is_asked_for() {
     let mut table = Table::new();
     table.submit(1).unwrap();
     assert_eq!(told(&table.step(Command::Erase { if_idle: false }).unwrap()), ["abort 1", "gone"]);
+}
+
+#[test]
+fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
+    let mut table = Table::new();
+    let note = |bound| {
+        let mut draft = Draft::default();
+        draft.push(Timestamp::from_micros(1), &Body::Opaque, None).unwrap();
+        Command::Note { draft, bound }
+    };
+    let before = table.state.last;
+    assert_eq!(told(&table.step(note(None)).unwrap()), [format!("{} - opaque", before + 1)]);
+    table.submit(1).unwrap();
+    let run = table.state.runs[&RunKey(1)].row.clone();
+    let bound = trilogue_store::rows::BindingRow {
+        thread: ThreadKey(1),
+        agent: run.agent.clone(),
+        remote: "s".to_owned(),
+        capabilities: Json::null(),
+        told: None,
+    };
+    let step = table.step(note(Some(bound.clone()))).unwrap();
+    assert_eq!(told(&step), [format!("{} - opaque", table.state.last)]);
+    assert!(matches!(&step.changes[..], [Change::Binding(row)] if *row == bound));
+    assert_eq!(table.state.runs[&RunKey(1)].row, run);
+    let step = table.finish(1, Ok(Ending::Completed)).unwrap();
+    let told = step.changes.iter().find_map(|change| match change {
+        Change::Binding(row) => Some((row.remote.clone(), row.told)),
+        _ => None,
+    });
+    assert_eq!(told, Some(("s".to_owned(), table.state.thread.head)), "it was told of this run");
+}
+
+#[test]
+fn somebody_is_told_of_an_interrupt_until_it_is_resolved() {
+    for notifies in [false, true] {
+        let mut table = Table::new();
+        table.state.notifies = notifies;
+        table.submit(1).unwrap();
+        let step = table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
+        let offers = step.changes.iter().filter(|change| {
+            matches!(change, Change::Offer(item) if item.kind == QueueKind::Notify && item.key == "one")
+        });
+        assert_eq!(offers.count(), usize::from(notifies));
+        let step = table.answer("one", Answer::Option("no".to_owned())).unwrap();
+        let withdrawn = step.changes.iter().filter(
+            |change| matches!(change, Change::Withdraw(QueueKind::Notify, key) if key == "one"),
+        );
+        assert_eq!(withdrawn.count(), usize::from(notifies));
+    }
 }

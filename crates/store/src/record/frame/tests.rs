@@ -1,6 +1,8 @@
+mod golden;
+
 use proptest::prelude::*;
-use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent, StateEvent};
-use trilogue_domain::{Citation, MessageId, Part, PartMetadata, Times, limits};
+use trilogue_domain::event::{Body, MessageEvent, Original, RunEvent, StateEvent, ToolEvent};
+use trilogue_domain::{MessageId, limits};
 
 use super::*;
 use crate::record::samples;
@@ -44,6 +46,16 @@ fn stored(frame: &Frame, bytes: Bytes) -> Result<Frame> {
     let reader = Arc::clone(&frame.reader);
     let Header { thread, run, first, last, first_run } = frame.header;
     Frame::from_stored(thread, run, first, last, first_run, bytes, &reader)
+}
+
+fn tool_call(message: Option<MessageId>) -> Body {
+    Body::Tool(ToolEvent::Started {
+        call: "c-1".to_owned(),
+        tool: "t".to_owned(),
+        title: "T".to_owned(),
+        input: Some(samples::json("{}")),
+        message,
+    })
 }
 
 /// One frame with a record of every kind.
@@ -96,6 +108,88 @@ fn an_original_is_stored_alone_and_read_back_under_our_id() {
     assert_eq!(events[1].original, Some(original("!what")));
     assert_eq!(events[2].body, delta("ours", "plain"));
     assert!(events.iter().all(|event| event.run.is_none() && event.run_number == 0));
+}
+
+/// A dialect that reads every original as the beginning of a tool call.
+#[derive(Debug)]
+struct Calls;
+
+impl ReadOriginal for Calls {
+    fn read(&self, _original: &Original) -> Result<Body> {
+        Ok(tool_call(None))
+    }
+}
+
+#[test]
+fn the_head_of_an_original_keeps_the_message_of_a_tool_call() {
+    let calls: Arc<dyn ReadOriginal> = Arc::new(Calls);
+    let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from_static(b"{}") };
+    let bodies = [tool_call(Some(samples::message_id("m"))), tool_call(None)];
+    let mut draft = Draft::default();
+    for body in &bodies {
+        draft.push(at(1), body, Some(&original)).unwrap();
+    }
+    let frame = draft.seal(THREAD, RUN, 1, 1, &calls).remove(0);
+    let read: Vec<_> = frame.events().unwrap().iter().map(|event| event.body.clone()).collect();
+    assert_eq!(read, bodies);
+}
+
+#[test]
+fn a_frame_gives_its_records_without_reading_what_originals_say() {
+    /// A dialect that must not be asked.
+    #[derive(Debug)]
+    struct Unread;
+
+    impl ReadOriginal for Unread {
+        fn read(&self, original: &Original) -> Result<Body> {
+            panic!("{original:?} was read");
+        }
+    }
+
+    let unread: Arc<dyn ReadOriginal> = Arc::new(Unread);
+    let original = |bytes: &'static [u8]| Original {
+        dialect: "shout".into(),
+        version: 2,
+        bytes: Bytes::from_static(bytes),
+    };
+    let mut draft = Draft::default();
+    draft.push(at(1), &delta("m", "x"), Some(&original(b"one"))).unwrap();
+    draft.push(at(2), &delta("m", "plain"), None).unwrap();
+    draft.push(at(3), &tool_call(Some(samples::message_id("m"))), Some(&original(b""))).unwrap();
+    draft.push(at(4), &Body::Opaque, Some(&original(b"four"))).unwrap();
+    let frame = draft.seal(THREAD, RUN, 7, 3, &unread).remove(0);
+    let records: Vec<_> = frame.raw().unwrap().map(std::result::Result::unwrap).collect();
+    let numbers: Vec<_> =
+        records.iter().map(|one| (one.number, one.run_number, one.at.as_micros())).collect();
+    assert_eq!(numbers, [(7, 3, 1), (8, 4, 2), (9, 5, 3), (10, 6, 4)]);
+    let raw = |message, call, bytes: &'static [u8]| RawOriginal {
+        dialect: "shout",
+        version: 2,
+        message,
+        call,
+        bytes: Bytes::from_static(bytes),
+    };
+    let originals: Vec<_> = records.iter().map(|record| record.original.clone()).collect();
+    let expected = [
+        Some(raw(Some("m"), None, b"one")),
+        None,
+        Some(raw(Some("m"), Some("c-1"), b"")),
+        Some(raw(None, None, b"four")),
+    ];
+    assert_eq!(originals, expected);
+    let event = records[1].event().unwrap();
+    assert_eq!((event.number, event.run_number, event.run), (8, 4, RUN));
+    assert_eq!(event.body, delta("m", "plain"));
+}
+
+#[test]
+fn raw_records_end_at_damage() {
+    let frame = full_frame();
+    let records = checked(FORMAT_VERSION, &frame, &[1, 0, 0, 0, 2, 9, 0, 0, 0]);
+    let damaged = stored(&frame, records).unwrap();
+    let records: Vec<_> = damaged.raw().unwrap().collect();
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].as_ref().unwrap_err().code(), Code::ThreadQuarantined);
 }
 
 #[test]
@@ -204,106 +298,6 @@ fn joined_drafts_are_cut_at_the_limits_without_gaps() {
     assert!(Draft::default().seal(THREAD, RUN, 1, 1, &reader()).is_empty());
 }
 
-/// A failure here means that the format changed: give it a new version and keep the decoder of this one.
-#[test]
-fn the_bytes_of_a_frame_are_these() {
-    let mut draft = Draft::default();
-    draft.push(at(1_000_000), &Body::Run(RunEvent::Started), None).unwrap();
-    draft.push(at(1_000_001), &delta("m", "hi"), None).unwrap();
-    let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from_static(b"{}") };
-    draft.push(at(-1), &Body::Opaque, Some(&original)).unwrap();
-    let frame = draft.seal(THREAD, RUN, 300, 2, &reader()).remove(0);
-    assert_eq!(
-        hex(&frame),
-        "030e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7d7867ffad"
-    );
-}
-
-/// What version 2 writes as version 1 did not.
-#[test]
-fn the_bytes_of_what_version_2_brought_are_these() {
-    let mut draft = Draft::default();
-    let message = samples::message_id("m");
-    let times = Times { created_at: Some(at(1)), completed_at: None };
-    let started = MessageEvent::Started {
-        message: message.clone(),
-        role: trilogue_domain::Role::User,
-        times: Some(times),
-    };
-    draft.push(at(2), &Body::Message(started), None).unwrap();
-    let citation = Citation { start_index: Some(-2), end_index: Some(7), ..Citation::default() };
-    let part = Part::annotation(PartMetadata::Citation(citation));
-    draft.push(at(2), &Body::Message(MessageEvent::Part { message, part }), None).unwrap();
-    let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
-    assert_eq!(
-        hex(&frame),
-        "030e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff01010700000000b14a6644"
-    );
-}
-
-/// What version 3 writes as version 2 did not.
-#[test]
-fn the_bytes_of_what_version_3_brought_are_these() {
-    let mut draft = Draft::default();
-    let output = StateEvent::Output(samples::json("{\"n\":1}"));
-    draft.push(at(2), &Body::State(output), None).unwrap();
-    let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
-    assert_eq!(hex(&frame), "030e01120100010a0000000453077b226e223a317d1ad64ac2");
-}
-
-/// The bytes are what version 2 wrote, and stay.
-#[test]
-fn frames_of_version_2_are_read() {
-    let frame = written(
-        "020e0112010101080000000425016d00010200240000000422016d0a746578742f706c61696e0000010001feffffffffffffffff0101070000000005c72770",
-        (1, 2, 1),
-    );
-    let message = samples::message_id("m");
-    let role = trilogue_domain::Role::User;
-    let times = Some(Times { created_at: Some(at(1)), completed_at: None });
-    let started = MessageEvent::Started { message: message.clone(), role, times };
-    let citation = Citation { start_index: Some(-2), end_index: Some(7), ..Citation::default() };
-    let part = Part::annotation(PartMetadata::Citation(citation));
-    let bodies: Vec<_> = frame.events().unwrap().iter().map(|event| event.body.clone()).collect();
-    assert_eq!(bodies, [started, MessageEvent::Part { message, part }].map(Body::Message));
-}
-
-/// A frame of these bytes with these numbers: the first, the last, and the first of its run.
-fn written(hex: &str, (first, last, first_run): (u64, u64, u64)) -> Frame {
-    let digits = hex.as_bytes().chunks_exact(2);
-    let bytes: Vec<u8> = digits
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect();
-    Frame::from_stored(THREAD, RUN, first, last, first_run, bytes.into(), &reader()).unwrap()
-}
-
-/// The bytes are what version 1 wrote, and stay.
-#[test]
-fn frames_of_version_1_are_read() {
-    let frame = written(
-        "010e0112ac0202020400000080897a110800000082897a21016d6869080000000100000164017b7ddf3b9313",
-        (300, 302, 2),
-    );
-    let events = frame.events().unwrap();
-    let bodies: Vec<_> = events.iter().map(|event| event.body.clone()).collect();
-    assert_eq!(bodies, [Body::Run(RunEvent::Started), delta("m", "hi"), Body::Opaque]);
-    assert_eq!(events[1].at, at(1_000_001));
-    assert_eq!((events[2].number, events[2].run_number), (302, 4));
-    assert_eq!(events[2].original.as_ref().map(|original| &*original.dialect), Some("d"));
-
-    let frame = written(
-        "010e0112010101050000000420016d001d0000000422016d0a746578742f706c61696e0000010001ac0201ad0200000000526ecb84",
-        (1, 2, 1),
-    );
-    let message = samples::message_id("m");
-    let role = trilogue_domain::Role::User;
-    let started = MessageEvent::Started { message: message.clone(), role, times: None };
-    let citation = Citation { start_index: Some(300), end_index: Some(301), ..Citation::default() };
-    let part = Part::annotation(PartMetadata::Citation(citation));
-    let bodies: Vec<_> = frame.events().unwrap().iter().map(|event| event.body.clone()).collect();
-    assert_eq!(bodies, [started, MessageEvent::Part { message, part }].map(Body::Message));
-}
-
 #[test]
 fn a_frame_in_another_place_is_noticed() {
     let frame = full_frame();
@@ -382,6 +376,10 @@ proptest! {
         put_checksum(&mut bytes);
         if let Ok(read) = stored(&frame, bytes.into()) {
             let _ = read.events();
+            let raw = read.raw().into_iter().flatten();
+            for record in raw.flatten() {
+                let _ = record.event();
+            }
         }
     }
 

@@ -81,7 +81,13 @@ fn message(role: Role) -> MessageRow {
         run: RunKey(2),
         role,
         position: 300,
+        alias: None,
     }
+}
+
+/// A message that its agent knows by another id.
+fn also_known() -> MessageRow {
+    MessageRow { alias: Some(samples::message_id("a")), ..message(Role::Agent) }
 }
 
 fn queue(kind: QueueKind) -> QueueItem {
@@ -209,6 +215,7 @@ fn every_row_reads_back_and_shows_damage() {
     for role in [Role::User, Role::Agent, Role::NamedAgent("x".into())] {
         check(&message(role));
     }
+    check(&also_known());
     check(&checkpoint());
     check(&CheckpointRow { parent: None, run: None, value: None, ..checkpoint() });
     check(&CheckpointRow { given: Some(samples::given()), ..checkpoint() });
@@ -225,9 +232,13 @@ fn every_row_reads_back_and_shows_damage() {
     check(&binding());
     check(&idempotency());
     check(&token());
-    for kind in
-        [QueueKind::ScheduledRun, QueueKind::Deadline, QueueKind::Callback, QueueKind::Retention]
-    {
+    for kind in [
+        QueueKind::ScheduledRun,
+        QueueKind::Deadline,
+        QueueKind::Callback,
+        QueueKind::Retention,
+        QueueKind::Notify,
+    ] {
         check(&queue(kind));
     }
 }
@@ -251,20 +262,36 @@ fn the_bytes_of_a_row_are_these() {
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
         hex(thread().encode()),
-        "03010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040131b163c6"
+        "04010201740764656661756c7401700b7b2261223a2022c3a4227d02040106046e6f6465040120a72109"
     );
     assert_eq!(
         hex(called_back().encode()),
-        "03020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374011868747470733a2f2f6578616d706c652e636f6d2f686f6f6b010001010b7b22696e707574223a317d01010f72756e5f726f6c6c65645f6261636bfd245912"
+        "04020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374011868747470733a2f2f6578616d706c652e636f6d2f686f6f6b010001010b7b22696e707574223a317d01010f72756e5f726f6c6c65645f6261636b8b8a5a7a"
     );
     assert_eq!(
         hex(CheckpointRow { given: Some(samples::given()), ..checkpoint() }.encode()),
-        "03040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f7374617465bc0941fa"
+        "04040a016302010801040c010f7b226d65737361676573223a5b5d7d02010300016d010172021f68747470733a2f2f6578616d706c652e636f6d2f7265736f75726365732f31011968747470733a2f2f6578616d706c652e636f6d2f7374617465fd880cfd"
     );
     assert_eq!(
         hex(configuration().encode()),
-        "030a016b0764656661756c740170046563686f0106666f726d616c127b227374796c65223a22666f726d616c227d027b7d020401065c4a26bf"
+        "040a016b0764656661756c740170046563686f0106666f726d616c127b227374796c65223a22666f726d616c227d027b7d02040106a87fdfcb"
     );
+    assert_eq!(hex(also_known().encode()), "0403016d0764656661756c74020401ac020101618a440ab5");
+}
+
+/// The bytes are what version 3 wrote, and stay.
+#[test]
+fn rows_of_version_3_are_read() {
+    let stored = bytes(
+        "03020401720201740764656661756c740170046563686f050201040001010c6167656e745f6661696c65640869742062726f6b650001027b7d01feffffffffffffffff01027b7d01117b227374796c65223a2273686f7274227d01055b312c325d010101690001ffffffffffffffffff01ffffffffffffffffff010106737472696374011868747470733a2f2f6578616d706c652e636f6d2f686f6f6b010001010b7b22696e707574223a317d01010f72756e5f726f6c6c65645f6261636bfd245912",
+    );
+    assert_eq!(RunRow::decode(&stored), Ok(called_back()));
+    let stored = bytes("0303016d0764656661756c74020401ac022755cdef");
+    assert_eq!(MessageRow::decode(&stored), Ok(message(Role::Agent)));
+    let stored = bytes(
+        "030a016b0764656661756c740170046563686f0106666f726d616c127b227374796c65223a22666f726d616c227d027b7d020401065c4a26bf",
+    );
+    assert_eq!(ConfigurationRow::decode(&stored), Ok(configuration()));
 }
 
 /// The bytes are what version 2 wrote, and stay.

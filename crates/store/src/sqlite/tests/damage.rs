@@ -33,6 +33,7 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
             run,
             role: Role::User,
             position: 1,
+            alias: None,
         }),
         Change::Checkpoint(CheckpointRow {
             key: checkpoint,

@@ -1,13 +1,13 @@
 use rusqlite::{Connection, params};
 use trilogue_domain::error::Code;
-use trilogue_domain::{Given, Json};
+use trilogue_domain::{Given, Json, MessageId};
 
 use super::seed::{
     Folder, creation, frames, numbers, options, run_row, scope, thread_row, thread_with_run,
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
-use crate::record::{Record, as_version_1};
-use crate::rows::{CheckpointRow, Page, RunFilter, ThreadFilter};
+use crate::record::{Record, as_version, as_version_1};
+use crate::rows::{CheckpointRow, MessageRow, Page, RunFilter, ThreadFilter};
 use crate::sqlite::SqliteStore;
 use crate::sqlite::schema::{Migrations, SCHEMA_VERSION};
 
@@ -200,6 +200,58 @@ async fn a_store_of_version_3_keeps_what_it_holds_and_takes_what_is_new() {
     let filter = ConfigurationFilter { agent: run.agent, metadata: Vec::new() };
     let listing = store.configurations(&scope(), &filter, &Page::default(), now).await.unwrap();
     assert_eq!(listing.rows, []);
+}
+
+/// Writes a message of the run of a thread as version 3 of the format did.
+fn write_message_of_version_3(conn: &Connection, id: &str, thread: i64) -> MessageRow {
+    let row = MessageRow {
+        id: MessageId::parse(id).unwrap(),
+        tenant: super::seed::tenant(),
+        thread: trilogue_domain::ThreadKey(thread),
+        run: trilogue_domain::RunKey(thread),
+        role: trilogue_domain::Role::User,
+        position: 1,
+        alias: None,
+    };
+    conn.execute(
+        "INSERT INTO messages (tenant, id, thread, run, body) VALUES (?1, ?2, ?3, ?3, ?4)",
+        // Without its other id, which is none: a byte.
+        params![row.tenant.as_str(), id, thread, as_version(3, row.encode(), 1)],
+    )
+    .unwrap();
+    row
+}
+
+#[tokio::test]
+async fn a_store_of_version_4_keeps_its_messages_and_takes_the_same_id_in_another_thread() {
+    let folder = Folder::new();
+    let row = {
+        let mut conn = folder.raw();
+        Migrations::up_to(4).run(&mut conn).unwrap();
+        write_version_1(&conn, 1);
+        write_version_1(&conn, 2);
+        write_message_of_version_3(&conn, "m", 1)
+    };
+    let report = crate::sqlite::verify(&folder.path).unwrap();
+    assert!(report.schema_version == 4 && report.is_sound(), "{report:?}");
+    let store = folder.open().await;
+    assert_eq!(store.stats().await.unwrap().schema_version, SCHEMA_VERSION);
+    let (one, two) =
+        (thread_row(trilogue_domain::ThreadKey(1)), thread_row(trilogue_domain::ThreadKey(2)));
+    assert_eq!(store.message_in(&one, &row.id).await.unwrap(), Some(row.clone()));
+    let theirs = MessageId::parse("theirs").unwrap();
+    let same = MessageRow { thread: two.key, run: trilogue_domain::RunKey(2), ..row.clone() };
+    let changes = vec![Change::Message(same.clone())];
+    store.append(Batch { changes, ..super::seed::batch(two.key, 1) }).await.unwrap();
+    let changes = vec![Change::Alias(row.id.clone(), theirs.clone())];
+    store.append(Batch { changes, ..super::seed::batch(one.key, 1) }).await.unwrap();
+    let known = MessageRow { alias: Some(theirs.clone()), ..row.clone() };
+    assert_eq!(store.message_in(&one, &theirs).await.unwrap(), Some(known.clone()));
+    assert_eq!(store.message_in(&two, &row.id).await.unwrap(), Some(same));
+    assert_eq!(store.message(&scope(), &row.id).await.unwrap(), Some(known), "the oldest");
+    store.close().await.unwrap();
+    let report = crate::sqlite::verify(&folder.path).unwrap();
+    assert!(report.schema_version == SCHEMA_VERSION && report.is_sound(), "{report:?}");
 }
 
 /// What a program that knows version 2 alone would meet: a newer version, before it reads a row of the new format.

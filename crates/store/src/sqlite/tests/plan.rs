@@ -70,6 +70,19 @@ fn every_listing_is_led_by_an_index_and_sorts_nothing() {
 }
 
 #[test]
+fn messages_are_found_by_an_index_in_the_order_of_their_age() {
+    use crate::sqlite::look_up::{BY_ALIAS, OF_RUN_SEEN};
+    let (_folder, conn) = store();
+    for (rest, index) in [(OF_RUN_SEEN, "messages_by_id"), (BY_ALIAS, "messages_by_alias")] {
+        let sql = format!("SELECT body FROM messages {rest}");
+        let values = ["t".to_owned().into(), "m".to_owned().into(), "p".to_owned().into()];
+        let plan = plan(&conn, &sql, &values[..sql.matches('?').count().min(3)]);
+        assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{plan}");
+    }
+}
+
+#[test]
 fn retention_and_the_queue_look_at_what_is_due_alone() {
     use crate::sqlite::housekeeping::{TOO_OLD, TOO_OLD_STATELESS};
     let (_folder, conn) = store();

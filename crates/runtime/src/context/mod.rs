@@ -1,0 +1,257 @@
+//! What a run's agent can do.
+
+mod shared;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::oneshot;
+use trilogue_domain::event::{Body, Original};
+use trilogue_domain::{
+    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, RunId, Survives, ThreadId,
+};
+use trilogue_store::rows::{BindingRow, CheckpointRow};
+
+use crate::backend::{EmitError, Stopped};
+use crate::client::{CallError, ClientProfile};
+use crate::history;
+use crate::owner::Envelope;
+use crate::part::{has_large_content, outlined};
+use crate::services::lock;
+use crate::session::ThreadContext;
+
+pub(crate) use shared::{Parts, Shared};
+
+/// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
+#[derive(Clone, Debug)]
+pub struct RunContext(pub(crate) Arc<Shared>);
+
+/// How far an agent's own memory of a thread reaches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It does not know the thread.
+    Unbound,
+    /// It knows the thread up to a point of the path.
+    Bound {
+        /// How it knows the thread.
+        binding: BindingRow,
+        /// What it was not told, oldest first: prime it with these.
+        missed: Vec<Message>,
+    },
+    /// It knows a path that was left: it needs a new session.
+    Rewound {
+        /// How it knows the thread.
+        binding: BindingRow,
+    },
+}
+
+// === impl RunContext ===
+
+impl RunContext {
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &RunId {
+        &self.0.id
+    }
+
+    /// The thread.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.0.thread
+    }
+
+    /// The agent's name in this server.
+    #[must_use]
+    pub fn agent(&self) -> &AgentName {
+        &self.0.agent
+    }
+
+    /// The configuration that this run was given.
+    #[must_use]
+    pub fn config(&self) -> Option<&Json> {
+        self.0.config.as_ref()
+    }
+
+    /// Adds an event to the run when there is room for it now and none of its content has to be stored apart.
+    /// `false` when not: call [`Self::emit`] then.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
+    pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
+        self.0.check(body)?;
+        if original.is_none() && has_large_content(body) {
+            return Ok(false);
+        }
+        self.0.push(body, original)
+    }
+
+    /// Adds an event to the run. Returns when it is in the draft; waits while the draft is full.
+    /// Content above [`limits::INLINE_CONTENT_BYTES`] is stored beside the log first.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, it breaks the run's rules, or content could not be stored.
+    pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
+        self.0.check(&body)?;
+        let body = if original.is_none() && has_large_content(&body) {
+            outlined(self.0.store.as_ref(), &self.0.scope, body).await?
+        } else {
+            body
+        };
+        loop {
+            let space = self.0.space.notified();
+            if self.0.push(&body, original.as_ref())? {
+                return Ok(());
+            }
+            space.await;
+        }
+    }
+
+    /// Waits until everything emitted so far is durable.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the run was stopped or could not be stored.
+    pub async fn commit(&self) -> Result<(), Stopped> {
+        let (reply, done) = oneshot::channel();
+        self.0.tell(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
+        done.await.map_err(|_| Stopped)?.map_err(|_| Stopped)
+    }
+
+    /// Raises an interrupt that survives as long as this task, and waits for its end.
+    /// Without a patience of its own it gets the server's default.
+    ///
+    /// # Errors
+    /// [`EmitError`] when the run was stopped, or the interrupt was refused.
+    pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
+        interrupt.survives = Survives::Process;
+        interrupt.patience.get_or_insert(self.0.patience);
+        self.0.check_interrupt(&interrupt)?;
+        let (answer, answered) = oneshot::channel();
+        let id = interrupt.id.clone();
+        lock(&self.0.asks).insert(id.clone(), answer);
+        let (reply, raised) = oneshot::channel();
+        let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
+        let outcome = match self.0.tell(request).await {
+            Ok(()) => raised.await.map_err(|_| EmitError::Stopped)?,
+            Err(Stopped) => return Err(EmitError::Stopped),
+        };
+        if let Err(error) = outcome {
+            lock(&self.0.asks).remove(&id);
+            return Err(EmitError::Refused(error));
+        }
+        answered.await.map_err(|_| EmitError::Stopped)
+    }
+
+    /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn history(&self) -> Result<Vec<Message>, Error> {
+        history::messages(self.0.source(), &self.0.thread, self.0.base()).await
+    }
+
+    /// The thread's state as this run last set it, or at the head that this run is based on.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn load_state(&self) -> Result<Option<Json>, Error> {
+        if let Some(values) = lock(&self.0.filling).latest.clone() {
+            return Ok(Some(values));
+        }
+        history::values(self.0.source(), &self.0.thread, self.0.base()).await
+    }
+
+    /// How this agent knows the thread at the other side, where it has a memory of its own.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn binding(&self) -> Result<Option<BindingRow>, Error> {
+        if let Some(bound) = self.0.bound() {
+            return Ok(Some(bound));
+        }
+        let stored = self.0.store.binding(&self.0.scope, &self.0.thread, &self.0.agent).await?;
+        if stored.is_some() {
+            self.0.bind(stored.clone());
+        }
+        Ok(stored)
+    }
+
+    /// Binds the thread to a session at the other side; durable when this returns, so that it stands before the first prompt.
+    ///
+    /// # Errors
+    /// [`Stopped`] as [`Self::commit`].
+    pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
+        let row = BindingRow {
+            thread: self.0.thread_key,
+            agent: self.0.agent.clone(),
+            remote: remote.to_owned(),
+            capabilities,
+            told: self.0.base(),
+        };
+        self.0.bind(Some(row));
+        self.commit().await
+    }
+
+    /// How far this agent's own memory of the thread reaches, seen from the head that this run is based on.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn standing(&self) -> Result<Standing, Error> {
+        let Some(binding) = self.binding().await? else { return Ok(Standing::Unbound) };
+        let store = self.0.store.as_ref();
+        let (scope, thread) = (&self.0.scope, &self.0.thread);
+        let base = self.0.base();
+        if binding.told == base {
+            // The usual case: it was there all the time.
+            return Ok(Standing::Bound { binding, missed: Vec::new() });
+        }
+        let path = history::path(store, scope, thread, base).await?;
+        let told = |row: &CheckpointRow| Some(row.key) == binding.told;
+        if binding.told.is_some() && !path.iter().any(told) {
+            return Ok(Standing::Rewound { binding });
+        }
+        let missed = history::messages_after(self.0.source(), thread, base, binding.told).await?;
+        Ok(Standing::Bound { binding, missed })
+    }
+
+    /// The client that the run works for, where it is one that takes calls: what it can do.
+    #[must_use]
+    pub fn client(&self) -> Option<ClientProfile> {
+        self.0.services.controllers.profile(self.0.thread_key)
+    }
+
+    /// Asks the client that the run works for. Waits for one that is gone as long as [`crate::CONTROLLER_GONE`]; the next one is asked anew.
+    ///
+    /// # Errors
+    /// What the client refuses with; [`CallError::gone`] where there is none.
+    pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
+        self.0.services.controllers.call(self.0.thread_key, method, params).await
+    }
+
+    /// The run's thread, for what happens in it outside of the run.
+    #[must_use]
+    pub fn thread_context(&self) -> ThreadContext {
+        ThreadContext {
+            services: Arc::clone(&self.0.services),
+            thread: self.0.thread_key,
+            id: self.0.thread.clone(),
+            scope: self.0.scope.clone(),
+            agent: self.0.agent.clone(),
+        }
+    }
+
+    /// Notes that the agent knows a message of this run by another id. Stored with what is emitted next.
+    pub fn alias(&self, message: &MessageId, alias: &MessageId) {
+        self.0.alias(message, alias);
+    }
+
+    /// Whether the run was asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Returns when the run is asked to stop.
+    pub async fn cancelled(&self) {
+        self.0.cancelled().await;
+    }
+}

@@ -1,0 +1,360 @@
+//! What a run's task shares with its thread's owner: the draft that it fills, its questions, and that it should stop.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEvent, StateEvent};
+use trilogue_domain::port::Clock;
+use trilogue_domain::{
+    AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, Resolution, Role,
+    RunId, RunKey, Scope, ThreadId, ThreadKey,
+};
+use trilogue_store::rows::{BindingRow, RunRow};
+use trilogue_store::{Draft, Store};
+
+use crate::backend::{EmitError, Stopped};
+use crate::history::Source;
+use crate::outside::Outside;
+use crate::owner::Envelope;
+use crate::part::{check_metadata, check_part};
+use crate::services::{Services, lock};
+use crate::step::{Completed, Progress, Told};
+
+/// What the context and the owner share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) key: RunKey,
+    pub(crate) id: RunId,
+    pub(crate) thread: ThreadId,
+    pub(crate) thread_key: ThreadKey,
+    pub(crate) scope: Scope,
+    pub(crate) agent: AgentName,
+    pub(crate) config: Option<Json>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) patience: Duration,
+    /// What reaches beyond the store.
+    pub(crate) outside: Arc<Outside>,
+    /// Whether the agent works in this process.
+    is_native: bool,
+    /// The rules that output is held to.
+    pub(crate) rules: Option<Arc<str>>,
+    /// Whether the run's client is called back about its output, and about its agent's own updates.
+    calls_back: (bool, bool),
+    /// The largest metadata of one part, in bytes.
+    max_part_metadata: usize,
+    pub(super) filling: Mutex<Filling>,
+    /// Woken when the owner has taken a full draft.
+    pub(super) space: Notify,
+    /// Woken when there is something in the draft.
+    dirty: Notify,
+    /// Whether the run was asked to stop, and who waits for that.
+    pub(super) cancelled: AtomicBool,
+    cancel: Notify,
+    stopped: AtomicBool,
+    pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
+    base: Mutex<Option<CheckpointKey>>,
+}
+
+/// What has been emitted since the owner took the draft last.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    draft: Draft,
+    messages: Vec<Completed>,
+    /// Messages that are not complete: who says them, and how else the agent knows them.
+    open: HashMap<MessageId, (Role, Option<MessageId>)>,
+    /// How else the agent knows messages that are complete.
+    aliases: Vec<(MessageId, MessageId)>,
+    values: Option<Json>,
+    /// The state that was ever set last, for the agent itself.
+    pub(super) latest: Option<Json>,
+    /// How the agent knows the thread, as far as that was read or made.
+    bound: Option<BindingRow>,
+    /// Whether the owner has that already.
+    bound_is_told: bool,
+    /// What the run's client is called back about.
+    told: Told,
+    /// Whether the owner was told since it took the draft last.
+    signalled: bool,
+}
+
+/// What a new context is made of.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) row: RunRow,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: mpsc::Sender<Envelope>,
+    pub(crate) patience: Duration,
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) max_part_metadata: usize,
+    pub(crate) services: Arc<Services>,
+    pub(crate) is_native: bool,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let row = parts.row;
+        Arc::new(Self {
+            key: row.key,
+            id: row.id,
+            thread: row.thread_id,
+            thread_key: row.thread,
+            scope: Scope { tenant: row.tenant, owner: None },
+            agent: row.agent,
+            config: row.config,
+            store: parts.store,
+            services: parts.services,
+            clock: parts.clock,
+            owner: parts.owner,
+            patience: parts.patience,
+            outside: parts.outside,
+            is_native: parts.is_native,
+            rules: row.rules,
+            calls_back: row.callback.map_or((false, false), |one| (one.values, one.updates)),
+            max_part_metadata: parts.max_part_metadata,
+            filling: Mutex::default(),
+            space: Notify::new(),
+            dirty: Notify::new(),
+            cancelled: AtomicBool::new(false),
+            cancel: Notify::new(),
+            stopped: AtomicBool::new(false),
+            asks: Mutex::default(),
+            base: Mutex::new(row.base),
+        })
+    }
+
+    /// Passes when an event is within the limit of metadata and keeps the run's rules.
+    pub(super) fn check(&self, body: &Body) -> Result<(), Error> {
+        check_part(body, self.max_part_metadata)?;
+        match &self.rules {
+            None => Ok(()),
+            Some(rules) => self.outside.check(rules, body),
+        }
+    }
+
+    /// As [`Self::check`], for what is asked.
+    pub(crate) fn check_interrupt(&self, interrupt: &Interrupt) -> Result<(), Error> {
+        check_metadata(&interrupt.prompt, self.max_part_metadata)?;
+        let Some(rules) = &self.rules else { return Ok(()) };
+        let raised = InterruptEvent::Raised(Box::new(interrupt.clone()));
+        self.outside.check(rules, &Body::Interrupt(raised))
+    }
+
+    pub(super) fn source(&self) -> Source<'_> {
+        Source { store: self.store.as_ref(), outside: &self.outside, scope: &self.scope }
+    }
+
+    /// Takes what was emitted, for the owner. What is emitted next fills `spare`.
+    pub(crate) fn take(&self, spare: &mut Vec<u8>) -> Progress {
+        let mut filling = lock(&self.filling);
+        filling.signalled = false;
+        let draft = if filling.draft.is_empty() {
+            Draft::default()
+        } else {
+            std::mem::replace(&mut filling.draft, Draft::reusing(std::mem::take(spare)))
+        };
+        let progress = Progress {
+            run: self.key,
+            draft,
+            messages: std::mem::take(&mut filling.messages),
+            values: filling.values.take(),
+            bound: filling.untold_binding(),
+            aliases: std::mem::take(&mut filling.aliases),
+            told: std::mem::take(&mut filling.told),
+        };
+        drop(filling);
+        self.space.notify_waiters();
+        progress
+    }
+
+    /// Whether the owner should be told that there is something to take; says so once.
+    pub(crate) fn wants_signal(&self) -> bool {
+        let mut filling = lock(&self.filling);
+        let wants = !filling.signalled && !filling.draft.is_empty();
+        filling.signalled |= wants;
+        wants
+    }
+
+    /// Returns when something was emitted.
+    pub(crate) async fn emitted(&self) {
+        self.dirty.notified().await;
+    }
+
+    /// Marks the run as stopped: whatever its agent does next is not heard.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        lock(&self.asks).clear();
+        self.space.notify_waiters();
+    }
+
+    /// What a restored run had set as state before it waited.
+    pub(crate) fn restore_values(&self, values: Json) {
+        let mut filling = lock(&self.filling);
+        filling.latest = Some(values.clone());
+        filling.values = Some(values);
+    }
+
+    /// How the agent knows the thread, as far as that was read or made.
+    pub(super) fn bound(&self) -> Option<BindingRow> {
+        lock(&self.filling).bound.clone()
+    }
+
+    /// Notes how the agent knows the thread, for the owner too.
+    pub(super) fn bind(&self, row: Option<BindingRow>) {
+        let mut filling = lock(&self.filling);
+        filling.bound = row;
+        filling.bound_is_told = false;
+    }
+
+    /// The agent was bound outside of the run; the owner knows that.
+    pub(crate) fn rebind(&self, row: BindingRow) {
+        let mut filling = lock(&self.filling);
+        filling.bound = Some(row);
+        filling.bound_is_told = true;
+    }
+
+    /// Notes another id by which the agent knows a message.
+    pub(super) fn alias(&self, message: &MessageId, alias: &MessageId) {
+        let mut filling = lock(&self.filling);
+        match filling.open.get_mut(message) {
+            Some((_, other)) => *other = Some(alias.clone()),
+            None => filling.aliases.push((message.clone(), alias.clone())),
+        }
+    }
+
+    /// Asks the run to stop.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.cancel.notify_waiters();
+    }
+
+    /// Returns when the run is asked to stop.
+    pub(crate) async fn cancelled(&self) {
+        loop {
+            let asked = self.cancel.notified();
+            if self.cancelled.load(Ordering::Acquire) {
+                return;
+            }
+            asked.await;
+        }
+    }
+
+    pub(crate) fn deliver(&self, interrupt: &InterruptId, resolution: Resolution) {
+        if let Some(ask) = lock(&self.asks).remove(interrupt) {
+            // A task that gave up waiting has dropped its end; the log has the answer all the same.
+            drop(ask.send(resolution));
+        }
+    }
+
+    pub(crate) fn rebase(&self, base: Option<CheckpointKey>) {
+        *lock(&self.base) = base;
+    }
+
+    pub(crate) fn base(&self) -> Option<CheckpointKey> {
+        *lock(&self.base)
+    }
+
+    pub(super) async fn tell(&self, request: Envelope) -> Result<(), Stopped> {
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(Stopped);
+        }
+        self.owner.send(request).await.map_err(|_| Stopped)
+    }
+
+    /// `false` when the draft is full.
+    pub(super) fn push(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
+        if self.stopped.load(Ordering::Acquire) {
+            return Err(EmitError::Stopped);
+        }
+        let mut filling = lock(&self.filling);
+        let was_empty = filling.draft.is_empty();
+        if filling.draft.is_full() {
+            drop(filling);
+            self.dirty.notify_one();
+            return Ok(false);
+        }
+        filling.draft.push(self.clock.now(), body, original).map_err(EmitError::Refused)?;
+        filling.note(body);
+        if self.calls_back != (false, false) {
+            filling.note_told(body, self.calls_back);
+        }
+        drop(filling);
+        if was_empty {
+            self.signal();
+        }
+        Ok(true)
+    }
+
+    /// Has the owner take what was emitted: at once where the agent works elsewhere, and where it works here when it waits.
+    fn signal(&self) {
+        if !self.is_native && self.wants_signal() {
+            let progress = Envelope::Progress { run: self.key };
+            if self.owner.try_send(progress).is_ok() {
+                return;
+            }
+            // Too many requests wait; the run's task waits with them.
+            lock(&self.filling).signalled = false;
+        }
+        self.dirty.notify_one();
+    }
+}
+
+// === impl Filling ===
+
+impl Filling {
+    /// Notes what the owner has to know beyond the events.
+    fn note(&mut self, body: &Body) {
+        match body {
+            Body::Message(MessageEvent::Started { message, role, .. }) => {
+                self.open.insert(message.clone(), (role.clone(), None));
+            }
+            Body::Message(MessageEvent::Completed { message }) => {
+                if let Some((role, alias)) = self.open.remove(message) {
+                    self.messages.push(Completed { message: message.clone(), role, alias });
+                }
+            }
+            Body::State(StateEvent::Values(values)) => {
+                self.values = Some(values.clone());
+                self.latest = Some(values.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// How the agent knows the thread, where the owner does not have that yet.
+    fn untold_binding(&mut self) -> Option<BindingRow> {
+        let is_told = std::mem::replace(&mut self.bound_is_told, true);
+        if is_told { None } else { self.bound.clone() }
+    }
+
+    /// Notes the event that was pushed last, where the run's client is called back about its kind.
+    fn note_told(&mut self, body: &Body, (values, updates): (bool, bool)) {
+        let place = self.draft.len() as u64;
+        match body {
+            Body::Message(MessageEvent::Thought { .. })
+            | Body::Tool(_)
+            | Body::State(StateEvent::Custom { .. } | StateEvent::Plan(_))
+                if updates =>
+            {
+                self.told.updates.push(place);
+            }
+            Body::Message(MessageEvent::Thought { .. }) => {}
+            Body::Message(_)
+            | Body::State(StateEvent::Output(_))
+            | Body::Run(RunEvent::Result(_))
+                if values =>
+            {
+                self.told.output = place;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is done when an append is durable: tasks start, hear and end.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use trilogue_domain::{Code, Failure, RunKey};
+
+use super::{Envelope, Owner, Task, Watched};
+use crate::context::{Parts, Shared};
+use crate::execute::execute;
+use crate::step::{Effect, StartTurn};
+
+// === impl Owner ===
+
+impl Owner {
+    pub(super) fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start { run, turn } => self.start(run, turn, false),
+                Effect::Deliver { run, interrupt, resolution } => {
+                    let base = self.state.as_ref().and_then(|state| state.runs.get(&run)?.row.base);
+                    if let Some(task) = self.tasks.get(&run) {
+                        task.shared.rebase(base);
+                        task.shared.deliver(&interrupt, resolution);
+                    }
+                }
+                Effect::Stop { run } => {
+                    if let Some(task) = self.tasks.get(&run) {
+                        task.shared.cancel();
+                    }
+                }
+                Effect::Abort { run } => self.end_task(run),
+                Effect::Settled(row) => self.tell_waiters(row.key, &Ok(*row)),
+                Effect::Watch { interrupt, patience } => {
+                    self.watched.push(Watched { interrupt, began: Instant::now(), patience });
+                }
+                Effect::Gone => self.gone = true,
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, run: RunKey, turn: StartTurn, deferred: bool) {
+        if let Some((shared, work)) = self.prepare(run, turn, deferred) {
+            let handle = Some(tokio::spawn(work).abort_handle());
+            self.tasks.insert(run, Task { shared, handle });
+        }
+    }
+
+    /// What a run's task shares with this owner, and the task's work.
+    pub(super) fn prepare(
+        &self,
+        run: RunKey,
+        turn: StartTurn,
+        deferred: bool,
+    ) -> Option<(Arc<Shared>, impl Future<Output = ()> + Send + 'static + use<>)> {
+        let row = self.state.as_ref()?.runs.get(&run)?.row.clone();
+        let Ok(backend) = self.services.backend(&row.agent).cloned() else {
+            let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
+            let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
+            let sender = self.sender.clone();
+            tokio::spawn(async move { drop(sender.send(finish).await) });
+            return None;
+        };
+        let shared = Shared::new(Parts {
+            row,
+            store: Arc::clone(&self.services.store),
+            clock: Arc::clone(&self.services.clock),
+            owner: self.sender.clone(),
+            patience: self.services.options.interrupt_deadline,
+            outside: Arc::clone(&self.services.outside),
+            max_part_metadata: self.services.options.max_part_metadata_bytes,
+            services: Arc::clone(&self.services),
+            is_native: backend.is_native(),
+        });
+        self.services.task_started();
+        let work =
+            execute(Arc::clone(&self.services), backend, turn, Arc::clone(&shared), deferred);
+        Some((shared, work))
+    }
+
+    pub(super) fn end_task(&mut self, run: RunKey) {
+        if let Some(task) = self.tasks.remove(&run) {
+            task.shared.stop();
+            if let Some(handle) = task.handle {
+                handle.abort();
+            }
+            self.services.task_done();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! How a wait ends: answers and deadlines.
+
+use super::*;
+
+#[test]
+fn answers_are_checked_and_the_second_is_told() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    let wrong = [
+        Answer::Json(Json::null()),
+        Answer::Option("maybe".to_owned()),
+        Answer::Message(Vec::new()),
+    ];
+    for answer in wrong {
+        assert_eq!(refused(table.answer("ask", answer)), Code::AnswerInvalid);
+    }
+    table.answer("ask", Answer::Option("yes".to_owned())).unwrap();
+    let second = table.answer("ask", Answer::Option("yes".to_owned()));
+    assert_eq!(refused(second), Code::InterruptResolved);
+}
+
+#[test]
+fn an_answer_without_a_name_is_for_a_run_that_has_resolved_none() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
+    let unnamed = |table: &mut Table| {
+        let answer = Answer::Option("yes".to_owned());
+        table.step(Command::Answer { to: Target::FirstOf(RunKey(1)), answer, by: principal() })
+    };
+    assert!(unnamed(&mut table).is_ok());
+    table.raise(1, interrupt("two", InterruptKind::Permission)).unwrap();
+    let error = unnamed(&mut table).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::InterruptMismatch);
+    assert_eq!(error.pending_interrupt().map(InterruptId::as_str), Some("two"));
+}
+
+#[test]
+fn no_time_out_ever_allows() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    let deadline = |id: &str| Command::Deadline { interrupt: InterruptId::parse(id).unwrap() };
+    let step = table.step(deadline("ask")).unwrap();
+    let Some(Effect::Deliver { resolution, .. }) = step.effects.first() else { panic!("{step:?}") };
+    assert_eq!(*resolution, Resolution::TimedOut { option: Some("no".to_owned()) });
+    assert_eq!(table.status(1), Some(RunStatus::Running));
+
+    table.raise(1, interrupt("form", InterruptKind::Form)).unwrap();
+    let step = table.step(deadline("form")).unwrap();
+    assert_eq!(
+        told(&step),
+        [
+            "10 1.10 interrupt.resolved",
+            "11 1.11 timed out await_timeout",
+            "abort 1",
+            "settled 1 timed_out"
+        ]
+    );
+    assert_eq!(told(&table.step(deadline("form")).unwrap()), Vec::<String>::new());
+}
+
+#[test]
+fn a_permission_without_a_way_to_reject_cancels() {
+    let mut table = Table::new();
+    table.submit_with(1, |submit| submit.native = false).unwrap();
+    let mut ask = interrupt("ask", InterruptKind::Permission);
+    ask.options.retain(|option| option.effect == OptionEffect::Allow);
+    table.raise(1, ask).unwrap();
+    let deadline = Command::Deadline { interrupt: InterruptId::parse("ask").unwrap() };
+    table.step(deadline).unwrap();
+    assert_eq!(table.status(1), Some(RunStatus::Cancelling));
+}

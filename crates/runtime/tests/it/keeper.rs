@@ -1,0 +1,152 @@
+//! An agent that keeps sessions of its own.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use trilogue_domain::{AgentCard, Failure, Json, MessageId, ThreadId};
+use trilogue_runtime::{
+    Backend, CallError, ClientProfile, Ending, Input, NewRun, Opening, Rewind, RunContext,
+    Sessions, Standing, ThreadChoice, ThreadContext, Turn,
+};
+
+use crate::fixture::{House, Scripted, new_run, say};
+
+/// An agent that keeps sessions, forgets them when it is told to, and does what the input says.
+#[derive(Debug)]
+pub struct Keeper {
+    inner: Scripted,
+    pub forgotten: Mutex<Vec<ThreadId>>,
+    /// Forgetting waits for a permit of this.
+    pub may_forget: Semaphore,
+    /// The word `gate` waits for a permit of this.
+    pub gate: Semaphore,
+}
+
+/// A house with such an agent, which is named `keeper`.
+pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
+    let keeper = Arc::new(Keeper {
+        inner: Scripted::new("keeper", false),
+        forgotten: Mutex::default(),
+        may_forget: Semaphore::new(Semaphore::MAX_PERMITS),
+        gate: Semaphore::new(0),
+    });
+    house.runtime.register(keeper.clone()).unwrap();
+    (house, keeper)
+}
+
+/// A run of it on a thread that exists.
+pub fn keeps(thread: &ThreadId, text: &str) -> NewRun {
+    let agent = trilogue_domain::AgentName::parse("keeper").unwrap();
+    NewRun { agent, ..new_run(text, ThreadChoice::Existing(thread.clone())) }
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    async fn word(&self, word: &str, prompt: &MessageId, context: &RunContext) {
+        let (verb, rest) = word.split_once(':').unwrap_or((word, ""));
+        match verb {
+            "say" => say(context, rest).await,
+            "gate" => self.gate.acquire().await.unwrap().forget(),
+            "commit" => context.commit().await.unwrap(),
+            "bind" => context.bind(rest, Json::empty_object()).await.unwrap(),
+            "alias" => context.alias(prompt, &MessageId::parse(rest).unwrap()),
+            "standing" => {
+                let standing = match context.standing().await.unwrap() {
+                    Standing::Unbound => "unbound".to_owned(),
+                    Standing::Bound { binding, missed } => {
+                        format!("{} missed {}", binding.remote, missed.len())
+                    }
+                    Standing::Rewound { binding } => format!("{} rewound", binding.remote),
+                };
+                say(context, &standing).await;
+            }
+            "client" => {
+                let info = context.client().and_then(|profile| profile.info);
+                say(context, info.as_ref().map_or("none", Json::as_str)).await;
+            }
+            "call" => {
+                let told = match context.call_client(rest, Json::empty_object()).await {
+                    Ok(result) => result.as_str().to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                say(context, &told).await;
+            }
+            other => panic!("no such word: {other}"),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Keeper {
+    fn card(&self) -> &AgentCard {
+        &self.inner.card
+    }
+
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    fn rewind(&self) -> Rewind {
+        Rewind::Prime
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        let Turn::Start { input: Input::Messages(messages) } = turn else {
+            panic!("{turn:?}");
+        };
+        let prompt = messages.last().unwrap();
+        for word in prompt.text().split_whitespace() {
+            self.word(word, &prompt.id, &context).await;
+        }
+        Ok(Ending::Completed)
+    }
+}
+
+#[async_trait]
+impl Sessions for Keeper {
+    fn dialect(&self) -> (&str, u32) {
+        ("keeping", 1)
+    }
+
+    async fn meet(&self, _client: &ClientProfile) -> Result<Json, CallError> {
+        Ok(Json::empty_object())
+    }
+
+    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError> {
+        let remote = opening.params.to_value()["remote"].as_str().unwrap().to_owned();
+        let bound = thread.bind(&remote, Json::empty_object()).await;
+        bound.map(|()| Json::null()).map_err(|_| CallError::gone())
+    }
+
+    async fn call(
+        &self,
+        _thread: Option<&ThreadContext>,
+        _client: &ClientProfile,
+        method: &str,
+        _params: Json,
+    ) -> Result<Json, CallError> {
+        Err(CallError::new(CallError::METHOD_NOT_FOUND, method))
+    }
+
+    async fn notify(
+        &self,
+        _thread: Option<&ThreadContext>,
+        _client: &ClientProfile,
+        _method: &str,
+        _params: Json,
+    ) {
+    }
+
+    async fn close(&self, _thread: &ThreadId) {}
+
+    async fn forget(&self, thread: &ThreadId) {
+        self.may_forget.acquire().await.unwrap().forget();
+        self.forgotten.lock().unwrap().push(thread.clone());
+    }
+}

@@ -1,0 +1,218 @@
+//! Agents that keep sessions of their own: notes outside of runs, bindings, other ids, erasure.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trilogue_domain::event::{MessageEvent, Original, StateEvent};
+use trilogue_domain::{Body, Code, Event, Json, MessageId, Part, RunStatus, ThreadId, limits};
+use trilogue_runtime::{
+    ClientProfile, NewThread, Opening, ThreadChoice, ThreadContext, ThreadPatch,
+};
+use trilogue_store::Range;
+use trilogue_store::rows::ThreadRow;
+
+use crate::fixture::{House, alice, new_run, on, scope, until};
+use crate::keeper::{Keeper, furnished, keeps};
+
+async fn row(house: &House, thread: &ThreadId) -> ThreadRow {
+    house.store.thread(&scope(), thread).await.unwrap().unwrap()
+}
+
+async fn context(house: &House, keeper: &Keeper, thread: &ThreadId) -> ThreadContext {
+    let name = &trilogue_runtime::Backend::card(keeper).name;
+    house.runtime.thread_context(&row(house, thread).await, name)
+}
+
+async fn log(house: &House, thread: &ThreadId) -> Vec<Event> {
+    let range = Range { run: None, after: 0, max_bytes: usize::MAX };
+    let frames = house.store.frames(&row(house, thread).await, range).await.unwrap();
+    frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
+}
+
+fn custom(kind: &str) -> Body {
+    Body::State(StateEvent::Custom { kind: kind.to_owned(), data: Json::null() })
+}
+
+async fn houses() -> [(House, Arc<Keeper>); 2] {
+    [furnished(House::memory().await).await, furnished(House::sqlite().await).await]
+}
+
+#[tokio::test]
+async fn a_note_belongs_to_the_thread_and_stands_behind_what_the_run_has_emitted() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        let context = context(&house, &keeper, &thread).await;
+        context.note(custom("before"), None).await.unwrap();
+        let submitted = house.submit(keeps(&thread, "say:one gate say:two")).await;
+        until("it has spoken", || async { house.said(&submitted.run).await == "one" }).await;
+        let original = Original { dialect: "d".into(), version: 1, bytes: Bytes::from("{}") };
+        context.note(Body::Opaque, Some(original.clone())).await.unwrap();
+        // Durable when it returns.
+        let noted = log(&house, &thread).await.pop().unwrap();
+        assert_eq!((noted.original, noted.run, noted.run_number), (Some(original), None, 0));
+        keeper.gate.add_permits(1);
+        let run = submitted.settled.wait().await.unwrap();
+        context.note(custom("behind"), None).await.unwrap();
+        let names: Vec<_> = log(&house, &thread)
+            .await
+            .iter()
+            .map(|event| (event.run.is_some(), event.body.name()))
+            .collect();
+        let notes: Vec<_> = names.iter().enumerate().filter(|(_, name)| !name.0).collect();
+        assert_eq!(names.len(), 4 + house.events(&run).await.len(), "{names:?}");
+        assert_eq!(notes.len(), 4, "created and three notes: {names:?}");
+        assert_eq!(notes[2].1.1, "opaque");
+        assert_eq!(names[notes[2].0 - 1].1, "message.completed");
+        assert_eq!(names[notes[2].0 + 1].1, "message.started");
+        assert_eq!(names.last().unwrap().1, "state.custom");
+        let numbers: Vec<_> = house.events(&run).await.iter().map(|one| one.run_number).collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_note_that_does_not_fit_is_refused_and_large_content_is_stored_beside_the_log() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        let context = context(&house, &keeper, &thread).await;
+        let message = MessageId::generate();
+        let part = Part::bytes("application/octet-stream", vec![7; 100_000]);
+        context.note(Body::Message(MessageEvent::Part { message, part }), None).await.unwrap();
+        let Body::Message(MessageEvent::Part { part, .. }) =
+            log(&house, &thread).await.pop().unwrap().body
+        else {
+            panic!("the part was not logged");
+        };
+        let trilogue_domain::Content::Blob(blob) = part.content else { panic!("{part:?}") };
+        assert_eq!(blob.length, 100_000);
+        let bytes = Bytes::from(vec![b' '; limits::MAX_EVENT_BYTES]);
+        let original = Original { dialect: "d".into(), version: 1, bytes };
+        let error = context.note(Body::Opaque, Some(original)).await.unwrap_err();
+        assert_eq!(error.code(), Code::EventTooLarge);
+        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        let error = context.note(custom("late"), None).await.unwrap_err();
+        assert_eq!(error.code(), Code::ThreadNotFound);
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        house.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
+        let context = context(&house, &keeper, &thread).await;
+        assert_eq!(context.binding().await.unwrap(), None);
+        let sessions = house.runtime.backend(context.agent()).unwrap().sessions().unwrap();
+        let client = ClientProfile {
+            dialect: "d".into(),
+            version: 1,
+            capabilities: Json::empty_object(),
+            info: None,
+        };
+        let opening = Opening { client, params: Json::parse(r#"{"remote":"s1"}"#).unwrap() };
+        sessions.open(&context, opening.clone()).await.unwrap();
+        assert_eq!(context.binding().await.unwrap().unwrap().remote, "s1");
+        let said = async |script: &str| {
+            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            assert_eq!(run.status, RunStatus::Completed);
+            house.said(&run).await
+        };
+        assert_eq!(said("standing").await, "s1 missed 2");
+        assert_eq!(said("standing").await, "s1 missed 0");
+        house.submit(on(&thread, "say:y")).await.settled.wait().await.unwrap();
+        // Opened again, it knows what it knew.
+        sessions.open(&context, opening).await.unwrap();
+        assert_eq!(said("standing").await, "s1 missed 2");
+        context.bind("s2", Json::empty_object()).await.unwrap();
+        assert_eq!(said("standing").await, "s2 missed 10");
+    }
+}
+
+#[tokio::test]
+async fn a_binding_that_is_made_while_a_run_is_at_work_stays() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        let context = context(&house, &keeper, &thread).await;
+        let submitted = house.submit(keeps(&thread, "bind:s1 gate say:x commit")).await;
+        until("it is bound", || async { context.binding().await.unwrap().is_some() }).await;
+        context.bind("s2", Json::empty_object()).await.unwrap();
+        keeper.gate.add_permits(1);
+        submitted.settled.wait().await.unwrap();
+        let binding = context.binding().await.unwrap().unwrap();
+        assert_eq!(binding.remote, "s2");
+        assert_eq!(binding.told, row(&house, &thread).await.head);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_can_be_primed_lets_the_head_go_back() {
+    for (house, _) in houses().await {
+        let thread = house.thread().await;
+        let said = async |script: &str| {
+            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            house.said(&run).await
+        };
+        assert_eq!(said("standing bind:s1").await, "unbound");
+        let path = house.store.path(&scope(), &thread, None, 10).await.unwrap();
+        assert_eq!(said("standing").await, "s1 missed 0");
+        let patch = ThreadPatch { from: Some(path[0].id.clone()), ..ThreadPatch::default() };
+        house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap();
+        assert_eq!(said("standing bind:s2").await, "s1 rewound");
+        assert_eq!(said("standing").await, "s2 missed 0");
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        let new = keeps(&thread, "alias:theirs say:x gate");
+        let trilogue_runtime::Input::Messages(messages) = &new.input else { panic!("{new:?}") };
+        let prompt = messages[0].id.clone();
+        let submitted = house.submit(new).await;
+        let theirs = MessageId::parse("theirs").unwrap();
+        let thread_row = row(&house, &thread).await;
+        let found = async || house.store.message_in(&thread_row, &theirs).await.unwrap();
+        until("it is stored with what follows", || async { found().await.is_some() }).await;
+        keeper.gate.add_permits(1);
+        submitted.settled.wait().await.unwrap();
+        let found = found().await.unwrap();
+        assert_eq!((&found.id, found.alias.as_ref()), (&prompt, Some(&theirs)));
+        // A copy that ends there knows it too.
+        let by = alice();
+        let copied = house.runtime.copy_thread_until(&by, &thread, &theirs, NewThread::default());
+        let copy = copied.await.unwrap();
+        let there = house.store.message_in(&copy, &theirs).await.unwrap().unwrap();
+        assert_eq!((&there.id, there.thread), (&prompt, copy.key));
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_kept_for_a_thread_goes_when_the_thread_is_erased() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        house.submit(keeps(&thread, "bind:s1")).await.settled.wait().await.unwrap();
+        keeper.may_forget.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+        let runtime = house.runtime.clone();
+        let id = thread.clone();
+        let erasing = tokio::spawn(async move { runtime.erase_thread(&alice(), &id).await });
+        until("it is durable first", || async {
+            house.store.thread(&scope(), &thread).await.unwrap().is_none()
+        })
+        .await;
+        assert!(!erasing.is_finished() && keeper.forgotten.lock().unwrap().is_empty());
+        keeper.may_forget.add_permits(1);
+        erasing.await.unwrap().unwrap();
+        assert_eq!(*keeper.forgotten.lock().unwrap(), [thread]);
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_goes_with_its_run_is_forgotten_too() {
+    for (house, keeper) in houses().await {
+        let new = new_run("say:x", ThreadChoice::Ephemeral);
+        let run = house.submit(new).await.settled.wait().await.unwrap();
+        house.runtime.remove_run(&alice(), &run.id).await.unwrap();
+        assert_eq!(*keeper.forgotten.lock().unwrap(), [run.thread_id]);
+    }
+}
