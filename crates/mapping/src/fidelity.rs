@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{communication, connect, native};
+use crate::{agent_client, communication, connect, native};
 
 /// What becomes of one concept in one protocol. Names of the protocol stand in backticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub enum Verdict {
 /// A protocol's part of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
-    /// Its name: that of its folder.
+    /// Its name: that of its mount.
     pub name: &'static str,
     /// What people call it.
     pub title: &'static str,
@@ -47,6 +47,11 @@ pub const TABLE: &[Protocol] = &[
         name: "connect",
         title: "The Agent Connect Protocol",
         rows: connect::fidelity::ROWS,
+    },
+    Protocol {
+        name: "client",
+        title: "The Agent Client Protocol",
+        rows: agent_client::fidelity::ROWS,
     },
 ];
 

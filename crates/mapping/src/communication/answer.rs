@@ -34,8 +34,13 @@ pub fn answer(
 ) -> Result<(Option<InterruptId>, Answer)> {
     let named = take(&mut message, "interrupt_id").map(|id| InterruptId::parse(&id)).transpose()?;
     let parts = read_parts(message.parts, format_args!("{PLACE}"))?;
+    answer_of_parts(interrupt, parts).map(|answer| (named, answer))
+}
+
+/// The answer that parts give, whoever said them.
+pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result<Answer> {
     if interrupt.kind == InterruptKind::Message {
-        return Ok((named, Answer::Message(parts)));
+        return Ok(Answer::Message(parts));
     }
     let value = json_part(&parts)?;
     let text: String = parts.iter().filter_map(Part::as_text).collect();
@@ -45,7 +50,7 @@ pub fn answer(
     } else {
         value.or_else(|| said(interrupt, text)).map(Answer::Json)
     };
-    answer.map(|answer| (named, answer)).ok_or_else(|| misfit(interrupt))
+    answer.ok_or_else(|| misfit(interrupt))
 }
 
 fn json_part(parts: &[Part]) -> Result<Option<Json>> {
@@ -128,7 +133,7 @@ fn said(interrupt: &Interrupt, text: &str) -> Option<Json> {
 }
 
 /// The property that a yes or no goes to: the only required one, or the only one, that is a truth value.
-fn truth_property(schema: &Value) -> Option<String> {
+pub(crate) fn truth_property(schema: &Value) -> Option<String> {
     let Properties { all, required } = Properties::of(schema)?;
     let is_truth = |name: &str| is_of(all, name, "boolean");
     match required.as_slice() {

@@ -58,7 +58,9 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "kind, locations, diffs and terminals of a tool call",
-        Lost("the trajectory has no member for them, and its part none that clients look at"),
+        Extension(
+            "what the agent sent, as `x_trilogue.update` of the trajectory's part, or of `generic`",
+        ),
     ),
     row("citation", Carried("`MessagePart.metadata` as a citation")),
     row("plan", Extension("`generic` with `kind: \"plan\"`")),
@@ -84,7 +86,7 @@ pub const ROWS: &[Row] = &[
     ),
     row("client's files and terminals", Lost("an agent cannot call a client of this face")),
     row("end", Carried("`Run.status`")),
-    row("a peer's own word for the end", Lost("`Run` has no free member")),
+    row("a peer's own word for the end", Extension("`generic` with `kind: \"turn_result\"`")),
     row(
         "cancel",
         Carried(

@@ -47,9 +47,7 @@ pub const ROWS: &[Row] = &[
     row("tool call", Carried("`custom` events with `kind: \"tool.…\"`")),
     row(
         "kind, locations, diffs and terminals of a tool call",
-        Extension(
-            "a `custom` event with `kind: \"opaque\"` and the original, where a peer sent them",
-        ),
+        Extension("what the agent sent, as `trilogue.update` of the `custom` event"),
     ),
     row("citation", Extension("`metadata.citation` of the block")),
     row("plan", Carried("a `custom` event with `kind: \"state.plan\"`")),
@@ -71,7 +69,7 @@ pub const ROWS: &[Row] = &[
     row("end", Carried("`Run.status`")),
     row(
         "a peer's own word for the end",
-        Lost("the protocol knows five states, and its client no other"),
+        Extension("a `custom` event with `kind: \"turn_result\"`"),
     ),
     row("cancel", Carried("`cancel`; the run ends with `errcode` 5, the cause in `RunError.data`")),
     row(

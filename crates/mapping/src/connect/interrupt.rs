@@ -7,6 +7,7 @@ use trilogue_wire::agent_connect as wire;
 use trilogue_wire::agent_connect::RunInterrupt;
 
 use super::block::{Links, block};
+use crate::agent_client::tool_call_of;
 use crate::native::json as to_wire;
 
 /// What a run asks: the payload under the name of its type, the type and the payload alone, and our interrupt's id.
@@ -45,8 +46,10 @@ fn payload(interrupt: &Interrupt, links: &Links) -> wire::Json {
     }
     let payload = interrupt.payload.to_value();
     if !payload.is_null() {
-        let key = if interrupt.kind == InterruptKind::Permission { "tool_call" } else { "payload" };
-        set(key, payload);
+        let is_permission = interrupt.kind == InterruptKind::Permission;
+        let call = is_permission.then(|| tool_call_of(&interrupt.payload)).flatten();
+        let key = if is_permission { "tool_call" } else { "payload" };
+        set(key, call.map_or(payload, |call| call.to_value()));
     }
     wire::Json::from_value(&Value::Object(shown))
 }

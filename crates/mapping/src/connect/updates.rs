@@ -6,8 +6,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use trilogue_domain::event::{Event, InterruptEvent, Original, RunEvent, StateEvent};
 use trilogue_domain::{AgentCard, Body, Json, RunId, ThreadId};
+use trilogue_wire::agent_client::splice;
 
+use super::EXTENSION;
 use super::run::member;
+use crate::agent_client::{carried_update, update_of};
 use crate::native;
 
 /// One run's updates. An agent that declares a schema for them streams nothing else; any other streams what our own face calls these events, under `kind`.
@@ -48,7 +51,7 @@ impl Updates {
             | Body::Tool(_)
             | Body::State(StateEvent::Plan(_))
             | Body::Interrupt(InterruptEvent::RuleApplied { .. }) => {
-                let update = self.named(&event.body)?;
+                let update = self.named(event)?;
                 Some(self.render(update.as_bytes(), None))
             }
             Body::Run(_) | Body::Interrupt(_) | Body::State(_) | Body::Thread(_) => None,
@@ -67,13 +70,19 @@ impl Updates {
         self.render(&update, Some(kind))
     }
 
-    /// An event in the words of our own face, which calls its kind `type`.
-    fn named(&self, body: &Body) -> Option<String> {
-        let mut update = serde_json::to_value(native::event::body(body, &self.thread)).ok()?;
+    /// An event in the words of our own face, which calls its kind `type`. What its agent sent of a tool call or a plan says more than those words.
+    fn named(&self, event: &Event) -> Option<String> {
+        let mut update =
+            serde_json::to_value(native::event::body(&event.body, &self.thread)).ok()?;
         let members = update.as_object_mut()?;
         let kind = members.remove("type")?;
         members.insert("kind".to_owned(), kind);
-        Some(update.to_string())
+        let update = update.to_string();
+        let original = event.original.as_ref().and_then(update_of);
+        Some(match original.filter(|_| matches!(event.body, Body::Tool(_) | Body::State(_))) {
+            Some(original) => splice::set(&update, &[EXTENSION], &carried_update(original))?,
+            None => update,
+        })
     }
 
     fn render(&self, update: &[u8], kind: Option<&str>) -> Bytes {

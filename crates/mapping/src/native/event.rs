@@ -88,12 +88,13 @@ fn message_event(event: &MessageEvent, thread: &ThreadId) -> EventBody {
 
 fn tool_event(event: &ToolEvent, thread: &ThreadId) -> EventBody {
     match event {
-        ToolEvent::Started { call, tool, title, input, message: _ } => {
+        ToolEvent::Started { call, tool, title, input, message } => {
             EventBody::ToolStarted(ToolStarted {
                 call_id: call.clone(),
                 tool: tool.clone(),
                 title: title.clone(),
                 input: input.as_ref().map(json),
+                message_id: message.as_ref().map(ToString::to_string),
             })
         }
         ToolEvent::Updated { call, content } => EventBody::ToolUpdated(ToolUpdated {

@@ -2,6 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed expectation ends the test")]
 
+mod agent_client_asking;
+mod agent_client_blocks;
+mod agent_client_faces;
+mod agent_client_originals;
+mod agent_client_rest;
+mod agent_client_updates;
 mod connect_agent;
 mod connect_input;
 mod connect_messages;
@@ -11,5 +17,6 @@ mod connect_resume;
 mod connect_rows;
 mod connect_updates;
 mod connect_values;
+mod official;
 mod published;
 mod sample;

@@ -7,8 +7,8 @@ use trilogue_domain::event::{InterruptEvent, MessageEvent, RunEvent, StateEvent}
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
     Abilities, AgentCard, AgentName, Body, DeclaredError, DeclaredInterrupt, Event, InputKind,
-    Interrupt, InterruptId, InterruptKind, Json, MessageId, Outcome, Role, RunId, RunKey, Survives,
-    ThreadId, Timestamp,
+    Interrupt, InterruptId, InterruptKind, Json, Message, MessageId, Outcome, Role, RunId, RunKey,
+    Survives, ThreadId, Timestamp,
 };
 use trilogue_mapping::connect::{Links, Show, Values};
 
@@ -180,4 +180,16 @@ pub(crate) fn interrupt(id: &str, kind: InterruptKind, payload: &Value) -> Inter
 pub(crate) fn approval(id: &str) -> Interrupt {
     let kind = InterruptKind::Custom("approval".to_owned());
     interrupt(id, kind, &json!({ "question": "?" }))
+}
+
+/// The events by which a message is logged.
+pub(crate) fn said(message: &Message) -> Vec<Body> {
+    let id = || message.id.clone();
+    let mut bodies =
+        vec![MessageEvent::Started { message: id(), role: message.role.clone(), times: None }];
+    bodies.extend(
+        message.parts.iter().map(|part| MessageEvent::Part { message: id(), part: part.clone() }),
+    );
+    bodies.push(MessageEvent::Completed { message: id() });
+    bodies.into_iter().map(Body::Message).collect()
 }

@@ -107,7 +107,7 @@ pub use permission::{
 };
 pub use plan::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus};
 pub use prompt::{PromptRequest, PromptResponse, StopReason};
-pub use read::{Read, Rules, Violation, read, read_json, read_params, read_result};
+pub use read::{Read, Rules, Violation, read, read_checked, read_json, read_params, read_result};
 pub use schema::message_id_schema;
 pub use session::{
     CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse,

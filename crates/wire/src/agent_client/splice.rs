@@ -5,8 +5,15 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+use memchr::{memchr_iter, memchr2};
 
 use crate::jsonrpc::{scan, text};
+
+pub use crate::jsonrpc::scan::{Items, Member, Members, items, members};
+pub use crate::jsonrpc::text::decode;
 
 /// The updates that carry a message id.
 const CHUNKS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"];
@@ -72,10 +79,33 @@ pub fn remove<'a>(json: &'a str, path: &[&str]) -> Cow<'a, str> {
     }
 }
 
+/// Where the id of a session lies, its quotes included, in params that begin with it and have no other: as nearly all are written.
+/// `None` where nobody can tell without walking over them.
+#[must_use]
+pub fn leading_session(params: &str) -> Option<Range<usize>> {
+    const HEAD: &str = "{\"sessionId\":\"";
+    static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"sessionId\""));
+    let text = params.strip_prefix(HEAD)?.as_bytes();
+    let length = memchr2(b'"', b'\\', text).filter(|at| text.get(*at) == Some(&b'"'))?;
+    let rest = text.get(length + 1..)?;
+    // A name that means the same can only be written with code points.
+    let is_code_point = |at: usize| rest.get(at + 1) == Some(&b'u');
+    if NAME.find(rest).is_some() || memchr_iter(b'\\', rest).any(is_code_point) {
+        return None;
+    }
+    Some(HEAD.len() - 1..HEAD.len() + length + 1)
+}
+
 /// What a notification or request carries, with its session's id left empty, and that id.
 /// `None` where there is no string `sessionId`.
 #[must_use]
 pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
+    if let Some(place) = leading_session(params) {
+        let mut cut = String::with_capacity(params.len());
+        cut.push_str(params.get(..=place.start)?);
+        cut.push_str(params.get(place.end - 1..)?);
+        return Some((cut, Cow::Borrowed(params.get(place.start + 1..place.end - 1)?)));
+    }
     let session = get_text(params, &["sessionId"])?;
     Some((set(params, &["sessionId"], "\"\"")?, session))
 }

@@ -14,26 +14,28 @@ const NEAR_BYTES: usize = 16;
 
 /// One member of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Member<'a> {
+pub struct Member<'a> {
     /// Its name.
-    pub(crate) key: Cow<'a, str>,
+    pub key: Cow<'a, str>,
     /// Its value, as it was written.
-    pub(crate) value: &'a str,
+    pub value: &'a str,
     /// Where its name begins: at the quote.
-    pub(crate) start: usize,
+    pub start: usize,
     /// Where its value lies in the text.
-    pub(crate) span: Range<usize>,
+    pub span: Range<usize>,
 }
 
 /// The members of an object, in order. None where the text is no object.
-pub(crate) fn members(json: &str) -> Members<'_> {
+#[must_use]
+pub fn members(json: &str) -> Members<'_> {
     let at = skip_space(json, 0);
     let is_object = json.as_bytes().get(at) == Some(&b'{');
     Members { json, at: if is_object { at + 1 } else { json.len() } }
 }
 
 /// The items of an array, in order. None where the text is no array.
-pub(crate) fn items(json: &str) -> Items<'_> {
+#[must_use]
+pub fn items(json: &str) -> Items<'_> {
     let at = skip_space(json, 0);
     let is_array = json.as_bytes().get(at) == Some(&b'[');
     Items { json, at: if is_array { at + 1 } else { json.len() } }
@@ -46,14 +48,14 @@ pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<Member<'a>> {
 
 /// See [`members`].
 #[derive(Clone, Debug)]
-pub(crate) struct Members<'a> {
+pub struct Members<'a> {
     json: &'a str,
     at: usize,
 }
 
 /// See [`items`].
 #[derive(Clone, Debug)]
-pub(crate) struct Items<'a> {
+pub struct Items<'a> {
     json: &'a str,
     at: usize,
 }

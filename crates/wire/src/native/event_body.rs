@@ -197,6 +197,9 @@ pub struct ToolStarted {
         deserialize_with = "super::json::present"
     )]
     pub input: Option<Json>,
+    /// The message that triggered it: the agent's own before it in the same run, else the user's. Absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
 }
 
 /// See [`EventBody::ToolUpdated`].

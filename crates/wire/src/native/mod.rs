@@ -14,6 +14,7 @@ mod input;
 mod interrupt;
 mod json;
 mod list;
+pub mod local;
 mod message;
 mod metadata;
 mod problem;

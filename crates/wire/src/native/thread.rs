@@ -68,4 +68,7 @@ pub struct ThreadCopy {
     /// The copy's metadata; that of the thread when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Json>,
+    /// The message that the copy ends with; the whole history when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_message: Option<String>,
 }

@@ -18,8 +18,9 @@ use trilogue_wire::agent_communication::{
 
 use super::message::{Growing, Item, Kind};
 use super::{Asked, Projection, Said, about};
+use crate::agent_client::{carried, carried_update, update_of};
 use crate::communication::part::write_part;
-use crate::communication::{asked, error, face_name, role_of, status, time, uuid_of};
+use crate::communication::{EXTENSION, asked, error, face_name, role_of, status, time, uuid_of};
 use crate::native::{hex, message::PATH_SEGMENT};
 use crate::shape;
 
@@ -31,9 +32,14 @@ impl Projection {
         match &event.body {
             Body::Run(body) => self.run_event(body, at, thread, out),
             Body::Message(body) => self.message_event(body, at, thread, out),
-            Body::Tool(body) => self.tool_event(body, at, thread, out),
+            Body::Tool(body) => {
+                let update = event.original.as_ref().and_then(update_of);
+                self.tool_event(body, update, at, thread, out);
+            }
             Body::Interrupt(body) => self.interrupt_event(body, at, thread, out),
-            Body::State(body) => self.state_event(body, out),
+            Body::State(body) => {
+                self.state_event(body, event.original.as_ref().and_then(update_of), out);
+            }
             Body::Opaque => self.generic(&opaque(event.original.as_ref()), out),
             Body::Thread(_) => {}
         }
@@ -122,7 +128,7 @@ impl Projection {
             MessageEvent::Completed { message } => self.completed(message, at, out),
             MessageEvent::Thought { text } => {
                 let step = Trajectory { message: Some(text.to_string()), ..Trajectory::default() };
-                self.step(step, at, thread, out);
+                self.step(step, None, at, thread, out);
             }
         }
     }
@@ -202,7 +208,15 @@ impl Projection {
         self.open_next(out);
     }
 
-    fn tool_event(&mut self, event: &ToolEvent, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
+    /// A tool call as a step; `update` is what its agent sent, which says more than a step can.
+    fn tool_event(
+        &mut self,
+        event: &ToolEvent,
+        update: Option<&str>,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
         match event {
             ToolEvent::Started { call, tool, title: _, input, message: _ } => {
                 let step = Trajectory {
@@ -211,7 +225,7 @@ impl Projection {
                     ..Trajectory::default()
                 };
                 self.calls.push((call.clone(), step.clone()));
-                self.step(step, at, thread, out);
+                self.step(step, update, at, thread, out);
             }
             ToolEvent::Ended { call, status, output } => {
                 let begun = self.calls.iter().position(|(known, _)| known == call);
@@ -221,26 +235,36 @@ impl Projection {
                 if *status == trilogue_domain::event::ToolStatus::Failed {
                     step.message = Some("the tool failed".to_owned());
                 }
-                self.step(step, at, thread, out);
+                self.step(step, update, at, thread, out);
             }
             ToolEvent::Updated { call, content } => {
                 let parts: Vec<Bytes> =
                     content.iter().map(|part| self.render(part, thread)).collect();
-                let mut update = format!(
+                let mut object = format!(
                     "{{\"kind\":\"tool\",\"call_id\":{},\"content\":[",
                     Value::from(call.as_str())
                 )
                 .into_bytes();
-                splice::separated(&mut update, &parts);
-                update.extend_from_slice(b"]}");
-                self.generic(&update, out);
+                splice::separated(&mut object, &parts);
+                object.push(b']');
+                push_update(&mut object, update);
+                object.push(b'}');
+                self.generic(&object, out);
             }
         }
     }
 
     /// A step stands in the open message, or begins one that the next goes on with.
-    fn step(&mut self, step: Trajectory, at: Time, thread: &ThreadId, out: &mut Vec<Bytes>) {
-        let part = Part::annotation(PartMetadata::Trajectory(step));
+    fn step(
+        &mut self,
+        step: Trajectory,
+        update: Option<&str>,
+        at: Time,
+        thread: &ThreadId,
+        out: &mut Vec<Bytes>,
+    ) {
+        let mut part = Part::annotation(PartMetadata::Trajectory(step));
+        part.extra = update.and_then(carried);
         let part = self.render(&part, thread);
         if self.open.is_none() {
             let role = self.head.role.clone();
@@ -302,7 +326,7 @@ impl Projection {
         Asked { interrupt: interrupt.clone(), message }
     }
 
-    fn state_event(&mut self, event: &StateEvent, out: &mut Vec<Bytes>) {
+    fn state_event(&mut self, event: &StateEvent, update: Option<&str>, out: &mut Vec<Bytes>) {
         match event {
             // What it comes to stands in the result.
             StateEvent::Values(_) | StateEvent::Output(_) => {}
@@ -311,8 +335,12 @@ impl Projection {
                     .iter()
                     .map(|entry| json!({ "content": entry.content, "status": entry.status }))
                     .collect();
-                let plan = json!({ "kind": "plan", "entries": entries });
-                self.generic(plan.to_string().as_bytes(), out);
+                let mut plan =
+                    json!({ "kind": "plan", "entries": entries }).to_string().into_bytes();
+                plan.pop();
+                push_update(&mut plan, update);
+                plan.push(b'}');
+                self.generic(&plan, out);
             }
             // What came as an event of this kind goes as one.
             StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {
@@ -379,6 +407,14 @@ fn ending(status: RunStatus) -> EventKind {
         RunStatus::Completed => EventKind::RunCompleted,
         RunStatus::Cancelled => EventKind::RunCancelled,
         _ => EventKind::RunFailed,
+    }
+}
+
+/// Adds what an agent of another protocol sent to an object that is not closed yet.
+fn push_update(object: &mut Vec<u8>, update: Option<&str>) {
+    if let Some(update) = update {
+        object.extend_from_slice(format!(",\"{EXTENSION}\":").as_bytes());
+        object.extend_from_slice(carried_update(update).as_bytes());
     }
 }
 

@@ -39,6 +39,14 @@ pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
     T::read(raw.get(), &At::root(rules))
 }
 
+/// Reads one value from JSON text that was checked before. Text that is no JSON gives nonsense or a violation, never more.
+///
+/// # Errors
+/// The first thing that does not fit.
+pub fn read_checked<T: Read>(json: &str, rules: Rules) -> Result<T, Violation> {
+    T::read(json, &At::root(rules))
+}
+
 /// Reads one value from JSON that is carried.
 ///
 /// # Errors

@@ -1,0 +1,75 @@
+//! Agents to the wire.
+
+use trilogue_domain::AgentCard;
+use trilogue_wire::agent_client::{
+    AgentCapabilities, AuthMethod, Implementation, InitializeResponse, PROTOCOL_VERSION,
+    PromptCapabilities, SessionCapabilities, Supported,
+};
+
+/// What an agent says of itself when a client connects; `hosted` is what a hosted agent said to us.
+///
+/// What we do ourselves (list, load, resume, close and delete sessions) is there for every agent; what only a hosted agent can do is there where it can.
+/// Its ways to authenticate in a terminal are left out: they would run another copy of it.
+#[must_use]
+pub fn initialize_result(
+    card: &AgentCard,
+    hosted: Option<&InitializeResponse>,
+) -> InitializeResponse {
+    let mut answer = InitializeResponse::new(PROTOCOL_VERSION);
+    let own = Implementation {
+        title: card.title.clone(),
+        ..Implementation::new(card.name.as_str(), card.version.as_str())
+    };
+    let Some(hosted) = hosted else {
+        answer.agent_info = Some(own);
+        answer.agent_capabilities = Some(AgentCapabilities {
+            load_session: true,
+            prompt: Some(prompts(card)),
+            session: Some(sessions(None)),
+            ..AgentCapabilities::default()
+        });
+        return answer;
+    };
+    let mut capabilities = hosted.agent_capabilities.clone().unwrap_or_default();
+    capabilities.load_session = true;
+    capabilities.session = Some(sessions(capabilities.session.as_ref()));
+    answer.agent_capabilities = Some(capabilities);
+    answer.agent_info = Some(hosted.agent_info.clone().unwrap_or(own));
+    let methods = hosted.auth_methods.iter();
+    answer.auth_methods =
+        methods.filter(|method| matches!(method, AuthMethod::Agent(_))).cloned().collect();
+    answer.meta.clone_from(&hosted.meta);
+    answer
+}
+
+/// What sessions can do here. Of what an agent can do beyond the protocol nothing is promised: it would make sessions that nobody logs.
+fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
+    let ours = || Some(Supported::default());
+    SessionCapabilities {
+        list: ours(),
+        delete: ours(),
+        resume: ours(),
+        close: ours(),
+        additional_directories: hosted.and_then(|hosted| hosted.additional_directories.clone()),
+        meta: hosted.and_then(|hosted| hosted.meta.clone()),
+        ..SessionCapabilities::default()
+    }
+}
+
+/// What a prompt may hold, by the content types that the agent reads; one that names none reads all.
+fn prompts(card: &AgentCard) -> PromptCapabilities {
+    let types = &card.input_content_types;
+    let reads = |kind: &str| {
+        types.is_empty()
+            || types
+                .iter()
+                .any(|it| it == "*/*" || it == "*" || it.to_ascii_lowercase().starts_with(kind))
+    };
+    PromptCapabilities {
+        image: reads("image/"),
+        audio: reads("audio/"),
+        // A resource is a named part, which every agent here takes as well as an unnamed one.
+        embedded_context: true,
+        ..PromptCapabilities::default()
+    }
+}

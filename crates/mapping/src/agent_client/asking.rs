@@ -1,0 +1,357 @@
+//! Interrupts to clients, in the best form that each has, and what they answer.
+
+use serde_json::{Value, json};
+use trilogue_domain::interrupt::Effect;
+use trilogue_domain::{Answer, Content, Interrupt, InterruptKind, Json, Message, Part};
+use trilogue_wire::agent_client::{
+    ClientCapabilities, CreateElicitationRequest, CreateElicitationResponse, ElicitationForm,
+    ElicitationPropertySchema, ElicitationSchema, ElicitationUrl, MultiSelectItems,
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, Rules, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolContent,
+    ToolKind, read_checked, splice,
+};
+use trilogue_wire::native;
+
+use super::block::{Extension, fenced};
+use super::config::{Choice, choices};
+use super::prompt::blocks_of;
+use crate::communication::{answer_of_parts, truth_property};
+use crate::shape::{Properties, text_property};
+
+/// The field of a form that asks for one value.
+const ANSWER: &str = "answer";
+/// The longest schema that a question repeats, in bytes.
+const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
+
+/// How a client is asked: in the best form that it has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Asking {
+    /// By `session/request_permission` with these params; the answer is for [`answer_of_permission`].
+    Permission(Vec<u8>),
+    /// By `elicitation/create` with these params; the answer is for [`answer_of_elicitation`].
+    Elicitation(Vec<u8>),
+    /// By ending the turn with this text; the next prompt is the answer, for [`answer_of_prompt`].
+    Text(String),
+}
+
+/// How this client is asked in this session. What came as a request of this protocol goes back as it came.
+#[must_use]
+pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities) -> Asking {
+    let forms = client.elicitation.as_ref();
+    let has_form = forms.is_some_and(|forms| forms.form.is_some());
+    let has_url = forms.is_some_and(|forms| forms.url.is_some());
+    let raw = || as_it_came(interrupt, session);
+    let asked = match interrupt.kind {
+        InterruptKind::Permission => raw()
+            .filter(|raw| read_checked::<RequestPermissionRequest>(raw, Rules::Lenient).is_ok())
+            .map(|raw| Asking::Permission(raw.into_bytes()))
+            .or_else(|| permission(interrupt, session)),
+        InterruptKind::Url if has_url => {
+            elicitation_as_it_came(interrupt, session).or_else(|| visit(interrupt, session))
+        }
+        InterruptKind::Url | InterruptKind::Message => None,
+        InterruptKind::Form | InterruptKind::Custom(_) => {
+            let form =
+                || elicitation_as_it_came(interrupt, session).or_else(|| form(interrupt, session));
+            has_form.then(form).flatten().or_else(|| choice(interrupt, session))
+        }
+    };
+    asked.unwrap_or_else(|| Asking::Text(in_text(interrupt)))
+}
+
+/// The params that an interrupt came as, with the client's session. A request of the other side that it belonged to is none of this side.
+fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
+    let payload = interrupt.payload.as_str();
+    let is_request = ["toolCall", "mode"].iter().any(|key| splice::get(payload, &[key]).is_some());
+    if !is_request {
+        return None;
+    }
+    splice::put_session(&splice::remove(payload, &["requestId"]), session)
+}
+
+fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+    let raw = as_it_came(interrupt, session)?;
+    let read = read_checked::<CreateElicitationRequest>(&raw, Rules::Lenient).ok()?;
+    let is_known = !matches!(read, CreateElicitationRequest::Other(_));
+    is_known.then(|| Asking::Elicitation(raw.into_bytes()))
+}
+
+/// Whether an interrupt is a question of a hosted agent.
+fn is_elicitation(interrupt: &Interrupt) -> bool {
+    elicitation_as_it_came(interrupt, "").is_some()
+}
+
+/// A permission of an agent that does not speak this protocol.
+fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+    let options: Vec<_> = interrupt
+        .options
+        .iter()
+        .map(|option| {
+            let kind = match (option.effect, option.always) {
+                (Effect::Allow, false) => PermissionOptionKind::AllowOnce,
+                (Effect::Allow, true) => PermissionOptionKind::AllowAlways,
+                (Effect::Reject, false) => PermissionOptionKind::RejectOnce,
+                (Effect::Reject, true) => PermissionOptionKind::RejectAlways,
+            };
+            PermissionOption::new(option.id.as_str(), option.name.as_str(), kind)
+        })
+        .collect();
+    ask_permission(interrupt, session, options)
+}
+
+/// A question whose answer is one of a few values.
+fn choice(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+    let (_, choices) = one_choice(interrupt)?;
+    let options = choices.into_iter().map(|choice| {
+        let kind = match choice.value {
+            Value::Bool(false) => PermissionOptionKind::RejectOnce,
+            _ => PermissionOptionKind::AllowOnce,
+        };
+        PermissionOption::new(choice.id, choice.name, kind)
+    });
+    ask_permission(interrupt, session, options.collect())
+}
+
+fn ask_permission(
+    interrupt: &Interrupt,
+    session: &str,
+    options: Vec<PermissionOption>,
+) -> Option<Asking> {
+    if options.is_empty() {
+        return None;
+    }
+    let payload = interrupt.payload.to_value();
+    let text = |keys: &[&str]| keys.iter().find_map(|key| payload.get(key)?.as_str());
+    let words = words(interrupt);
+    let name = text(&["tool", "tool_name", "name"]);
+    let title = words.lines().next().or_else(|| text(&["title"])).or(name);
+    let mut call = ToolCallUpdate::new(interrupt.id.as_str());
+    call.title = Some(title.unwrap_or("The agent asks for permission.").to_owned());
+    call.name = name.map(str::to_owned);
+    call.kind = text(&["kind"]).and_then(ToolKind::parse);
+    call.status = Some(ToolCallStatus::Pending);
+    if !payload.is_null() {
+        call.raw_input = Some(crate::native::json(&interrupt.payload));
+    }
+    let shown = interrupt
+        .prompt
+        .iter()
+        .filter(|part| words.lines().count() > 1 || part.as_text().is_none());
+    let shown: Vec<_> = shown.cloned().collect();
+    let content: Vec<_> = blocks_of(&shown, Extension::Off)
+        .into_iter()
+        .map(|block| ToolCallContent::Content(Box::new(ToolContent::new(block))))
+        .collect();
+    call.content = (!content.is_empty()).then_some(content);
+    let request = RequestPermissionRequest::new(session, call, options);
+    serde_json::to_vec(&request).ok().map(Asking::Permission)
+}
+
+/// A question whose schema is flat, as a form.
+fn form(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+    let schema = interrupt.schema.as_ref()?.as_str();
+    let schema = if is_one_value(schema) {
+        format!(
+            "{{\"type\":\"object\",\"properties\":{{\"{ANSWER}\":{schema}}},\"required\":[\"{ANSWER}\"]}}"
+        )
+    } else {
+        schema.to_owned()
+    };
+    let schema: ElicitationSchema = read_checked(schema.trim(), Rules::Strict).ok()?;
+    let fields = schema.properties.as_ref()?;
+    let is_flat = schema.kind.is_some() && fields.0.iter().all(|(_, field)| is_field(field));
+    if !is_flat || fields.is_empty() {
+        return None;
+    }
+    let mut form = ElicitationForm::new(asks(interrupt), schema);
+    form.session_id = Some(session.to_owned());
+    let request = CreateElicitationRequest::Form(Box::new(form));
+    serde_json::to_vec(&request).ok().map(Asking::Elicitation)
+}
+
+fn is_field(field: &ElicitationPropertySchema) -> bool {
+    match field {
+        ElicitationPropertySchema::Array(several) => {
+            !matches!(several.items, MultiSelectItems::Other(_))
+        }
+        ElicitationPropertySchema::Other(_) => false,
+        _ => true,
+    }
+}
+
+fn visit(interrupt: &Interrupt, session: &str) -> Option<Asking> {
+    let url = interrupt.prompt.iter().find_map(|part| match &part.content {
+        Content::Url(url) => Some(url.to_string()),
+        _ => None,
+    });
+    let url = url.or_else(|| {
+        splice::get_text(interrupt.payload.as_str(), &["url"]).map(std::borrow::Cow::into_owned)
+    })?;
+    let mut visit = ElicitationUrl::new(asks(interrupt), interrupt.id.as_str(), url);
+    visit.session_id = Some(session.to_owned());
+    let request = CreateElicitationRequest::Url(Box::new(visit));
+    serde_json::to_vec(&request).ok().map(Asking::Elicitation)
+}
+
+/// Whether a schema is that of one value and no object.
+fn is_one_value(schema: &str) -> bool {
+    let kind = splice::get_text(schema, &["type"]);
+    matches!(kind.as_deref(), Some("string" | "number" | "integer" | "boolean"))
+}
+
+/// The one truth value, or the one list of values, that an answer is: the property that it goes to, and the values.
+fn one_choice(interrupt: &Interrupt) -> Option<(Option<String>, Vec<Choice>)> {
+    let schema = interrupt.schema.as_ref()?.to_value();
+    let whole = values(&schema);
+    if !whole.is_empty() {
+        return Some((None, whole));
+    }
+    let Properties { all, required } = Properties::of(&schema)?;
+    let name = match required.as_slice() {
+        [name] => (*name).to_owned(),
+        [] if all.len() == 1 => all.keys().next()?.clone(),
+        _ => return None,
+    };
+    let values = values(all.get(&name)?);
+    (!values.is_empty()).then_some((Some(name), values))
+}
+
+fn values(schema: &Value) -> Vec<Choice> {
+    if schema.get("type").and_then(Value::as_str) == Some("boolean") {
+        let truth = |value: bool, name: &str| Choice {
+            id: value.to_string(),
+            name: name.to_owned(),
+            description: None,
+            value: value.into(),
+        };
+        return vec![truth(true, "Yes"), truth(false, "No")];
+    }
+    choices(schema)
+}
+
+fn words(interrupt: &Interrupt) -> String {
+    let words: Vec<&str> = interrupt.prompt.iter().filter_map(Part::as_text).collect();
+    words.join("\n")
+}
+
+fn asks(interrupt: &Interrupt) -> String {
+    let words = words(interrupt);
+    if !words.is_empty() {
+        return words;
+    }
+    match &interrupt.kind {
+        InterruptKind::Permission => "The agent asks for permission.".to_owned(),
+        InterruptKind::Url => "The agent asks you to visit an address.".to_owned(),
+        InterruptKind::Form | InterruptKind::Message => "The agent asks for data.".to_owned(),
+        InterruptKind::Custom(kind) => format!("The agent asks: {kind}."),
+    }
+}
+
+/// A question as text: what is asked, and what fits as an answer.
+fn in_text(interrupt: &Interrupt) -> String {
+    let mut text = asks(interrupt);
+    for part in &interrupt.prompt {
+        if let Content::Url(url) = &part.content {
+            text.push('\n');
+            text.push_str(url);
+        }
+    }
+    let is_own = matches!(interrupt.kind, InterruptKind::Custom(_));
+    if is_own && interrupt.payload.as_str() != "null" {
+        text.push_str("\n\n");
+        text.push_str(&fenced(interrupt.payload.as_str()));
+    }
+    if let Some(fits) = fits(interrupt) {
+        text.push_str("\n\n");
+        text.push_str(&fits);
+    }
+    text
+}
+
+fn fits(interrupt: &Interrupt) -> Option<String> {
+    if !interrupt.options.is_empty() {
+        let options: Vec<_> =
+            interrupt.options.iter().map(|it| format!("{} ({})", it.id, it.name)).collect();
+        return Some(format!("Answer with one of: {}", options.join(", ")));
+    }
+    if let Some((_, choices)) = one_choice(interrupt) {
+        let ids: Vec<_> = choices.iter().map(|choice| choice.id.as_str()).collect();
+        return Some(format!("Answer with one of: {}", ids.join(", ")));
+    }
+    let schema = interrupt.schema.as_ref()?;
+    let value = schema.to_value();
+    if text_property(&value).is_some() || truth_property(&value).is_some() {
+        return None;
+    }
+    if schema.as_bytes().len() > MAX_SHOWN_SCHEMA_BYTES {
+        return Some("Answer with JSON.".to_owned());
+    }
+    Some(format!("Answer with JSON that fits this schema:\n\n{}", fenced(schema.as_str())))
+}
+
+/// The answer that a client gave to a permission request. One that chooses nothing that was offered rejects where that can be done; `None` where it cannot, which allows nothing.
+#[must_use]
+pub fn answer_of_permission(
+    interrupt: &Interrupt,
+    response: &RequestPermissionResponse,
+) -> Option<Answer> {
+    let chosen = match &response.outcome {
+        RequestPermissionOutcome::Selected(selected) => Some(selected.option_id.as_str()),
+        _ => None,
+    };
+    if interrupt.kind == InterruptKind::Permission {
+        let offered = interrupt.options.iter().find(|option| Some(option.id.as_str()) == chosen);
+        let option = offered.or_else(|| interrupt.reject_option())?;
+        return Some(Answer::Option(option.id.clone()));
+    }
+    let (property, choices) = one_choice(interrupt)?;
+    let value = choices.into_iter().find(|choice| Some(choice.id.as_str()) == chosen)?.value;
+    let answer = match property {
+        Some(property) => json!({ property: value }),
+        None => value,
+    };
+    Some(Answer::Json(Json::from_value(&answer)))
+}
+
+/// The answer that a client gave to a question. A hosted agent is told that somebody declined, which is the answer `false`, or did not answer a form, which is `null`; another agent has no word for either, so that `None` is given.
+#[must_use]
+pub fn answer_of_elicitation(
+    interrupt: &Interrupt,
+    response: &CreateElicitationResponse,
+) -> Option<Answer> {
+    let accept = match response {
+        CreateElicitationResponse::Accept(accept) => accept,
+        _ if !is_elicitation(interrupt) => return None,
+        CreateElicitationResponse::Decline(_) => return Some(no()),
+        _ if interrupt.kind == InterruptKind::Url => return Some(no()),
+        _ => return Some(Answer::Json(Json::null())),
+    };
+    if interrupt.kind == InterruptKind::Url {
+        return Some(Answer::Json(Json::null()));
+    }
+    let content = match &accept.content {
+        Some(content) => serde_json::to_string(content).ok()?,
+        None => "{}".to_owned(),
+    };
+    let is_wrapped = interrupt.schema.as_ref().is_some_and(|schema| is_one_value(schema.as_str()));
+    let answer = if is_wrapped { splice::get(&content, &[ANSWER])? } else { &content };
+    Json::parse(answer.to_owned()).ok().map(Answer::Json)
+}
+
+fn no() -> Answer {
+    Answer::Json(Json::from_value(&Value::Bool(false)))
+}
+
+/// The answer that a prompt is. `None` where it does not fit the question.
+#[must_use]
+pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
+    answer_of_parts(interrupt, message.parts.clone()).ok()
+}
+
+/// What a request for permission of this protocol says of its tool call, where an interrupt's payload is one.
+#[must_use]
+pub fn tool_call_of(payload: &Json) -> Option<native::Json> {
+    let call = splice::get(payload.as_str(), &["toolCall"])?;
+    splice::get(payload.as_str(), &["options"])?;
+    native::Json::parse(call).ok()
+}

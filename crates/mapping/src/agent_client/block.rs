@@ -1,0 +1,435 @@
+//! Parts as content blocks, and back.
+//!
+//! Both directions work on the text of the JSON, so that what a block has beyond our words comes back as it was written.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::{Content, Json, Part, PartMetadata};
+use trilogue_wire::agent_client::splice::{self, decode, members};
+
+use super::{EXTENSION, PART_EXTENSION, PROTOCOL};
+use crate::native;
+use crate::native::message::PATH_SEGMENT;
+use crate::shape::is_json;
+
+/// What text is where nothing else is said.
+const PLAIN: &str = "text/plain";
+/// What bytes and links are where nobody says it.
+const UNKNOWN: &str = "application/octet-stream";
+/// What the address of a named part begins with; its name follows, percent-encoded.
+const ARTIFACT: &str = "artifact:";
+/// What the address of content that is stored apart begins with; the thread, where it is known, and the content's hash follow.
+const BLOB: &str = "trilogue:/";
+/// What stands in an artifact's address where it has no name.
+const UNNAMED: &str = "part";
+
+/// Whether blocks carry under `_meta` what they have no word for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Extension {
+    /// They do not: some peers cannot take it.
+    #[default]
+    Off,
+    /// They do, under the key [`EXTENSION`].
+    Meta,
+}
+
+/// The members of a block, as they were written.
+#[derive(Default)]
+struct Block<'a> {
+    kind: Option<Cow<'a, str>>,
+    text: Option<&'a str>,
+    data: Option<&'a str>,
+    mime_type: Option<&'a str>,
+    uri: Option<&'a str>,
+    name: Option<&'a str>,
+    resource: Option<&'a str>,
+    meta: Option<&'a str>,
+    /// Whether there is anything else.
+    has_more: bool,
+}
+
+/// A block as a part. `None` where it has not what its kind must have.
+///
+/// What the part has no word for is kept in its `extra`; where that is nested too deep or no text, it goes.
+pub(super) fn part_of(raw: &str) -> Option<Part> {
+    let block = Block::of(raw);
+    if let Some(part) = block.meta.and_then(|meta| carried(meta, &block)) {
+        return Some(part);
+    }
+    match block.kind.as_deref()? {
+        "text" => block.text_part(raw),
+        "image" | "audio" => block.media(raw),
+        "resource_link" => block.link(raw),
+        "resource" => block.resource(raw),
+        _ => Some(whole(raw)),
+    }
+}
+
+// === impl Block ===
+
+impl<'a> Block<'a> {
+    fn of(raw: &'a str) -> Self {
+        let mut block = Self::default();
+        for member in members(raw) {
+            let place = match &*member.key {
+                "type" => {
+                    block.kind = decode(member.value);
+                    continue;
+                }
+                "text" => &mut block.text,
+                "data" => &mut block.data,
+                "mimeType" => &mut block.mime_type,
+                "uri" => &mut block.uri,
+                "name" => &mut block.name,
+                "resource" => &mut block.resource,
+                "_meta" => &mut block.meta,
+                _ => {
+                    block.has_more = true;
+                    continue;
+                }
+            };
+            *place = Some(member.value);
+        }
+        block
+    }
+
+    /// Whether it has nothing beyond these: each says whether it is there for another reason.
+    fn is_only(&self, known: [Option<&str>; 5]) -> bool {
+        !self.has_more && known.iter().all(Option::is_none)
+    }
+
+    fn text_part(&self, raw: &str) -> Option<Part> {
+        let text = decode(self.text?)?;
+        let mut part = Part::text(&*text);
+        let others = [self.data, self.mime_type, self.uri, self.name, self.meta];
+        if !self.is_only(others) || self.resource.is_some() {
+            part.extra = kept(&splice::remove(raw, &["text"]));
+        }
+        Some(part)
+    }
+
+    fn media(&self, raw: &str) -> Option<Part> {
+        let (data, mime_type) = (decode(self.data?)?, decode(self.mime_type?)?);
+        let (content, is_base64) = content_of(&data);
+        let mut part = Part::new(&*mime_type, content);
+        let is_image = self.kind.as_deref() == Some("image");
+        let uri = self.uri.and_then(decode);
+        part.name = uri.as_deref().filter(|_| is_image).and_then(artifact_name);
+        let kind = if is_image { "image/" } else { "audio/" };
+        let is_as_written = part.name.is_some() || self.uri.is_none();
+        let others = [self.text, self.name, self.resource, self.meta, None];
+        let says_all = self.is_only(others) && is_as_written && is_base64;
+        if !says_all || !mime_type.starts_with(kind) {
+            part.extra = kept(&splice::remove(raw, &["data"]));
+        }
+        Some(part)
+    }
+
+    fn link(&self, raw: &str) -> Option<Part> {
+        let uri = decode(self.uri?)?;
+        decode(self.name?)?;
+        let mime_type = self.mime_type.and_then(decode).unwrap_or(Cow::Borrowed(UNKNOWN));
+        let mut part = Part::url(&*mime_type, &*uri);
+        part.name = artifact_name(&uri);
+        part.extra = kept(&splice::remove(raw, &["uri"]));
+        Some(part)
+    }
+
+    fn resource(&self, raw: &str) -> Option<Part> {
+        let inner = Self::of(self.resource?);
+        let uri = decode(inner.uri?)?;
+        let mime_type = inner.mime_type.and_then(decode);
+        let text = inner.text.and_then(decode);
+        let (content, key, is_base64) = match text {
+            Some(text) => (Content::Text(Arc::from(&*text)), "text", true),
+            None => {
+                let blob = members(self.resource?).filter(|member| member.key == "blob").last()?;
+                let (content, is_base64) = content_of(&decode(blob.value)?);
+                (content, "blob", is_base64)
+            }
+        };
+        let usual = if key == "text" { PLAIN } else { UNKNOWN };
+        let mut part = Part::new(mime_type.as_deref().unwrap_or(usual), content);
+        let artifact = artifact_name(&uri);
+        let says_all = artifact.is_some()
+            && mime_type.is_some()
+            && is_base64
+            && !is_media(&part)
+            && members(self.resource?).count() == 3
+            && members(raw).count() == 2;
+        part.name = Some(artifact.unwrap_or_else(|| Arc::from(file_name(&uri))));
+        let rest = splice::remove(raw, &["resource", key]);
+        if !is_base64 {
+            part.extra = extra(&format!("\"content\":\"blob\",\"block\":{rest}"));
+        } else if !says_all {
+            part.extra = kept(&rest);
+        }
+        Some(part)
+    }
+}
+
+/// Base64 as bytes where they come back the same, else as it was received.
+fn content_of(data: &str) -> (Content, bool) {
+    match STANDARD.decode(data) {
+        // The decoder takes one spelling only, so what it takes comes back the same.
+        Ok(bytes) => (Content::Bytes(Bytes::from(bytes)), true),
+        Err(_) => (Content::Text(Arc::from(data)), false),
+    }
+}
+
+/// A block of a kind that the protocol has no word for.
+pub(super) fn whole(raw: &str) -> Part {
+    Part { extra: kept("true"), ..Part::new("application/json", Content::Text(Arc::from(raw))) }
+}
+
+/// The `extra` of a part that keeps a block without its content, or `true` where the content is the block.
+fn kept(block: &str) -> Option<Json> {
+    extra(&format!("\"block\":{block}"))
+}
+
+/// The `extra` of a part with these members under the extension key.
+pub(super) fn extra(members: &str) -> Option<Json> {
+    let protocol = format!("\"protocol\":\"{PROTOCOL}\"");
+    Json::parse(format!("{{\"{PART_EXTENSION}\":{{{protocol},{members}}}}}")).ok()
+}
+
+/// The part that a block of ours carries under its `_meta`.
+fn carried(meta: &str, block: &Block<'_>) -> Option<Part> {
+    let part = splice::get(meta, &[EXTENSION, "part"])?;
+    let read = serde_json::from_str(part).ok()?;
+    let mut part = native::input::parts(vec![read]).ok()?.pop()?;
+    if part.content == Content::Empty {
+        part.content = match (block.text, block.data, block.uri, block.resource) {
+            _ if splice::get(meta, &[EXTENSION, "empty"]).is_some() => Content::Empty,
+            (Some(text), ..) => Content::Text(Arc::from(&*decode(text)?)),
+            (_, Some(data), ..) => content_of(&decode(data)?).0,
+            (_, _, _, Some(resource)) => {
+                let member = |key| splice::get_text(resource, &[key]);
+                match member("text") {
+                    Some(text) => Content::Text(Arc::from(&*text)),
+                    None => content_of(&member("blob")?).0,
+                }
+            }
+            (_, _, Some(uri), _) => Content::Url(Arc::from(&*decode(uri)?)),
+            _ => Content::Empty,
+        };
+    }
+    Some(part)
+}
+
+/// A part as a block, which is added to `out`: the one that it came as where it came from this protocol. Nothing is added, and `false` given, where a part has nothing that a block can show.
+pub(super) fn push_block(
+    part: &Part,
+    extension: Extension,
+    thread: &str,
+    out: &mut String,
+) -> bool {
+    if let Some(block) = original_block(part) {
+        out.push_str(&block);
+        return true;
+    }
+    let Some(block) = plain_block(part, thread) else {
+        if extension == Extension::Off {
+            return false;
+        }
+        out.push_str(&with_meta("{\"type\":\"text\",\"text\":\"\"}", part, true));
+        return true;
+    };
+    if extension == Extension::Off || part_of(&block).as_ref() == Some(part) {
+        out.push_str(&block);
+    } else {
+        let is_same = part_of(&block).is_some_and(|read| read.content == part.content);
+        out.push_str(&with_meta(&block, part, !is_same));
+    }
+    true
+}
+
+/// The block with the part that it stands for under `_meta`, without what the block says of it.
+fn with_meta(block: &str, part: &Part, with_content: bool) -> String {
+    let carried = match with_content {
+        true => Cow::Borrowed(part),
+        false => Cow::Owned(Part { content: Content::Empty, ..part.clone() }),
+    };
+    // What is stored apart has a link in the block.
+    let thread = trilogue_domain::ThreadId::from_uuid(uuid::Uuid::nil());
+    let wire = native::message::part(&carried, &thread);
+    let wire = serde_json::to_string(&wire).unwrap_or_default();
+    let wire = splice::remove(&wire, &["blob"]);
+    let is_empty = with_content && part.content == Content::Empty;
+    let empty = if is_empty { ",\"empty\":true" } else { "" };
+    let meta = format!("{{\"{EXTENSION}\":{{\"part\":{wire}{empty}}}}}");
+    splice::set(block, &["_meta"], &meta).unwrap_or_else(|| block.to_owned())
+}
+
+/// The block that a part came as.
+fn original_block(part: &Part) -> Option<String> {
+    let extra = part.extra.as_ref()?.as_str();
+    let ours = splice::get(extra, &[PART_EXTENSION])?;
+    if splice::get_text(ours, &["protocol"])? != PROTOCOL {
+        return None;
+    }
+    let block = splice::get(ours, &["block"])?;
+    let base64;
+    let content = match &part.content {
+        Content::Text(text) => &**text,
+        Content::Url(url) => &**url,
+        Content::Bytes(bytes) => {
+            base64 = STANDARD.encode(bytes);
+            &base64
+        }
+        Content::Empty | Content::Blob(_) => return None,
+    };
+    if block == "true" {
+        return Some(content.to_owned());
+    }
+    let kind = splice::get_text(block, &["type"])?;
+    match &*kind {
+        "text" => splice::set_text(block, &["text"], content),
+        "image" | "audio" => splice::set_text(block, &["data"], content),
+        "resource_link" => splice::set_text(block, &["uri"], content),
+        "resource" => {
+            let is_blob = splice::get(ours, &["content"]).is_some();
+            let is_text = matches!(part.content, Content::Text(_)) && !is_blob;
+            let key = if is_text { "text" } else { "blob" };
+            splice::set_text(block, &["resource", key], content)
+        }
+        _ => None,
+    }
+}
+
+/// The block that a part is shown as where it did not come as one. `None` where a block can show nothing of it.
+fn plain_block(part: &Part, thread: &str) -> Option<String> {
+    let name = part.name.as_deref();
+    let uri = || artifact(name.unwrap_or(UNNAMED));
+    let block = match &part.content {
+        Content::Text(text) if name.is_some() => {
+            format!(
+                "{{\"type\":\"resource\",\"resource\":{{\"uri\":{},\"mimeType\":{},\"text\":{}}}}}",
+                quoted(&uri()),
+                quoted(&part.content_type),
+                quoted(text)
+            )
+        }
+        Content::Text(text) if is_json(&part.content_type) => text_block(&fenced(text)),
+        Content::Text(text) => text_block(text),
+        Content::Bytes(bytes) => bytes_block(part, &STANDARD.encode(bytes), &uri()),
+        Content::Url(url) => link_block(url, name.unwrap_or_else(|| file_name(url)), part, None),
+        Content::Blob(blob) => {
+            let hash = native::hex(&blob.hash);
+            let url = match thread {
+                "" => format!("{BLOB}blobs/{hash}"),
+                thread => {
+                    let thread = utf8_percent_encode(thread, PATH_SEGMENT);
+                    format!("{BLOB}threads/{thread}/blobs/{hash}")
+                }
+            };
+            link_block(&url, name.unwrap_or(&hash), part, Some(blob))
+        }
+        Content::Empty => match &part.metadata {
+            Some(PartMetadata::Citation(citation)) => {
+                let url = citation.url.as_deref()?;
+                let title = citation.title.as_deref().unwrap_or(url);
+                let mut block = link_of(url, title);
+                if let Some(description) = &citation.description {
+                    push_member(&mut block, "description", &quoted(description));
+                }
+                block.push('}');
+                block
+            }
+            _ => return None,
+        },
+    };
+    Some(block)
+}
+
+fn bytes_block(part: &Part, base64: &str, uri: &str) -> String {
+    let mime_type = quoted(&part.content_type);
+    // Base64 needs no escapes.
+    let media =
+        |kind| format!("{{\"type\":\"{kind}\",\"data\":\"{base64}\",\"mimeType\":{mime_type}");
+    if part.content_type.starts_with("image/") {
+        let mut block = media("image");
+        if part.name.is_some() {
+            push_member(&mut block, "uri", &quoted(uri));
+        }
+        block.push('}');
+        return block;
+    }
+    if part.content_type.starts_with("audio/") && part.name.is_none() {
+        return media("audio") + "}";
+    }
+    let uri = quoted(uri);
+    format!(
+        "{{\"type\":\"resource\",\"resource\":{{\"uri\":{uri},\"mimeType\":{mime_type},\"blob\":\"{base64}\"}}}}"
+    )
+}
+
+fn link_block(url: &str, name: &str, part: &Part, blob: Option<&BlobRef>) -> String {
+    let mut block = link_of(url, name);
+    if *part.content_type != *UNKNOWN {
+        push_member(&mut block, "mimeType", &quoted(&part.content_type));
+    }
+    if let Some(blob) = blob {
+        push_member(&mut block, "size", &blob.length.to_string());
+    }
+    block.push('}');
+    block
+}
+
+/// A link, without its closing brace. A link has to have a name.
+fn link_of(url: &str, name: &str) -> String {
+    let name = if name.is_empty() { url } else { name };
+    format!("{{\"type\":\"resource_link\",\"uri\":{},\"name\":{}", quoted(url), quoted(name))
+}
+
+fn push_member(object: &mut String, key: &str, value: &str) {
+    object.push_str(",\"");
+    object.push_str(key);
+    object.push_str("\":");
+    object.push_str(value);
+}
+
+/// A block of text.
+pub(super) fn text_block(text: &str) -> String {
+    format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text))
+}
+
+/// JSON as people and models read it in text.
+pub(super) fn fenced(json: &str) -> String {
+    format!("```json\n{json}\n```")
+}
+
+/// Text as JSON.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// Whether a part is shown as an image or a sound.
+fn is_media(part: &Part) -> bool {
+    let is_sound = part.content_type.starts_with("audio/") && part.name.is_none();
+    matches!(part.content, Content::Bytes(_))
+        && (part.content_type.starts_with("image/") || is_sound)
+}
+
+/// The address of an artifact.
+fn artifact(name: &str) -> String {
+    format!("{ARTIFACT}{}", utf8_percent_encode(name, PATH_SEGMENT))
+}
+
+/// The name in the address of an artifact, where it comes back the same.
+fn artifact_name(uri: &str) -> Option<Arc<str>> {
+    let name = percent_decode_str(uri.strip_prefix(ARTIFACT)?).decode_utf8().ok()?;
+    (!name.is_empty() && artifact(&name) == uri).then(|| Arc::from(&*name))
+}
+
+/// The last segment of an address that says something.
+pub(super) fn file_name(uri: &str) -> &str {
+    let path = uri.split(['?', '#']).next().unwrap_or(uri);
+    path.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(uri)
+}

@@ -1,0 +1,109 @@
+//! Refusals and failures, both ways: one table of codes.
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::error::Class;
+use trilogue_domain::{Code, Error, Failure, Json};
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::jsonrpc::{self, ErrorObject};
+
+use super::PROTOCOL;
+
+/// The number that stands for one of our codes.
+fn number(code: Code) -> jsonrpc::Code {
+    if code == Code::MethodNotAllowed {
+        return jsonrpc::Code::METHOD_NOT_FOUND;
+    }
+    match code.class() {
+        Class::Invalid | Class::Unprocessable | Class::TooLarge => jsonrpc::Code::INVALID_PARAMS,
+        Class::Unauthenticated => jsonrpc::Code::AUTH_REQUIRED,
+        Class::NotFound => jsonrpc::Code::RESOURCE_NOT_FOUND,
+        // The request is well formed and cannot be done now, or not by this client.
+        Class::Conflict | Class::Forbidden => jsonrpc::Code::INVALID_REQUEST,
+        Class::TooMany | Class::NoSpace | Class::Unavailable | Class::Internal => {
+            jsonrpc::Code::INTERNAL_ERROR
+        }
+    }
+}
+
+/// The error that a client gets: `data` has our code, and the hint, the places that do not fit and the interrupt that is pending where there are such.
+#[must_use]
+pub fn error_object(error: &Error) -> ErrorObject {
+    refusal(error, None)
+}
+
+/// The same for a request that names a session: where there is no such session, `data` names it.
+#[must_use]
+pub fn session_error(error: &Error, session: &str) -> ErrorObject {
+    let is_lost = matches!(error.code(), Code::ThreadNotFound | Code::NotFound | Code::InvalidId);
+    let mut told = refusal(error, is_lost.then_some(session));
+    if is_lost {
+        told.code = jsonrpc::Code::RESOURCE_NOT_FOUND;
+    }
+    told
+}
+
+fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
+    let mut data = Map::new();
+    let mut set = |key: &str, value: Value| drop(data.insert(key.to_owned(), value));
+    if let Some(session) = session {
+        set("sessionId", session.into());
+    }
+    set("code", error.code().as_str().into());
+    if let Some(hint) = error.hint_text() {
+        set("hint", hint.into());
+    }
+    if let Some(pending) = error.pending_interrupt() {
+        set("interruptId", pending.as_str().into());
+    }
+    let violated = error.violated().iter();
+    let violated: Vec<_> =
+        violated.map(|it| json!({ "path": it.path, "message": it.message })).collect();
+    if !violated.is_empty() {
+        set("violations", violated.into());
+    }
+    ErrorObject::new(number(error.code()), error.message()).data(of(data))
+}
+
+/// The error of a run that failed: an agent's own as it came, any other by our code.
+pub(super) fn failed(failure: &Failure) -> ErrorObject {
+    if let Some(own) = failure.data.as_ref().and_then(|data| original(data.as_str())) {
+        return own;
+    }
+    let code = Code::from_text(&failure.code);
+    let number = code.map_or(jsonrpc::Code::INTERNAL_ERROR, number);
+    let mut data = Map::new();
+    data.insert("code".to_owned(), failure.code.clone().into());
+    data.insert("transient".to_owned(), failure.transient.into());
+    if let Some(details) = &failure.data {
+        data.insert("details".to_owned(), details.to_value());
+    }
+    ErrorObject::new(number, failure.message.clone()).data(of(data))
+}
+
+fn original(details: &str) -> Option<ErrorObject> {
+    let is_ours = splice::get_text(details, &["protocol"]).is_some_and(|name| name == PROTOCOL);
+    is_ours.then(|| splice::get(details, &["error"]).map(ErrorObject::read))?
+}
+
+fn of(data: Map<String, Value>) -> trilogue_wire::native::Json {
+    trilogue_wire::native::Json::from_value(&Value::Object(data))
+}
+
+/// An agent's error as the failure of a run; the original stands in the details, and comes back out of them.
+#[must_use]
+pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
+    let known = match jsonrpc::Code(code) {
+        jsonrpc::Code::INVALID_PARAMS => Code::InvalidInput,
+        jsonrpc::Code::RESOURCE_NOT_FOUND => Code::NotFound,
+        jsonrpc::Code::AUTH_REQUIRED => Code::Unauthenticated,
+        _ => Code::AgentFailed,
+    };
+    let data = data.map_or_else(String::new, |data| format!(",\"data\":{}", data.as_str()));
+    let text = Value::from(message);
+    let details = format!(
+        "{{\"protocol\":\"{PROTOCOL}\",\"error\":{{\"code\":{code},\"message\":{text}{data}}}}}"
+    );
+    let mut failure = Failure::of(known, message);
+    failure.data = Json::parse(details).ok();
+    failure
+}

@@ -1,0 +1,150 @@
+//! Permissions and questions of hosted agents, and what they are told.
+
+use trilogue_domain::interrupt::{Effect, PermissionOption};
+use trilogue_domain::{
+    Answer, Interrupt, InterruptId, InterruptKind, Json, Part, Resolution, Survives, limits,
+};
+use trilogue_wire::agent_client::splice::{self, get, items};
+use trilogue_wire::agent_client::{
+    CreateElicitationRequest, CreateElicitationResponse, ElicitationAccept, ElicitationCancel,
+    ElicitationDecline, ElicitationValue, Map, PermissionOptionKind, RequestPermissionRequest,
+    RequestPermissionResponse, Rules, ToolCallContent, read_checked,
+};
+
+use super::original::part_of_tool;
+
+/// A hosted agent's request for permission. `raw` are its params without the session id: they go back to clients of this protocol as they came.
+#[must_use]
+pub fn interrupt_of_permission(
+    params: &RequestPermissionRequest,
+    raw: &str,
+    id: InterruptId,
+) -> Interrupt {
+    let call = &params.tool_call;
+    let title = call.title.as_deref().or(call.name.as_deref());
+    let mut prompt = vec![Part::text(title.unwrap_or("The agent asks for permission."))];
+    let content = get(raw, &["toolCall", "content"]).unwrap_or_default();
+    let blocks = items(content)
+        .filter(|item| splice::get_text(item, &["type"]).is_some_and(|kind| kind == "content"));
+    prompt.extend(blocks.filter_map(part_of_tool));
+    let options = params.options.iter().map(|option| PermissionOption {
+        id: option.option_id.clone(),
+        name: option.name.clone(),
+        effect: if option.kind.allows() { Effect::Allow } else { Effect::Reject },
+        always: matches!(
+            option.kind,
+            PermissionOptionKind::AllowAlways | PermissionOptionKind::RejectAlways
+        ),
+    });
+    Interrupt {
+        prompt,
+        options: options.collect(),
+        ..of_process(id, InterruptKind::Permission, raw)
+    }
+}
+
+/// A hosted agent's question. `raw` are its params without the session id.
+///
+/// A form is answered with JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. That an address was visited is any answer but `false`.
+#[must_use]
+pub fn interrupt_of_elicitation(
+    params: &CreateElicitationRequest,
+    raw: &str,
+    id: InterruptId,
+) -> Interrupt {
+    let message = Part::text(params.message().unwrap_or("The agent asks something."));
+    match params {
+        CreateElicitationRequest::Form(_) => {
+            let schema = get(raw, &["requestedSchema"]);
+            Interrupt {
+                prompt: vec![message],
+                schema: schema.and_then(|schema| Json::parse(schema.to_owned()).ok()),
+                ..of_process(id, InterruptKind::Form, raw)
+            }
+        }
+        CreateElicitationRequest::Url(url) => Interrupt {
+            prompt: vec![message, Part::url("text/html", url.url.as_str())],
+            ..of_process(id, InterruptKind::Url, raw)
+        },
+        CreateElicitationRequest::Other(other) => Interrupt {
+            prompt: vec![message],
+            ..of_process(id, InterruptKind::Custom(other.kind.clone()), raw)
+        },
+    }
+}
+
+/// An interrupt of an agent that waits in its process. One that is too deep to keep is asked in our words.
+fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
+    Interrupt {
+        id,
+        kind,
+        prompt: Vec::new(),
+        payload: Json::parse(raw.to_owned()).unwrap_or_else(|_| Json::null()),
+        options: Vec::new(),
+        schema: None,
+        survives: Survives::Process,
+        patience: Some(limits::DEFAULT_INTERRUPT_DEADLINE),
+    }
+}
+
+/// What a hosted agent is told about its request for permission. Whatever is no choice of an option allows nothing.
+#[must_use]
+pub fn permission_outcome(
+    interrupt: &Interrupt,
+    resolution: &Resolution,
+) -> RequestPermissionResponse {
+    let chosen = match resolution {
+        Resolution::Answered { answer: Answer::Option(option), .. }
+        | Resolution::TimedOut { option: Some(option) } => Some(option),
+        _ => None,
+    };
+    match chosen.filter(|id| interrupt.options.iter().any(|option| option.id == **id)) {
+        Some(id) => RequestPermissionResponse::selected(id.as_str()),
+        None => RequestPermissionResponse::cancelled(),
+    }
+}
+
+/// What a hosted agent is told about its question.
+#[must_use]
+pub fn elicitation_outcome(
+    interrupt: &Interrupt,
+    resolution: &Resolution,
+) -> CreateElicitationResponse {
+    let cancel = || CreateElicitationResponse::Cancel(ElicitationCancel::new());
+    let decline = || CreateElicitationResponse::Decline(ElicitationDecline::new());
+    let Resolution::Answered { answer, .. } = resolution else { return cancel() };
+    if interrupt.kind == InterruptKind::Url {
+        return match answer {
+            Answer::Json(json) if matches!(json.as_str(), "false" | "\"no\"") => decline(),
+            _ => CreateElicitationResponse::Accept(ElicitationAccept::new()),
+        };
+    }
+    let Answer::Json(json) = answer else { return cancel() };
+    match read_checked::<Map<ElicitationValue>>(json.as_str().trim(), Rules::Lenient) {
+        Ok(content) => CreateElicitationResponse::Accept(ElicitationAccept {
+            content: Some(content),
+            ..ElicitationAccept::new()
+        }),
+        Err(_) if json.as_str() == "null" => cancel(),
+        Err(_) => decline(),
+    }
+}
+
+/// What a request for permission is about, for rules: the tool's kind, its name, and the files that it works with.
+#[must_use]
+pub fn subject(params: &RequestPermissionRequest) -> (Option<&str>, Option<&str>, Vec<&str>) {
+    let call = &params.tool_call;
+    let locations = call.locations.iter().flatten().map(|location| location.path.as_str());
+    let content = call.content.iter().flatten();
+    let changed = content.filter_map(|item| match item {
+        ToolCallContent::Diff(diff) => Some(diff.path.as_str()),
+        _ => None,
+    });
+    let mut paths = Vec::new();
+    for path in locations.chain(changed) {
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    (call.kind.map(|kind| kind.as_str()), call.name.as_deref(), paths)
+}

@@ -1,0 +1,53 @@
+//! The Agent Client Protocol, both ways.
+//!
+//! What an agent of this protocol says is logged as it came, as an *original*, and relayed with another session id spliced in: see [`Relay`].
+//! Everything else that a log holds becomes updates in [`Updates`], a fold without IO.
+
+mod agent;
+mod asking;
+mod block;
+mod config;
+mod error;
+pub mod fidelity;
+mod interrupt;
+mod original;
+mod outcome;
+mod prompt;
+mod relay;
+mod updates;
+
+pub use agent::initialize_result;
+pub use asking::{
+    Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, tool_call_of,
+};
+pub use block::Extension;
+pub use config::{config_options, for_client, set_config_option};
+pub use error::{error_object, failure_of, session_error};
+pub use interrupt::{
+    elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
+    subject,
+};
+pub use original::{NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update};
+pub(crate) use original::{carried, carried_update, update_of};
+pub use outcome::prompt_result;
+pub use prompt::{
+    blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt, part_of_block,
+    prompt_of_input,
+};
+pub use relay::{Gate, IdFormat, Relay, Relayed, shown_id, without_booleans};
+pub use updates::{Update, Updates, input_id};
+
+/// The key under `_meta` by which blocks carry what the protocol has no word for.
+pub const EXTENSION: &str = "trilogue";
+/// The key in a part's `extra` under which what came of this protocol is kept.
+const PART_EXTENSION: &str = crate::communication::EXTENSION;
+/// What stands there as `protocol`.
+const PROTOCOL: &str = "agent_client";
+/// What UUIDs are derived in where nothing better is at hand.
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
+
+/// Whether originals of this dialect are this protocol's.
+#[must_use]
+pub fn is_dialect(dialect: &str) -> bool {
+    matches!(dialect, UPDATE | NOTIFICATION | RESULT)
+}

@@ -1,0 +1,265 @@
+//! What an agent sent, and what it means.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{MessageEvent, PlanEntry, StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::port::ReadOriginal;
+use trilogue_domain::{Body, Code, Error, Json, MessageId, Original, Part};
+use trilogue_wire::agent_client::splice::{decode, get, items, members};
+
+use super::PROTOCOL;
+use super::block::{extra, part_of};
+
+/// The version of the protocol that the originals are of.
+pub const VERSION: u32 = 1;
+/// The dialect of a `session/update`: its params, `"sessionId":""`.
+pub const UPDATE: &str = "agent-client";
+/// The dialect of any other notification: the object `{"method":…,"params":…}`, with `params.sessionId` emptied where there is one.
+pub const NOTIFICATION: &str = "agent-client/notification";
+/// The dialect of the result of a `session/prompt`, as it came: no session id is in it.
+pub const RESULT: &str = "agent-client/result";
+
+/// What a turn's result is called among an agent's own updates.
+const TURN_RESULT: &str = "turn_result";
+
+/// The updates that are carried as the agent's own: nobody but clients of this protocol has a word for them.
+pub(super) const OWN: [&str; 8] = [
+    "usage_update",
+    "available_commands_update",
+    "current_mode_update",
+    "config_option_update",
+    "session_info_update",
+    "notice",
+    "compaction_update",
+    "compaction_summary_chunk",
+];
+
+/// Reads originals of this protocol.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Originals;
+
+/// The members of a tool call that our words are made of, as they were written.
+#[derive(Default)]
+struct Call<'a> {
+    id: Option<&'a str>,
+    title: Option<&'a str>,
+    name: Option<&'a str>,
+    kind: Option<&'a str>,
+    status: Option<&'a str>,
+    content: Option<&'a str>,
+    input: Option<&'a str>,
+    output: Option<&'a str>,
+}
+
+// === impl Originals ===
+
+impl ReadOriginal for Originals {
+    fn read(&self, original: &Original) -> Result<Body> {
+        let is_ours = matches!(&*original.dialect, UPDATE | NOTIFICATION | RESULT);
+        if !is_ours || original.version != VERSION {
+            let Original { dialect, version, bytes: _ } = original;
+            return Err(Error::new(
+                Code::InvalidRequest,
+                format!("the dialect '{dialect}' of version {version} is not read here"),
+            ));
+        }
+        let text = std::str::from_utf8(&original.bytes).map_err(|_| {
+            Error::new(
+                Code::InvalidJson,
+                format!("an original of '{}' is no text", original.dialect),
+            )
+        })?;
+        Ok(match &*original.dialect {
+            UPDATE => body_of_update(text),
+            RESULT => own(TURN_RESULT, text).unwrap_or(Body::Opaque),
+            _ => Body::Opaque,
+        })
+    }
+}
+
+/// What the params of a `session/update` mean. What cannot be read is [`Body::Opaque`].
+///
+/// A chunk without a message id gets the nil UUID, and one whose id is none that we keep a UUID derived from it: the log holds the id that counts beside the original.
+#[must_use]
+pub fn body_of_update(params: &str) -> Body {
+    read_update(params).unwrap_or(Body::Opaque)
+}
+
+fn read_update(params: &str) -> Option<Body> {
+    let update = get(params, &["update"])?;
+    let (mut kind, mut content, mut message) = (None, None, None);
+    for member in members(update) {
+        match &*member.key {
+            "sessionUpdate" => kind = Some(member.value),
+            "content" => content = Some(member.value),
+            "messageId" => message = Some(member.value),
+            _ => {}
+        }
+    }
+    let kind = decode(kind?)?;
+    match &*kind {
+        "agent_message_chunk" => said(content?, message),
+        "agent_thought_chunk" => thought(content?),
+        "tool_call" => Call::of(update).started(),
+        "tool_call_update" => Call::of(update).changed(),
+        "plan" => plan(update),
+        kind if OWN.contains(&kind) => own(kind, update),
+        _ => None,
+    }
+}
+
+/// Text without annotations continues its message, so that pieces of it join; any other block is a part.
+fn said(block: &str, message: Option<&str>) -> Option<Body> {
+    let message = message_id(message.and_then(decode).as_deref());
+    let (mut is_text, mut text, mut has_annotations) = (false, None, false);
+    for member in members(block) {
+        match &*member.key {
+            "type" => is_text = decode(member.value)? == "text",
+            "text" => text = Some(member.value),
+            "annotations" => has_annotations = member.value.starts_with('{'),
+            _ => {}
+        }
+    }
+    Some(Body::Message(if is_text && !has_annotations {
+        MessageEvent::Delta { message, text: Arc::from(&*decode(text?)?) }
+    } else {
+        MessageEvent::Part { message, part: part_of(block)? }
+    }))
+}
+
+fn message_id(given: Option<&str>) -> MessageId {
+    match given {
+        None | Some("") => MessageId::from_uuid(uuid::Uuid::nil()),
+        Some(id) => MessageId::parse(id).unwrap_or_else(|_| {
+            MessageId::from_uuid(uuid::Uuid::new_v5(&super::NAMESPACE, id.as_bytes()))
+        }),
+    }
+}
+
+fn thought(block: &str) -> Option<Body> {
+    let (mut is_text, mut text) = (false, None);
+    for member in members(block) {
+        match &*member.key {
+            "type" => is_text = decode(member.value)? == "text",
+            "text" => text = Some(member.value),
+            _ => {}
+        }
+    }
+    let text = Arc::from(&*decode(text.filter(|_| is_text)?)?);
+    Some(Body::Message(MessageEvent::Thought { text }))
+}
+
+fn plan(update: &str) -> Option<Body> {
+    let entries = items(get(update, &["entries"])?).filter_map(|entry| {
+        let (mut content, mut status) = (None, None);
+        for member in members(entry) {
+            match &*member.key {
+                "content" => content = decode(member.value),
+                "status" => status = decode(member.value),
+                _ => {}
+            }
+        }
+        Some(PlanEntry { content: content?.into_owned(), status: status?.into_owned() })
+    });
+    Some(Body::State(StateEvent::Plan(entries.collect())))
+}
+
+fn own(kind: &str, data: &str) -> Option<Body> {
+    let data = Json::parse(data.to_owned()).ok()?;
+    Some(Body::State(StateEvent::Custom { kind: kind.to_owned(), data }))
+}
+
+// === impl Call ===
+
+impl<'a> Call<'a> {
+    fn of(update: &'a str) -> Self {
+        let mut call = Self::default();
+        for member in members(update) {
+            let place = match &*member.key {
+                "toolCallId" => &mut call.id,
+                "title" => &mut call.title,
+                "name" => &mut call.name,
+                "kind" => &mut call.kind,
+                "status" => &mut call.status,
+                "content" => &mut call.content,
+                "rawInput" => &mut call.input,
+                "rawOutput" => &mut call.output,
+                _ => continue,
+            };
+            *place = Some(member.value);
+        }
+        call
+    }
+
+    fn started(&self) -> Option<Body> {
+        let title = decode(self.title?)?.into_owned();
+        let tool = self.name.and_then(decode).or_else(|| self.kind.and_then(decode));
+        let tool = tool.map_or_else(|| "other".to_owned(), Cow::into_owned);
+        let input = self.input.and_then(json);
+        Some(Body::Tool(ToolEvent::Started { call: self.id()?, tool, title, input, message: None }))
+    }
+
+    fn changed(&self) -> Option<Body> {
+        let call = self.id()?;
+        let status = match self.status.and_then(decode).as_deref() {
+            Some("completed") => ToolStatus::Completed,
+            Some("failed") => ToolStatus::Failed,
+            _ => {
+                let made = items(self.content.unwrap_or_default());
+                let content = made.filter_map(part_of_tool).collect();
+                return Some(Body::Tool(ToolEvent::Updated { call, content }));
+            }
+        };
+        let content = || self.content.filter(|content| content.starts_with('[')).and_then(json);
+        let output = self.output.and_then(json).or_else(content);
+        Some(Body::Tool(ToolEvent::Ended { call, status, output }))
+    }
+
+    fn id(&self) -> Option<String> {
+        decode(self.id?).map(Cow::into_owned)
+    }
+}
+
+/// JSON that is there: `null` is not.
+fn json(raw: &str) -> Option<Json> {
+    if raw == "null" { None } else { Json::parse(raw.to_owned()).ok() }
+}
+
+/// What a tool call made, as a part: a block as what it is, anything else as JSON.
+pub(super) fn part_of_tool(item: &str) -> Option<Part> {
+    let (mut kind, mut content) = (None, None);
+    for member in members(item) {
+        match &*member.key {
+            "type" => kind = decode(member.value),
+            "content" => content = Some(member.value),
+            _ => {}
+        }
+    }
+    let kind = kind?;
+    if kind == "content" {
+        return part_of(content?);
+    }
+    let mut part = Part::json(&Json::parse(item.to_owned()).ok()?);
+    part.extra = extra("\"tool_content\":true");
+    Some(part)
+}
+
+/// The update that an original is, where it is one of this protocol.
+pub(crate) fn update_of(original: &Original) -> Option<&str> {
+    if *original.dialect != *UPDATE {
+        return None;
+    }
+    get(std::str::from_utf8(&original.bytes).ok()?, &["update"])
+}
+
+/// An update as other protocols carry it under their extension key.
+pub(crate) fn carried_update(update: &str) -> String {
+    format!("{{\"protocol\":\"{PROTOCOL}\",\"update\":{update}}}")
+}
+
+/// The same as the `extra` of a part.
+pub(crate) fn carried(update: &str) -> Option<Json> {
+    extra(&format!("\"update\":{update}"))
+}

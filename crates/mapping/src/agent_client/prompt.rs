@@ -1,0 +1,180 @@
+//! Messages as prompts, and back.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error, Input, Json, Message, MessageId, Part, Role};
+use trilogue_wire::agent_client::{
+    ContentBlock, EmbeddedResource, PromptCapabilities, ResourceContents, ResourceLink, Rules,
+    read_checked,
+};
+
+use super::block::{self, Extension, fenced, part_of, push_block};
+use crate::shape;
+
+/// What a prompt's context begins with.
+const CONTEXT: &str = "Earlier in this conversation:\n\n";
+/// What it ends with.
+const CONTEXT_END: &str = "The message to answer follows.";
+
+/// A prompt as the user's message. Its times are for whoever logs it to say.
+#[must_use]
+pub fn message_of_prompt(blocks: &[ContentBlock], id: MessageId) -> Message {
+    let parts = blocks.iter().map(part_of_block).collect();
+    Message { id, role: Role::User, parts, created_at: None, completed_at: None }
+}
+
+/// A block as a part; where it comes from this protocol again, it is the same block.
+#[must_use]
+pub fn part_of_block(block: &ContentBlock) -> Part {
+    let raw = serde_json::to_string(block).unwrap_or_default();
+    part_of(&raw).unwrap_or_else(|| block::whole(&raw))
+}
+
+/// A message as blocks: those that it came as where it came from this protocol.
+#[must_use]
+pub fn blocks_of_message(message: &Message) -> Vec<ContentBlock> {
+    blocks_of(&message.parts, Extension::Off)
+}
+
+/// Parts as blocks. With the extension all of them come back the same; without it, those that no block can show are left out.
+#[must_use]
+pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
+    let mut raw = String::new();
+    let blocks = parts.iter().filter_map(|part| {
+        raw.clear();
+        // A part whose content is stored apart is in nobody's thread here.
+        push_block(part, extension, "", &mut raw)
+            .then(|| read_checked(&raw, Rules::Lenient).ok())?
+    });
+    blocks.collect()
+}
+
+/// What an agent is prompted with: the last message of the user. What was said before it, in `missed` and in the input, stands in front of it as context.
+#[must_use]
+pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
+    let messages = match input {
+        Input::Messages(messages) => messages.as_slice(),
+        Input::Value(value) => {
+            let mut blocks = context(missed.iter());
+            blocks.push(ContentBlock::text(in_words(value)));
+            return blocks;
+        }
+    };
+    let last = messages.iter().rposition(|message| message.role.is_user());
+    let last = last.or_else(|| messages.len().checked_sub(1));
+    let before = messages.iter().enumerate().filter(|(place, _)| Some(*place) != last);
+    let mut blocks = context(missed.iter().chain(before.map(|(_, message)| message)));
+    if let Some(prompt) = last.and_then(|place| messages.get(place)) {
+        blocks.extend(blocks_of_message(prompt));
+    }
+    blocks
+}
+
+/// A value as people and models read it: its text where it has one, else itself.
+pub(super) fn in_words(value: &Json) -> String {
+    let parts = shape::output(value);
+    match parts.first() {
+        Some(Part { content: trilogue_domain::Content::Text(text), content_type, .. })
+            if content_type.starts_with("text/") =>
+        {
+            text.to_string()
+        }
+        _ => fenced(value.as_str()),
+    }
+}
+
+/// Messages in front of a prompt: their text as one block, broken where one of them shows something else.
+fn context<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<ContentBlock> {
+    let (mut blocks, mut text) = (Vec::new(), String::new());
+    for message in messages {
+        if blocks.is_empty() && text.is_empty() {
+            text.push_str(CONTEXT);
+        }
+        match &message.role {
+            Role::User => text.push_str("User: "),
+            Role::Agent => text.push_str("Agent: "),
+            Role::NamedAgent(name) => {
+                text.push_str("Agent ");
+                text.push_str(name);
+                text.push_str(": ");
+            }
+        }
+        for block in blocks_of_message(message) {
+            match block {
+                ContentBlock::Text(said) => text.push_str(&said.text),
+                other => {
+                    blocks.push(ContentBlock::text(std::mem::take(&mut text)));
+                    blocks.push(other);
+                }
+            }
+        }
+        text.push_str("\n\n");
+    }
+    if !text.is_empty() {
+        text.push_str(CONTEXT_END);
+        blocks.push(ContentBlock::text(text));
+    }
+    blocks
+}
+
+/// Passes where the agent takes all of these blocks.
+///
+/// # Errors
+/// `invalid_input`, naming the block and the capability that the agent does not have.
+pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) -> Result<()> {
+    let lacks = |block: &ContentBlock| match block {
+        ContentBlock::Image(_) => (!caps.image).then_some("image"),
+        ContentBlock::Audio(_) => (!caps.audio).then_some("audio"),
+        ContentBlock::Resource(_) => (!caps.embedded_context).then_some("embeddedContext"),
+        ContentBlock::Text(_) | ContentBlock::ResourceLink(_) | ContentBlock::Other(_) => None,
+    };
+    for (place, block) in blocks.iter().enumerate() {
+        let Some(capability) = lacks(block) else { continue };
+        let kind = block.kind();
+        let message = format!(
+            "the prompt's block {place} is of the type '{kind}', which the agent does not take"
+        );
+        let hint = match capability {
+            "embeddedContext" => {
+                "its prompt capabilities lack 'embeddedContext': send a link to the resource, or its text".to_owned()
+            }
+            _ => format!("its prompt capabilities lack '{capability}': leave the block out, or send a link"),
+        };
+        return Err(Error::new(Code::InvalidInput, message).hint(hint));
+    }
+    Ok(())
+}
+
+/// Blocks in the form that the agent takes: without `embeddedContext` an embedded resource becomes a link to it where it can be reached, else its text. What has no such form stays, for [`check_capabilities`] to refuse.
+#[must_use]
+pub fn fit(blocks: Vec<ContentBlock>, caps: &PromptCapabilities) -> Vec<ContentBlock> {
+    if caps.embedded_context {
+        return blocks;
+    }
+    let fitted = blocks.into_iter().map(|block| match block {
+        ContentBlock::Resource(resource) => fit_resource(*resource),
+        other => other,
+    });
+    fitted.collect()
+}
+
+fn fit_resource(resource: EmbeddedResource) -> ContentBlock {
+    let uri = resource.resource.uri();
+    let is_address = ["file:", "http:", "https:"].iter().any(|scheme| uri.starts_with(scheme));
+    if is_address {
+        let mut link = ResourceLink::new(uri, block::file_name(uri));
+        link.mime_type = match &resource.resource {
+            ResourceContents::Text(text) => text.mime_type.clone(),
+            ResourceContents::Blob(blob) => blob.mime_type.clone(),
+        };
+        link.annotations = resource.annotations;
+        return ContentBlock::ResourceLink(Box::new(link));
+    }
+    match resource.resource {
+        ResourceContents::Text(text) => {
+            ContentBlock::text(format!("{}:\n\n{}", text.uri, text.text))
+        }
+        contents @ ResourceContents::Blob(_) => {
+            ContentBlock::Resource(Box::new(EmbeddedResource { resource: contents, ..resource }))
+        }
+    }
+}

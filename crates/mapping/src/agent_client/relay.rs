@@ -1,0 +1,297 @@
+//! Originals, given on to a client.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+use trilogue_domain::ThreadId;
+use trilogue_wire::agent_client::splice::{self, decode, get, items, members};
+use uuid::Uuid;
+
+use super::{NAMESPACE, NOTIFICATION, UPDATE};
+
+/// The method of an update.
+pub(super) const SESSION_UPDATE: &str = "session/update";
+/// What a line begins with, up to the method.
+const LINE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":";
+/// What stands between method and params.
+const PARAMS: &[u8] = b",\"params\":";
+
+/// Whether a client is told something.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Gate {
+    /// Every client is.
+    Always,
+    /// It is what a user said: all but the client that said it, while it is live.
+    UserMessage,
+    /// Clients with `session.notices`.
+    Notices,
+    /// Clients with `session.compaction`.
+    Compaction,
+    /// It holds options that are on or off: as it is for clients with `session.configOptions.boolean`, for others what [`without_booleans`] makes of it.
+    BooleanConfig,
+    /// A kind of update that the protocol has no word for, or something that is none: whoever cannot read it passes over it.
+    Opaque,
+}
+
+/// Which message ids are shown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum IdFormat {
+    /// All, as they are.
+    #[default]
+    Any,
+    /// UUIDs: any other id becomes one that is derived from it and its session.
+    Uuid,
+}
+
+/// Gives originals on to the clients of one session: each is read over once, copied once, and nothing is allocated but the caller's buffer.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    thread: ThreadId,
+    /// The session's id as JSON.
+    session: Arc<str>,
+    ids: IdFormat,
+}
+
+/// What was given on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relayed<'a> {
+    /// The notification's method.
+    pub method: Cow<'a, str>,
+    /// Whom it is for.
+    pub gate: Gate,
+}
+
+// === impl Relay ===
+
+impl Relay {
+    /// For the session of this thread.
+    #[must_use]
+    pub fn new(thread: &ThreadId, ids: IdFormat) -> Self {
+        let session = Value::from(thread.as_str()).to_string();
+        Self { thread: thread.clone(), session: session.into(), ids }
+    }
+
+    /// Adds the params of the notification that an original is, with the session's id set where it was cut out. `None`, and nothing is added, where it is none that clients get.
+    ///
+    /// A notification without params adds nothing either.
+    pub fn push_into<'a>(
+        &self,
+        dialect: &str,
+        bytes: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Relayed<'a>> {
+        match dialect {
+            UPDATE => {
+                let gate = self.push_update(std::str::from_utf8(bytes).ok()?, out);
+                Some(Relayed { method: Cow::Borrowed(SESSION_UPDATE), gate })
+            }
+            NOTIFICATION => {
+                let (method, params) = notification(std::str::from_utf8(bytes).ok()?)?;
+                let method = decode(method)?;
+                self.push_params(params.unwrap_or_default(), out);
+                Some(Relayed { method, gate: Gate::Always })
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds the whole notification as a line, newline included. `None`, and nothing is added, where the original is none that clients get.
+    pub fn push_line_into(&self, dialect: &str, bytes: &[u8], out: &mut Vec<u8>) -> Option<Gate> {
+        let json = std::str::from_utf8(bytes).ok()?;
+        let gate = match dialect {
+            UPDATE => {
+                out.reserve(bytes.len() + self.session.len() + 64);
+                out.extend_from_slice(LINE);
+                out.extend_from_slice(b"\"session/update\"");
+                out.extend_from_slice(PARAMS);
+                self.push_update(json, out)
+            }
+            NOTIFICATION => {
+                let (method, params) = notification(json)?;
+                out.extend_from_slice(LINE);
+                out.extend_from_slice(method.as_bytes());
+                if let Some(params) = params {
+                    out.extend_from_slice(PARAMS);
+                    self.push_params(params, out);
+                }
+                Gate::Always
+            }
+            _ => return None,
+        };
+        out.extend_from_slice(b"}\n");
+        Some(gate)
+    }
+
+    /// The thread whose clients these are.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// The session's id as JSON.
+    pub(super) fn session_json(&self) -> &str {
+        &self.session
+    }
+
+    /// The id that is shown for this message.
+    pub(super) fn shown<'a>(&self, id: &'a str) -> Cow<'a, str> {
+        shown_id(self.ids, self.thread.as_str(), id)
+    }
+
+    fn push_update(&self, params: &str, out: &mut Vec<u8>) -> Gate {
+        let params = self.with_shown_id(params);
+        if let Some(place) = splice::leading_session(&params) {
+            let (head, rest) = (params.get(..place.start), params.get(place.end..));
+            let (head, rest) = (head.unwrap_or_default(), rest.unwrap_or_default());
+            out.extend_from_slice(head.as_bytes());
+            out.extend_from_slice(self.session.as_bytes());
+            out.extend_from_slice(rest.as_bytes());
+            if let Some(gate) = leading_gate(rest) {
+                return gate;
+            }
+            return get(&params, &["update"]).map_or(Gate::Opaque, gate_of);
+        }
+        let (mut from, mut gate) = (0, Gate::Opaque);
+        for member in members(&params) {
+            match &*member.key {
+                "sessionId" => {
+                    from = self.push_session(&params, from, &member, out);
+                }
+                "update" => gate = gate_of(member.value),
+                _ => {}
+            }
+        }
+        out.extend_from_slice(params.as_bytes().get(from..).unwrap_or_default());
+        gate
+    }
+
+    fn push_params(&self, params: &str, out: &mut Vec<u8>) {
+        let mut from = 0;
+        // An id that was not cut out is somebody else's.
+        let is_cut =
+            |member: &splice::Member<'_>| member.key == "sessionId" && member.value == "\"\"";
+        for member in members(params).filter(is_cut) {
+            from = self.push_session(params, from, &member, out);
+        }
+        out.extend_from_slice(params.as_bytes().get(from..).unwrap_or_default());
+    }
+
+    /// Adds everything up to this member, and the session's id in place of its value.
+    fn push_session(
+        &self,
+        params: &str,
+        from: usize,
+        member: &splice::Member<'_>,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        out.extend_from_slice(params.as_bytes().get(from..member.span.start).unwrap_or_default());
+        out.extend_from_slice(self.session.as_bytes());
+        member.span.end
+    }
+
+    /// The same with a message id of the format that is shown.
+    fn with_shown_id<'a>(&self, params: &'a str) -> Cow<'a, str> {
+        if self.ids == IdFormat::Any {
+            return Cow::Borrowed(params);
+        }
+        let Some(id) = splice::message_id(params).filter(|id| !id.is_empty()) else {
+            return Cow::Borrowed(params);
+        };
+        match self.shown(&id) {
+            Cow::Borrowed(_) => Cow::Borrowed(params),
+            Cow::Owned(id) => {
+                splice::put_message_id(params, &id).map_or(Cow::Borrowed(params), Cow::Owned)
+            }
+        }
+    }
+}
+
+/// The method of a notification, as JSON, and its params.
+fn notification(original: &str) -> Option<(&str, Option<&str>)> {
+    let (mut method, mut params) = (None, None);
+    for member in members(original) {
+        match &*member.key {
+            "method" => method = Some(member.value),
+            "params" => params = Some(member.value),
+            _ => {}
+        }
+    }
+    Some((method?, params))
+}
+
+/// Whom an update is for that follows the session's id at once and begins with its kind; `None` where more has to be looked at.
+fn leading_gate(rest: &str) -> Option<Gate> {
+    let kind = rest.strip_prefix(",\"update\":{\"sessionUpdate\":\"")?;
+    let gate = gate_of_kind(kind.get(..kind.find('"')?)?);
+    // Its options are looked at too.
+    (gate != Gate::BooleanConfig && gate != Gate::Opaque).then_some(gate)
+}
+
+/// Whom an update is for.
+pub(super) fn gate_of(update: &str) -> Gate {
+    let kind = members(update).find(|member| member.key == "sessionUpdate");
+    let Some(kind) = kind.and_then(|kind| decode(kind.value)) else { return Gate::Opaque };
+    match gate_of_kind(&kind) {
+        Gate::BooleanConfig if !has_booleans(update) => Gate::Always,
+        gate => gate,
+    }
+}
+
+/// Whom an update of this kind is for, whatever it holds.
+fn gate_of_kind(kind: &str) -> Gate {
+    match kind {
+        "notice" => Gate::Notices,
+        "compaction_update" | "compaction_summary_chunk" => Gate::Compaction,
+        "config_option_update" => Gate::BooleanConfig,
+        "agent_message_chunk"
+        | "agent_thought_chunk"
+        | "user_message_chunk"
+        | "tool_call"
+        | "tool_call_update"
+        | "plan"
+        | "available_commands_update"
+        | "current_mode_update"
+        | "session_info_update"
+        | "usage_update" => Gate::Always,
+        _ => Gate::Opaque,
+    }
+}
+
+fn has_booleans(update: &str) -> bool {
+    get(update, &["configOptions"]).is_some_and(|options| items(options).any(is_boolean))
+}
+
+fn is_boolean(option: &str) -> bool {
+    splice::get_text(option, &["type"]).is_some_and(|kind| kind == "boolean")
+}
+
+/// The params of a `config_option_update` without the options that are on or off, for clients that cannot show them.
+#[must_use]
+pub fn without_booleans(params: &[u8]) -> Vec<u8> {
+    const PATH: [&str; 2] = ["update", "configOptions"];
+    let stripped = std::str::from_utf8(params).ok().and_then(|params| {
+        let kept: Vec<_> =
+            items(get(params, &PATH)?).filter(|option| !is_boolean(option)).collect();
+        splice::set(params, &PATH, &format!("[{}]", kept.join(",")))
+    });
+    stripped.map_or_else(|| params.to_vec(), String::into_bytes)
+}
+
+/// The message id that is shown for this one. An id that has to become a UUID becomes the same one wherever it stands in the session.
+#[must_use]
+pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str> {
+    // Four ways of writing a UUID are read; a client means the one with hyphens.
+    let is_uuid = || id.len() == 36 && Uuid::try_parse(id).is_ok();
+    if format == IdFormat::Any || is_uuid() {
+        return Cow::Borrowed(id);
+    }
+    Cow::Owned(derived(session, id).hyphenated().to_string())
+}
+
+/// The UUID of a name within something that has an id of its own.
+pub(super) fn derived(within: &str, name: &str) -> Uuid {
+    let namespace =
+        Uuid::try_parse(within).unwrap_or_else(|_| Uuid::new_v5(&NAMESPACE, within.as_bytes()));
+    Uuid::new_v5(&namespace, name.as_bytes())
+}

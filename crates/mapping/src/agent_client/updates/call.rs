@@ -1,0 +1,203 @@
+//! Tool calls as updates.
+
+use trilogue_domain::event::{ToolEvent, ToolStatus};
+use trilogue_domain::{Content, Json, Outcome, Part, RunKey, Trajectory};
+use trilogue_wire::agent_client::{ToolKind, splice};
+
+use super::chunk::{Chunk, member};
+use super::{Place, Update, Updates};
+use crate::agent_client::block::{push_block, quoted};
+use crate::agent_client::relay::derived;
+use crate::agent_client::{Gate, PART_EXTENSION};
+
+/// A tool call that has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct OpenCall {
+    run: Option<RunKey>,
+    /// Its id in its run.
+    call: String,
+    /// Its id in the session.
+    shown: String,
+    has_content: bool,
+}
+
+// === impl Updates ===
+
+impl Updates {
+    /// A step of an agent that tells its steps in its messages.
+    pub(super) fn step(&mut self, step: &Trajectory, place: Place<'_>, out: &mut Vec<Update>) {
+        if let Some(text) = &step.message {
+            let id = derived(place.within, &place.number.to_string()).hyphenated().to_string();
+            self.text(Chunk::Thought, &id, text, out);
+        }
+        let Some(tool) = &step.tool_name else { return };
+        let known = |open: &OpenCall| open.run == place.run && open.call == *tool;
+        let open = self.calls.iter().rposition(known);
+        match (open, &step.tool_output) {
+            (Some(open), Some(output)) => {
+                let open = self.calls.swap_remove(open);
+                self.ended(&open, ToolStatus::Completed, Some(output), out);
+            }
+            (_, output) => {
+                let shown = derived(place.within, &format!("tool {}", place.number)).to_string();
+                self.started(&shown, tool, "", step.tool_input.as_ref(), out);
+                let (run, call) = (place.run, tool.clone());
+                let open = OpenCall { run, call, shown, has_content: false };
+                match output {
+                    Some(_) => self.ended(&open, ToolStatus::Completed, output.as_ref(), out),
+                    None => self.calls.push(open),
+                }
+            }
+        }
+    }
+
+    pub(super) fn tool_event(
+        &mut self,
+        event: &ToolEvent,
+        place: Place<'_>,
+        out: &mut Vec<Update>,
+    ) {
+        self.thoughts.retain(|(run, _)| *run != place.run);
+        match event {
+            ToolEvent::Started { call, tool, title, input, message: _ } => {
+                let shown = shown_call(call, place.within);
+                self.started(&shown, tool, title, input.as_ref(), out);
+                let (run, call) = (place.run, call.clone());
+                self.calls.push(OpenCall { run, call, shown, has_content: false });
+            }
+            ToolEvent::Updated { call, content } => {
+                let open = self.open_call(call, place.run);
+                let mut update = begin_call("tool_call_update", &open.shown);
+                member(&mut update, "status", "\"in_progress\"");
+                member(&mut update, "content", &self.tool_content(content));
+                self.update(&update, Gate::Always, out);
+                let known = self.calls.iter_mut().find(|known| known.shown == open.shown);
+                if let Some(known) = known {
+                    known.has_content = !content.is_empty();
+                }
+            }
+            ToolEvent::Ended { call, status, output } => {
+                let open = self.open_call(call, place.run);
+                self.calls.retain(|known| known.shown != open.shown);
+                self.ended(&open, *status, output.as_ref(), out);
+            }
+        }
+    }
+
+    /// A call that is open, or one that began as an original and is called as it was there.
+    fn open_call(&self, call: &str, run: Option<RunKey>) -> OpenCall {
+        let known = self.calls.iter().rfind(|open| open.run == run && open.call == call);
+        known.cloned().unwrap_or_else(|| OpenCall {
+            run,
+            call: call.to_owned(),
+            shown: call.to_owned(),
+            has_content: true,
+        })
+    }
+
+    fn started(
+        &self,
+        shown: &str,
+        tool: &str,
+        title: &str,
+        input: Option<&Json>,
+        out: &mut Vec<Update>,
+    ) {
+        let mut update = begin_call("tool_call", shown);
+        member(&mut update, "title", &quoted(if title.is_empty() { tool } else { title }));
+        member(&mut update, "name", &quoted(tool));
+        if let Some(kind) = ToolKind::parse(tool) {
+            member(&mut update, "kind", &quoted(kind.as_str()));
+        }
+        member(&mut update, "status", "\"in_progress\"");
+        if let Some(input) = input {
+            member(&mut update, "rawInput", input.as_str());
+        }
+        self.update(&update, Gate::Always, out);
+    }
+
+    fn ended(
+        &self,
+        open: &OpenCall,
+        status: ToolStatus,
+        output: Option<&Json>,
+        out: &mut Vec<Update>,
+    ) {
+        let status = match status {
+            ToolStatus::Completed => "\"completed\"",
+            ToolStatus::Failed => "\"failed\"",
+        };
+        let mut update = begin_call("tool_call_update", &open.shown);
+        member(&mut update, "status", status);
+        if let Some(output) = output {
+            // Clients show content, and what it gave back only where they show details.
+            if let Some(text) = splice::decode(output.as_str()).filter(|_| !open.has_content) {
+                member(&mut update, "content", &self.tool_content(&[Part::text(&*text)]));
+            }
+            member(&mut update, "rawOutput", output.as_str());
+        }
+        self.update(&update, Gate::Always, out);
+    }
+
+    /// Ends the calls that a run has left open.
+    pub(super) fn end_calls(
+        &mut self,
+        run: Option<RunKey>,
+        outcome: &Outcome,
+        out: &mut Vec<Update>,
+    ) {
+        let status = match outcome {
+            Outcome::Completed => ToolStatus::Completed,
+            Outcome::Failed(_) | Outcome::Cancelled { .. } | Outcome::TimedOut { .. } => {
+                ToolStatus::Failed
+            }
+        };
+        let (left, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.calls).into_iter().partition(|open| open.run == run);
+        self.calls = others;
+        for open in &left {
+            self.ended(open, status, None, out);
+        }
+    }
+
+    fn tool_content(&self, parts: &[Part]) -> String {
+        let mut content = String::from("[");
+        for part in parts {
+            let comma = if content.len() > 1 { "," } else { "" };
+            let at = content.len();
+            content.push_str(comma);
+            if let Some(item) = tool_item(part) {
+                content.push_str(item);
+                continue;
+            }
+            content.push_str("{\"type\":\"content\",\"content\":");
+            if push_block(part, self.extension, self.relay.thread().as_str(), &mut content) {
+                content.push('}');
+            } else {
+                content.truncate(at);
+            }
+        }
+        content.push(']');
+        content
+    }
+}
+
+/// A call's id in its session: the call's own where it is unique everywhere, else with its run.
+fn shown_call(call: &str, within: &str) -> String {
+    let is_uuid = call.len() == 36 && uuid::Uuid::try_parse(call).is_ok();
+    if is_uuid { call.to_owned() } else { format!("{within}:{call}") }
+}
+
+/// What a tool call of this protocol made that is no block.
+fn tool_item(part: &Part) -> Option<&str> {
+    let extra = part.extra.as_ref()?;
+    splice::get(extra.as_str(), &[PART_EXTENSION, "tool_content"])?;
+    match &part.content {
+        Content::Text(item) => Some(item),
+        _ => None,
+    }
+}
+
+fn begin_call(kind: &str, id: &str) -> String {
+    format!("{{\"sessionUpdate\":\"{kind}\",\"toolCallId\":{}", quoted(id))
+}
