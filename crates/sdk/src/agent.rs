@@ -82,6 +82,9 @@ pub async fn conduct(
     host: Arc<dyn Host>,
 ) -> Result<Outcome, AgentError> {
     let context = Context::new(run, host);
+    if let Some(said) = turn.input().and_then(Input::prompt) {
+        context.heard(said.id.clone());
+    }
     let outcome = agent.run(turn, context.clone()).await?;
     context.close().await?;
     Ok(outcome)
@@ -133,12 +136,16 @@ impl Input {
     #[must_use]
     pub fn text(&self) -> String {
         match self {
-            Self::Messages(messages) => {
-                let by_user = messages.iter().rfind(|message| message.role.is_user());
-                by_user.or(messages.last()).map(Message::text).unwrap_or_default()
-            }
+            Self::Messages(_) => self.prompt().map(Message::text).unwrap_or_default(),
             Self::Value(json) => json.as_str().to_owned(),
         }
+    }
+
+    /// The message to answer: the newest of the user; without one the newest. `None` where the input is a value.
+    #[must_use]
+    pub fn prompt(&self) -> Option<&Message> {
+        let messages = self.messages();
+        messages.iter().rfind(|message| message.role.is_user()).or(messages.last())
     }
 
     /// The messages; none where the input is a value.

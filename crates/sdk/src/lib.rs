@@ -22,10 +22,11 @@
 //! ```
 //!
 //! # Invariants
-//! - This crate does no IO and knows no runtime: the context is built over the ports in [`port`], the clients over [`client::Transport`].
+//! - This crate opens nothing and knows no server: the context is built over the ports in [`port`], the clients over [`client::Transport`], an [`agent_client::Client`] over two byte streams or a program that it is told to start.
 //! - A context may be used by several tasks at once; what one of them says stays in order.
 
 pub mod agent;
+pub mod agent_client;
 pub mod card;
 pub mod client;
 pub mod communication;
@@ -41,7 +42,9 @@ pub mod typed;
 pub use agent::{Agent, Input, Outcome, Turn, conduct};
 pub use async_trait::async_trait;
 pub use card::Card;
-pub use context::{Context, Decision, IntoJson, MessageWriter, RunInfo, Source, ToolCall};
+pub use context::{
+    Context, Decision, Editor, EditorTerminal, IntoJson, MessageWriter, RunInfo, Source, ToolCall,
+};
 pub use error::AgentError;
 pub use fault::AgentFault;
 pub use question::Question;

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use trilogue_domain::{Body, Interrupt, Json, Message, Resolution};
 
@@ -71,7 +72,51 @@ pub trait Cancellation: Send + Sync + fmt::Debug {
     fn cancelled(&self) -> Wait<'_, ()>;
 }
 
-/// All ports of one run. Implemented for whatever implements each of them.
-pub trait Host: Output + Asking + Memory + Cancellation {}
+/// Whom the run works for, where that is a program that takes calls: an editor with its files and terminals.
+///
+/// Calls are live only: nothing of them is in the log.
+pub trait Calling: Send + Sync + fmt::Debug {
+    /// Who would take a call now. `None` where nobody would.
+    fn caller(&self) -> Option<Caller>;
 
-impl<T: Output + Asking + Memory + Cancellation> Host for T {}
+    /// Asks it. `params` is an object whose session id is left empty.
+    ///
+    /// # Errors
+    /// What it refuses with, or that nobody is there.
+    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>>;
+}
+
+/// A program that takes calls.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// The dialect in which it is called, as an original has it: [`Caller::EDITOR`] for the Agent Client Protocol.
+    pub dialect: Arc<str>,
+    /// The dialect's version.
+    pub version: u32,
+    /// What it can do, in the words of its dialect: an object.
+    pub capabilities: Json,
+}
+
+/// Why a call was refused, in the words of the other side.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct CallRefused {
+    /// The dialect's number for it.
+    pub code: i32,
+    /// What is wrong.
+    pub message: String,
+    /// More about it.
+    pub data: Option<Json>,
+}
+
+/// All ports of one run. Implemented for whatever implements each of them.
+pub trait Host: Output + Asking + Memory + Cancellation + Calling {}
+
+impl<T: Output + Asking + Memory + Cancellation + Calling> Host for T {}
+
+// === impl Caller ===
+
+impl Caller {
+    /// The dialect of an editor: the Agent Client Protocol's.
+    pub const EDITOR: &'static str = "agent-client";
+}

@@ -3,14 +3,15 @@
 //! A [`Recorder`] keeps what an agent emits, answers what it asks from a script, and can hold the agent back as a slow log would.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
 
 use crate::error::AgentError;
-use crate::port::{Asking, Cancellation, Memory, Output, Wait};
+use crate::port::{Asking, CallRefused, Caller, Calling, Cancellation, Memory, Output, Wait};
 
 /// The most events that a recorder keeps unless told otherwise.
 pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
@@ -23,9 +24,19 @@ pub struct Recorder {
     cancelled: watch::Sender<bool>,
 }
 
+/// What a call is answered with: its method and params go in, a result or a refusal comes out.
+type Answering = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefused> + Send + Sync>;
+
+/// An editor that a recorder plays.
+struct Played {
+    caller: Caller,
+    answering: Answering,
+}
+
 #[derive(Debug)]
 struct Inside {
     events: Vec<Body>,
+    editor: Option<Played>,
     capacity: usize,
     answers: VecDeque<Resolution>,
     asked: Vec<Interrupt>,
@@ -48,6 +59,7 @@ impl Recorder {
     pub fn with_capacity(events: usize) -> Self {
         let inside = Inside {
             events: Vec::new(),
+            editor: None,
             capacity: events,
             answers: VecDeque::new(),
             asked: Vec::new(),
@@ -77,6 +89,20 @@ impl Recorder {
     #[must_use]
     pub fn answering(self, resolution: Resolution) -> Self {
         self.inside().answers.push_back(resolution);
+        self
+    }
+
+    /// Plays an editor that can do this, in the words of the Agent Client Protocol, and answers its calls with this function.
+    ///
+    /// Params come without the session's id, which an agent does not know.
+    #[must_use]
+    pub fn with_editor(
+        self,
+        capabilities: Json,
+        answering: impl Fn(&str, Json) -> Result<Json, CallRefused> + Send + Sync + 'static,
+    ) -> Self {
+        let caller = Caller { dialect: Arc::from(Caller::EDITOR), version: 1, capabilities };
+        self.inside().editor = Some(Played { caller, answering: Arc::new(answering) });
         self
     }
 
@@ -206,6 +232,27 @@ impl Memory for Recorder {
     fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>> {
         let state = self.inside().state.clone();
         Box::pin(async move { Ok(state) })
+    }
+}
+
+impl Calling for Recorder {
+    fn caller(&self) -> Option<Caller> {
+        self.inside().editor.as_ref().map(|editor| editor.caller.clone())
+    }
+
+    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>> {
+        let answering = self.inside().editor.as_ref().map(|editor| Arc::clone(&editor.answering));
+        let answer = answering.map_or_else(
+            || Err(CallRefused { code: -32603, message: "nobody is there".to_owned(), data: None }),
+            |answering| answering(method, params),
+        );
+        Box::pin(async move { answer })
+    }
+}
+
+impl fmt::Debug for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Played").field("caller", &self.caller).finish_non_exhaustive()
     }
 }
 

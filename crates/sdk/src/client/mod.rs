@@ -354,6 +354,21 @@ impl Client {
         self.fetch(paged(self.call(Method::Get, &["threads", thread, "events"]), page)).await
     }
 
+    /// One page of a thread's events that are there now, from the first of a message on.
+    ///
+    /// # Errors
+    /// `thread_not_found`; `not_found` where the thread has no message of this id.
+    pub async fn thread_events_from(
+        &self,
+        thread: &str,
+        message: &str,
+        limit: Option<u32>,
+    ) -> Result<List<Event>, ClientError> {
+        let call = self.call(Method::Get, &["threads", thread, "events"]);
+        let page = Page { after: None, limit };
+        self.fetch(paged(call.query("from_message", Some(message)), &page)).await
+    }
+
     /// The interrupts that match, newest first; only those that are pending unless the filter says otherwise.
     ///
     /// # Errors

@@ -147,6 +147,7 @@ impl Cursor {
         let id = MessageId::generate();
         let (message, role) = (id.clone(), context.shared.role.clone());
         context.emit(Body::Message(MessageEvent::Started { message, role, times })).await?;
+        context.heard(id.clone());
         Ok(Self { id, characters: 0, parts: 0 })
     }
 

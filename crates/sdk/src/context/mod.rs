@@ -1,6 +1,7 @@
 //! What an agent can do while it runs.
 
 mod ask;
+mod editor;
 mod message;
 mod tool;
 
@@ -18,6 +19,7 @@ use trilogue_domain::{
 };
 
 pub use ask::Decision;
+pub use editor::{Editor, EditorTerminal, Exit, Run, TerminalOutput};
 pub use message::{MessageWriter, Source};
 pub use tool::ToolCall;
 
@@ -64,6 +66,8 @@ struct Shared {
     /// An asynchronous lock, because it is what keeps the words of several tasks inside their message while one of them waits for the log.
     speech: tokio::sync::Mutex<Option<Cursor>>,
     unfinished: Mutex<Unfinished>,
+    /// The message that was said last: the user's, then the agent's own. A tool call that follows comes of it.
+    last: Mutex<Option<MessageId>>,
 }
 
 /// What was dropped before it was finished.
@@ -94,7 +98,8 @@ impl Context {
     pub fn new(info: RunInfo, host: Arc<dyn Host>) -> Self {
         let role = Role::NamedAgent(Arc::from(info.agent.as_str()));
         let (speech, unfinished) = (tokio::sync::Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { info, role, host, speech, unfinished }) }
+        let last = Mutex::default();
+        Self { shared: Arc::new(Shared { info, role, host, speech, unfinished, last }) }
     }
 
     /// The run.
@@ -232,7 +237,15 @@ impl Context {
         Ok(())
     }
 
-    /// Begins a tool call: the tool's name, what people read, and what the tool is given (`null` for nothing).
+    /// The files and terminals of the editor that the run works for. `None` where it works for no editor now, or for one that gives neither.
+    ///
+    /// The editor is that of the client that prompted last. It may come and go while the run is at work: calls wait a while for it, and fail then.
+    #[must_use]
+    pub fn editor(&self) -> Option<Editor> {
+        Editor::of(Arc::clone(&self.shared.host))
+    }
+
+    /// Begins a tool call: the tool's name, what people read, and what the tool is given (`null` for nothing). The log says which message it comes of: what the agent said last in this turn, else what the user said.
     ///
     /// # Errors
     /// As [`Context::text`].
@@ -392,6 +405,16 @@ impl Context {
             Some(cursor) => cursor.complete(self).await,
             None => Ok(()),
         }
+    }
+
+    /// Notes what was said last.
+    pub(crate) fn heard(&self, message: MessageId) {
+        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    /// What was said last.
+    fn last(&self) -> Option<MessageId> {
+        self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn unfinished(&self) -> std::sync::MutexGuard<'_, Unfinished> {

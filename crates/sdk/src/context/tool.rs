@@ -34,7 +34,7 @@ impl ToolCall {
                 tool,
                 title,
                 input,
-                message: None,
+                message: context.last(),
             }))
             .await?;
         Ok(Self { context, id, ended: false })

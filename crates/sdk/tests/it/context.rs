@@ -51,6 +51,33 @@ fn names(recorder: &Recorder) -> Vec<&'static str> {
 }
 
 #[tokio::test]
+async fn a_tool_call_names_the_message_that_triggered_it() {
+    let recorder = Arc::new(Recorder::default());
+    let script = |context: Context| async move {
+        context.tool("before", "", json!(null)).await?.complete(json!(1)).await?;
+        context.text("I look").await?;
+        context.tool("inside", "", json!(null)).await?.complete(json!(1)).await?;
+        context.say([Part::text("found")]).await?;
+        context.tool("behind", "", json!(null)).await?.complete(json!(1)).await?;
+        Ok(Outcome::Completed)
+    };
+    let input = Input::said("hello");
+    let Input::Messages(messages) = &input else { panic!("{input:?}") };
+    let asked = messages[0].id.clone();
+    let info = RunInfo::sample("script").unwrap();
+    conduct(&Script(script), Turn::Start { input }, info, recorder.clone()).await.unwrap();
+    let (mut said, mut triggers) = (Vec::new(), Vec::new());
+    for event in recorder.events() {
+        match event {
+            Body::Message(MessageEvent::Started { message, .. }) => said.push(message),
+            Body::Tool(ToolEvent::Started { message, .. }) => triggers.push(message),
+            _ => {}
+        }
+    }
+    assert_eq!(triggers, [Some(asked), Some(said[0].clone()), Some(said[1].clone())]);
+}
+
+#[tokio::test]
 async fn text_opens_a_message_and_the_end_closes_it() {
     let recorder = Arc::new(Recorder::default());
     let outcome = run(&recorder, |context| async move {

@@ -1,10 +1,12 @@
 //! The SDK through its own boundaries: an agent over recorded ports, a client over a scripted transport.
 #![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
 
+mod agent_client;
 mod client;
 mod communication;
 mod connect;
 mod connect_stream;
 mod context;
+mod editor;
 mod script;
 mod typed;

@@ -1,0 +1,372 @@
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use trilogue_wire::agent_client::{
+    Annotations, AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource, ImageContent,
+    PromptCapabilities, ResourceContents, ResourceLink, TextContent, TextResourceContents,
+};
+
+use super::Error;
+
+/// The largest file that is read to be attached, in bytes.
+pub const MAX_ATTACHED_BYTES: u64 = 8 * 1024 * 1024;
+
+/// What is escaped in the path of an address.
+const PATH: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// What is said to an agent: content in the order in which it is read.
+///
+/// Files go in the form that the agent takes: images and sounds as their own blocks, anything else inside the message where the agent advertises `embeddedContext`, and else as a link.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Prompt {
+    items: Vec<Item>,
+    /// The message's id; a new one where none is given.
+    pub(super) message_id: Option<String>,
+}
+
+/// A file with its content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attachment {
+    uri: String,
+    name: String,
+    mime_type: Option<String>,
+    content: Content,
+    annotations: Option<Annotations>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Item {
+    Block(ContentBlock),
+    Attachment(Attachment),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Content {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+// === impl Prompt ===
+
+impl Prompt {
+    /// Says nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds text.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> Self {
+        self.block(ContentBlock::text(text))
+    }
+
+    /// Adds a link to something that the agent can reach.
+    #[must_use]
+    pub fn link(self, uri: impl Into<String>, name: impl Into<String>) -> Self {
+        self.block(ContentBlock::ResourceLink(Box::new(ResourceLink::new(uri, name))))
+    }
+
+    /// Adds a file.
+    #[must_use]
+    pub fn attach(mut self, attachment: Attachment) -> Self {
+        self.items.push(Item::Attachment(attachment));
+        self
+    }
+
+    /// Adds a block as it is.
+    #[must_use]
+    pub fn block(mut self, block: ContentBlock) -> Self {
+        self.items.push(Item::Block(block));
+        self
+    }
+
+    /// Gives the message this id: a UUID that no other message of the session has.
+    #[must_use]
+    pub fn with_message_id(mut self, id: impl Into<String>) -> Self {
+        self.message_id = Some(id.into());
+        self
+    }
+
+    /// The blocks for an agent that takes this.
+    ///
+    /// # Errors
+    /// [`Error::Lacks`], naming the capability, where the agent does not take a block.
+    pub fn for_agent(&self, takes: &PromptCapabilities) -> Result<Vec<ContentBlock>, Error> {
+        let fitted = self.items.iter().map(|item| match item {
+            Item::Block(block) => block.clone(),
+            Item::Attachment(attachment) => attachment.block(takes.embedded_context),
+        });
+        let blocks: Vec<_> = fitted.collect();
+        for (place, block) in blocks.iter().enumerate() {
+            let (has, capability) = match block {
+                ContentBlock::Text(_) | ContentBlock::ResourceLink(_) => continue,
+                ContentBlock::Image(_) => (takes.image, "promptCapabilities.image"),
+                ContentBlock::Audio(_) => (takes.audio, "promptCapabilities.audio"),
+                ContentBlock::Resource(_) => {
+                    (takes.embedded_context, "promptCapabilities.embeddedContext")
+                }
+                ContentBlock::Other(_) => {
+                    let kind = block.kind();
+                    return Err(Error::Invalid(format!(
+                        "block {place} of the prompt is of the kind {kind:?}, which the protocol does not know"
+                    )));
+                }
+            };
+            if !has {
+                let what = format!("block {place} of the prompt ({})", block.kind());
+                return Err(Error::Lacks { capability, what });
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::new().text(text)
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::new().text(text)
+    }
+}
+
+impl From<Vec<ContentBlock>> for Prompt {
+    fn from(blocks: Vec<ContentBlock>) -> Self {
+        Self { items: blocks.into_iter().map(Item::Block).collect(), message_id: None }
+    }
+}
+
+// === impl Attachment ===
+
+impl Attachment {
+    /// Text that can be found at an address.
+    #[must_use]
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::of(uri.into(), Content::Text(text.into()))
+    }
+
+    /// Bytes that can be found at an address.
+    #[must_use]
+    pub fn bytes(uri: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
+        Self::of(uri.into(), Content::Bytes(bytes.into()))
+    }
+
+    /// Reads a file, of at most [`MAX_ATTACHED_BYTES`]. What kind of file it is, is guessed from its name.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub async fn read(path: impl AsRef<Path> + Send) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let failed = |error| Error::File { path: path.display().to_string(), error };
+        let path = std::path::absolute(path).map_err(failed)?;
+        let length = tokio::fs::metadata(&path).await.map_err(failed)?.len();
+        if length > MAX_ATTACHED_BYTES {
+            let message =
+                format!("it has {length} bytes; at most {MAX_ATTACHED_BYTES} are attached");
+            return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, message)));
+        }
+        let bytes = tokio::fs::read(&path).await.map_err(failed)?;
+        let uri = file_uri(&path.to_string_lossy());
+        let attachment = match String::from_utf8(bytes) {
+            Ok(text) => Self::text(uri, text),
+            Err(error) => Self::bytes(uri, error.into_bytes()),
+        };
+        Ok(match mime_type(&path) {
+            Some(kind) => attachment.mime_type(kind),
+            None => attachment,
+        })
+    }
+
+    /// Says what kind of content it is.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// Says for whom it is, and how important.
+    #[must_use]
+    pub fn annotated(mut self, annotations: Annotations) -> Self {
+        self.annotations = Some(annotations);
+        self
+    }
+
+    fn of(uri: String, content: Content) -> Self {
+        let path = uri.split(['?', '#']).next().unwrap_or_default();
+        let last = path.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(path);
+        let name = percent_encoding::percent_decode_str(last).decode_utf8_lossy().into_owned();
+        Self { uri, name, mime_type: None, content, annotations: None }
+    }
+
+    /// The block that it is, inside the message where that can be.
+    fn block(&self, embedded: bool) -> ContentBlock {
+        let kind = self.mime_type.as_deref().unwrap_or_default();
+        match &self.content {
+            Content::Bytes(bytes) if kind.starts_with("image/") => {
+                let mut image = ImageContent::new(STANDARD.encode(bytes), kind);
+                image.uri = Some(self.uri.clone());
+                image.annotations.clone_from(&self.annotations);
+                ContentBlock::Image(image)
+            }
+            Content::Bytes(bytes) if kind.starts_with("audio/") => {
+                let mut audio = AudioContent::new(STANDARD.encode(bytes), kind);
+                audio.annotations.clone_from(&self.annotations);
+                ContentBlock::Audio(audio)
+            }
+            content if embedded => self.resource(content),
+            content => self.as_link(content),
+        }
+    }
+
+    fn resource(&self, content: &Content) -> ContentBlock {
+        let (uri, mime_type) = (&*self.uri, self.mime_type.clone());
+        let contents = match content {
+            Content::Text(text) => {
+                let text = TextResourceContents::new(uri, &**text);
+                ResourceContents::Text(TextResourceContents { mime_type, ..text })
+            }
+            Content::Bytes(bytes) => {
+                let blob = BlobResourceContents::new(uri, STANDARD.encode(bytes));
+                ResourceContents::Blob(BlobResourceContents { mime_type, ..blob })
+            }
+        };
+        let mut resource = EmbeddedResource::new(contents);
+        resource.annotations.clone_from(&self.annotations);
+        ContentBlock::Resource(Box::new(resource))
+    }
+
+    fn as_link(&self, content: &Content) -> ContentBlock {
+        let length = match content {
+            Content::Text(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+        };
+        let mut link = ResourceLink::new(&*self.uri, &*self.name);
+        link.mime_type.clone_from(&self.mime_type);
+        link.size = i64::try_from(length).ok();
+        link.annotations.clone_from(&self.annotations);
+        ContentBlock::ResourceLink(Box::new(link))
+    }
+}
+
+/// The address of a file: an absolute path.
+pub(super) fn file_uri(path: &str) -> String {
+    format!("file://{}", utf8_percent_encode(path, PATH))
+}
+
+/// What kind of file a name stands for, where images and sounds have to be told from others.
+fn mime_type(path: &Path) -> Option<&'static str> {
+    const KNOWN: &[(&str, &str)] = &[
+        ("csv", "text/csv"),
+        ("flac", "audio/flac"),
+        ("gif", "image/gif"),
+        ("html", "text/html"),
+        ("jpeg", "image/jpeg"),
+        ("jpg", "image/jpeg"),
+        ("json", "application/json"),
+        ("md", "text/markdown"),
+        ("mp3", "audio/mpeg"),
+        ("ogg", "audio/ogg"),
+        ("pdf", "application/pdf"),
+        ("png", "image/png"),
+        ("py", "text/x-python"),
+        ("rs", "text/x-rust"),
+        ("svg", "image/svg+xml"),
+        ("toml", "application/toml"),
+        ("txt", "text/plain"),
+        ("wav", "audio/wav"),
+        ("webp", "image/webp"),
+    ];
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    KNOWN.iter().find(|(name, _)| *name == extension).map(|(_, kind)| *kind)
+}
+
+impl From<TextContent> for Prompt {
+    fn from(text: TextContent) -> Self {
+        Self::new().block(ContentBlock::Text(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ALL: [bool; 3] = [true; 3];
+
+    fn takes([image, audio, embedded_context]: [bool; 3]) -> PromptCapabilities {
+        PromptCapabilities { image, audio, embedded_context, ..PromptCapabilities::new() }
+    }
+
+    fn sent(attachment: Attachment, can: [bool; 3]) -> Result<Value, String> {
+        let blocks = Prompt::new().attach(attachment).for_agent(&takes(can));
+        blocks
+            .map(|blocks| serde_json::to_value(&blocks[0]).unwrap())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_is_inside_the_message_where_the_agent_takes_that_and_else_a_link() {
+        let file = || Attachment::text("file:///a%20b.md", "hi").mime_type("text/markdown");
+        let inside = json!({ "type": "resource", "resource": {
+            "uri": "file:///a%20b.md", "text": "hi", "mimeType": "text/markdown" } });
+        assert_eq!(sent(file(), ALL), Ok(inside));
+        let link = json!({ "type": "resource_link", "uri": "file:///a%20b.md", "name": "a b.md",
+            "mimeType": "text/markdown", "size": 2 });
+        assert_eq!(sent(file(), [true, true, false]), Ok(link));
+        let blob = sent(Attachment::bytes("file:///x", [0xff]), ALL).unwrap();
+        assert_eq!(blob["resource"]["blob"], "/w==");
+    }
+
+    #[test]
+    fn images_and_sounds_are_their_blocks_or_refused_with_the_capability() {
+        let image = || Attachment::bytes("file:///a.png", [1]).mime_type("image/png");
+        assert_eq!(
+            sent(image(), ALL).unwrap(),
+            json!({ "type": "image", "data": "AQ==", "mimeType": "image/png", "uri": "file:///a.png" })
+        );
+        let refused = sent(image(), [false, true, true]).unwrap_err();
+        assert!(refused.contains("promptCapabilities.image"), "{refused}");
+        let sound = Attachment::bytes("file:///a.wav", [1]).mime_type("audio/wav");
+        let refused = sent(sound, [true, false, true]).unwrap_err();
+        assert!(refused.contains("promptCapabilities.audio"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_with_its_address_and_kind() {
+        let here = std::env::temp_dir().join(format!("a b {}.MD", std::process::id()));
+        std::fs::write(&here, "grüße").unwrap();
+        let read = Attachment::read(&here).await;
+        std::fs::remove_file(&here).unwrap();
+        let sent = sent(read.unwrap(), ALL).unwrap();
+        let resource = &sent["resource"];
+        assert_eq!(
+            (&resource["text"], &resource["mimeType"]),
+            (&json!("grüße"), &json!("text/markdown"))
+        );
+        let uri = resource["uri"].as_str().unwrap();
+        assert!(uri.starts_with("file:///") && uri.contains("/a%20b%20"), "{uri}");
+        assert!(Attachment::read("/nonexistent/file").await.is_err());
+    }
+}

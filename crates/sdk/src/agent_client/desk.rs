@@ -1,0 +1,254 @@
+//! What the agent says and asks, put to whom it is for.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use trilogue_wire::agent_client::{
+    AgentCapabilities, CancelledPermission, ClientCapabilities, ClientNotification, ClientRequest,
+    CompleteElicitationNotification, CreateElicitationResponse, ElicitationCancel, Extension,
+    Refusal, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse, Rules,
+    SessionNotification, method, splice,
+};
+use trilogue_wire::jsonrpc::{ErrorObject, Payload};
+
+use super::answers::{Answers, rejecting};
+use super::inbox::Inbox;
+use super::peer::{Handler, Notification, Request, Room, Text};
+
+/// The most updates that are held of sessions whose opening is not answered yet.
+const MAX_EARLY_UPDATES: usize = 256;
+
+/// Takes what the agent says and asks.
+#[derive(Debug)]
+pub(super) struct Desk {
+    answers: Arc<dyn Answers>,
+    offered: ClientCapabilities,
+    state: Mutex<State>,
+    /// Notifications that could not be read, or were of no session here.
+    stray: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<String, Weak<Inbox>>,
+    /// How many sessions are being opened whose ids are not known yet.
+    opening: usize,
+    /// What was said in sessions that may be those.
+    early: VecDeque<(SessionNotification, Text)>,
+}
+
+/// A session is being opened whose id is not known yet.
+#[derive(Debug)]
+pub(super) struct Opening<'a>(&'a Desk);
+
+// === impl Desk ===
+
+impl Desk {
+    pub(super) fn new(answers: Arc<dyn Answers>) -> Self {
+        let offered = answers.capabilities();
+        Self { answers, offered, state: Mutex::default(), stray: AtomicU64::new(0) }
+    }
+
+    pub(super) fn offered(&self) -> &ClientCapabilities {
+        &self.offered
+    }
+
+    /// Notifications that could not be read, or were of no session here.
+    pub(super) fn stray(&self) -> u64 {
+        self.stray.load(Ordering::Relaxed)
+    }
+
+    /// From now on, what is said in sessions that nobody knows is held for a while.
+    pub(super) fn opening(&self) -> Opening<'_> {
+        self.state().opening += 1;
+        Opening(self)
+    }
+
+    /// What is said in a session from now on, and was said already, goes there.
+    pub(super) fn open(&self, session: &str, inbox: &Arc<Inbox>) {
+        let mut state = self.state();
+        state.sessions.insert(session.to_owned(), Arc::downgrade(inbox));
+        let early = std::mem::take(&mut state.early);
+        for (said, original) in early {
+            if said.session_id == session {
+                // Nobody reads yet, so there is always room.
+                drop(inbox.push(said.update, original));
+            } else {
+                state.early.push_back((said, original));
+            }
+        }
+    }
+
+    /// Nothing of a session goes there any more.
+    pub(super) fn retire(&self, session: &str, inbox: &Inbox) {
+        let mut state = self.state();
+        let held = state.sessions.get(session);
+        if held.is_some_and(|held| std::ptr::eq(held.as_ptr(), inbox)) {
+            state.sessions.remove(session);
+        }
+    }
+
+    fn update(&self, said: SessionNotification, original: Text) -> Room {
+        let inbox = {
+            let mut state = self.state();
+            let inbox = state.sessions.get(&said.session_id).and_then(Weak::upgrade);
+            match inbox {
+                Some(inbox) => inbox,
+                None if state.opening > 0 && state.early.len() < MAX_EARLY_UPDATES => {
+                    state.early.push_back((said, original));
+                    return Room::Enough;
+                }
+                None => {
+                    drop(state);
+                    self.note_stray();
+                    return Room::Enough;
+                }
+            }
+        };
+        inbox.push(said.update, original)
+    }
+
+    /// What is cancelled with the turn of the session that a question is about.
+    fn turn(&self, params: &str) -> CancellationToken {
+        let session = splice::get_text(params, &["sessionId"]);
+        let inbox = session.and_then(|id| self.state().sessions.get(&*id).and_then(Weak::upgrade));
+        inbox.map_or_else(CancellationToken::new, |inbox| inbox.turn())
+    }
+
+    /// Whether the agent may ask that: it was told what it may.
+    fn is_offered(&self, name: &str) -> bool {
+        let gate = method(name).map(|method| method.gate);
+        gate.is_none_or(|gate| gate.is_open(&AgentCapabilities::new(), &self.offered))
+    }
+
+    fn note_stray(&self) {
+        self.stray.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handler for Desk {
+    fn asked(&self, request: Request) -> Room {
+        let read = if self.is_offered(request.method()) {
+            let params = serde_json::from_str::<&RawValue>(request.params().as_str()).ok();
+            ClientRequest::read(request.method(), params, Rules::Lenient)
+        } else {
+            Err(Refusal::NoSuchMethod(request.method().to_owned()))
+        };
+        match read {
+            Ok(asked) => {
+                let (answers, turn) =
+                    (Arc::clone(&self.answers), self.turn(request.params().as_str()));
+                request.answer(Box::pin(answer(answers, asked, turn)));
+            }
+            Err(refusal) => request.answer(async move { Err::<(), _>(refusal.error()) }),
+        }
+        Room::Enough
+    }
+
+    fn told(&self, said: Notification) -> Room {
+        let params = serde_json::from_str::<&RawValue>(said.params.as_str()).ok();
+        match ClientNotification::read(&said.method, params, Rules::Lenient) {
+            Ok(ClientNotification::SessionUpdate(update)) => self.update(*update, said.params),
+            Ok(ClientNotification::CompleteElicitation(done)) => {
+                let CompleteElicitationNotification { elicitation_id, .. } = *done;
+                self.answers.elicitation_completed(&elicitation_id);
+                Room::Enough
+            }
+            Ok(ClientNotification::Extension(_)) => {
+                self.answers.told(&said.method, &said.params);
+                Room::Enough
+            }
+            Ok(ClientNotification::CancelRequest(_)) => Room::Enough,
+            Err(_) => {
+                self.note_stray();
+                Room::Enough
+            }
+        }
+    }
+}
+
+/// Answers a question; `turn` is cancelled when nobody needs the answer any more.
+async fn answer(
+    answers: Arc<dyn Answers>,
+    asked: ClientRequest,
+    turn: CancellationToken,
+) -> Result<Text, ErrorObject> {
+    match asked {
+        ClientRequest::RequestPermission(request) => {
+            Ok(Text::of(&permission(&*answers, *request, &turn).await))
+        }
+        ClientRequest::CreateElicitation(request) => {
+            let answer = within(&turn, answers.elicitation(*request)).await;
+            let cancelled = || CreateElicitationResponse::Cancel(ElicitationCancel::new());
+            Ok(Text::of(&answer.unwrap_or_else(cancelled)))
+        }
+        ClientRequest::ReadTextFile(request) => of(answers.read_text_file(*request).await),
+        ClientRequest::WriteTextFile(request) => of(answers.write_text_file(*request).await),
+        ClientRequest::CreateTerminal(request) => of(answers.create_terminal(*request).await),
+        ClientRequest::TerminalOutput(request) => of(answers.terminal_output(*request).await),
+        ClientRequest::WaitForTerminalExit(request) => {
+            of(answers.wait_for_terminal_exit(*request).await)
+        }
+        ClientRequest::KillTerminal(request) => of(answers.kill_terminal(*request).await),
+        ClientRequest::ReleaseTerminal(request) => of(answers.release_terminal(*request).await),
+        ClientRequest::Extension(extension) => {
+            let Extension { method, params } = *extension;
+            let params = params.map_or(Text::EMPTY, |params| Text::of(&params));
+            answers.extension(&method, params).await
+        }
+    }
+}
+
+/// An answer that allows only what was offered.
+async fn permission(
+    answers: &dyn Answers,
+    request: RequestPermissionRequest,
+    turn: &CancellationToken,
+) -> RequestPermissionResponse {
+    let offered = request.clone();
+    let Some(answer) = within(turn, answers.permission(request)).await else {
+        let cancelled = CancelledPermission::new();
+        return RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled(cancelled));
+    };
+    let is_choice = matches!(answer.outcome, RequestPermissionOutcome::Selected(_));
+    if is_choice && offered.chosen(&answer).is_none() {
+        return rejecting(&offered);
+    }
+    answer
+}
+
+/// What comes of it, unless the turn is cancelled before.
+async fn within<T>(turn: &CancellationToken, answer: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = turn.cancelled() => None,
+        answer = answer => Some(answer),
+    }
+}
+
+fn of<P: Payload>(answer: Result<P, ErrorObject>) -> Result<Text, ErrorObject> {
+    answer.map(|answer| Text::of(&answer))
+}
+
+// === impl Opening ===
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.opening -= 1;
+        if state.opening == 0 {
+            let strays = state.early.len();
+            state.early.clear();
+            drop(state);
+            self.0.stray.fetch_add(strays as u64, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+use std::io;
+
+use trilogue_wire::jsonrpc::{Code, ErrorObject};
+
+use super::peer::Failed;
+
+/// Why something could not be done with an agent.
+///
+/// Messages of the agent are in here as it wrote them: take control characters out before a terminal shows them.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The agent refused.
+    #[error(transparent)]
+    Refused(ErrorObject),
+    /// The agent wants to be authenticated with first: see [`Client::authenticate`](super::Client::authenticate).
+    #[error("the agent wants to be authenticated with first: {}", .0.message)]
+    AuthRequired(ErrorObject),
+    /// The agent does not know the session any more. A new one can be opened.
+    #[error("the agent does not know the session {session:?} any more")]
+    SessionLost {
+        /// The session.
+        session: String,
+        /// What the agent said.
+        error: ErrorObject,
+    },
+    /// The agent does not offer what is needed, so that nothing was sent.
+    #[error("{what} needs {capability}, which the agent does not offer")]
+    Lacks {
+        /// The capability, as it is written in the answer to `initialize`.
+        capability: &'static str,
+        /// What needs it.
+        what: String,
+    },
+    /// What was to be sent is not what the protocol takes, so that nothing was sent.
+    #[error("{0}")]
+    Invalid(String),
+    /// The agent speaks another version of the protocol.
+    #[error("the agent speaks version {0} of the protocol, not 1")]
+    Version(u16),
+    /// A turn of the session is at work: one prompt after the other.
+    #[error("a turn of this session is at work")]
+    Busy,
+    /// The agent was asked twice to end its turn, and went on.
+    #[error("the agent does not end its turn")]
+    Unresponsive,
+    /// The connection has ended.
+    #[error("the connection to the agent has ended")]
+    Closed,
+    /// Too many calls wait for their answers.
+    #[error("too many calls wait for their answers")]
+    TooManyCalls,
+    /// The agent's answer cannot be read.
+    #[error("the agent's answer cannot be read: {0}")]
+    Unreadable(String),
+    /// The command could not be started.
+    #[error("{program} cannot be started: {error}")]
+    Launch {
+        /// The program.
+        program: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file could not be read.
+    #[error("{path} cannot be read: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+// === impl Error ===
+
+impl Error {
+    /// What a failed call means; `session` where it was about one.
+    pub(super) fn of(failed: Failed, session: Option<&str>) -> Self {
+        match (failed, session) {
+            (Failed::Refused(error), _) if error.code == Code::AUTH_REQUIRED => {
+                Self::AuthRequired(error)
+            }
+            (Failed::Refused(error), Some(session)) if means_lost_session(&error) => {
+                Self::SessionLost { session: session.to_owned(), error }
+            }
+            (Failed::Refused(error), _) => Self::Refused(error),
+            (Failed::Closed, _) => Self::Closed,
+            (Failed::Unreadable(why), _) => Self::Unreadable(why),
+            (Failed::TooMany, _) => Self::TooManyCalls,
+        }
+    }
+
+    /// What the agent answered, where it refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&ErrorObject> {
+        match self {
+            Self::Refused(error) | Self::AuthRequired(error) | Self::SessionLost { error, .. } => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether an error about a session says that the agent does not know it: agents say it in different ways.
+#[must_use]
+pub fn means_lost_session(error: &ErrorObject) -> bool {
+    let data = error.data.as_ref().map(|data| data.to_value()).unwrap_or_default();
+    match error.code {
+        // The same code says that a file is not there; that names its address.
+        Code::RESOURCE_NOT_FOUND => data.get("uri").is_none() || data.get("sessionId").is_some(),
+        Code::INVALID_PARAMS | Code::INTERNAL_ERROR => {
+            let said = format!("{} {data}", error.message).to_lowercase();
+            said.contains("session") && said.contains("not found")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use trilogue_wire::native::Json;
+
+    use super::*;
+
+    #[test]
+    fn a_lost_session_is_recognised_in_the_words_of_every_agent() {
+        let says = |code: i32, message: &str, data: &Value| {
+            let error = ErrorObject::new(Code(code), message);
+            means_lost_session(&error.data(Json::from_value(data)))
+        };
+        for (code, message, data) in [
+            (-32002, "Resource not found: s1", json!({ "sessionId": "s1" })),
+            (-32002, "nothing", Value::Null),
+            (
+                -32602,
+                "Invalid params",
+                json!({ "message": "Session not found", "sessionId": "s1" }),
+            ),
+            (-32603, "Internal error", json!({ "details": "Session not found for id: s1" })),
+            (-32602, "session s1 NOT FOUND", Value::Null),
+        ] {
+            assert!(says(code, message, &data), "{code} {message} {data}");
+        }
+        for (code, message, data) in [
+            (-32002, "Resource not found", json!({ "uri": "file:///a" })),
+            (-32602, "mode not found", Value::Null),
+            (-32603, "the session is busy", Value::Null),
+            (-32600, "session not found", Value::Null),
+            (-32000, "session not found", Value::Null),
+        ] {
+            assert!(!says(code, message, &data), "{code} {message} {data}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! One side of a JSON-RPC connection over a pair of byte streams, in either role.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use trilogue_sdk::agent_client::peer::{Deaf, Options, Peer};
+//!
+//! let peer = Peer::start(tokio::io::stdin(), tokio::io::stdout(), Arc::new(Deaf), Options::agent());
+//! let reply = peer.call("session/request_permission", &serde_json::json!({})).await?;
+//! println!("{}", reply.as_str());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Invariants
+//! - What comes is given to the [`Handler`] in the order in which it came, and a response is given to its caller only after everything
+//!   before it was taken by the handler.
+//! - Reading never waits for an answer: a request is answered by whoever holds it, whenever that is. It waits only where the handler
+//!   has no room, or where nobody takes what we write.
+//! - Nothing grows without bound: lines, waiting calls, requests in work and outgoing bytes have limits in [`Options`].
+//! - Params and results are carried as they were written.
+
+mod call;
+mod handler;
+mod outbox;
+mod reader;
+mod request;
+mod text;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use trilogue_wire::jsonrpc::{self, Counts, Encoder, ErrorObject, Id, Payload};
+
+pub use call::{Call, Failed};
+pub use handler::{Deaf, Handler, Room};
+pub use request::{Notification, Request};
+pub use text::Text;
+
+use outbox::Outbox;
+
+/// The method that asks to give up on a request.
+pub const CANCEL_REQUEST: &str = "$/cancel_request";
+
+/// The limits of a connection, and which side of it this is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The longest line that is taken, in bytes without its end. A longer one is an error for that message alone.
+    pub max_line_bytes: usize,
+    /// How deeply arrays and objects of a message may lie in each other.
+    pub max_depth: usize,
+    /// The most calls that wait for their response at once.
+    pub max_calls: usize,
+    /// The most requests of the other side that are in work at once. More are refused.
+    pub max_requests: usize,
+    /// How much may wait to be written, in bytes. Who writes more waits.
+    pub max_outgoing_bytes: usize,
+    /// Whether a line that names no request is answered, with a `null` id. An agent does that; a client does not, because whatever
+    /// stands on an agent's output beside its messages was not meant for anybody.
+    pub answers_nameless: bool,
+}
+
+/// A connection. Cheap to clone; it stays open until one side closes it.
+#[derive(Clone)]
+pub struct Peer(Arc<Shared>);
+
+/// What was counted on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Lines, by kind.
+    pub lines: Counts,
+    /// Lines that looked like messages and were none.
+    pub invalid: u64,
+    /// Responses to calls that nobody made, or that nobody waits for any more.
+    pub unexpected: u64,
+    /// Requests that were refused because too many were in work.
+    pub refused: u64,
+}
+
+struct Shared {
+    options: Options,
+    outbox: Outbox,
+    last_id: AtomicU64,
+    calls: Mutex<Calls>,
+    /// Requests of the other side that are in work, by id.
+    requests: Mutex<HashMap<Id<'static>, CancellationToken>>,
+    tally: Mutex<Tally>,
+    /// Cancelled when nothing more will be read.
+    ended: CancellationToken,
+    /// Cancelled when nothing more is wanted.
+    aborted: CancellationToken,
+}
+
+type Answered = oneshot::Sender<Result<Text, Failed>>;
+
+/// The calls that wait; `None` when the connection has ended.
+type Calls = Option<HashMap<u64, Answered>>;
+
+// === impl Peer ===
+
+impl Peer {
+    /// Speaks over these streams from now on. The handler gets what the other side asks and says.
+    pub fn start<R, W>(read: R, write: W, handler: Arc<dyn Handler>, options: Options) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let shared = Arc::new(Shared {
+            outbox: Outbox::new(options.max_outgoing_bytes),
+            last_id: AtomicU64::new(0),
+            calls: Mutex::new(Some(HashMap::new())),
+            requests: Mutex::default(),
+            tally: Mutex::default(),
+            ended: CancellationToken::new(),
+            aborted: CancellationToken::new(),
+            options,
+        });
+        tokio::spawn(outbox::write(Arc::clone(&shared), write));
+        tokio::spawn(reader::read(Self(Arc::clone(&shared)), read, handler));
+        Self(shared)
+    }
+
+    /// Asks the other side, and waits for its answer.
+    ///
+    /// # Errors
+    /// As [`Call`] ends with.
+    pub async fn call<P>(&self, method: &str, params: &P) -> Result<Text, Failed>
+    where
+        P: Payload + Sync + ?Sized,
+    {
+        self.begin(method, params).await?.await
+    }
+
+    /// Asks the other side. The answer comes with the [`Call`]; dropping it gives up waiting, and says nothing to the other side.
+    ///
+    /// # Errors
+    /// [`Failed::Closed`], or [`Failed::TooMany`] where too many calls wait.
+    pub async fn begin<P>(&self, method: &str, params: &P) -> Result<Call, Failed>
+    where
+        P: Payload + Sync + ?Sized,
+    {
+        let id = self.0.last_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        match &mut *lock(&self.0.calls) {
+            None => return Err(Failed::Closed),
+            Some(calls) if calls.len() >= self.0.options.max_calls => return Err(Failed::TooMany),
+            Some(calls) => calls.insert(id, sender),
+        };
+        let call = Call::new(self.clone(), id, answer);
+        self.write(|lines| lines.request(&Id::number(id), method, params)).await?;
+        Ok(call)
+    }
+
+    /// Tells the other side.
+    ///
+    /// # Errors
+    /// [`Failed::Closed`].
+    pub async fn notify<P>(&self, method: &str, params: &P) -> Result<(), Failed>
+    where
+        P: Payload + Sync + ?Sized,
+    {
+        self.write(|lines| lines.notification(method, params)).await
+    }
+
+    /// Sends a message that is rendered already: one JSON object.
+    ///
+    /// # Errors
+    /// [`Failed::Closed`].
+    pub async fn send(&self, message: &[u8]) -> Result<(), Failed> {
+        self.write(|lines| lines.message(message)).await
+    }
+
+    /// Sends bytes that need not be a message, as they are. For programs that test their other side.
+    ///
+    /// # Errors
+    /// [`Failed::Closed`].
+    pub async fn send_raw(&self, bytes: &[u8]) -> Result<(), Failed> {
+        self.0.outbox.room().await?;
+        self.0.outbox.push_raw(bytes)
+    }
+
+    /// Writes what is left and closes our direction. The other side notices, and what it still says is heard.
+    pub fn close(&self) {
+        self.0.outbox.close();
+    }
+
+    /// Stops at once: whatever waits fails.
+    pub fn abort(&self) {
+        self.0.aborted.cancel();
+        self.end();
+        self.0.outbox.end();
+    }
+
+    /// Whether nothing more will be heard.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.0.ended.is_cancelled()
+    }
+
+    /// Returns when nothing more will be heard, and everything that was heard was taken by the handler.
+    pub async fn ended(&self) {
+        self.0.ended.cancelled().await;
+    }
+
+    /// Returns when everything that was to be written was written, or cannot be any more.
+    pub async fn flushed(&self) {
+        self.0.outbox.flushed().await;
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        *lock(&self.0.tally)
+    }
+
+    async fn write(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), Failed> {
+        self.0.outbox.room().await?;
+        self.0.outbox.push(line)
+    }
+
+    /// The other side says nothing any more: fails everything that waits for it.
+    fn end(&self) {
+        let calls = lock(&self.0.calls).take();
+        for (_, call) in calls.into_iter().flatten() {
+            // Who gave up waiting needs no answer.
+            drop(call.send(Err(Failed::Closed)));
+        }
+        for request in lock(&self.0.requests).values() {
+            request.cancel();
+        }
+        self.0.ended.cancel();
+        self.0.outbox.drain();
+    }
+
+    /// Gives a call its answer.
+    fn answer(&self, id: &Id<'_>, answer: Result<Text, Failed>) {
+        let call = id.as_number().and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
+        match call {
+            Some(call) => drop(call.send(answer)),
+            None => lock(&self.0.tally).unexpected += 1,
+        }
+    }
+
+    fn forget(&self, call: u64) {
+        if let Some(calls) = &mut *lock(&self.0.calls) {
+            calls.remove(&call);
+        }
+    }
+
+    async fn respond(
+        &self,
+        id: &Id<'_>,
+        answer: Result<&Text, &ErrorObject>,
+    ) -> Result<(), Failed> {
+        self.write(|lines| match answer {
+            Ok(result) => lines.response(id, result),
+            Err(error) => lines.error(id, error),
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("is_ended", &self.is_ended()).finish_non_exhaustive()
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// For the side that works.
+    #[must_use]
+    pub const fn agent() -> Self {
+        Self { answers_nameless: true, ..Self::client() }
+    }
+
+    /// For the side that shows it to the user.
+    #[must_use]
+    pub const fn client() -> Self {
+        Self {
+            max_line_bytes: jsonrpc::DEFAULT_MAX_LINE_BYTES,
+            max_depth: jsonrpc::DEFAULT_MAX_DEPTH,
+            max_calls: 1_024,
+            max_requests: 256,
+            max_outgoing_bytes: 16 * 1024 * 1024,
+            answers_nameless: false,
+        }
+    }
+}
+
+/// A poisoned lock only says that somebody panicked while counting; what it guards is whole after every statement.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! What comes: split into lines, each read and given to whom it is for.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_util::sync::CancellationToken;
+use trilogue_wire::agent_client::{method, splice};
+use trilogue_wire::jsonrpc::{
+    self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Response,
+};
+
+use super::{CANCEL_REQUEST, Failed, Handler, Notification, Peer, Request, Room, Text, lock};
+
+/// How much is read at once, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Reads until the stream ends or the connection is aborted.
+pub(super) async fn read<R>(peer: Peer, mut from: R, handler: Arc<dyn Handler>)
+where
+    R: AsyncRead + Send + Unpin,
+{
+    let aborted = peer.0.aborted.clone();
+    tokio::select! {
+        biased;
+        () = aborted.cancelled() => {}
+        () = lines(&peer, &mut from, handler.as_ref()) => {}
+    }
+    peer.end();
+}
+
+async fn lines<R: AsyncRead + Unpin>(peer: &Peer, from: &mut R, handler: &dyn Handler) {
+    let mut decoder = Decoder::new(peer.0.options.max_line_bytes);
+    loop {
+        decoder.buffer().reserve(READ_BYTES);
+        let read = from.read_buf(decoder.buffer()).await;
+        let is_over = !matches!(read, Ok(1..));
+        while let Some(frame) = decoder.next() {
+            take(peer, frame, handler).await;
+        }
+        if is_over {
+            if let Some(frame) = decoder.finish() {
+                take(peer, frame, handler).await;
+            }
+            lock(&peer.0.tally).lines = decoder.counts();
+            return;
+        }
+        lock(&peer.0.tally).lines = decoder.counts();
+    }
+}
+
+async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
+    match frame {
+        Frame::Line(line) => message(peer, &line, handler).await,
+        Frame::Oversize(oversize) => invalid(peer, &oversize.invalid(), handler).await,
+        Frame::Noise(line) if peer.0.options.answers_nameless => {
+            message(peer, &line, handler).await
+        }
+        Frame::Noise(_) => {}
+    }
+}
+
+async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
+    let incoming = match jsonrpc::parse_within(line, peer.0.options.max_depth) {
+        Ok(incoming) => incoming,
+        Err(wrong) => return invalid(peer, &wrong, handler).await,
+    };
+    match incoming {
+        Incoming::Request(request) => {
+            let params = within(line, request.params);
+            asked(peer, request.id.into_owned(), name(request.method), params, handler).await;
+        }
+        Incoming::Notification(said) if said.method == CANCEL_REQUEST => {
+            cancel(peer, within(line, said.params).as_str());
+        }
+        Incoming::Notification(said) => {
+            let params = within(line, said.params);
+            handler.told(Notification { method: name(said.method), params }).made().await;
+        }
+        Incoming::Response(response) => answered(peer, line, response),
+    }
+}
+
+async fn asked(
+    peer: &Peer,
+    id: Id<'static>,
+    method: Cow<'static, str>,
+    params: Text,
+    handler: &dyn Handler,
+) {
+    let cancelled = CancellationToken::new();
+    let is_full = {
+        let mut requests = lock(&peer.0.requests);
+        let is_full = requests.len() >= peer.0.options.max_requests;
+        if !is_full {
+            requests.insert(id.clone(), cancelled.clone());
+        }
+        is_full
+    };
+    if is_full {
+        lock(&peer.0.tally).refused += 1;
+        let error = ErrorObject::new(Code::INTERNAL_ERROR, "too many requests are in work");
+        // Nobody is left to hear it when the connection has ended.
+        let _: Result<(), Failed> = peer.respond(&id, Err(&error)).await;
+        return;
+    }
+    let room: Room = handler.asked(Request::new(peer.clone(), id, method, params, cancelled));
+    room.made().await;
+}
+
+fn cancel(peer: &Peer, params: &str) {
+    let id = splice::get(params, &["requestId"]).and_then(Id::of).map(Id::into_owned);
+    // One that is answered already, or never was, means nothing.
+    if let Some(request) = id.and_then(|id| lock(&peer.0.requests).get(&id).cloned()) {
+        request.cancel();
+    }
+}
+
+fn answered(peer: &Peer, line: &Bytes, response: Response<'_>) {
+    let answer = match response.outcome {
+        Ok(result) => Ok(Text::within(line, result)),
+        Err(error) => Err(Failed::Refused(error)),
+    };
+    peer.answer(&response.id, answer);
+}
+
+async fn invalid(peer: &Peer, wrong: &Invalid<'_>, handler: &dyn Handler) {
+    lock(&peer.0.tally).invalid += 1;
+    handler.puzzled(wrong);
+    if let Some(id) = wrong.answers() {
+        peer.answer(id, Err(Failed::Unreadable(wrong.to_string())));
+    } else if let Some((id, error)) = wrong.reply()
+        && (peer.0.options.answers_nameless || !id.is_null())
+    {
+        // Nobody is left to hear it when the connection has ended.
+        let _: Result<(), Failed> = peer.respond(&id, Err(&error)).await;
+    }
+}
+
+fn within(line: &Bytes, json: Option<&RawValue>) -> Text {
+    json.map_or(Text::EMPTY, |json| Text::within(line, json))
+}
+
+/// The name of a method: those of the protocol are not copied.
+fn name(name: Cow<'_, str>) -> Cow<'static, str> {
+    match method(&name) {
+        Some(known) => Cow::Borrowed(known.name),
+        None => Cow::Owned(name.into_owned()),
+    }
+}

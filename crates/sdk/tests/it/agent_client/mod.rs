@@ -1,0 +1,132 @@
+//! The typed client of the Agent Client Protocol, against an agent whose every line is written here.
+
+mod asked;
+mod child;
+mod ids;
+mod sessions;
+mod turns;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
+use trilogue_sdk::agent_client::{Answers, Client, Error, Opening, Options, RejectAll, Session};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The agent's end of a connection.
+pub(super) struct Agent {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    write: WriteHalf<DuplexStream>,
+}
+
+impl Agent {
+    /// The next line that the client wrote.
+    pub(super) async fn heard(&mut self) -> Value {
+        let line = tokio::time::timeout(LONG, self.lines.next_line()).await.unwrap();
+        serde_json::from_str(&line.unwrap().unwrap()).unwrap()
+    }
+
+    /// The next request, which has to be this; gives its id and params.
+    pub(super) async fn asked(&mut self, method: &str) -> (Value, Value) {
+        let heard = self.heard().await;
+        assert_eq!(heard["method"], method, "{heard}");
+        (heard["id"].clone(), heard["params"].clone())
+    }
+
+    pub(super) async fn line(&mut self, line: &str) {
+        self.write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(super) async fn answer(&mut self, id: &Value, result: &Value) {
+        self.line(&json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()).await;
+    }
+
+    pub(super) async fn refuse(&mut self, id: &Value, error: &Value) {
+        self.line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()).await;
+    }
+
+    pub(super) async fn ask(&mut self, id: u64, method: &str, params: &Value) {
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.line(&call.to_string()).await;
+    }
+
+    pub(super) async fn update(&mut self, session: &str, update: &Value) {
+        let params = json!({ "sessionId": session, "update": update });
+        let said = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+        self.line(&said.to_string()).await;
+    }
+
+    /// Says a piece of text, with an id unless it is empty.
+    pub(super) async fn chunk(&mut self, kind: &str, id: &str, text: &str) {
+        let mut chunk =
+            json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } });
+        if !id.is_empty() {
+            chunk["messageId"] = json!(id);
+        }
+        self.update("s", &chunk).await;
+    }
+}
+
+/// A connection that is not begun yet.
+pub(super) fn pipes() -> (DuplexStream, Agent) {
+    let (here, there) = tokio::io::duplex(64 * 1024);
+    let (read, write) = tokio::io::split(there);
+    (here, Agent { lines: BufReader::new(read).lines(), write })
+}
+
+/// A client of an agent with these capabilities.
+pub(super) async fn connect(
+    can: Value,
+    answers: impl Answers,
+    options: Options,
+) -> (Result<Client, Error>, Agent) {
+    let hello = json!({ "protocolVersion": 1, "agentCapabilities": can });
+    connect_to(hello, answers, options).await
+}
+
+/// A client of an agent that says this of itself.
+pub(super) async fn connect_to(
+    hello: Value,
+    answers: impl Answers,
+    options: Options,
+) -> (Result<Client, Error>, Agent) {
+    let (here, mut agent) = pipes();
+    let (read, write) = tokio::io::split(here);
+    let agent = async {
+        let (id, _) = agent.asked("initialize").await;
+        agent.answer(&id, &hello).await;
+        agent
+    };
+    tokio::join!(Client::connect(read, write, answers, options), agent)
+}
+
+/// A session `s` with an agent that can do this.
+pub(super) async fn session(can: Value, answers: impl Answers) -> (Session, Agent) {
+    session_with(can, answers, Options::default()).await
+}
+
+pub(super) async fn session_with(
+    can: Value,
+    answers: impl Answers,
+    options: Options,
+) -> (Session, Agent) {
+    let (client, mut agent) = connect(can, answers, options).await;
+    let client = client.unwrap();
+    let opened = client.new_session(Opening::at("/work"));
+    let agent = async {
+        let (id, params) = agent.asked("session/new").await;
+        assert_eq!(params, json!({ "cwd": "/work", "mcpServers": [] }));
+        agent.answer(&id, &json!({ "sessionId": "s" })).await;
+        agent
+    };
+    let (session, agent) = tokio::join!(opened, agent);
+    (session.unwrap(), agent)
+}
+
+pub(super) async fn quiet_session() -> (Session, Agent) {
+    session(json!({}), RejectAll).await
+}
