@@ -4,7 +4,12 @@
 //! - A backend turns turns into its agent's own terms and what the agent says into events; it knows no face and no store.
 //! - What does not fit an agent is refused before a run exists, by [`Backend::admit`](trilogue_runtime::Backend::admit).
 
+pub mod agent_client;
 pub mod builtin;
+pub mod child;
 pub mod native;
+pub mod permission;
+pub mod workspace;
 
+pub use agent_client::AgentClient;
 pub use native::NativeAgent;

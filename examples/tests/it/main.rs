@@ -3,6 +3,10 @@
 
 #[path = "../../guide/asking.rs"]
 mod asking;
+#[path = "../../guide/editing.rs"]
+mod editing;
+#[path = "../../guide/prompting.rs"]
+mod prompting;
 #[path = "../../guide/remembering.rs"]
 mod remembering;
 #[path = "../../guide/stopping.rs"]
@@ -83,6 +87,39 @@ async fn remembering() {
     take(&remembering::Counter, &recorder, nothing_said()).await;
     take(&remembering::Counter, &recorder, nothing_said()).await;
     assert_eq!(texts(&recorder), ["Turn 1 after 0 messages!", "Turn 2 after 0 messages!"]);
+}
+
+#[tokio::test]
+async fn editing() {
+    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&written);
+    let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
+    let editor = Recorder::default().with_editor(can.into_json(), move |method, params| {
+        if method == "fs/write_text_file" {
+            kept.lock().unwrap().push(params.to_value()["content"].clone());
+        }
+        Ok(json!({ "content": "one  \ntwo\t" }).into_json())
+    });
+    let turn = || Turn::Start { input: Input::said("/work/notes.md") };
+    take(&editing::Linter, &Arc::new(editor), turn()).await;
+    assert_eq!(*written.lock().unwrap(), ["one\ntwo\n"]);
+
+    let without = Arc::new(Recorder::default());
+    take(&editing::Linter, &without, turn()).await;
+    assert_eq!(texts(&without), ["There is no editor here whose files I could work with."]);
+}
+
+#[tokio::test]
+async fn prompting() {
+    let me = std::env::current_exe().unwrap();
+    let agent = me.ancestors().nth(2).unwrap().join("examples/agent_client_agent");
+    let agent = trilogue_sdk::agent_client::Command::new(agent.to_str().unwrap());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = here.join("ten_line_echo.rs");
+    let said = prompting::explain(agent, here.to_str().unwrap(), &file).await.unwrap();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("ten_line_echo.rs"), "{said:?}");
+    assert_eq!(said[1], "I did not keep it.");
 }
 
 #[tokio::test]

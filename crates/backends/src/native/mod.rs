@@ -2,6 +2,7 @@
 
 mod input;
 mod ports;
+mod rules;
 mod schema;
 mod schemas;
 
@@ -12,8 +13,9 @@ use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
-use trilogue_sdk::{Agent, Outcome, RunInfo, conduct};
+use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, conduct};
 
+use crate::permission::Rules;
 use ports::Ports;
 use schemas::Schemas;
 
@@ -22,6 +24,7 @@ pub struct NativeAgent {
     agent: Arc<dyn Agent>,
     card: AgentCard,
     schemas: Arc<Schemas>,
+    rules: Arc<Rules>,
 }
 
 // === impl NativeAgent ===
@@ -42,7 +45,7 @@ impl NativeAgent {
     pub fn from_arc(agent: Arc<dyn Agent>) -> Result<Self> {
         let card = agent.card().build()?;
         let schemas = Arc::new(Schemas::of(&card)?);
-        Ok(Self { agent, card, schemas })
+        Ok(Self { agent, card, schemas, rules: Arc::default() })
     }
 
     /// The same agent under another card, such as one with another name or one that a written descriptor was laid over. What the new card declares is what is checked.
@@ -51,7 +54,33 @@ impl NativeAgent {
     /// When one of the card's schemas is none.
     pub fn with_card(self, card: AgentCard) -> Result<Self> {
         let schemas = Arc::new(Schemas::of(&card)?);
-        Ok(Self { agent: self.agent, card, schemas })
+        Ok(Self { agent: self.agent, card, schemas, rules: self.rules })
+    }
+
+    /// The same agent under these permission rules. They are applied to its permissions; what they are about is said by the members `kind`, `tool` and `path` of a question's payload, where `path` is a text or a list of them.
+    #[must_use]
+    pub fn with_rules(self, rules: Arc<Rules>) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// Runs the agent until it has ended, or asks what no rule answers.
+    async fn conduct(
+        &self,
+        mut turn: trilogue_sdk::Turn,
+        run: RunInfo,
+        ports: &Arc<Ports>,
+    ) -> Result<Outcome, AgentError> {
+        loop {
+            let host = Arc::clone(ports);
+            let outcome = conduct(self.agent.as_ref(), turn, run.clone(), host).await?;
+            let Outcome::Suspended { mut interrupt, saved } = outcome else { return Ok(outcome) };
+            ports.may_ask(&mut interrupt)?;
+            let Some(applied) = ports.ruled(&interrupt).await? else {
+                return Ok(Outcome::Suspended { interrupt, saved });
+            };
+            let answer = applied.answer();
+            turn = trilogue_sdk::Turn::Resume { interrupt, answer, saved };
+        }
     }
 
     /// Checks a run's input and brings it into the form that the agent takes.
@@ -99,9 +128,9 @@ impl Backend for NativeAgent {
             agent: context.agent().clone(),
             config: context.config().or(self.schemas.default_config()).cloned(),
         };
-        let ports = Arc::new(Ports::new(context, Arc::clone(&self.schemas)));
-        let host = Arc::clone(&ports);
-        let outcome = conduct(self.agent.as_ref(), authors_turn(turn), run, host).await;
+        let schemas = Arc::clone(&self.schemas);
+        let ports = Arc::new(Ports::new(context, schemas, Arc::clone(&self.rules)));
+        let outcome = self.conduct(authors_turn(turn), run, &ports).await;
         let ending = match outcome {
             Ok(Outcome::Completed) => ports.intact().map(|()| Ending::Completed),
             Ok(Outcome::Suspended { mut interrupt, saved }) => {

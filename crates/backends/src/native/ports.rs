@@ -3,11 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use trilogue_domain::{Body, Error, Interrupt, Json, Message, Resolution};
-use trilogue_runtime::{EmitError, RunContext, Stopped};
+use trilogue_runtime::{CallError, EmitError, RunContext, Stopped};
 use trilogue_sdk::AgentError;
-use trilogue_sdk::port::{Asking, Cancellation, Memory, Output, Wait};
+use trilogue_sdk::port::{
+    Asking, CallRefused, Caller, Calling, Cancellation, Memory, Output, Wait,
+};
 
+use super::rules;
 use super::schemas::Schemas;
+use crate::permission::{Applied, Rules};
 
 /// All ports of one run.
 ///
@@ -16,14 +20,15 @@ use super::schemas::Schemas;
 pub(super) struct Ports {
     context: RunContext,
     schemas: Arc<Schemas>,
+    rules: Arc<Rules>,
     breach: OnceLock<AgentError>,
 }
 
 // === impl Ports ===
 
 impl Ports {
-    pub(super) fn new(context: RunContext, schemas: Arc<Schemas>) -> Self {
-        Self { context, schemas, breach: OnceLock::new() }
+    pub(super) fn new(context: RunContext, schemas: Arc<Schemas>, rules: Arc<Rules>) -> Self {
+        Self { context, schemas, rules, breach: OnceLock::new() }
     }
 
     /// The error of the first breach, where there was one.
@@ -35,6 +40,15 @@ impl Ports {
     pub(super) fn may_ask(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
         self.intact()?;
         self.schemas.check_question(interrupt).map_err(|error| self.broken(error))
+    }
+
+    /// What the permission rules answer to a question, where they do. The log says so.
+    pub(super) async fn ruled(&self, question: &Interrupt) -> Result<Option<Applied>, AgentError> {
+        let applied = rules::answer(&self.rules, question);
+        if let Some(applied) = &applied {
+            self.context.emit(applied.event(), None).await.map_err(refused)?;
+        }
+        Ok(applied)
     }
 
     fn broken(&self, error: Error) -> AgentError {
@@ -72,6 +86,9 @@ impl Asking for Ports {
     fn ask(&self, mut interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
         Box::pin(async move {
             self.may_ask(&mut interrupt)?;
+            if let Some(applied) = self.ruled(&interrupt).await? {
+                return Ok(applied.resolution(&interrupt)?);
+            }
             self.context.ask(interrupt).await.map_err(refused)
         })
     }
@@ -84,6 +101,22 @@ impl Memory for Ports {
 
     fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>> {
         Box::pin(async move { Ok(self.context.load_state().await?) })
+    }
+}
+
+impl Calling for Ports {
+    fn caller(&self) -> Option<Caller> {
+        let client = self.context.client()?;
+        let (dialect, version) = (client.dialect, client.version);
+        Some(Caller { dialect, version, capabilities: client.capabilities })
+    }
+
+    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>> {
+        let method = method.to_owned();
+        Box::pin(async move {
+            let answer = self.context.call_client(&method, params).await;
+            answer.map_err(|CallError { code, message, data }| CallRefused { code, message, data })
+        })
     }
 }
 

@@ -2,17 +2,25 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "functions of tests fail by panicking")]
 
 mod admission;
+mod agent_client;
+mod child;
 mod contract;
 mod echo;
 mod faults;
 mod house;
 mod mailcomposer;
 mod metadata;
+mod permission;
 mod researcher;
 mod runtime;
 mod state;
+mod workspace_files;
+mod workspace_folders;
+mod workspace_terminals;
 
 use std::sync::Arc;
+
+use agent_client::program as agent_client_program;
 
 use trilogue_domain::AgentName;
 use trilogue_sdk::recorder::Recorder;

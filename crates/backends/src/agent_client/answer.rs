@@ -1,0 +1,173 @@
+//! What an agent asks of its client, and who answers it: a rule, a person, our workspace, or the client that prompts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use trilogue_domain::{Interrupt, InterruptId, Json, Resolution};
+use trilogue_mapping::agent_client::{
+    elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
+    subject,
+};
+use trilogue_runtime::{EmitError, RunContext};
+use trilogue_sdk::agent_client::peer::{Request, Text};
+use trilogue_wire::agent_client::{
+    CreateElicitationRequest, RequestPermissionRequest, Rules as Reading, read_params, splice,
+};
+use trilogue_wire::jsonrpc::{Code, ErrorObject};
+
+use super::process::cancelled_permission;
+use super::session::Opener;
+use super::trouble::error_object;
+use super::{ClientTools, Launch};
+use crate::permission::{Rules, Subject};
+use crate::workspace::Workspace;
+
+/// How long a question waits that is held: longer than any server runs.
+const HELD: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// What only a client with files and terminals answers.
+const TOOLS: [&str; 2] = ["fs/", "terminal/"];
+
+/// Answers what an agent asks in a session.
+#[derive(Debug)]
+pub(super) struct Answering {
+    launch: Arc<Launch>,
+    rules: Arc<Rules>,
+    workspace: Option<Workspace>,
+    root: PathBuf,
+}
+
+// === impl Answering ===
+
+impl Answering {
+    pub(super) fn new(opener: &Opener, workspace: Option<Workspace>) -> Self {
+        Self {
+            launch: Arc::clone(&opener.launch),
+            rules: Arc::clone(&opener.rules),
+            workspace,
+            root: opener.site.cwd.clone(),
+        }
+    }
+
+    /// Answers a request in a task of its own. `context` is the run that is at work.
+    pub(super) fn answer(self: Arc<Self>, request: Request, context: Option<RunContext>) {
+        let (method, params) = (request.method().to_owned(), request.params().clone());
+        request.answer(async move { self.respond(&method, &params, context).await });
+    }
+
+    async fn respond(
+        &self,
+        method: &str,
+        params: &Text,
+        context: Option<RunContext>,
+    ) -> Result<Text, ErrorObject> {
+        match method {
+            "session/request_permission" => match context {
+                Some(context) => self.permission(params, &context).await,
+                None => Ok(Text::of(&cancelled_permission())),
+            },
+            "elicitation/create" => match context {
+                Some(context) => self.elicitation(params, &context).await,
+                None => Ok(Text::of(&serde_json::json!({ "action": "cancel" }))),
+            },
+            _ => self.call(method, params, context).await,
+        }
+    }
+
+    async fn permission(&self, params: &Text, context: &RunContext) -> Result<Text, ErrorObject> {
+        let read: RequestPermissionRequest = read(params)?;
+        let raw = without_session(params);
+        let mut interrupt = interrupt_of_permission(&read, &raw, InterruptId::generate());
+        if let Some(resolution) = self.ruled(&read, &interrupt, context).await {
+            return Ok(Text::of(&permission_outcome(&interrupt, &resolution)));
+        }
+        let resolution = self.ask(&mut interrupt, context).await;
+        Ok(match resolution {
+            Some(resolution) => Text::of(&permission_outcome(&interrupt, &resolution)),
+            None => Text::of(&cancelled_permission()),
+        })
+    }
+
+    /// What a rule decides.
+    async fn ruled(
+        &self,
+        request: &RequestPermissionRequest,
+        interrupt: &Interrupt,
+        context: &RunContext,
+    ) -> Option<Resolution> {
+        let (kind, tool, paths) = subject(request);
+        let subject = Subject { kind, tool, paths, root: Some(&self.root) };
+        let applied = self.rules.answer(&subject, interrupt)?;
+        // Where that cannot be logged the run has been stopped.
+        context.emit(applied.event(), None).await.ok()?;
+        applied.resolution(interrupt).ok()
+    }
+
+    async fn elicitation(&self, params: &Text, context: &RunContext) -> Result<Text, ErrorObject> {
+        let read: CreateElicitationRequest = read(params)?;
+        let raw = without_session(params);
+        let mut interrupt = interrupt_of_elicitation(&read, &raw, InterruptId::generate());
+        let resolution = self.ask(&mut interrupt, context).await;
+        Ok(match resolution {
+            Some(resolution) => Text::of(&elicitation_outcome(&interrupt, &resolution)),
+            None => Text::of(&serde_json::json!({ "action": "cancel" })),
+        })
+    }
+
+    /// Asks whoever may answer. `None` where nobody can any more.
+    async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
+        if self.launch.hold {
+            interrupt.patience = Some(HELD);
+        }
+        match context.ask(interrupt.clone()).await {
+            Ok(resolution) => Some(resolution),
+            Err(EmitError::Stopped) => None,
+            Err(EmitError::Refused(error)) => {
+                let run = context.run();
+                tracing::warn!(%run, %error, "a question of an agent could not be asked");
+                None
+            }
+        }
+    }
+
+    /// Everything else: our workspace where it serves that, else the client that prompts.
+    async fn call(
+        &self,
+        method: &str,
+        params: &Text,
+        context: Option<RunContext>,
+    ) -> Result<Text, ErrorObject> {
+        if let Some(workspace) =
+            self.workspace.as_ref().filter(|workspace| workspace.serves(method))
+        {
+            let result = workspace.call(method, params.as_str()).await?;
+            return Text::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
+        }
+        let is_tool = TOOLS.iter().any(|tool| method.starts_with(tool));
+        let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
+        let context = context.filter(|context| may_forward && context.client().is_some());
+        let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
+        // Emptied where it stands, so that all else comes as it was sent.
+        let cut = splice::cut_session(params.as_str()).map(|(cut, _)| cut.into_bytes().into());
+        let params = Json::parse(cut.unwrap_or_else(|| params.as_bytes().clone()))
+            .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
+        match context.call_client(method, params).await {
+            Ok(result) => Text::parse(result.as_bytes().clone())
+                .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR)),
+            Err(error) => Err(error_object(error)),
+        }
+    }
+}
+
+fn read<T: trilogue_wire::agent_client::Read>(params: &Text) -> Result<T, ErrorObject> {
+    let raw: &RawValue = serde_json::from_slice(params.as_bytes())
+        .map_err(|_| ErrorObject::of(Code::INVALID_PARAMS))?;
+    read_params(Some(raw), Reading::Lenient)
+        .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.to_string()))
+}
+
+/// The params without their session's id, which nobody but the agent knows.
+fn without_session(params: &Text) -> String {
+    splice::remove(params.as_str(), &["sessionId"]).into_owned()
+}

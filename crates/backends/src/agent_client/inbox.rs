@@ -1,0 +1,90 @@
+//! A session's queue: everything that the agent says and asks in it, in order, bounded by count and by bytes.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use trilogue_domain::MessageId;
+use trilogue_runtime::RunContext;
+use trilogue_sdk::agent_client::peer::{Notification, Request, Room};
+
+/// The most that waits in a session.
+const MAX_ITEMS: usize = 1_024;
+/// How much waits in a session, in bytes. One update may be larger than this; it is then alone.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where what belongs to a session is put. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Inbox {
+    items: mpsc::Sender<Item>,
+    room: Arc<Semaphore>,
+}
+
+/// Something that happens in a session.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// The agent says something.
+    Said { said: Notification, _room: OwnedSemaphorePermit },
+    /// The agent asks something.
+    Asked(Request),
+    /// A run begins.
+    Begin { context: RunContext, user: MessageId },
+    /// A run ends: whatever was said before is logged when this is answered.
+    Finish { how: Finish, done: oneshot::Sender<Result<(), trilogue_domain::Error>> },
+    /// The history is told again from here on, and not logged.
+    Replay,
+    /// The history was told: says how many pieces of it came.
+    Replayed { done: oneshot::Sender<usize> },
+}
+
+/// How a run ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finish {
+    /// As the agent says.
+    Well,
+    /// Before the agent was done: its tool calls have failed.
+    Broken,
+}
+
+// === impl Inbox ===
+
+impl Inbox {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Item>) {
+        let (items, receiver) = mpsc::channel(MAX_ITEMS);
+        (Self { items, room: Arc::new(Semaphore::new(MAX_BYTES)) }, receiver)
+    }
+
+    /// Puts in what the agent says.
+    pub(super) fn say(&self, said: Notification) -> Room {
+        // The clamp keeps it far below.
+        let bytes = u32::try_from(said.params.as_bytes().len().min(MAX_BYTES)).unwrap_or(1);
+        let said = match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
+            Ok(room) => match self.items.try_send(Item::Said { said, _room: room }) {
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return Room::Enough,
+                Err(mpsc::error::TrySendError::Full(Item::Said { said, .. })) => said,
+                Err(mpsc::error::TrySendError::Full(_)) => return Room::Enough,
+            },
+            Err(_) => said,
+        };
+        let inbox = self.clone();
+        Room::Wait(Box::pin(async move {
+            let Ok(room) = Arc::clone(&inbox.room).acquire_many_owned(bytes).await else { return };
+            inbox.put(Item::Said { said, _room: room }).await;
+        }))
+    }
+
+    /// Puts in what the agent asks.
+    pub(super) fn ask(&self, request: Request) -> Room {
+        match self.items.try_send(Item::Asked(request)) {
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Room::Enough,
+            Err(mpsc::error::TrySendError::Full(item)) => {
+                let inbox = self.clone();
+                Room::Wait(Box::pin(async move { inbox.put(item).await }))
+            }
+        }
+    }
+
+    /// Puts anything in, behind what is there. A session that has ended takes nothing.
+    pub(super) async fn put(&self, item: Item) {
+        drop(self.items.send(item).await);
+    }
+}

@@ -1,0 +1,41 @@
+//! What an agent says, as it is logged: bodies with their originals.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::{Body, Json};
+use trilogue_mapping::agent_client::{NOTIFICATION, RESULT, UPDATE, VERSION};
+use trilogue_wire::agent_client::splice;
+
+/// The dialect that these agents speak.
+pub(super) const DIALECT: &str = UPDATE;
+
+/// An update as its original. `params` has no session id any more.
+pub(super) fn of_update(params: String) -> Original {
+    original(UPDATE, params)
+}
+
+/// Any other notification: nobody has a word for it.
+pub(super) fn of_notification(method: &str, params: &str) -> (Body, Original) {
+    let params = match splice::cut_session(params) {
+        Some((cut, _)) => Cow::Owned(cut),
+        None => Cow::Borrowed(params),
+    };
+    let method = serde_json::Value::from(method);
+    let object = format!("{{\"method\":{method},\"params\":{params}}}");
+    (Body::Opaque, original(NOTIFICATION, object))
+}
+
+/// The result of a prompt. `None` where it is no JSON that we keep.
+pub(super) fn of_result(result: &Bytes) -> Option<(Body, Original)> {
+    let data = Json::parse(result.clone()).ok()?;
+    let body = Body::State(StateEvent::Custom { kind: "turn_result".to_owned(), data });
+    let dialect = Arc::from(RESULT);
+    Some((body, Original { dialect, version: VERSION, bytes: result.clone() }))
+}
+
+fn original(dialect: &str, text: String) -> Original {
+    Original { dialect: Arc::from(dialect), version: VERSION, bytes: Bytes::from(text) }
+}

@@ -1,0 +1,253 @@
+//! A session of an agent: how it is opened, and what belongs to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use trilogue_domain::error::Code;
+use trilogue_domain::{Json, MessageId};
+use trilogue_runtime::{RunContext, ThreadContext};
+use trilogue_sdk::agent_client::peer::Text;
+use trilogue_wire::agent_client::{NewSessionResponse, Rules, read_result, splice};
+
+use super::Launch;
+use super::desk::Desk;
+use super::inbox::{Finish, Inbox, Item};
+use super::process::Process;
+use super::trouble::Trouble;
+use crate::workspace::Workspace;
+
+/// How long an agent that has answered may take to begin telling the history, where it told nothing before.
+const LATE: Duration = Duration::from_millis(400);
+/// How long it is quiet when the history was told.
+const QUIET: Duration = Duration::from_millis(150);
+/// How long the history may be told after the answer.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// A session that is open in a process.
+#[derive(Debug)]
+pub(super) struct Session {
+    remote: String,
+    process: Arc<Process>,
+    inbox: Inbox,
+    workspace: Option<Workspace>,
+    /// What the agent answered when it was opened, without the session's id.
+    opened: Json,
+    /// Whether nothing may be said in it any more.
+    is_spoilt: AtomicBool,
+    /// Whether the agent has still to be told what was said in the thread before.
+    is_blank: AtomicBool,
+}
+
+/// What a session is opened with.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) cwd: PathBuf,
+    /// Where it may work too, and its servers for tools, as they came: JSON.
+    pub(super) directories: Value,
+    pub(super) servers: Value,
+}
+
+/// What a session needs to be opened.
+#[derive(Clone, Debug)]
+pub(super) struct Opener {
+    pub(super) process: Arc<Process>,
+    pub(super) launch: Arc<Launch>,
+    pub(super) thread: ThreadContext,
+    pub(super) rules: Arc<crate::permission::Rules>,
+    pub(super) site: Site,
+}
+
+// === impl Opener ===
+
+impl Opener {
+    /// Begins a session.
+    pub(super) async fn begin(self) -> Result<Session, Trouble> {
+        let _expecting = self.process.router().expect();
+        let answer = self.ask("session/new", self.params(None)).await?;
+        let unreadable = |why: String| {
+            Trouble::ours(
+                Code::PeerUnavailable,
+                format!("the agent's answer to session/new does not fit: {why}"),
+            )
+        };
+        let raw: &RawValue = serde_json::from_slice(answer.as_bytes())
+            .map_err(|error| unreadable(error.to_string()))?;
+        let read: NewSessionResponse =
+            read_result(raw, Rules::Lenient).map_err(|error| unreadable(error.to_string()))?;
+        if read.session_id.is_empty() {
+            return Err(unreadable("the session's id is empty".to_owned()));
+        }
+        let opened = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
+        let mut session = self.session(read.session_id).await?;
+        session.opened = Json::parse(opened).unwrap_or_else(|_| Json::empty_object());
+        session.is_blank = AtomicBool::new(true);
+        Ok(session)
+    }
+
+    /// Opens a session again, as the agent can. What it tells of it is in the log already, and let go by.
+    pub(super) async fn reopen(self, remote: &str) -> Result<Session, Trouble> {
+        let mut session = self.session(remote.to_owned()).await?;
+        let resumes = self.process.resumes();
+        let method = if resumes { "session/resume" } else { "session/load" };
+        session.inbox.put(Item::Replay).await;
+        let answer = match self.ask(method, self.params(Some(remote))).await {
+            Ok(answer) => answer,
+            Err(trouble) => {
+                session.close();
+                return Err(trouble);
+            }
+        };
+        let answer = if answer.as_str() == "null" { Text::EMPTY } else { answer };
+        session.opened = Json::parse(answer.into_bytes()).unwrap_or_else(|_| Json::empty_object());
+        let told = session.replayed().await;
+        if told == 0 && !resumes {
+            session.wait_for_late_history().await;
+        }
+        Ok(session)
+    }
+
+    /// A session of this id, known to the process from now on.
+    async fn session(&self, remote: String) -> Result<Session, Trouble> {
+        let mut grants = self.launch.grants.clone();
+        let mut workspace = None;
+        if !grants.is_empty() {
+            grants.env = self.process.child().env().to_vec();
+            let cwd = self.site.cwd.clone();
+            let opened = tokio::task::spawn_blocking(move || Workspace::open(&cwd, grants)).await;
+            let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);
+            workspace = Some(opened.map_err(|error| {
+                Trouble::ours(
+                    Code::InvalidRequest,
+                    format!("the agent's folder cannot be served: {error}"),
+                )
+            })?);
+        }
+        let (inbox, items) = Inbox::new();
+        let desk = Desk::new(self, workspace.clone());
+        tokio::spawn(desk.work(items));
+        self.process.router().add(&remote, inbox.clone());
+        let process = Arc::clone(&self.process);
+        let (is_spoilt, is_blank) = (AtomicBool::new(false), AtomicBool::new(false));
+        let opened = Json::empty_object();
+        Ok(Session { remote, process, inbox, workspace, opened, is_spoilt, is_blank })
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Result<Text, Trouble> {
+        self.process.call(method, &params, self.launch.open_timeout).await
+    }
+
+    fn params(&self, remote: Option<&str>) -> Value {
+        let servers = match &self.site.servers {
+            Value::Null => json!([]),
+            servers => servers.clone(),
+        };
+        let mut params = json!({ "cwd": self.site.cwd, "mcpServers": servers });
+        if let Some(remote) = remote {
+            params["sessionId"] = json!(remote);
+        }
+        let capabilities = self.process.capabilities().session.as_ref();
+        let takes = capabilities.is_some_and(|session| session.additional_directories.is_some());
+        if takes && !self.site.directories.is_null() {
+            params["additionalDirectories"] = self.site.directories.clone();
+        }
+        params
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(super) fn remote(&self) -> &str {
+        &self.remote
+    }
+
+    pub(super) fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    pub(super) fn opened(&self) -> &Json {
+        &self.opened
+    }
+
+    /// Whether it can be spoken in.
+    pub(super) fn is_open(&self) -> bool {
+        self.process.is_alive() && !self.is_spoilt.load(Ordering::Acquire)
+    }
+
+    /// Says that nothing may be said in it any more: a turn of it could not be ended.
+    pub(super) fn spoil(&self) {
+        self.is_spoilt.store(true, Ordering::Release);
+    }
+
+    /// Whether the agent has still to be told what was said in the thread before.
+    pub(super) fn is_blank(&self) -> bool {
+        self.is_blank.load(Ordering::Acquire)
+    }
+
+    /// Says that the agent was told everything.
+    pub(super) fn was_told(&self) {
+        self.is_blank.store(false, Ordering::Release);
+    }
+
+    /// From now on what is said belongs to this run.
+    pub(super) async fn begin(&self, context: RunContext, user: MessageId) {
+        self.inbox.put(Item::Begin { context, user }).await;
+    }
+
+    /// The run is over: returns when everything that was said in it is logged.
+    pub(super) async fn finish(&self, how: Finish) -> Result<(), trilogue_domain::Error> {
+        let (done, finished) = oneshot::channel();
+        self.inbox.put(Item::Finish { how, done }).await;
+        finished.await.unwrap_or(Ok(()))
+    }
+
+    /// Forgets it in its process: what is still said in it is not heard.
+    pub(super) fn close(&self) {
+        self.process.router().remove(&self.remote);
+    }
+
+    /// Ends its terminals.
+    pub(super) async fn close_workspace(&self) {
+        if let Some(workspace) = &self.workspace {
+            workspace.close().await;
+        }
+    }
+
+    /// The history was told: how many pieces of it came.
+    async fn replayed(&self) -> usize {
+        let (done, replayed) = oneshot::channel();
+        self.inbox.put(Item::Replayed { done }).await;
+        replayed.await.unwrap_or(0)
+    }
+
+    /// Some agents answer first and tell the history afterwards.
+    async fn wait_for_late_history(&self) {
+        let until = Instant::now() + LONGEST;
+        let mut wait = LATE;
+        while Instant::now() < until {
+            self.inbox.put(Item::Replay).await;
+            tokio::time::sleep(wait).await;
+            if self.replayed().await == 0 {
+                return;
+            }
+            wait = QUIET;
+        }
+    }
+}
+
+// === impl Site ===
+
+impl Site {
+    /// Where a client says that its session works.
+    pub(super) fn given(params: &Json) -> Option<PathBuf> {
+        let cwd = splice::get_text(params.as_str(), &["cwd"])?;
+        let cwd = Path::new(&*cwd);
+        cwd.is_absolute().then(|| cwd.to_owned())
+    }
+}

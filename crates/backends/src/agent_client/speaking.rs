@@ -1,0 +1,271 @@
+//! What an agent says in a turn: which message each piece belongs to, and which tool calls are open.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
+use trilogue_domain::{Body, MessageId, Role, RunId};
+use trilogue_mapping::agent_client::body_of_update;
+use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
+
+use super::original;
+
+/// The most ids of messages of a session that are remembered, to tell when an agent uses one again.
+const MAX_REMEMBERED: usize = 10_000;
+/// The most tool calls of a turn that are followed.
+const MAX_CALLS: usize = 4_096;
+
+/// The ids that a session's earlier turns have used.
+#[derive(Debug, Default)]
+pub(super) struct Used(HashSet<MessageId>);
+
+/// A turn at work.
+#[derive(Debug)]
+pub(super) struct Speaking {
+    run: RunId,
+    /// Who speaks.
+    role: Role,
+    /// What the user said.
+    user: MessageId,
+    pieces: Pieces,
+    /// The message that is said.
+    open: Option<Open>,
+    /// The agent's messages of this turn, by the agent's own ids.
+    known: HashMap<String, MessageId>,
+    /// The last of them.
+    last: Option<MessageId>,
+    /// Tool calls that have not ended.
+    calls: HashSet<String>,
+}
+
+/// Gives pieces without an id one.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    assigns: bool,
+    /// What kind of piece came last, and the id that it was given.
+    assigned: Option<(Kind, String)>,
+}
+
+#[derive(Debug)]
+struct Open {
+    message: MessageId,
+    /// Whether the id is ours: then the message cannot come back.
+    is_ours: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    User,
+    Agent,
+    Thought,
+}
+
+/// What an update comes to.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// What is logged, in order.
+    pub(super) events: Vec<(Body, Option<Original>)>,
+    /// An id that the agent has for a message of ours.
+    pub(super) alias: Option<(MessageId, MessageId)>,
+}
+
+// === impl Speaking ===
+
+impl Speaking {
+    pub(super) fn new(run: RunId, agent: &str, user: MessageId, assigns: bool) -> Self {
+        Self {
+            run,
+            role: Role::NamedAgent(Arc::from(agent)),
+            user,
+            pieces: Pieces::new(assigns),
+            open: None,
+            known: HashMap::new(),
+            last: None,
+            calls: HashSet::new(),
+        }
+    }
+
+    /// Takes an update, whose session id was cut out.
+    pub(super) fn hear(&mut self, params: String, used: &Used) -> Heard {
+        let mut heard = Heard::default();
+        let kind = kind_of(&params);
+        match kind.as_deref().and_then(Kind::of) {
+            Some(piece) => self.piece(piece, params, used, &mut heard),
+            None => self.other(params, &mut heard),
+        }
+        heard
+    }
+
+    /// Ends what is open, at the turn's end. Tool calls that have not ended have failed where the turn broke off.
+    pub(super) fn finish(mut self, is_broken: bool, used: &mut Used) -> Vec<Body> {
+        let mut events = Vec::new();
+        self.complete(&mut |body| events.push(body));
+        if is_broken {
+            let mut calls: Vec<_> = self.calls.into_iter().collect();
+            calls.sort_unstable();
+            events.extend(calls.into_iter().map(|call| {
+                Body::Tool(ToolEvent::Ended { call, status: ToolStatus::Failed, output: None })
+            }));
+        }
+        used.add(self.known.into_values());
+        used.add([self.user]);
+        events
+    }
+
+    fn piece(&mut self, kind: Kind, params: String, used: &Used, heard: &mut Heard) {
+        let (params, id, is_ours) = self.pieces.name(kind, params);
+        if kind == Kind::Agent {
+            let message = self.message(&id, is_ours, used, heard);
+            let mut body = body_of_update(&params);
+            if let Body::Message(
+                MessageEvent::Delta { message: named, .. }
+                | MessageEvent::Part { message: named, .. },
+            ) = &mut body
+            {
+                *named = message;
+            }
+            heard.events.push((body, Some(original::of_update(params))));
+            return;
+        }
+        self.complete_ours(heard);
+        heard.events.push((body_of_update(&params), Some(original::of_update(params))));
+    }
+
+    /// The message of a piece; begins it, and ends the one before, where it is another.
+    fn message(&mut self, id: &str, is_ours: bool, used: &Used, heard: &mut Heard) -> MessageId {
+        let known = self.known.get(id).cloned();
+        let is_new = known.is_none();
+        let message = known.unwrap_or_else(|| {
+            let theirs = MessageId::parse(id).ok();
+            let free = theirs.clone().filter(|id| *id != self.user && !used.0.contains(id));
+            let message = free.unwrap_or_else(|| derived(&self.run, id));
+            if let Some(theirs) = theirs.filter(|theirs| *theirs != message) {
+                heard.alias = Some((message.clone(), theirs));
+            }
+            self.known.insert(id.to_owned(), message.clone());
+            message
+        });
+        if self.open.as_ref().is_some_and(|open| open.message == message) {
+            return message;
+        }
+        self.complete(&mut |body| heard.events.push((body, None)));
+        if is_new {
+            let role = self.role.clone();
+            let started = MessageEvent::Started { message: message.clone(), role, times: None };
+            heard.events.push((Body::Message(started), None));
+        }
+        self.open = Some(Open { message: message.clone(), is_ours });
+        self.last = Some(message.clone());
+        message
+    }
+
+    fn other(&mut self, params: String, heard: &mut Heard) {
+        let mut body = body_of_update(&params);
+        match &mut body {
+            Body::Tool(ToolEvent::Started { call, message, .. }) => {
+                self.pieces.assigned = None;
+                self.complete_ours(heard);
+                *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
+                if !has_ended(&params) && self.calls.len() < MAX_CALLS {
+                    self.calls.insert(call.clone());
+                }
+            }
+            Body::Tool(ToolEvent::Ended { call, .. }) => {
+                self.calls.remove(call);
+            }
+            _ => {}
+        }
+        heard.events.push((body, Some(original::of_update(params))));
+    }
+
+    /// Ends the open message where nothing can be added to it any more.
+    fn complete_ours(&mut self, heard: &mut Heard) {
+        if self.open.as_ref().is_some_and(|open| open.is_ours) {
+            self.complete(&mut |body| heard.events.push((body, None)));
+        }
+    }
+
+    fn complete(&mut self, to: &mut impl FnMut(Body)) {
+        if let Some(open) = self.open.take() {
+            to(Body::Message(MessageEvent::Completed { message: open.message }));
+        }
+    }
+}
+
+// === impl Pieces ===
+
+impl Pieces {
+    pub(super) fn new(assigns: bool) -> Self {
+        Self { assigns, assigned: None }
+    }
+
+    /// Gives a piece that comes outside of a turn an id, where it needs one.
+    pub(super) fn outside(&mut self, params: String) -> String {
+        match kind_of(&params).as_deref().and_then(Kind::of) {
+            Some(kind) => self.name(kind, params).0,
+            None => params,
+        }
+    }
+
+    /// The piece with its id in it, that id, and whether it is ours.
+    fn name(&mut self, kind: Kind, params: String) -> (String, String, bool) {
+        let given =
+            splice::message_id(&params).filter(|id| !id.is_empty()).map(|id| id.into_owned());
+        if let Some(given) = given {
+            self.assigned = None;
+            return (params, given, false);
+        }
+        let id = match self.assigned.take() {
+            Some((last, id)) if last == kind => id,
+            _ => Uuid::new_v4().to_string(),
+        };
+        self.assigned = Some((kind, id.clone()));
+        let spliced = if self.assigns { splice::put_message_id(&params, &id) } else { None };
+        (spliced.unwrap_or(params), id, true)
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "user_message_chunk" => Self::User,
+            "agent_message_chunk" => Self::Agent,
+            "agent_thought_chunk" => Self::Thought,
+            _ => return None,
+        })
+    }
+}
+
+// === impl Used ===
+
+impl Used {
+    fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.clear();
+        }
+        self.0.extend(ids);
+    }
+}
+
+/// The word for what an update is.
+pub(super) fn kind_of(params: &str) -> Option<std::borrow::Cow<'_, str>> {
+    splice::get_text(params, &["update", "sessionUpdate"])
+}
+
+/// Whether a tool call has ended when it is heard of first.
+fn has_ended(params: &str) -> bool {
+    let status = splice::get_text(params, &["update", "status"]);
+    status.is_some_and(|status| matches!(&*status, "completed" | "failed"))
+}
+
+/// An id for a message whose own id is taken, or is none that we keep.
+fn derived(run: &RunId, id: &str) -> MessageId {
+    let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, run.as_str().as_bytes());
+    MessageId::from_uuid(Uuid::new_v5(&space, id.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

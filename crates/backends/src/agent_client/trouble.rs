@@ -1,0 +1,124 @@
+//! What goes wrong with an agent, in the words of whoever is told.
+
+use trilogue_domain::error::{Code, Error};
+use trilogue_domain::{Failure, Json};
+use trilogue_mapping::agent_client::failure_of;
+use trilogue_runtime::CallError;
+use trilogue_sdk::agent_client::peer::Failed;
+use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
+
+/// Why something could not be done.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// The agent refuses.
+    Refused(ErrorObject),
+    /// The agent's process has ended: how, and what it said last.
+    Lost(String),
+    /// The agent could not be started, or took too long, or was not asked at all.
+    Ours(Error),
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(super) fn ours(code: Code, message: impl Into<String>) -> Self {
+        Self::Ours(Error::new(code, message.into()))
+    }
+
+    /// Whether the agent wants to be authenticated with.
+    pub(super) fn wants_authentication(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED)
+    }
+
+    /// Whether the agent says that it does not know the session. Agents have several words for it.
+    pub(super) fn is_lost_session(&self) -> bool {
+        let Self::Refused(error) = self else { return false };
+        let says_so = || {
+            let data = error.data.as_ref().map(|data| data.as_str().to_lowercase());
+            let text = format!("{} {}", error.message.to_lowercase(), data.unwrap_or_default());
+            text.contains("session") && (text.contains("not found") || text.contains("unknown"))
+        };
+        match error.code {
+            RpcCode::RESOURCE_NOT_FOUND => true,
+            RpcCode::INVALID_PARAMS | RpcCode::INTERNAL_ERROR => says_so(),
+            RpcCode(-32001) => says_so(),
+            _ => false,
+        }
+    }
+
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Refused(error) => error.to_string(),
+            Self::Lost(how) => how.clone(),
+            Self::Ours(error) => error.message().to_owned(),
+        }
+    }
+
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Refused(error) => {
+                let data = error.data.as_ref().and_then(domain_json);
+                failure_of(error.code.0, &error.message, data.as_ref()).bounded()
+            }
+            Self::Lost(how) => Failure::of(Code::AgentLost, &how),
+            Self::Ours(error) => {
+                let hint = error.hint_text().map(|hint| format!(" (hint: {hint})"));
+                Failure::of(error.code(), &format!("{error}{}", hint.unwrap_or_default()))
+            }
+        }
+    }
+
+    pub(super) fn into_call_error(self) -> CallError {
+        let code = match &self {
+            Self::Refused(error) => error.code.0,
+            Self::Ours(error) if error.code() == Code::InvalidRequest => CallError::INVALID_PARAMS,
+            Self::Lost(_) | Self::Ours(_) => CallError::INTERNAL,
+        };
+        match self {
+            Self::Refused(error) => {
+                let data = error.data.as_ref().and_then(domain_json);
+                CallError { data, ..CallError::new(code, error.message) }
+            }
+            Self::Lost(how) => {
+                let data = serde_json::json!({ "code": Code::AgentLost.as_str() });
+                CallError { data: Some(Json::from_value(&data)), ..CallError::new(code, how) }
+            }
+            Self::Ours(error) => {
+                let data =
+                    serde_json::json!({ "code": error.code().as_str(), "hint": error.hint_text() });
+                let data = Some(Json::from_value(&data));
+                CallError { data, ..CallError::new(code, error.message()) }
+            }
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Ours(error)
+    }
+}
+
+/// An error of the other side of a call that goes through us.
+pub(super) fn error_object(error: CallError) -> ErrorObject {
+    let data = error
+        .data
+        .and_then(|data| trilogue_wire::agent_client::Json::parse(data.as_str().to_owned()).ok());
+    ErrorObject { code: RpcCode(error.code), message: error.message, data }
+}
+
+/// What a call failed with, where its connection has not ended.
+pub(super) fn of_failed(failed: Failed) -> Trouble {
+    match failed {
+        Failed::Refused(error) => Trouble::Refused(error),
+        Failed::Closed => Trouble::Lost("the agent is not there any more".to_owned()),
+        other => {
+            Trouble::ours(Code::PeerUnavailable, format!("the agent broke its protocol: {other}"))
+        }
+    }
+}
+
+fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Json> {
+    Json::parse(json.as_str().to_owned()).ok()
+}

@@ -1,0 +1,125 @@
+//! What a command said, as much of it as is kept.
+
+use std::collections::VecDeque;
+
+/// How many bytes of a character may stand behind its first.
+const MAX_FOLLOWING: usize = 3;
+
+/// The newest output of a command, at most so many bytes.
+#[derive(Debug)]
+pub(super) struct Output {
+    bytes: VecDeque<u8>,
+    most: usize,
+    /// Whether the beginning is gone.
+    truncated: bool,
+}
+
+// === impl Output ===
+
+impl Output {
+    pub(super) fn new(most: usize) -> Self {
+        Self { bytes: VecDeque::new(), most, truncated: false }
+    }
+
+    /// Adds what was said; what is too much goes at the front.
+    pub(super) fn push(&mut self, said: &[u8]) {
+        let kept = said.get(said.len().saturating_sub(self.most)..).unwrap_or_default();
+        let surplus = (self.bytes.len() + said.len()).saturating_sub(self.most);
+        self.truncated |= surplus > 0;
+        self.bytes.drain(..surplus.min(self.bytes.len()));
+        self.bytes.extend(kept);
+    }
+
+    /// The text, at most as long as what is kept, and whether its beginning is gone. A character that is not whole yet is left out unless it is the `last` that is said; bytes that are no text are shown as U+FFFD.
+    pub(super) fn text(&mut self, last: bool) -> (String, bool) {
+        let (most, cut) = (self.most, self.truncated);
+        let mut bytes: &[u8] = self.bytes.make_contiguous();
+        if cut {
+            let following = bytes.iter().take(MAX_FOLLOWING).take_while(|it| **it & 0xC0 == 0x80);
+            bytes = bytes.get(following.count()..).unwrap_or_default();
+        }
+        if !last {
+            bytes = bytes.get(..bytes.len() - unfinished(bytes)).unwrap_or_default();
+        }
+        let mut text = String::from_utf8_lossy(bytes).into_owned();
+        let mut truncated = cut;
+        if text.len() > most {
+            let start = text.ceil_char_boundary(text.len() - most);
+            text.drain(..start);
+            truncated = true;
+        }
+        (text, truncated)
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn unfinished(bytes: &[u8]) -> usize {
+    let end = bytes.len().saturating_sub(MAX_FOLLOWING);
+    let tail = bytes.get(end..).unwrap_or_default();
+    let Some(lead) = tail.iter().rposition(|byte| byte & 0xC0 != 0x80) else { return 0 };
+    let held = tail.len() - lead;
+    let whole = match tail.get(lead) {
+        Some(0xC2..=0xDF) => 2,
+        Some(0xE0..=0xEF) => 3,
+        Some(0xF0..=0xF4) => 4,
+        _ => 1,
+    };
+    if held < whole { held } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_output_is_kept_from_a_whole_character_on() {
+        let mut output = Output::new(7);
+        output.push("aé".as_bytes());
+        assert_eq!(output.text(false), ("aé".to_owned(), false));
+        output.push("漢字".as_bytes());
+        // Nine bytes, of which seven fit; they begin within the é.
+        assert_eq!(output.text(false), ("漢字".to_owned(), true));
+        output.push(b"0123456789");
+        assert_eq!(output.text(false), ("3456789".to_owned(), true));
+        let mut none = Output::new(0);
+        none.push(b"");
+        assert_eq!(none.text(true), (String::new(), false));
+        none.push(b"x");
+        assert_eq!(none.text(true), (String::new(), true));
+    }
+
+    #[test]
+    fn a_character_shows_when_it_is_whole() {
+        let bytes = "🦀é".as_bytes();
+        let mut output = Output::new(64);
+        for (count, shown) in ["", "", "", "🦀", "🦀", "🦀é"].into_iter().enumerate() {
+            output.push(&bytes[count..=count]);
+            assert_eq!(output.text(false).0, shown, "{count}");
+        }
+        output.push(&bytes[..2]);
+        assert_eq!(output.text(false).0, "🦀é");
+        assert_eq!(output.text(true).0, "🦀é\u{FFFD}");
+        output.push(b"x");
+        assert_eq!(output.text(false).0, "🦀é\u{FFFD}x");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_make_it_longer_than_was_asked() {
+        let mut output = Output::new(8);
+        output.push(&[0xFF; 8]);
+        let (text, truncated) = output.text(true);
+        assert_eq!((text.as_str(), truncated), ("\u{FFFD}\u{FFFD}", true));
+    }
+
+    #[test]
+    fn what_is_kept_does_not_depend_on_the_pieces_it_came_in() {
+        let all: Vec<u8> = (0..5_000_u32).flat_map(|n| format!("{n}ü").into_bytes()).collect();
+        for piece in [1, 3, 100, 4_096, all.len()] {
+            let mut output = Output::new(1_000);
+            all.chunks(piece).for_each(|said| output.push(said));
+            let (text, truncated) = output.text(true);
+            assert!(truncated && text.len() > 996 && text.len() <= 1_000, "{}", text.len());
+            assert!(all.ends_with(text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What an agent asks: rules first, then whoever may answer; its files and terminals from our folder, or from the client's.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use trilogue_backends::agent_client::ClientTools;
+use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
+use trilogue_backends::workspace::Files;
+use trilogue_domain::event::InterruptEvent;
+use trilogue_domain::interrupt::Effect;
+use trilogue_domain::{Answer, Body, InterruptKind, Json, RunStatus};
+use trilogue_runtime::{CallError, Client, ClientProfile};
+
+use super::rig::{Rig, editor};
+
+fn option(rig_interrupt: &trilogue_domain::Interrupt, effect: Effect) -> Answer {
+    let mut options = rig_interrupt.options.iter();
+    Answer::Option(
+        options.find(|option| option.effect == effect && !option.always).unwrap().id.clone(),
+    )
+}
+
+#[tokio::test]
+async fn a_permission_is_asked_for_and_answered() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    for (effect, said) in [(Effect::Allow, "permission: once"), (Effect::Reject, "permission: no")]
+    {
+        let run = rig.run(&thread, "permission:edit:/a").await;
+        assert_eq!(run.status, RunStatus::Interrupted);
+        let interrupt = rig.pending(&run).await;
+        assert_eq!(interrupt.kind, InterruptKind::Permission);
+        let payload = interrupt.payload.to_value();
+        assert_eq!(payload["toolCall"]["name"], "change_file");
+        assert_eq!(payload.get("sessionId"), None);
+        let run = rig.answer(&run, option(&interrupt, effect)).await;
+        assert_eq!((run.status, rig.said(&run).await), (RunStatus::Completed, said.to_owned()));
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_permission_that_is_pending_goes_with_its_run() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "permission").await;
+    let run = rig.cancel(&run).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    assert_eq!(rig.said(&run).await, "permission: cancelled");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn rules_decide_before_anybody_is_asked() {
+    let rule = |name: &str, kind: &str, path: Option<&str>, verdict| {
+        Rule::new(RuleText {
+            name: name.to_owned(),
+            kinds: Some(vec![kind.to_owned()]),
+            tool: Some("change_*".to_owned()),
+            path: path.map(str::to_owned),
+            verdict,
+        })
+        .unwrap()
+    };
+    let rules = Rules::new(vec![
+        rule("reads", "read", None, Verdict::Allow),
+        rule("sources", "edit", Some("src/**"), Verdict::Allow),
+        rule("deletes", "delete", None, Verdict::Deny),
+    ]);
+    let rig = Rig::with_rules(&[], rules.unwrap(), |_| {}).await;
+    let thread = rig.thread().await;
+    let root = rig.folder.path().canonicalize().unwrap();
+    let inside = format!("permission:edit:{}/src/a.rs", root.display());
+    for (prompt, name, said) in [
+        ("permission:read:/etc/passwd", "reads", "permission: once"),
+        (&*inside, "sources", "permission: once"),
+        ("permission:delete:/a", "deletes", "permission: no"),
+    ] {
+        let run = rig.run(&thread, prompt).await;
+        assert_eq!((run.status, rig.said(&run).await), (RunStatus::Completed, said.to_owned()));
+        let events = rig.events(&run).await;
+        let applied = events.iter().find_map(|event| match &event.body {
+            Body::Interrupt(InterruptEvent::RuleApplied { rule, .. }) => Some(rule.clone()),
+            _ => None,
+        });
+        assert_eq!(applied.as_deref(), Some(name));
+    }
+    let run = rig.run(&thread, "permission:edit:/etc/passwd").await;
+    assert_eq!(run.status, RunStatus::Interrupted);
+    rig.cancel(&run).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn questions_are_asked_and_answered() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "ask-form").await;
+    assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form);
+    let answer = Answer::Json(Json::from_value(&json!({ "name": "Ada" })));
+    let run = rig.answer(&run, answer).await;
+    let said = rig.said(&run).await;
+    let answer: Value = serde_json::from_str(said.strip_prefix("answer: ").unwrap()).unwrap();
+    assert_eq!(answer, json!({ "action": "accept", "content": { "name": "Ada" } }));
+    let run = rig.run(&thread, "ask-url").await;
+    assert_eq!(rig.pending(&run).await.kind, InterruptKind::Url);
+    let run = rig.cancel(&run).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn files_and_terminals_are_ours_where_they_are_granted_and_nobody_s_else() {
+    let rig = Rig::new(&[]).await;
+    let told = rig.told("init\nread:/etc/passwd\nterm:true").await;
+    let lines: Vec<_> = told.lines().collect();
+    let init: Value = serde_json::from_str(lines[0]).unwrap();
+    let can = &init["clientCapabilities"];
+    assert_eq!((&can["fs"]["readTextFile"], &can["terminal"]), (&json!(false), &json!(false)));
+    assert_eq!(can["elicitation"], json!({ "form": {}, "url": {} }));
+    assert!(lines[1].starts_with("read failed: -32601"), "{}", lines[1]);
+    assert!(lines[2].starts_with("term failed: -32601"), "{}", lines[2]);
+    rig.end().await;
+
+    let rig = Rig::with(&[], |launch| {
+        launch.grants.files = Files::Write;
+        launch.grants.terminals = true;
+    })
+    .await;
+    let file = rig.path("new.txt").display().to_string();
+    let told = rig.told(&format!("init\nwrite:{file}:hello\nread:{file}\nread:/etc/passwd\nterm:cat new.txt; echo $TRILOGUE_AGENT_INSTANCE")).await;
+    let lines: Vec<_> = told.lines().collect();
+    let init: Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!(init["clientCapabilities"]["fs"]["writeTextFile"], true);
+    assert_eq!(lines[1], "write: {}");
+    assert_eq!(lines[2], r#"read: {"content":"hello"}"#);
+    assert!(lines[3].starts_with("read failed: -32602"), "{}", lines[3]);
+    let output: Value = serde_json::from_str(lines[4].strip_prefix("term: ").unwrap()).unwrap();
+    let output = output["output"].as_str().unwrap();
+    assert!(output.starts_with("hello"), "{output}");
+    assert!(uuid::Uuid::parse_str(output.trim_start_matches("hello").trim()).is_ok(), "{output}");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "hello");
+    rig.end().await;
+}
+
+/// An editor that answers everything with what it was asked.
+#[derive(Debug)]
+struct Editor(ClientProfile);
+
+#[async_trait]
+impl Client for Editor {
+    fn profile(&self) -> &ClientProfile {
+        &self.0
+    }
+
+    async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {
+        match method {
+            "fs/read_text_file" => {
+                let path = params.to_value()["path"].clone();
+                Ok(Json::from_value(&json!({ "content": path })))
+            }
+            "_scripted/ask" => Ok(params),
+            _ => Err(CallError::new(-32002, "Resource not found: x")),
+        }
+    }
+
+    async fn notify(&self, _: &str, _: Json) {}
+}
+
+#[tokio::test]
+async fn the_prompting_client_serves_what_is_forwarded() {
+    let client =
+        Arc::new(Editor(editor(r#"{"fs":{"readTextFile":true,"writeTextFile":true},"x":{}}"#)));
+    let script = "init\nread:/a/b\nwrite:/a:b\next";
+    for forward in [true, false] {
+        let rig = Rig::with(&[], |launch| {
+            launch.client_tools = if forward { ClientTools::Forward } else { ClientTools::None };
+        })
+        .await;
+        let thread = rig.thread().await;
+        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        let attached = rig.runtime.attach(&row, client.clone());
+        attached.take_control();
+        let run = rig.run(&thread, script).await;
+        let told = rig.said(&run).await;
+        let lines: Vec<_> = told.lines().collect();
+        let init: Value = serde_json::from_str(lines[0]).unwrap();
+        assert_eq!(init["clientCapabilities"]["fs"]["readTextFile"], forward);
+        assert_eq!(init["clientCapabilities"].get("x").is_some(), forward);
+        if forward {
+            assert_eq!(init["clientInfo"]["name"], "editor");
+            assert_eq!(lines[1], r#"read: {"content":"/a/b"}"#);
+            assert_eq!(lines[2], "write failed: -32002 Resource not found: x");
+        } else {
+            assert_eq!(init["clientInfo"]["name"], "trilogue");
+            assert!(lines[1].starts_with("read failed: -32601"), "{}", lines[1]);
+        }
+        assert_eq!(lines[3], r#"ext: {"later":[1.5,null],"sessionId":""}"#);
+        drop(attached);
+        rig.end().await;
+    }
+}

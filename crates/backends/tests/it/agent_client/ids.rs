@@ -1,0 +1,128 @@
+//! Ids of messages: whose they are, how long they last, and what is put in where there are none.
+
+use serde_json::Value;
+use trilogue_domain::Body;
+use trilogue_domain::MessageId;
+use trilogue_domain::event::MessageEvent;
+use uuid::Uuid;
+
+use super::rig::Rig;
+
+/// The kinds and ids of a run's pieces, as the originals have them.
+async fn pieces(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<(String, Option<String>)> {
+    let originals = rig.originals(run).await;
+    let pieces = originals.iter().filter_map(|original| {
+        let value: Value = serde_json::from_str(original).unwrap();
+        let update = value.get("update")?;
+        let kind = update["sessionUpdate"].as_str()?;
+        let kind = kind.strip_suffix("_chunk")?.to_owned();
+        Some((kind, update.get("messageId").and_then(Value::as_str).map(str::to_owned)))
+    });
+    pieces.collect()
+}
+
+const SCRIPT: &str = "chunks:3\nthink:a\nthink:b\nsay:c\ntool\nsay:d\nuser:e\nsay:f";
+
+#[tokio::test]
+async fn pieces_without_an_id_get_one_that_lasts_as_long_as_the_message() {
+    for flags in [["--ids", "none"], ["--ids", "null"]] {
+        let rig = Rig::new(&flags).await;
+        let thread = rig.thread().await;
+        let run = rig.run(&thread, SCRIPT).await;
+        let pieces = pieces(&rig, &run).await;
+        let ids: Vec<_> = pieces.iter().map(|(_, id)| id.clone().unwrap()).collect();
+        for id in &ids {
+            let uuid = Uuid::parse_str(id).unwrap();
+            assert_eq!((uuid.get_version_num(), uuid.to_string()), (4, id.clone()));
+        }
+        // Three pieces of a message, two of a thought, and then each is another.
+        let mut groups = ids.clone();
+        groups.dedup();
+        assert_eq!(groups.len(), 6, "{pieces:?}");
+        let distinct: std::collections::HashSet<_> = groups.iter().collect();
+        assert_eq!(distinct.len(), 6);
+        assert_eq!((ids[0] == ids[2], ids[3] == ids[4]), (true, true));
+        let said: Vec<_> = pieces.iter().filter(|(kind, _)| kind == "agent_message").collect();
+        let mut said: Vec<_> = said.into_iter().map(|(_, id)| id.clone().unwrap()).collect();
+        said.dedup();
+        assert_eq!(rig.begun(&run).await, said);
+
+        // Nothing but the id was put in.
+        let first = rig.originals(&run).await.remove(0);
+        let id = &ids[0];
+        let expected = match flags[1] {
+            "null" => format!(
+                r#"{{"sessionId":"","update":{{"content":{{"text":"c0 ","type":"text"}},"messageId":"{id}","sessionUpdate":"agent_message_chunk"}}}}"#
+            ),
+            _ => format!(
+                r#"{{"sessionId":"","update":{{"content":{{"text":"c0 ","type":"text"}},"sessionUpdate":"agent_message_chunk","messageId":"{id}"}}}}"#
+            ),
+        };
+        assert_eq!(first, expected);
+
+        // The next prompt begins another message.
+        let run = rig.run(&thread, "say:next").await;
+        assert_ne!(rig.begun(&run).await[0], *said.last().unwrap());
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn pieces_stay_without_ids_where_that_is_wanted_and_messages_are_told_apart_all_the_same() {
+    let rig = Rig::with(&["--no-ids"], |launch| launch.assign_message_ids = false).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, SCRIPT).await;
+    assert!(pieces(&rig, &run).await.iter().all(|(_, id)| id.is_none()));
+    let messages = rig.messages(&run).await;
+    let texts: Vec<_> = messages.iter().map(trilogue_domain::Message::text).collect();
+    assert_eq!(texts, ["c0 c1 c2 ", "c", "d", "f"]);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_s_ids_are_kept_and_one_that_comes_again_in_another_turn_gets_an_alias() {
+    let rig = Rig::new(&["--ids", "counter"]).await;
+    let thread = rig.thread().await;
+    let first = rig.run(&thread, "two").await;
+    assert_eq!(rig.begun(&first).await, ["m1", "m2"]);
+    let second = rig.run(&thread, "two").await;
+    let begun = rig.begun(&second).await;
+    assert!(begun.iter().all(|id| Uuid::parse_str(id).is_ok()), "{begun:?}");
+    let said = pieces(&rig, &second).await;
+    assert!(said.iter().all(|(_, id)| id.as_deref().is_some_and(|id| id.starts_with('m'))));
+    // In another thread they are free.
+    let other = rig.thread().await;
+    let third = rig.run(&other, "two").await;
+    assert_eq!(rig.begun(&third).await, ["m1", "m2"]);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_prompt_carries_the_id_of_the_user_s_message_and_another_one_becomes_an_alias() {
+    let rig = Rig::new(&["--user-id", "own"]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "prompt").await;
+    let events = rig.events(&run).await;
+    let user = events.iter().find_map(|event| match &event.body {
+        Body::Message(MessageEvent::Started { message, role, .. }) if role.is_user() => {
+            Some(message.clone())
+        }
+        _ => None,
+    });
+    let user = user.unwrap();
+    let prompt: Value = serde_json::from_str(&rig.said(&run).await).unwrap();
+    assert_eq!(prompt["messageId"], user.as_str());
+    assert_eq!(prompt.get("_meta"), None);
+    let result = rig.custom(&run, "turn_result").await.remove(0).to_value();
+    let own = result["userMessageId"].as_str().unwrap();
+    assert_ne!(own, user.as_str());
+    let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+    let found = rig.store.message_in(&row, &MessageId::parse(own).unwrap()).await.unwrap();
+    assert_eq!(found.unwrap().id, user);
+    rig.end().await;
+
+    let rig = Rig::with(&[], |launch| launch.send_message_id = false).await;
+    let prompt: Value = serde_json::from_str(&rig.told("prompt").await).unwrap();
+    assert_eq!(prompt.get("messageId"), None);
+    rig.end().await;
+}

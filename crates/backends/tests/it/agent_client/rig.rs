@@ -1,0 +1,274 @@
+//! A runtime with one hosted agent, and somebody who uses it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use trilogue_backends::AgentClient;
+use trilogue_backends::agent_client::Launch;
+use trilogue_backends::child::Children;
+use trilogue_backends::permission::Rules;
+use trilogue_domain::event::{MessageEvent, Original, StateEvent};
+use trilogue_domain::port::SystemClock;
+use trilogue_domain::{
+    AgentName, Answer, Body, Event, Interrupt, Json, Message, Principal, PrincipalId, Rights,
+    Strategy, TenantId, ThreadId, Transcript,
+};
+use trilogue_mapping::agent_client::Originals;
+use trilogue_runtime::{
+    AnswerTo, Backend, ClientProfile, NewRun, NewThread, Runtime, Sessions, Submitted,
+    ThreadChoice, ThreadContext, WhenHolding, WhenWaiting,
+};
+use trilogue_sdk::Card;
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+use trilogue_store::{Range, Store};
+
+use crate::house::{DEADLINE, said};
+
+/// See the module.
+pub(crate) struct Rig {
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) agent: AgentClient,
+    pub(crate) children: Arc<Children>,
+    pub(crate) by: Principal,
+    pub(crate) folder: TempDir,
+}
+
+/// The program that the agent is. It is built with the tests.
+pub(crate) fn program() -> String {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/child_agent");
+    assert!(program.is_file(), "{} is not built", program.display());
+    program.display().to_string()
+}
+
+/// Waits until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < end, "{what}: not within {DEADLINE:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+impl Rig {
+    /// With an agent that is started with these flags.
+    pub(crate) async fn new(flags: &[&str]) -> Self {
+        Self::with(flags, |_| {}).await
+    }
+
+    /// The same, started in a way of its own. `{store}` in a flag is a folder that outlives its processes.
+    pub(crate) async fn with(flags: &[&str], change: impl FnOnce(&mut Launch)) -> Self {
+        Self::with_rules(flags, Rules::default(), change).await
+    }
+
+    pub(crate) async fn with_rules(
+        flags: &[&str],
+        rules: Rules,
+        change: impl FnOnce(&mut Launch),
+    ) -> Self {
+        let folder = TempDir::new().unwrap();
+        let place = folder.path().join("sessions").display().to_string();
+        let flags = flags.iter().map(|flag| flag.replace("{store}", &place));
+        let mut launch = Launch::of(std::iter::once(program()).chain(flags));
+        launch.cwd = Some(folder.path().to_owned());
+        change(&mut launch);
+        let children = Children::open(Some(folder.path().join("state"))).await.unwrap();
+        let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
+        let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
+        let originals = Arc::new(Originals);
+        let options = trilogue_store::Options::new(originals.clone());
+        let store = trilogue_store::open("memory:", options).await.unwrap();
+        let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
+        let options = trilogue_runtime::Options::default();
+        let clock = Arc::new(SystemClock);
+        let runtime =
+            Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
+        let by = Principal {
+            tenant: TenantId::parse("default").unwrap(),
+            id: PrincipalId::parse("alice").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        Self { runtime, store, agent, children, by, folder }
+    }
+
+    pub(crate) async fn thread(&self) -> ThreadId {
+        self.runtime.create_thread(&self.by, NewThread::default()).await.unwrap().id
+    }
+
+    /// The thread, as the agent's own dialect works with it.
+    pub(crate) async fn context(&self, thread: &ThreadId) -> ThreadContext {
+        let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
+        self.runtime.thread_context(&row, &AgentName::parse("scripted").unwrap())
+    }
+
+    pub(crate) fn sessions(&self) -> &dyn Sessions {
+        self.agent.sessions().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) async fn begin(&self, thread: &ThreadId, text: &str) -> Submitted {
+        let run = NewRun {
+            agent: AgentName::parse("scripted").unwrap(),
+            thread: ThreadChoice::Existing(thread.clone()),
+            id: None,
+            input: said(text),
+            config: None,
+            metadata: None,
+            strategy: Strategy::default(),
+            when_waiting: WhenWaiting::Start,
+            when_holding: WhenHolding::Strategy,
+            idempotency: None,
+            not_before: None,
+            rules: None,
+            callback: None,
+            request: None,
+            synchronous: false,
+        };
+        self.runtime.submit(&self.by, run).await.unwrap()
+    }
+
+    /// Prompts, and waits until the run has ended or waits.
+    pub(crate) async fn run(&self, thread: &ThreadId, text: &str) -> RunRow {
+        settle(self.begin(thread, text).await).await
+    }
+
+    /// Prompts in a thread of its own, and says what the agent said.
+    pub(crate) async fn told(&self, text: &str) -> String {
+        let thread = self.thread().await;
+        let run = self.run(&thread, text).await;
+        self.said(&run).await
+    }
+
+    pub(crate) async fn pending(&self, run: &RunRow) -> Interrupt {
+        let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
+        let page = Page { limit: 10, after: None, skip: 0 };
+        let listing = self.store.interrupts(&self.by.scope(), &filter, &page).await.unwrap();
+        listing.rows.into_iter().next().unwrap().interrupt
+    }
+
+    pub(crate) async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
+        let to = AnswerTo::Interrupt(self.pending(run).await.id);
+        self.runtime.answer(&self.by, to, answer).await.unwrap();
+        self.settled(run).await
+    }
+
+    pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
+        let settled = self.runtime.settled(&self.by, &run.id);
+        tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
+    }
+
+    /// Asks a run to stop, and waits until it has ended.
+    pub(crate) async fn cancel(&self, run: &RunRow) -> RunRow {
+        self.runtime.cancel(&self.by, &run.id).await.unwrap();
+        loop {
+            let row = self.settled(run).await;
+            if row.status.is_terminal() {
+                return row;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn events(&self, run: &RunRow) -> Vec<Event> {
+        let key = Some(run.key);
+        let mut events = self.log(&run.thread_id).await;
+        events.retain(|event| event.run == key);
+        events
+    }
+
+    /// Everything that is in a thread's log.
+    pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Event> {
+        let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.number);
+            let range = Range { run: None, after, max_bytes: 1 << 20 };
+            let frames = self.store.frames(&row, range).await.unwrap();
+            let before = events.len();
+            for frame in frames {
+                let new = frame.events().unwrap().iter().filter(|event| event.number > after);
+                events.extend(new.cloned());
+            }
+            if events.len() == before {
+                return events;
+            }
+        }
+    }
+
+    /// The originals of a run's updates, in order.
+    pub(crate) async fn originals(&self, run: &RunRow) -> Vec<String> {
+        let events = self.events(run).await;
+        events.iter().filter_map(|event| event.original.as_ref()).map(text_of).collect()
+    }
+
+    /// The agent's messages in a run.
+    pub(crate) async fn messages(&self, run: &RunRow) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        for event in self.events(run).await {
+            transcript.push(&event);
+        }
+        let messages = transcript.into_messages().into_iter();
+        messages.filter(|message| !message.role.is_user()).collect()
+    }
+
+    pub(crate) async fn said(&self, run: &RunRow) -> String {
+        self.messages(run).await.iter().map(Message::text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The data of the agent's own updates of a kind, in a run.
+    pub(crate) async fn custom(&self, run: &RunRow, kind: &str) -> Vec<Json> {
+        let events = self.events(run).await.into_iter();
+        let data = events.filter_map(|event| match event.body {
+            Body::State(StateEvent::Custom { kind: named, data }) if named == kind => Some(data),
+            _ => None,
+        });
+        data.collect()
+    }
+
+    /// The message that was begun first in a run by the agent.
+    pub(crate) async fn begun(&self, run: &RunRow) -> Vec<String> {
+        let events = self.events(run).await.into_iter();
+        let begun = events.filter_map(|event| match event.body {
+            Body::Message(MessageEvent::Started { message, role, .. }) if !role.is_user() => {
+                Some(message.as_str().to_owned())
+            }
+            _ => None,
+        });
+        begun.collect()
+    }
+
+    /// Ends the agent's processes.
+    pub(crate) async fn end(self) {
+        self.children.close().await;
+        assert_eq!(self.children.count(), 0);
+    }
+}
+
+pub(crate) async fn settle(submitted: Submitted) -> RunRow {
+    tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
+}
+
+pub(crate) fn text_of(original: &Original) -> String {
+    String::from_utf8(original.bytes.to_vec()).unwrap()
+}
+
+/// A client of the agent's own dialect.
+pub(crate) fn editor(capabilities: &str) -> ClientProfile {
+    ClientProfile {
+        dialect: Arc::from("agent-client"),
+        version: 1,
+        capabilities: Json::parse(capabilities.to_owned()).unwrap(),
+        info: Some(Json::parse(r#"{"name":"editor","version":"1"}"#).unwrap()),
+    }
+}
+
+pub(crate) fn json(text: &str) -> Json {
+    Json::parse(text.to_owned()).unwrap()
+}

@@ -1,0 +1,260 @@
+//! Sessions: one for each thread, opened again when a process is gone, and never replaced in silence.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use trilogue_backends::agent_client::Processes;
+use trilogue_domain::{Json, RunStatus};
+use trilogue_runtime::{CallError, Opening};
+
+use super::rig::{Rig, editor, json, until};
+use crate::house::failure;
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+async fn pid(rig: &Rig, thread: &trilogue_domain::ThreadId) -> u32 {
+    let run = rig.run(thread, "pid").await;
+    rig.said(&run).await.parse().unwrap()
+}
+
+/// Kills a process as nobody should, and waits until the rig knows.
+async fn kill(rig: &Rig, pid: u32) {
+    let before = rig.children.count();
+    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.unwrap().success());
+    until("the child is gone", || rig.children.count() < before).await;
+}
+
+#[tokio::test]
+async fn a_thread_is_a_session_and_has_a_process_of_its_own() {
+    let rig = Rig::new(&[]).await;
+    let (one, two) = (rig.thread().await, rig.thread().await);
+    let first = pid(&rig, &one).await;
+    assert_eq!(pid(&rig, &one).await, first);
+    assert_ne!(pid(&rig, &two).await, first);
+    let binding = rig.context(&one).await.binding().await.unwrap().unwrap();
+    assert!(binding.remote.starts_with("scripted-"));
+    let cwd = rig.folder.path().display().to_string();
+    assert_eq!(binding.capabilities.to_value()["cwd"], cwd);
+    let run = rig.run(&one, "session").await;
+    let opening = parsed(&rig.said(&run).await);
+    assert_eq!((&opening["cwd"], &opening["mcpServers"]), (&cwd.into(), &serde_json::json!([])));
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn threads_share_a_process_where_that_is_wanted() {
+    let rig = Rig::with(&[], |launch| launch.processes = Processes::Shared).await;
+    let (one, two) = (rig.thread().await, rig.thread().await);
+    let (first, second) = tokio::join!(pid(&rig, &one), pid(&rig, &two));
+    assert_eq!(first, second);
+    let (one, two) = tokio::join!(rig.run(&one, "chunks:200"), rig.run(&two, "count"));
+    assert_eq!(rig.messages(&one).await.len(), 1);
+    assert!(rig.said(&two).await.parse::<usize>().is_ok());
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
+    for how in ["--load", "--resume"] {
+        let rig = Rig::new(&[how, "--store", "{store}", "--commands"]).await;
+        let thread = rig.thread().await;
+        let run = rig
+            .run(&thread, "stderr:\u{1b}[31mthe disk is on fire\nsay:half\ntool-open\ncrash")
+            .await;
+        assert_eq!(run.status, RunStatus::Failed);
+        let why = failure(&run);
+        assert_eq!((&*why.code, why.transient), ("agent_lost", true));
+        assert!(why.message.contains("signal: 6"), "{}", why.message);
+        assert!(why.message.ends_with("it said last: the disk is on fire"), "{}", why.message);
+        let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
+        assert_eq!(kinds[kinds.len() - 3..], ["message.completed", "tool.ended", "run.ended"]);
+
+        let before = rig.context(&thread).await.binding().await.unwrap().unwrap().remote;
+        let run = rig.run(&thread, "count").await;
+        assert_eq!(run.status, RunStatus::Completed);
+        // It remembers what it said, and nothing of it came into the log again.
+        let count: usize = rig.said(&run).await.parse().unwrap();
+        assert!(count > 4, "{count}");
+        assert_eq!(rig.messages(&run).await.len(), 1);
+        assert_eq!(rig.custom(&run, "session_restarted").await, Vec::<Json>::new());
+        let after = rig.context(&thread).await.binding().await.unwrap().unwrap().remote;
+        assert_eq!(before, after);
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_between_turns_loads_and_a_late_history_is_let_go_by() {
+    for replay in ["before", "late", "never"] {
+        let rig = Rig::new(&["--load", "--store", "{store}", "--replay", replay]).await;
+        let thread = rig.thread().await;
+        let first = rig.run(&thread, "say:hello\npid").await;
+        let said = rig.said(&first).await;
+        kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
+        let run = rig.run(&thread, "say:again").await;
+        assert_eq!(rig.said(&run).await, "again", "{replay}");
+        let log = rig.log(&thread).await;
+        let hellos = log.iter().filter(|event| {
+            event.original.as_ref().is_some_and(|it| super::rig::text_of(it).contains("hello"))
+        });
+        assert_eq!(hellos.count(), 1, "{replay}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_remember_is_told_and_the_log_says_so() {
+    for (flags, reason) in [
+        (vec![], "cannot open its sessions again"),
+        (vec!["--load"], "did not open its session again"),
+        (vec!["--load", "--store", "{store}", "--load-error", "-32603"], "cannot be loaded"),
+    ] {
+        let rig = Rig::new(&flags).await;
+        let thread = rig.thread().await;
+        let first = rig.run(&thread, "say:the answer is 42\npid").await;
+        let said = rig.said(&first).await;
+        kill(&rig, said.lines().last().unwrap().parse().unwrap()).await;
+        let run = rig.run(&thread, "prompt").await;
+        assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+        let prompt = rig.said(&run).await;
+        assert!(prompt.contains("the answer is 42"), "{prompt}");
+        let restarted = rig.custom(&run, "session_restarted").await.remove(0).to_value();
+        let why = restarted["reason"].as_str().unwrap();
+        assert!(why.contains(reason), "{why}");
+        // Once it was told, it is not told again.
+        let run = rig.run(&thread, "prompt").await;
+        assert!(!rig.said(&run).await.contains("the answer is 42"));
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_an_agent_forgot_while_it_ran_is_begun_again() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    rig.run(&thread, "say:first").await;
+    let context = rig.context(&thread).await;
+    let closed =
+        rig.sessions().call(Some(&context), &editor("{}"), "session/close", json("{}")).await;
+    assert_eq!(closed, Ok(Json::empty_object()));
+    let run = rig.run(&thread, "prompt").await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    assert!(rig.said(&run).await.contains("first"));
+    assert_eq!(rig.custom(&run, "session_restarted").await.len(), 1);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_idle_process_is_stopped_where_it_can_come_back() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
+        launch.idle_stop = Some(Duration::from_millis(50));
+    })
+    .await;
+    let thread = rig.thread().await;
+    let first = pid(&rig, &thread).await;
+    until("the process is stopped", || rig.children.count() == 0).await;
+    assert_ne!(pid(&rig, &thread).await, first);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn there_are_no_more_processes_than_allowed() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.max_processes = 1).await;
+    let (one, two) = (rig.thread().await, rig.thread().await);
+    let first = pid(&rig, &one).await;
+    // The one that is idle makes room, and comes back.
+    assert_ne!(pid(&rig, &two).await, first);
+    assert_eq!(rig.children.count(), 1);
+    assert_eq!(rig.run(&one, "count").await.status, RunStatus::Completed);
+    let busy = rig.begin(&one, "slow").await;
+    until("the agent works", || rig.runtime.status().running == 1).await;
+    tokio::time::timeout(crate::house::DEADLINE, async {
+        loop {
+            let run = rig.run(&two, "count").await;
+            if run.status == RunStatus::Failed {
+                let why = failure(&run);
+                assert_eq!((&*why.code, why.transient), ("overloaded", true));
+                return;
+            }
+        }
+    })
+    .await
+    .unwrap();
+    let run =
+        rig.cancel(&rig.store.run(&rig.by.scope(), &busy.run.id).await.unwrap().unwrap()).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
+    let rig =
+        Rig::new(&["--modes", "--config", "--commands", "--load", "--store", "{store}"]).await;
+    let client = editor(r#"{"fs":{"readTextFile":true},"terminal":true}"#);
+    let greeting = rig.sessions().meet(&client).await.unwrap().to_value();
+    assert_eq!(greeting["agentInfo"]["name"], "scripted_agent");
+    assert_eq!(greeting["agentCapabilities"]["_meta"]["scripted"], true);
+    let thread = rig.thread().await;
+    let context = rig.context(&thread).await;
+    let cwd = rig.folder.path().display().to_string();
+    let params = format!(
+        r#"{{"cwd":"{cwd}","mcpServers":[{{"name":"m","command":"x","args":[],"env":[]}}],"sessionId":""}}"#
+    );
+    let opening = Opening { client: client.clone(), params: json(&params) };
+    let opened = rig.sessions().open(&context, opening.clone()).await.unwrap().to_value();
+    assert_eq!(opened["modes"]["currentModeId"], "ask");
+    assert_eq!(opened.get("sessionId"), None);
+    // The process that was only asked who it is has the session now.
+    assert_eq!(rig.children.count(), 1);
+    let again = rig.sessions().open(&context, opening).await.unwrap().to_value();
+    assert_eq!(opened, again);
+
+    let call = |method: &'static str, params: &'static str| {
+        let (rig, context, client) = (&rig, &context, &client);
+        async move { rig.sessions().call(Some(context), client, method, json(params)).await }
+    };
+    let set =
+        call("session/set_config_option", r#"{"sessionId":"","configId":"model","value":"large"}"#);
+    assert_eq!(set.await.unwrap().to_value()["configOptions"][0]["currentValue"], "large");
+    assert_eq!(call("session/set_mode", r#"{"modeId":"code"}"#).await, Ok(Json::empty_object()));
+    let unknown = call("_no/such", r#"{"sessionId":""}"#).await.unwrap_err();
+    assert_eq!(unknown.code, CallError::METHOD_NOT_FOUND);
+    let echo =
+        call("_scripted/echo", r#"{"sessionId":"","b":1,"a":[2]}"#).await.unwrap().to_value();
+    assert_eq!((&echo["b"], &echo["a"]), (&1.into(), &serde_json::json!([2])));
+    let run = rig.run(&thread, "session").await;
+    assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
+    // The mode and the commands were told outside of runs.
+    let log = rig.log(&thread).await;
+    let told: Vec<_> = log
+        .iter()
+        .filter(|event| event.run.is_none())
+        .filter_map(|event| event.original.as_ref())
+        .map(super::rig::text_of)
+        .collect();
+    assert!(told.iter().any(|it| it.contains("available_commands_update")), "{told:?}");
+    assert!(told.iter().any(|it| it.contains(r#""currentModeId":"code""#)), "{told:?}");
+
+    rig.sessions().close(&thread).await;
+    assert_eq!(rig.children.count(), 0);
+    let run = rig.run(&thread, "session").await;
+    assert_eq!(run.status, RunStatus::Completed);
+    assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
+    rig.sessions().forget(&thread).await;
+    assert_eq!(rig.children.count(), 0);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn updates_that_overtake_the_answer_that_opens_a_session_are_not_lost() {
+    let rig = Rig::new(&["--early-updates"]).await;
+    let thread = rig.thread().await;
+    rig.run(&thread, "say:x").await;
+    let log = rig.log(&thread).await;
+    let early = log.iter().filter_map(|event| event.original.as_ref()).map(super::rig::text_of);
+    assert_eq!(early.filter(|it| it.contains("available_commands_update")).count(), 1);
+    rig.end().await;
+}

@@ -1,0 +1,103 @@
+//! Starting: what goes wrong is said, and not tried for ever.
+
+use std::time::Duration;
+
+use trilogue_domain::RunStatus;
+use trilogue_runtime::Opening;
+
+use super::rig::{Rig, editor, json};
+use crate::house::failure;
+
+#[tokio::test]
+async fn an_agent_that_asks_for_it_is_authenticated_with() {
+    let rig = Rig::new(&["--auth", "terminal:login", "--auth", "key"]).await;
+    let thread = rig.thread().await;
+    assert_eq!(rig.run(&thread, "say:hi").await.status, RunStatus::Completed);
+    rig.end().await;
+
+    // A client chooses for itself, unless the way is configured.
+    let rig = Rig::new(&["--auth", "key"]).await;
+    let thread = rig.thread().await;
+    let (context, client) = (rig.context(&thread).await, editor("{}"));
+    let opening =
+        Opening { client: client.clone(), params: json(r#"{"cwd":"/tmp","mcpServers":[]}"#) };
+    let refused = rig.sessions().open(&context, opening.clone()).await.unwrap_err();
+    assert_eq!(refused.code, -32000);
+    let params = json(r#"{"methodId":"key"}"#);
+    rig.sessions().call(None, &client, "authenticate", params).await.unwrap();
+    assert!(rig.sessions().open(&context, opening).await.is_ok());
+    rig.end().await;
+
+    let rig = Rig::new(&["--auth", "terminal:login"]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "say:hi").await;
+    assert!(failure(&run).message.contains("Authentication required"), "{:?}", run.outcome);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_while() {
+    let rig = Rig::new(&["--die-at-start", "3"]).await;
+    let thread = rig.thread().await;
+    for _ in 0..5 {
+        let run = rig.run(&thread, "x").await;
+        let why = failure(&run);
+        assert_eq!((&*why.code, why.transient), ("peer_unavailable", true));
+        assert!(why.message.contains("exit status: 3"), "{}", why.message);
+        assert!(why.message.contains("told to die at its start"), "{}", why.message);
+    }
+    let run = rig.run(&thread, "x").await;
+    let why = failure(&run);
+    assert!(why.message.contains("failed 5 times within 60 seconds"), "{}", why.message);
+    assert!(why.message.contains("told to die at its start"), "{}", why.message);
+    assert!(rig.sessions().meet(&editor("{}")).await.is_err());
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_or_speaks_another_version_is_not_waited_for() {
+    for (flags, said) in [
+        (["--slow-start", "60000"], "did not answer within 0 s"),
+        (["--protocol", "2"], "speaks version 2"),
+        (["--protocol", "0"], "speaks version 0"),
+    ] {
+        let rig = Rig::with(&flags, |launch| {
+            let is_slow = launch.command.contains(&"--slow-start".to_owned());
+            launch.start_timeout = Duration::from_millis(if is_slow { 300 } else { 30_000 });
+        })
+        .await;
+        let thread = rig.thread().await;
+        let run = rig.run(&thread, "x").await;
+        assert!(failure(&run).message.contains(said), "{:?}", run.outcome);
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let rig = Rig::with(&[], |launch| launch.command = vec!["/no/such/agent".to_owned()]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "x").await;
+    let why = failure(&run);
+    assert!(why.message.contains("'/no/such/agent' cannot be started"), "{}", why.message);
+    assert!(why.message.contains("on the PATH"), "{}", why.message);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_gets_what_it_is_given_and_nothing_of_ours() {
+    let rig = Rig::with(&[], |launch| {
+        launch.env = vec![("GIVEN".to_owned(), "this".to_owned())];
+        launch.inherit = vec!["CARGO_MANIFEST_DIR".to_owned()];
+    })
+    .await;
+    let told = rig.told("env:GIVEN\nenv:CARGO_MANIFEST_DIR\nenv:CARGO_PKG_NAME\nenv:PATH\nenv:TRILOGUE_AGENT_INSTANCE\ncwd").await;
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines[0], "this");
+    assert_eq!(lines[1], env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(lines[2], "(not set)");
+    assert_ne!(lines[3], "(not set)");
+    assert!(uuid::Uuid::parse_str(lines[4]).is_ok());
+    assert_eq!(lines[5], rig.folder.path().canonicalize().unwrap().display().to_string());
+    rig.end().await;
+}

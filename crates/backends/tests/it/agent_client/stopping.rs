@@ -1,0 +1,104 @@
+//! Cancelling: the agent is asked, and what does not listen is ended.
+
+use std::time::{Duration, Instant};
+
+use trilogue_backends::agent_client::Processes;
+use trilogue_domain::RunStatus;
+
+use super::rig::{Rig, settle, until};
+
+/// Begins a run that goes on, and waits until its agent works.
+async fn at_work(
+    rig: &Rig,
+    thread: &trilogue_domain::ThreadId,
+    text: &str,
+) -> trilogue_store::rows::RunRow {
+    let begun = rig.begin(thread, text).await;
+    let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
+    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    while rig.messages(&row).await.is_empty() {
+        assert!(tokio::time::Instant::now() < end, "the agent does not work");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    row
+}
+
+#[tokio::test]
+async fn an_agent_that_listens_stops_and_lives() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let run = at_work(&rig, &thread, "pid\ntool-open\nslow").await;
+    let pid = rig.said(&run).await;
+    let run = rig.cancel(&run).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
+    assert!(kinds.contains(&"tool.ended"), "{kinds:?}");
+    let run = rig.run(&thread, "pid").await;
+    assert_eq!(rig.said(&run).await, pid);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_listen_is_ended() {
+    for processes in [Processes::Thread, Processes::Shared] {
+        let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
+            launch.cancel_grace = Duration::from_millis(200);
+            launch.processes = processes;
+        })
+        .await;
+        let thread = rig.thread().await;
+        let run = at_work(&rig, &thread, "pid\nstubborn").await;
+        let pid = rig.said(&run).await;
+        let began = Instant::now();
+        let run = rig.cancel(&run).await;
+        assert_eq!(run.status, RunStatus::Cancelled);
+        assert!(began.elapsed() < Duration::from_secs(8));
+        let run = rig.run(&thread, "pid").await;
+        assert_ne!(rig.said(&run).await, pid);
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stubborn_session_of_a_shared_process_takes_no_other_with_it() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
+        launch.cancel_grace = Duration::from_millis(200);
+        launch.processes = Processes::Shared;
+    })
+    .await;
+    let (one, two) = (rig.thread().await, rig.thread().await);
+    let other = rig.begin(&two, "say:on\nslow:1500\nsay:done").await;
+    let run = at_work(&rig, &one, "say:x\nstubborn").await;
+    assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
+    let other = settle(other).await;
+    assert_eq!(
+        (other.status, rig.said(&other).await),
+        (RunStatus::Completed, "on\ndone".to_owned())
+    );
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_while_its_agent_starts_ends_at_once() {
+    let rig = Rig::new(&["--slow-start", "2000"]).await;
+    let thread = rig.thread().await;
+    let begun = rig.begin(&thread, "say:x").await;
+    until("the agent starts", || rig.children.count() == 1).await;
+    let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
+    let began = Instant::now();
+    assert_eq!(rig.cancel(&row).await.status, RunStatus::Cancelled);
+    assert!(began.elapsed() < Duration::from_millis(1_500));
+    assert_eq!(rig.run(&thread, "say:y").await.status, RunStatus::Completed);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_gives_up_on_a_run_leaves_no_turn_behind() {
+    let rig = Rig::with(&[], |launch| launch.cancel_grace = Duration::from_secs(3_600)).await;
+    let thread = rig.thread().await;
+    let _run = at_work(&rig, &thread, "say:x\nstubborn").await;
+    let report = rig.runtime.drain(Duration::from_millis(100)).await;
+    assert_eq!(report.abandoned.len(), 1);
+    until("the process is ended", || rig.children.count() == 0).await;
+    rig.end().await;
+}

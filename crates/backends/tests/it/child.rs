@@ -1,0 +1,208 @@
+//! Child processes: none is left behind, however it was started and however the server ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use trilogue_backends::child::{Children, MARKER, Program, Started};
+
+use crate::agent_client_program;
+
+/// Where the helper keeps what it knows.
+const HELPER: &str = "TRILOGUE_TEST_HELPER";
+/// How many agents it starts.
+const AGENTS: usize = 24;
+
+async fn start(children: &Children, command: &[&str], cwd: &Path) -> Started {
+    let command: Vec<_> = command.iter().map(|&it| it.to_owned()).collect();
+    let program = Program { name: "test", command: &command, cwd, env: &[], inherit: &[] };
+    children.start(program).await.unwrap()
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A dead one whose parent has not asked for it is gone too.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn pid_in(file: &Path) -> Option<u32> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < end, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_child_ends_by_itself_when_its_input_does_and_its_record_goes() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(Some(folder.path().to_owned())).await.unwrap();
+    let started = start(&children, &["cat"], folder.path()).await;
+    let records = || std::fs::read_dir(folder.path().join("children")).unwrap().count();
+    assert_eq!((records(), children.count()), (1, 1));
+    drop(started.input);
+    assert!(started.child.ended().await.is_success());
+    until("the record goes", || records() == 0 && children.count() == 0).await;
+}
+
+#[tokio::test]
+async fn everything_that_a_wrapper_started_goes_with_it() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(None).await.unwrap();
+    let (agent, stray) = (folder.path().join("agent"), folder.path().join("stray"));
+    // The shell forwards no signal, the agent hears no end, and what it started has a session of its own.
+    let script = format!(
+        "{} --ignore-eof --pid-file {} --stray {}; true",
+        agent_client_program(),
+        agent.display(),
+        stray.display(),
+    );
+    for kills in [false, true] {
+        let started = start(&children, &["sh", "-c", &script], folder.path()).await;
+        until("both run", || pid_in(&agent).is_some() && pid_in(&stray).is_some()).await;
+        let pids = [started.child.pid().unwrap(), pid_in(&agent).unwrap(), pid_in(&stray).unwrap()];
+        assert!(pids.iter().all(|pid| is_running(*pid)));
+        drop(started.input);
+        if kills {
+            started.child.kill().await;
+        } else {
+            started.child.stop().await;
+        }
+        assert!(pids.iter().all(|pid| !is_running(*pid)), "{pids:?}");
+        std::fs::remove_file(&agent).unwrap();
+        std::fs::remove_file(&stray).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_outlives_a_child_that_ended_is_ended_too() {
+    let folder = TempDir::new().unwrap();
+    let children = Children::open(None).await.unwrap();
+    let file = folder.path().join("pid");
+    let script = format!("setsid sleep 1000 & echo $! > {}", file.display());
+    let mut started = start(&children, &["sh", "-c", &script], folder.path()).await;
+    started.child.stop().await;
+    let pid = pid_in(&file).unwrap();
+    assert!(!is_running(pid));
+    let mut said = Vec::new();
+    started.output.read_to_end(&mut said).await.unwrap();
+    assert_eq!(said, b"");
+}
+
+#[tokio::test]
+async fn a_child_knows_no_variable_but_those_that_it_may() {
+    let children = Children::open(None).await.unwrap();
+    let mut started = start(&children, &["env"], Path::new("/")).await;
+    let mut said = String::new();
+    started.output.read_to_string(&mut said).await.unwrap();
+    let marker = format!("{MARKER}={}", started.child.instance());
+    assert!(said.lines().any(|line| line == marker), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("PATH=")));
+    assert!(!said.contains("CARGO"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_leaves_those_of_another_that_lives_alone() {
+    let folder = TempDir::new().unwrap();
+    let one = Children::open(Some(folder.path().to_owned())).await.unwrap();
+    let started = start(&one, &["sleep", "1000"], folder.path()).await;
+    // A record of this very server says that it was left by an earlier open, so it stands for another that lives.
+    let helper = helper(folder.path(), 0);
+    let pid = started.child.pid().unwrap();
+    assert!(is_running(pid));
+    end(helper);
+    started.child.kill().await;
+}
+
+/// What a server does that is killed: run by the other tests, as a process of its own.
+#[tokio::test]
+#[ignore = "other tests run it"]
+async fn helper_server() {
+    let state = PathBuf::from(std::env::var(HELPER).unwrap());
+    let children = Children::open(Some(state.clone())).await.unwrap();
+    let count: usize = std::env::var("COUNT").unwrap().parse().unwrap();
+    let mut all = Vec::new();
+    for number in 0..count {
+        let script = format!(
+            "{} --ignore-eof --pid-file {state}/agent-{number} --stray {state}/stray-{number}; true",
+            agent_client_program(),
+            state = state.display(),
+        );
+        all.push(start(&children, &["sh", "-c", &script], &state).await);
+    }
+    std::fs::write(state.join("ready"), "").unwrap();
+    std::future::pending::<()>().await;
+}
+
+fn helper(state: &Path, count: usize) -> std::process::Child {
+    drop(std::fs::remove_file(state.join("ready")));
+    let helper = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child::helper_server", "--ignored", "--nocapture"])
+        .env(HELPER, state)
+        .env("COUNT", count.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !state.join("ready").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    helper
+}
+
+/// Kills the helper as a crash would.
+fn end(mut helper: std::process::Child) {
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_leaves_no_stray_to_the_next_one() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().to_owned();
+    let helper = tokio::task::spawn_blocking({
+        let state = state.clone();
+        move || helper(&state, AGENTS)
+    });
+    let helper = helper.await.unwrap();
+    let files = |what: &str| {
+        (0..AGENTS).map(|number| state.join(format!("{what}-{number}"))).collect::<Vec<_>>()
+    };
+    let files: Vec<_> = files("agent").into_iter().chain(files("stray")).collect();
+    until("all run", || files.iter().all(|file| pid_in(file).is_some_and(is_running))).await;
+    let pids: Vec<_> = files.iter().map(|file| pid_in(file).unwrap()).collect();
+    end(helper);
+    // They do not end by themselves.
+    assert!(pids.iter().all(|pid| is_running(*pid)));
+    let children = Children::open(Some(state.clone())).await.unwrap();
+    assert!(children.strays() >= pids.len(), "{}", children.strays());
+    let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
+    assert_eq!(left, Vec::<&u32>::new());
+    assert_eq!(std::fs::read_dir(state.join("children")).unwrap().count(), 0);
+    // There is nothing left to do for a third one.
+    drop(children);
+    assert_eq!(Children::open(Some(state)).await.unwrap().strays(), 0);
+}
+
+#[tokio::test]
+async fn records_that_cannot_be_read_keep_nothing_from_starting() {
+    let folder = TempDir::new().unwrap();
+    let records = folder.path().join("children");
+    std::fs::create_dir_all(&records).unwrap();
+    let name = uuid::Uuid::new_v4().to_string();
+    for (name, text) in [(&*name, "{ nonsense"), ("other", "x"), ("half.new", "")] {
+        std::fs::write(records.join(name), text).unwrap();
+    }
+    let children: Arc<Children> = Children::open(Some(folder.path().to_owned())).await.unwrap();
+    assert_eq!(children.strays(), 0);
+    let names = std::fs::read_dir(&records).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["other"]);
+}

@@ -1,0 +1,27 @@
+use std::path::Path;
+
+use trilogue_sdk::agent_client::{
+    Attachment, Client, Command, Error, Opening, Options, Prompt, RejectAll, Speaker,
+};
+
+/// Asks an agent about a file, and gives the messages that it answers with.
+pub(crate) async fn explain(
+    agent: Command,
+    folder: &str,
+    file: &Path,
+) -> Result<Vec<String>, Error> {
+    let client = Client::launch(agent, RejectAll, Options::default()).await?;
+    let session = client.new_session(Opening::at(folder)).await?;
+
+    let question = Prompt::from("What is this?").attach(Attachment::read(file).await?);
+    let (ended, messages) = session.prompt(question).await?.collect().await?;
+    if let Some(id) = ended.user_message_id {
+        // The agent recorded the question and recognises it by this id later.
+        assert!(session.user_messages().canonical(&id).is_some());
+    }
+    client.close().await;
+
+    let answers = messages.into_vec().into_iter();
+    let answers = answers.filter(|message| message.speaker == Speaker::Agent);
+    Ok(answers.map(|message| message.text()).collect())
+}
