@@ -7,6 +7,7 @@ use trilogue_domain::{AgentName, Principal, limits};
 
 use crate::access::peers::Proxies;
 use crate::access::schemes::Scheme;
+use crate::client::ClientOptions;
 use crate::mount::{ConnectOptions, Mount, Protocol};
 
 /// The gateway's settings.
@@ -22,6 +23,8 @@ pub struct Options {
     pub exposure: Exposure,
     /// The protocols beside our own face, and where each is served.
     pub mounts: Vec<Mount>,
+    /// How clients of the Agent Client Protocol are spoken to.
+    pub client: ClientOptions,
     /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
     pub public_url: Option<String>,
     /// Host names that this server answers for beside loopback ones, without port.
@@ -92,6 +95,7 @@ impl Default for Options {
             anonymous: None,
             exposure: Exposure::Loopback,
             mounts: Protocol::ALL.map(default_mount).to_vec(),
+            client: ClientOptions::default(),
             public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),

@@ -8,12 +8,12 @@ use std::time::Duration;
 use http::HeaderValue;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
+use trilogue_domain::{Code, Error, Principal};
 use trilogue_runtime::DrainReport;
 use trilogue_wire::native::Status;
 
@@ -21,6 +21,8 @@ use crate::access::guard::Guard;
 use crate::access::peers::Doorkeeper;
 use crate::access::schemes::Scheme;
 use crate::access::tokens::Gatekeeper;
+use crate::client::listen::Door;
+use crate::client::{OpenSessions, Wrap};
 use crate::http::connection;
 use crate::metrics::{self, Meters};
 use crate::options::{Access, Exposure, Options};
@@ -39,6 +41,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
+    local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
     /// Ends accepting.
     accept_end: CancellationToken,
@@ -74,6 +77,7 @@ impl Server {
         check_schemes(&options)?;
         let shared = Arc::new(share(options, ports, &addresses)?);
         let server = Self {
+            local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
             accept_end: CancellationToken::new(),
             connections_end: CancellationToken::new(),
@@ -104,6 +108,27 @@ impl Server {
             }
         });
         Ok(server)
+    }
+
+    /// Serves programs on this machine that connect to this socket, in the name of this principal, and only those of the user that the server runs as. May be called before anything else uses the server.
+    pub fn listen_local(&self, listener: UnixListener, owner: Principal, wrap: Arc<dyn Wrap>) {
+        let door = Door {
+            shared: Arc::clone(&self.shared),
+            owner: Arc::new(owner),
+            wrap,
+            connections: Arc::clone(&self.local_connections),
+            tasks: self.tasks.clone(),
+            accept_end: self.accept_end.clone(),
+            connections_end: self.connections_end.clone(),
+            drop_connections: self.drop_connections.clone(),
+        };
+        self.tasks.spawn(door.run(listener));
+    }
+
+    /// How many programs are connected that [`Server::listen_local`] serves; changes as they come and go.
+    #[must_use]
+    pub fn local_connections(&self) -> watch::Receiver<usize> {
+        self.local_connections.subscribe()
     }
 
     /// The addresses that it listens on.
@@ -271,6 +296,8 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         known: crate::connect::KnownAgents::default(),
         bringing: crate::communication::InOrder::default(),
         configuring: crate::communication::InOrder::default(),
+        sessions: OpenSessions::default(),
+        life: uuid::Uuid::new_v4().to_string(),
         draining: AtomicBool::new(false),
         streams_end: CancellationToken::new(),
         weak_durability: weak,

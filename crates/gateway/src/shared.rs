@@ -12,6 +12,7 @@ use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
+use crate::client::OpenSessions;
 use crate::metrics::Meters;
 use crate::mount::Mount;
 use crate::options::Options;
@@ -58,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) bringing: crate::communication::InOrder,
     /// Keeps changes of a configured instance in order.
     pub(crate) configuring: crate::communication::InOrder,
+    /// How many clients have each session open.
+    pub(crate) sessions: OpenSessions,
+    /// Names this life of the server.
+    pub(crate) life: String,
     /// Set when the server takes no more work.
     pub(crate) draining: AtomicBool,
     /// Ends event streams.

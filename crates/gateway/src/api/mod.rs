@@ -39,6 +39,10 @@ const EVENTS_AFTER: Parameter = Parameter {
     name: "after",
     about: "Begin after the event with this id; from the beginning when absent.",
 };
+const FROM_MESSAGE: Parameter = Parameter {
+    name: "from_message",
+    about: "Begin with the event by which the message with this id begins; `after` counts before it.",
+};
 const LAST_EVENT: Parameter = Parameter {
     name: "Last-Event-ID",
     about: "As `after`, and before it: what a reconnecting event stream sends.",
@@ -110,7 +114,16 @@ async fn thread_of(call: &Call, run: &RunRow) -> Result<ThreadRow> {
 
 /// Events of a thread, or of a run: a page, or a stream where the client accepts one.
 async fn events(call: &Call, thread: ThreadRow, run: Option<&RunRow>) -> Result<Reply> {
-    let cursor = after(call)?;
+    events_after(call, thread, run, after(call)?).await
+}
+
+/// The same behind this position.
+async fn events_after(
+    call: &Call,
+    thread: ThreadRow,
+    run: Option<&RunRow>,
+    cursor: Cursor,
+) -> Result<Reply> {
     if wants_stream(call) {
         let view = Arc::new(NativeView);
         return reader::open(&call.shared, &call.caller, thread, run, view, cursor);
@@ -125,8 +138,12 @@ async fn events(call: &Call, thread: ThreadRow, run: Option<&RunRow>) -> Result<
 /// # Errors
 /// `invalid_cursor`.
 pub(crate) fn after(call: &Call) -> Result<Cursor> {
-    let after = call.header(&LAST_EVENT_ID).filter(|id| !id.is_empty()).or(call.query("after"));
-    after.map_or(Ok(Cursor::START), Cursor::parse)
+    asked_position(call).map_or(Ok(Cursor::START), Cursor::parse)
+}
+
+/// The position that a client names, where it names one.
+fn asked_position(call: &Call) -> Option<&str> {
+    call.header(&LAST_EVENT_ID).filter(|id| !id.is_empty()).or(call.query("after"))
 }
 
 /// Whether the client accepts a stream.

@@ -1,18 +1,25 @@
 //! What a thread's log holds: events, messages, checkpoints, blobs.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, Code, Error, Right, RunId, Transcript};
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::{
+    Body, CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript,
+};
 use trilogue_mapping::native::{self as mapping, read_sha256};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Range, rows::CheckpointRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
 use super::threads::{checkpoint_id, no_checkpoint};
-use super::{AFTER, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, answer, events, thread};
+use super::{
+    AFTER, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, after, answer, asked_position,
+    events_after, thread,
+};
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
 use crate::routes::{Access, Answer, Content, Route, Verb, of};
 use crate::rows;
+use crate::stream::cursor::Cursor;
 use crate::stream::page::Names;
 
 /// How much of a run's log is read at once, in bytes.
@@ -38,9 +45,15 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         operation: "list_thread_events",
         summary: "The events of a thread, as a page or as a stream that goes on",
-        query: &[LIMIT, EVENTS_AFTER],
+        query: &[LIMIT, EVENTS_AFTER, FROM_MESSAGE],
         headers: &[LAST_EVENT],
         answers: &[EVENTS, super::EVENT_STREAM],
+        errors: &[
+            Code::ThreadNotFound,
+            Code::NotFound,
+            Code::InvalidCursor,
+            Code::ThreadQuarantined,
+        ],
         ..BASE
     },
     Route {
@@ -77,7 +90,49 @@ pub(crate) const ROUTES: &[Route] = &[
 
 async fn list_events(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
-    events(&call, row, None).await
+    let cursor = match (asked_position(&call), call.query("from_message")) {
+        (None, Some(message)) => Cursor::after(begin_of(&call, &row, message).await? - 1),
+        _ => after(&call)?,
+    };
+    events_after(&call, row, None, cursor).await
+}
+
+/// The number of the event by which a message of the thread begins; the message is named by its id, or by another that its agent knows it by.
+///
+/// # Errors
+/// `not_found`.
+async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
+    let missing =
+        || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
+    let id = MessageId::parse(text).map_err(|_| missing())?;
+    let row = call.shared.read().message_in(thread, &id).await?.ok_or_else(missing)?;
+    let mut after = 0;
+    loop {
+        let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
+        let frames = call.shared.read().frames(thread, range).await?;
+        for frame in &frames {
+            let begins = |event: &&Event| message_of(event) == Some(&row.id);
+            if let Some(event) = frame.events()?.iter().find(begins) {
+                return Ok(event.number.max(1));
+            }
+        }
+        match frames.last().map(|frame| frame.last_run()) {
+            Some(last) if last > after => after = last,
+            _ => return Err(missing()),
+        }
+    }
+}
+
+/// The message that an event is a piece of.
+fn message_of(event: &Event) -> Option<&MessageId> {
+    match &event.body {
+        Body::Message(
+            MessageEvent::Started { message, .. }
+            | MessageEvent::Delta { message, .. }
+            | MessageEvent::Part { message, .. },
+        ) => Some(message),
+        _ => None,
+    }
 }
 
 async fn list_messages(call: Call) -> Result<Reply> {

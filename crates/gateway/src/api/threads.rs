@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointId, Code, Error, Right, ThreadId};
+use trilogue_domain::{CheckpointId, Code, Error, MessageId, Right, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::rows::{ThreadFilter, ThreadRow};
@@ -76,10 +76,10 @@ pub(crate) const ROUTES: &[Route] = &[
         verb: Verb::Post,
         path: "/api/v1/threads/{thread_id}/copy",
         operation: "copy_thread",
-        summary: "Copy a thread with its content",
+        summary: "Copy a thread with its content, whole or up to a message",
         request: Some(of::<native::ThreadCopy>),
         answers: &[answer(201, "The copy.", of::<Thread>)],
-        errors: &[Code::ThreadNotFound, Code::AlreadyExists],
+        errors: &[Code::ThreadNotFound, Code::NotFound, Code::AlreadyExists],
         handler: |call| Box::pin(copy(call)),
         ..BASE
     },
@@ -143,7 +143,18 @@ async fn copy(call: Call) -> Result<Reply> {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
     };
-    let row = call.shared.runtime().copy_thread(call.principal(), &id, new).await?;
+    let (runtime, by) = (call.shared.runtime(), call.principal());
+    let row = match &body.until_message {
+        None => runtime.copy_thread(by, &id, new).await?,
+        Some(until) => {
+            let missing = |_| {
+                let message = format!("the thread has no message '{}'", shown(until));
+                Error::new(Code::NotFound, message)
+            };
+            let until = MessageId::parse(until).map_err(missing)?;
+            runtime.copy_thread_until(by, &id, &until, new).await?
+        }
+    };
     Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
 }
 

@@ -117,7 +117,8 @@ pub(super) fn no_configuration(id: &str) -> Error {
 /// The agent with this id; `None` where there is none.
 pub(super) fn known_agent<'a>(call: &'a Call, text: &str) -> Option<&'a AgentCard> {
     let runtime = call.shared.runtime();
-    call.shared.known.find(runtime, text).map(|agent| agent.card.as_ref())
+    let known = call.shared.known.find(runtime, text)?;
+    runtime.agent(&known.card.name).ok()
 }
 
 /// The agent of a run; next to nothing is known of one that is not served any more.

@@ -19,9 +19,13 @@ pub(crate) struct Puppet {
 
 impl Puppet {
     pub(crate) fn new() -> Self {
+        Self::named("puppet")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let text = || vec!["text/plain".to_owned()];
         let card = AgentCard {
-            name: AgentName::parse("puppet").unwrap(),
+            name: AgentName::parse(name).unwrap(),
             id: None,
             title: None,
             version: "1".to_owned(),
@@ -143,6 +147,13 @@ impl Backend for Puppet {
                     return Err(stopped("no answer"));
                 };
                 say(&context, vec![Part::text(option)]).await?;
+            }
+            "form" => {
+                let schema = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+                let mut asked = question(InterruptKind::Form, Survives::Process);
+                asked.schema = Some(Json::parse(schema).unwrap());
+                let answer = context.ask(asked).await.map_err(stopped)?;
+                say(&context, vec![Part::text(format!("{answer:?}"))]).await?;
             }
             "suspend" => {
                 let interrupt = Box::new(question(InterruptKind::Form, Survives::Restart));

@@ -33,6 +33,7 @@ pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: SocketAddr,
+    pub(crate) runtime: Runtime,
     /// Holds the store's file, where it has one.
     _folder: Option<TempDir>,
 }
@@ -41,8 +42,8 @@ pub(crate) struct Rig {
 struct NoOriginals;
 
 impl ReadOriginal for NoOriginals {
-    fn read(&self, _: &Original) -> Result<Body> {
-        Ok(Body::Opaque)
+    fn read(&self, original: &Original) -> Result<Body> {
+        Ok(trilogue_mapping::agent_client::Originals.read(original).unwrap_or(Body::Opaque))
     }
 }
 
@@ -99,8 +100,9 @@ impl Rig {
         let sender = Sender::new(client.unwrap(), vec![Bytes::from_static(CALLBACK_SECRET)]);
         let delivery = CallbackDelivery::new(&setup.options, &[address], &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
+        let runtime = ports.runtime.clone();
         let server = Server::start(setup.options, ports, vec![listener]).unwrap();
-        let rig = Self { server, store, address, _folder: folder };
+        let rig = Self { server, store, address, runtime, _folder: folder };
         rig.token("alpha", "alice", Rights::all(), false).await;
         rig
     }

@@ -1,0 +1,117 @@
+//! What is asked of one session, in order.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+use trilogue_domain::ThreadId;
+
+use super::link::{Link, lock};
+use super::session::Session;
+
+/// Something that is done for a session when its turn comes.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is asked of one session: one thing after the other, in the order in which it came.
+pub(super) struct Lane {
+    pub(super) id: ThreadId,
+    queue: Mutex<Queue>,
+    session: Mutex<Option<Arc<Session>>>,
+    /// How often the session's work was cancelled: what was asked before the last time is not begun.
+    cancels: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    is_at_work: bool,
+}
+
+// === impl Lane ===
+
+impl Lane {
+    pub(super) fn new(id: &ThreadId) -> Self {
+        Self {
+            id: id.clone(),
+            queue: Mutex::default(),
+            session: Mutex::default(),
+            cancels: watch::Sender::new(0),
+        }
+    }
+
+    /// The session, where the client has it open.
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        lock(&self.session).clone()
+    }
+
+    /// Opens the session for the client; gives back the one that it had open before.
+    pub(super) fn set_session(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+        std::mem::replace(&mut *lock(&self.session), session)
+    }
+
+    /// How often the session's work was cancelled.
+    pub(super) fn cancels(&self) -> u64 {
+        *self.cancels.borrow()
+    }
+
+    /// Cancels what was asked so far and is not begun.
+    pub(super) fn cancel(&self) {
+        self.cancels.send_modify(|cancels| *cancels += 1);
+    }
+
+    /// Waits until the session's work is cancelled once more than this.
+    pub(super) async fn cancelled_since(&self, cancels: u64) {
+        let mut changes = self.cancels.subscribe();
+        // The sender lives as long as the lane.
+        drop(changes.wait_for(|now| *now != cancels).await);
+    }
+
+    /// Does this behind everything that was asked before. For [`Link::in_order`], which keeps the lane from being forgotten meanwhile.
+    pub(super) fn push(self: &Arc<Self>, link: &Arc<Link>, work: Work) {
+        let mut queue = lock(&self.queue);
+        queue.work.push_back(work);
+        if std::mem::replace(&mut queue.is_at_work, true) {
+            return;
+        }
+        drop(queue);
+        let (lane, link) = (Arc::clone(self), Arc::clone(link));
+        let closed = link.closed.clone();
+        link.tasks.clone().spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = lane.work(&link) => {}
+            }
+        });
+    }
+
+    async fn work(self: &Arc<Self>, link: &Link) {
+        while let Some(work) = self.next(link) {
+            work.await;
+        }
+    }
+
+    /// What comes next. A lane without work whose session is not open is forgotten.
+    fn next(self: &Arc<Self>, link: &Link) -> Option<Work> {
+        let mut lanes = lock(&link.lanes);
+        let mut queue = lock(&self.queue);
+        if let Some(work) = queue.work.pop_front() {
+            return Some(work);
+        }
+        queue.is_at_work = false;
+        if self.session().is_none()
+            && lanes.get(&self.id).is_some_and(|known| Arc::ptr_eq(known, self))
+        {
+            lanes.remove(&self.id);
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,191 @@
+//! The socket for programs on the same machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use memchr::memchr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentName, Code, Error, Principal};
+use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
+
+use super::connection;
+use super::link::Link;
+use super::wrap::Wrap;
+use crate::http::problem;
+use crate::http::stall::Stall;
+use crate::shared::Shared;
+
+/// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the loop of a socket needs.
+pub(crate) struct Door {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) owner: Arc<Principal>,
+    pub(crate) wrap: Arc<dyn Wrap>,
+    pub(crate) connections: Arc<watch::Sender<usize>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) accept_end: CancellationToken,
+    pub(crate) connections_end: CancellationToken,
+    pub(crate) drop_connections: CancellationToken,
+}
+
+/// Counts a program as connected until it is dropped.
+struct Connected(Arc<watch::Sender<usize>>);
+
+// === impl Door ===
+
+impl Door {
+    pub(crate) async fn run(self, listener: UnixListener) {
+        let room = Arc::new(Semaphore::new(self.shared.options.client.max_connections));
+        let door = Arc::new(self);
+        loop {
+            let accepted = tokio::select! {
+                () = door.accept_end.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a local connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let permit = Arc::clone(&room).try_acquire_owned();
+            let (door_of_task, connected) =
+                (Arc::clone(&door), Connected::count(&door.connections));
+            door.tasks.spawn(async move {
+                let dropped = door_of_task.drop_connections.clone();
+                let is_full = permit.is_err();
+                tokio::select! {
+                    () = door_of_task.serve(stream, is_full) => {}
+                    () = dropped.cancelled() => {}
+                }
+                drop((permit, connected));
+            });
+        }
+    }
+
+    async fn serve(&self, stream: UnixStream, is_full: bool) {
+        if !is_ours(&stream) {
+            tracing::warn!("a program of another user was turned away");
+            return;
+        }
+        let (mut reader, writer) = stream.into_split();
+        let mut writer = Stall::new(writer, self.shared.options.write_timeout);
+        let mut begun = BytesMut::new();
+        let within = self.shared.options.client.hello_timeout;
+        let hello = async {
+            if is_full {
+                let most = self.shared.options.client.max_connections;
+                let message = format!("{most} programs are connected, which is the most");
+                return Err(Error::new(Code::Overloaded, message));
+            }
+            let line = first_line(&mut reader, &mut begun);
+            let line = tokio::time::timeout(within, line).await.map_err(|_| {
+                Error::new(Code::InvalidRequest, "the first line did not come in time")
+            })??;
+            self.link(&line).await
+        };
+        match hello.await {
+            Ok((link, welcome)) => {
+                if write(&mut writer, &welcome).await.is_err() {
+                    return;
+                }
+                let stop = &self.connections_end;
+                Box::pin(connection::serve(Arc::new(link), reader, writer, &begun, stop)).await;
+            }
+            Err(error) => {
+                let refused = Welcome::refused(&problem::describe(&error, None));
+                // Whoever does not read it is gone.
+                drop(write(&mut writer, &refused).await);
+            }
+        }
+    }
+
+    /// Who is let in, and what is said to it.
+    async fn link(&self, line: &[u8]) -> Result<(Link, Welcome)> {
+        let hello: Hello = serde_json::from_slice(line).map_err(|error| {
+            Error::new(Code::InvalidRequest, format!("the first line does not fit: {error}"))
+        })?;
+        if hello.trilogue != VERSION {
+            let message = format!("version {} of the local door is not known", hello.trilogue);
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint("use the same version of the program as the server's"));
+        }
+        if self.shared.is_draining() {
+            return Err(Error::new(Code::ShuttingDown, "the server is shutting down"));
+        }
+        let agent = match hello.wish {
+            Wish::Attach(attach) => AgentName::parse(&attach.agent)?,
+            Wish::Wrap(command) => self.wrap.wrap(command).await?,
+        };
+        self.shared.runtime().agent(&agent)?;
+        let mut link = Link::new(Arc::clone(&self.shared), Arc::clone(&self.owner), agent.clone());
+        link.numbered = hello.numbered;
+        link.client = hello.client.filter(|_| hello.numbered);
+        let welcome = Welcome::Open(Opened {
+            trilogue: VERSION,
+            agent: agent.as_str().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            life: self.shared.life.clone(),
+        });
+        Ok((link, welcome))
+    }
+}
+
+/// Whether the program at the other end belongs to the user that this server runs as.
+fn is_ours(stream: &UnixStream) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == ours)
+}
+
+/// Reads up to the first line end; what has come behind it stays.
+async fn first_line(stream: &mut OwnedReadHalf, read: &mut BytesMut) -> Result<BytesMut> {
+    let broken = |what: &str| Error::new(Code::InvalidRequest, format!("the first line {what}"));
+    loop {
+        if let Some(end) = memchr(b'\n', read) {
+            let mut line = read.split_to(end + 1);
+            line.truncate(end);
+            return Ok(line);
+        }
+        if read.len() > MAX_HELLO_BYTES {
+            return Err(broken(&format!("is longer than {MAX_HELLO_BYTES} bytes")));
+        }
+        match stream.read_buf(read).await {
+            Ok(0) => return Err(broken("breaks off")),
+            Ok(_) => {}
+            Err(error) => return Err(broken(&format!("cannot be read: {error}"))),
+        }
+    }
+}
+
+async fn write(stream: &mut Stall<OwnedWriteHalf>, welcome: &Welcome) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(welcome).unwrap_or_default();
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.flush().await
+}
+
+// === impl Connected ===
+
+impl Connected {
+    fn count(connections: &Arc<watch::Sender<usize>>) -> Self {
+        connections.send_modify(|count| *count += 1);
+        Self(Arc::clone(connections))
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}

@@ -1,0 +1,129 @@
+//! What the log says of a hosted agent's own session.
+
+use serde_json::{Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, StateEvent};
+use trilogue_domain::{Body, Json};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::ThreadContext;
+use trilogue_store::rows::ThreadRow;
+use trilogue_wire::agent_client::SessionConfigOption;
+
+use super::link::{Answer, Link};
+use super::session::{Session, config_of};
+
+/// The kind of the event that keeps what an agent said when its session was opened.
+const KIND: &str = "session_opened";
+
+/// What the log says of a hosted agent's own session: its modes and options when it was opened, and as they are now.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    result: Option<Value>,
+    mode: Option<Value>,
+    options: Option<Value>,
+}
+
+// === impl Opened ===
+
+impl Opened {
+    /// Takes the next event; `true` where it is one that no client sees.
+    pub(super) fn push(&mut self, event: &Event) -> bool {
+        let Body::State(StateEvent::Custom { kind, data }) = &event.body else { return false };
+        match kind.as_str() {
+            KIND if event.original.is_none() => {
+                *self = Self { result: Some(data.to_value()), mode: None, options: None };
+                return true;
+            }
+            "current_mode_update" => {
+                self.mode = data.to_value().get("currentModeId").cloned();
+            }
+            "config_option_update" => {
+                self.options = data.to_value().get("configOptions").cloned();
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// What a client is answered that opens the session again.
+    pub(super) async fn answer(&self, link: &Link, session: &Session) -> Answer {
+        let native = || async {
+            let backend = link.backend()?;
+            if backend.sessions().is_some() {
+                return Ok(None);
+            }
+            Ok(Some(options_of(link, backend.card(), &session.row(link).await?)))
+        };
+        match native().await {
+            Ok(Some(options)) => Ok(result(&options)),
+            Ok(None) => Ok(self.result(link)),
+            Err(error) => Err(mapping::session_error(&error, session.id())),
+        }
+    }
+
+    fn result(&self, link: &Link) -> Vec<u8> {
+        let mut result = self.result.clone().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        if let (Some(mode), Some(known)) = (&self.mode, result.pointer_mut("/modes/currentModeId"))
+        {
+            *known = mode.clone();
+        }
+        if let (Some(options), Some(object)) = (&self.options, result.as_object_mut()) {
+            object.insert("configOptions".to_owned(), options.clone());
+        }
+        shown(link, &result.to_string())
+    }
+}
+
+/// What an agent said when its session was opened, as this client can show it.
+pub(super) fn shown(link: &Link, result: &str) -> Vec<u8> {
+    let can = link.met().is_some_and(|met| {
+        let session = met.client.session.as_ref();
+        let options = session.and_then(|session| session.config_options.as_ref());
+        options.is_some_and(|options| options.boolean.is_some())
+    });
+    if can || !result.contains("boolean") {
+        return result.as_bytes().to_vec();
+    }
+    let mut value: Value = serde_json::from_str(result).unwrap_or_else(|_| json!({}));
+    if let Some(options) = value.get_mut("configOptions").and_then(Value::as_array_mut) {
+        options.retain(|option| option.get("type").is_none_or(|kind| kind != "boolean"));
+    }
+    value.to_string().into_bytes()
+}
+
+/// Keeps what an agent said when its session was opened, where a client that opens it again needs it.
+///
+/// # Errors
+/// As storing an event.
+pub(super) async fn keep(context: &ThreadContext, result: &Json) -> Result<()> {
+    let value = result.to_value();
+    let says_something = ["modes", "configOptions", "models"]
+        .iter()
+        .any(|key| value.get(key).is_some_and(|value| !value.is_null()));
+    if !says_something {
+        return Ok(());
+    }
+    let event = StateEvent::Custom { kind: KIND.to_owned(), data: result.clone() };
+    context.note(Body::State(event), None).await
+}
+
+/// The options of an agent's configuration that this client can show.
+pub(super) fn options_of(
+    link: &Link,
+    card: &trilogue_domain::AgentCard,
+    thread: &ThreadRow,
+) -> Vec<SessionConfigOption> {
+    let options = mapping::config_options(card, config_of(thread).as_ref());
+    match link.met() {
+        Some(met) => mapping::for_client(options, &met.client),
+        None => options,
+    }
+}
+
+/// The result of opening a session of a native agent.
+pub(super) fn result(options: &[SessionConfigOption]) -> Vec<u8> {
+    if options.is_empty() {
+        return b"{}".to_vec();
+    }
+    json!({ "configOptions": options }).to_string().into_bytes()
+}

@@ -1,0 +1,390 @@
+//! Shows a session's log to a client.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent};
+use trilogue_domain::{Body, Code, Outcome, Role, RunId, RunKey};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_store::{Frame, Range, Tail};
+use trilogue_wire::agent_client::ClientCapabilities;
+use trilogue_wire::native::local::Control;
+
+use super::catch_up::Start;
+use super::link::{Lines, Link, Met};
+use super::opened::Opened;
+use super::question::{self, Asked};
+use super::session::{Ended, OpenPrompt, Session};
+use super::show::Show;
+use crate::http::call::no_thread;
+use crate::stream::feed::run_id;
+
+/// How much of the log is read at once, in bytes.
+pub(super) const READ_BYTES: usize = 64 * 1024;
+/// The most run ids that a pump remembers.
+const MAX_NAMES: usize = 1_024;
+
+/// Reads a session's log and tells the client what is in it: the one place that updates come from.
+pub(super) struct Pump {
+    pub(super) link: Arc<Link>,
+    pub(super) session: Arc<Session>,
+    pub(super) client: ClientCapabilities,
+    tail: Tail,
+    /// The number of the last event that was shown.
+    pub(super) cursor: u64,
+    pub(super) show: Show,
+    /// What was seen of the agent's own session.
+    pub(super) opened: Opened,
+    pub(super) names: HashMap<RunKey, RunId>,
+    /// The answers of hosted agents to prompts whose runs have not ended yet.
+    pub(super) results: HashMap<RunKey, String>,
+    /// What of the log was there before the client asked for it.
+    pub(super) catching_up: Option<Start>,
+    /// Whether anything is shown yet.
+    pub(super) is_started: bool,
+    /// Runs that have ended since the last batch went out, and whose prompts were not there.
+    unclaimed: Vec<(RunKey, Ended)>,
+}
+
+/// What a pump is told.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Begin here.
+    Start(Start),
+    /// A prompt waits whose run had ended before.
+    Look,
+    /// Say when everything before is on its way.
+    Pass(oneshot::Sender<()>),
+}
+
+/// Why a pump goes on.
+enum Woken {
+    Committed,
+    LogGone,
+    Ordered(Option<Order>),
+    Stopping,
+}
+
+// === impl Pump ===
+
+impl Pump {
+    pub(super) fn new(link: Arc<Link>, session: Arc<Session>, met: &Met) -> Self {
+        Self {
+            client: met.client.clone(),
+            tail: link.shared.read().tail(session.thread.key),
+            cursor: 0,
+            show: Show::new(&session.thread.id, link.id_format(), &met.client),
+            opened: Opened::default(),
+            names: HashMap::new(),
+            results: HashMap::new(),
+            catching_up: None,
+            is_started: false,
+            unclaimed: Vec::new(),
+            session,
+            link,
+        }
+    }
+
+    /// Works until the session is closed, its thread is gone, or the client is.
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let (stop, closed) = (self.session.stop.clone(), self.link.closed.clone());
+        let working = self.work(&mut orders);
+        let ended = tokio::select! {
+            () = closed.cancelled() => return,
+            () = stop.cancelled() => return,
+            ended = working => ended,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(thread = %self.session.thread.id, %error, "a session cannot be shown any more");
+            self.give_up(&error).await;
+        }
+    }
+
+    async fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<()> {
+        loop {
+            while self.is_started && self.step().await? {
+                while let Ok(order) = orders.try_recv() {
+                    self.take(order).await?;
+                }
+            }
+            match self.wait(orders).await {
+                Woken::Committed => {}
+                Woken::Ordered(Some(order)) => self.take(order).await?,
+                Woken::Ordered(None) => return Ok(()),
+                Woken::LogGone => return Err(no_thread(self.session.id())),
+                Woken::Stopping => {
+                    // What the shutdown itself brought is shown.
+                    while self.is_started && self.step().await? {}
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, orders: &mut mpsc::Receiver<Order>) -> Woken {
+        tokio::select! {
+            changed = self.tail.committed.changed() => match changed {
+                Ok(()) => Woken::Committed,
+                Err(_) => Woken::LogGone,
+            },
+            order = orders.recv() => Woken::Ordered(order),
+            () = self.link.shared.streams_end.cancelled() => Woken::Stopping,
+        }
+    }
+
+    async fn take(&mut self, order: Order) -> Result<()> {
+        match order {
+            Order::Start(start) => self.start(start).await,
+            Order::Pass(passed) => {
+                // Whoever asked may have gone.
+                let _ = passed.send(());
+                Ok(())
+            }
+            Order::Look => {
+                let mut lines = Lines::default();
+                self.settle_ended(&mut lines);
+                self.send(lines).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Shows the next stretch of the log; `false` at its end.
+    async fn step(&mut self) -> Result<bool> {
+        let range = Range { run: None, after: self.cursor, max_bytes: READ_BYTES };
+        let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+        if frames.is_empty() {
+            return Ok(false);
+        }
+        let mut lines = Lines::default();
+        // What is given on as it came is copied once, to where it goes out from.
+        let stored: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
+        lines.bytes.reserve(stored + stored / 2);
+        for frame in &frames {
+            self.frame(frame, &mut lines).await?;
+            if self.catching_up.as_ref().is_some_and(|start| self.cursor >= start.until) {
+                self.caught_up(&mut lines).await?;
+            }
+            if lines.bytes.len() >= READ_BYTES {
+                self.flush(&mut lines).await;
+            }
+        }
+        self.settle_ended(&mut lines);
+        self.flush(&mut lines).await;
+        Ok(true)
+    }
+
+    async fn frame(&mut self, frame: &Frame, lines: &mut Lines) -> Result<()> {
+        let mut records = frame.raw()?.peekable();
+        while let Some(record) = records.next() {
+            let record = record?;
+            if record.number <= self.cursor {
+                continue;
+            }
+            self.cursor = record.number;
+            match record.original.as_ref() {
+                // What an agent said in this protocol is given on without being read.
+                Some(original) if self.show.relay(original, lines) => {
+                    if self.catching_up.is_some() {
+                        self.opened.push(&record.event()?);
+                    }
+                }
+                Some(original) if original.dialect == mapping::RESULT => {
+                    if let (Some(run), Ok(text)) =
+                        (frame.run(), std::str::from_utf8(&original.bytes))
+                    {
+                        self.results.insert(run, text.to_owned());
+                    }
+                }
+                _ => {
+                    let mut event = record.event()?;
+                    if let Body::Run(RunEvent::Created { input: input @ Some(_), .. }) =
+                        &mut event.body
+                        && let Some(Ok(next)) = records.peek()
+                        && is_said(&next.event()?)
+                    {
+                        // The message that it was made of is shown instead.
+                        *input = None;
+                    }
+                    self.event(&event, lines).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows an event that has no words of this protocol.
+    async fn event(&mut self, event: &Event, lines: &mut Lines) -> Result<()> {
+        if self.opened.push(event) {
+            return Ok(());
+        }
+        let run = match event.run {
+            Some(key) => self.name(key, event).await?,
+            None => None,
+        };
+        let read = self.link.shared.read();
+        let thread = &self.session.thread;
+        if let Body::Run(RunEvent::Created { run, .. }) = &event.body
+            && self.was_prompted_before(run).await?
+        {
+            self.show.own_run = event.run;
+        }
+        self.show.note_mine(event, &self.session.state());
+        self.show.event(read, thread, event, run.as_ref(), lines).await?;
+        match &event.body {
+            Body::Run(RunEvent::Ended(outcome)) => {
+                if let Some(key) = event.run {
+                    let ended =
+                        Ended { outcome: outcome.clone(), result: self.results.remove(&key) };
+                    self.ended(key, ended, lines);
+                }
+            }
+            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
+                if let Some(key) = event.run {
+                    self.raised(key, interrupt, lines);
+                }
+            }
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
+                let mut state = self.session.state();
+                state.asked.take_if(|asked| asked.id == *interrupt);
+                state.answered.remove(interrupt);
+                drop(state);
+                question::withdraw(&self.link, interrupt, lines);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks the client, unless what was asked here may be answered by now.
+    fn raised(&mut self, run: RunKey, interrupt: &trilogue_domain::Interrupt, lines: &mut Lines) {
+        if self.catching_up.is_some() {
+            return;
+        }
+        let asking = mapping::asking(interrupt, self.session.id(), &self.client);
+        if question::ask(&self.link, interrupt, asking, lines) == Asked::AsText {
+            let mut state = self.session.state();
+            state.asked = Some(interrupt.clone());
+            // The turn ends with the question.
+            let prompts = state.take_prompts(run);
+            drop(state);
+            let ended = Ended { outcome: Outcome::Completed, result: None };
+            self.settle(prompts, &ended, lines);
+        }
+    }
+
+    /// Answers the prompts of a run that has ended here.
+    fn ended(&mut self, run: RunKey, ended: Ended, lines: &mut Lines) {
+        let prompts = self.session.state().take_prompts(run);
+        if prompts.is_empty() {
+            self.unclaimed.push((run, ended));
+        } else {
+            self.settle(prompts, &ended, lines);
+        }
+    }
+
+    fn settle(&self, prompts: Vec<OpenPrompt>, ended: &Ended, lines: &mut Lines) {
+        self.session.settled.notify_waiters();
+        for prompt in prompts {
+            if let Some(message) = &prompt.message {
+                self.session.state().mine.remove(message);
+            }
+            tracing::debug!(
+                run = %prompt.run_id,
+                thread = %self.session.thread.id,
+                message_id = prompt.message.as_ref().map(tracing::field::display),
+                status = ended.outcome.status().as_str(),
+                "a turn of an agent's client is over"
+            );
+            let user = prompt.user_message_id.as_deref();
+            let answer = mapping::prompt_result(&ended.outcome, ended.result.as_deref(), user);
+            self.link.write_answer(lines, &prompt.request, &answer);
+        }
+    }
+
+    /// Answers prompts whose runs had ended before the client was told so far.
+    fn settle_ended(&self, lines: &mut Lines) {
+        let settled = self.session.state().take_ended(self.cursor);
+        for (prompt, ended) in settled {
+            self.settle(vec![prompt], &ended, lines);
+        }
+    }
+
+    /// Sends what was shown, and remembers what ended for prompts that are being accepted.
+    async fn flush(&mut self, lines: &mut Lines) {
+        self.send(std::mem::take(lines)).await;
+        let unclaimed = std::mem::take(&mut self.unclaimed);
+        for (run, ended) in unclaimed {
+            let mut lines = Lines::default();
+            let prompts = self.session.state().claim(run, &ended);
+            self.settle(prompts, &ended, &mut lines);
+            if !lines.bytes.is_empty() {
+                self.send(lines).await;
+            }
+        }
+    }
+
+    pub(super) async fn send(&self, lines: Lines) {
+        let (session, number) = (self.session.id().into(), self.cursor);
+        let says_nothing = lines.bytes.is_empty();
+        let position = Control::Position { session, number };
+        if !says_nothing || self.link.numbered {
+            self.link.send(lines, position).await;
+        }
+    }
+
+    /// The id of an event's run.
+    async fn name(&mut self, key: RunKey, event: &Event) -> Result<Option<RunId>> {
+        if let Some(known) = self.names.get(&key) {
+            return Ok(Some(known.clone()));
+        }
+        let name = match &event.body {
+            Body::Run(RunEvent::Created { run, .. }) => Some(run.clone()),
+            _ => run_id(self.link.shared.read(), &self.session.thread, key).await?,
+        };
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        if let Some(name) = &name {
+            self.names.insert(key, name.clone());
+        }
+        Ok(name)
+    }
+
+    /// Nothing more comes: whoever waits is told why.
+    async fn give_up(&mut self, error: &trilogue_domain::Error) {
+        let is_gone = error.code() == Code::ThreadNotFound;
+        let error = mapping::session_error(error, self.session.id());
+        let prompts = std::mem::take(&mut self.session.state().prompts);
+        let mut lines = Lines::default();
+        for prompt in prompts {
+            let outcome = Outcome::Cancelled { reason: None };
+            let told = prompt.user_message_id.as_deref();
+            let answer = match is_gone {
+                true => mapping::prompt_result(&outcome, None, told),
+                false => Err(error.clone()),
+            };
+            self.link.write_answer(&mut lines, &prompt.request, &answer);
+        }
+        self.session.settled.notify_waiters();
+        if let Some(Start { request: Some((request, _)), .. }) = self.catching_up.take() {
+            self.link.write_answer(&mut lines, &request, &Err(error));
+        }
+        if !lines.bytes.is_empty() {
+            self.link.send(lines, Control::Boundary).await;
+        }
+        if let Some(lane) = self.link.known_lane(&self.session.thread.id) {
+            let ours = lane.session().is_some_and(|it| Arc::ptr_eq(&it, &self.session));
+            if ours {
+                lane.set_session(None);
+            }
+        }
+    }
+}
+
+/// Whether a user's message begins.
+fn is_said(event: &Event) -> bool {
+    matches!(&event.body, Body::Message(MessageEvent::Started { role: Role::User, .. }))
+}

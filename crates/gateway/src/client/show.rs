@@ -1,0 +1,232 @@
+//! Events as lines for one client.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::json;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent};
+use trilogue_domain::{
+    Answer, Body, Interrupt, InterruptId, Message, Resolution, Role, RunId, RunKey, ThreadId,
+};
+use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
+use trilogue_store::rows::ThreadRow;
+use trilogue_store::{RawOriginal, Read};
+use trilogue_wire::agent_client::{ClientCapabilities, ContentBlock, TextContent};
+use uuid::Uuid;
+
+use super::link::Lines;
+use super::session::State;
+use crate::stream::inline::inlined;
+
+/// The method of an update.
+const UPDATE_METHOD: &str = "session/update";
+
+/// Writes events as lines for one client, and leaves out what is not for it.
+#[derive(Debug)]
+pub(super) struct Show {
+    updates: Updates,
+    session: ThreadId,
+    client: ClientCapabilities,
+    notices: bool,
+    compaction: bool,
+    booleans: bool,
+    /// Whether the client is told what it said itself.
+    pub(super) is_replay: bool,
+    /// A run that the client prompted on a connection that has broken since.
+    pub(super) own_run: Option<RunKey>,
+    /// Whether the event that is shown is what the client said itself.
+    is_mine: bool,
+    /// The questions that were shown in words.
+    in_words: HashSet<InterruptId>,
+    made: Vec<Update>,
+}
+
+// === impl Show ===
+
+impl Show {
+    pub(super) fn new(thread: &ThreadId, ids: IdFormat, client: &ClientCapabilities) -> Self {
+        let session = client.session.as_ref();
+        let options = session.and_then(|session| session.config_options.as_ref());
+        Self {
+            updates: Updates::with_ids(thread, ids),
+            session: thread.clone(),
+            notices: session.is_some_and(|session| session.notices.is_some()),
+            compaction: session.is_some_and(|session| session.compaction.is_some()),
+            booleans: options.is_some_and(|options| options.boolean.is_some()),
+            client: client.clone(),
+            is_replay: false,
+            own_run: None,
+            is_mine: false,
+            in_words: HashSet::new(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Passes an event that the client has.
+    pub(super) fn pass(&mut self, event: &Event, run: Option<&str>) {
+        self.updates.push(event, run, &mut self.made);
+        self.made.clear();
+    }
+
+    /// Gives on what a hosted agent said, as it said it. `false` where it is nothing that clients get as it is.
+    pub(super) fn relay(&self, original: &RawOriginal<'_>, lines: &mut Lines) -> bool {
+        if original.version != mapping::VERSION {
+            return false;
+        }
+        let (dialect, bytes) = (original.dialect, &original.bytes);
+        let start = lines.bytes.len();
+        let relay = self.updates.relay();
+        let Some(gate) = relay.push_line_into(dialect, bytes, &mut lines.bytes) else {
+            return false;
+        };
+        // What an agent says that a user has said is the agent's word, whoever prompted.
+        if gate == Gate::UserMessage || self.is_open(gate) {
+            lines.messages += 1;
+            return true;
+        }
+        lines.bytes.truncate(start);
+        if gate == Gate::BooleanConfig {
+            let mut params = Vec::with_capacity(bytes.len() + 64);
+            relay.push_into(dialect, bytes, &mut params);
+            write_update(lines, &mapping::without_booleans(&params));
+        }
+        true
+    }
+
+    /// Notes whether the next event is what the client said itself.
+    pub(super) fn note_mine(&mut self, event: &Event, state: &State) {
+        self.is_mine = match &event.body {
+            Body::Message(
+                MessageEvent::Started { message, .. }
+                | MessageEvent::Delta { message, .. }
+                | MessageEvent::Part { message, .. }
+                | MessageEvent::Completed { message },
+            ) => state.mine.contains(message),
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
+                state.answered.contains(interrupt)
+            }
+            _ => false,
+        } || (event.run.is_some() && event.run == self.own_run);
+    }
+
+    /// Shows an event.
+    ///
+    /// # Errors
+    /// When stored content cannot be read.
+    pub(super) async fn event(
+        &mut self,
+        read: &Arc<dyn Read>,
+        thread: &ThreadRow,
+        event: &Event,
+        run: Option<&RunId>,
+        lines: &mut Lines,
+    ) -> Result<()> {
+        let event = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
+        let mut made = std::mem::take(&mut self.made);
+        self.updates.push(&event, run.map(RunId::as_str), &mut made);
+        for update in made.drain(..) {
+            self.update(&update, lines);
+        }
+        self.made = made;
+        match &event.body {
+            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
+                let asking = mapping::asking(interrupt, self.session.as_str(), &self.client);
+                if let mapping::Asking::Text(text) = asking {
+                    self.question(interrupt, &text, lines);
+                }
+            }
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
+                let was_asked = self.in_words.remove(interrupt);
+                if let Resolution::Answered { answer, .. } = resolution
+                    && was_asked
+                {
+                    self.answer(interrupt, answer, lines);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks in words, as the agent's message.
+    pub(super) fn question(&mut self, interrupt: &Interrupt, text: &str, lines: &mut Lines) {
+        self.in_words.insert(interrupt.id.clone());
+        let block = ContentBlock::Text(TextContent::new(text.to_owned()));
+        let id = derived(&interrupt.id, "question");
+        self.chunk("agent_message_chunk", &block, &id, lines);
+    }
+
+    /// An answer in words, as the user's message.
+    fn answer(&self, interrupt: &InterruptId, answer: &Answer, lines: &mut Lines) {
+        if !self.is_open(Gate::UserMessage) {
+            return;
+        }
+        let id = derived(interrupt, "answer");
+        let blocks = match answer {
+            Answer::Message(parts) => {
+                let Ok(message) = trilogue_domain::MessageId::parse(&id) else { return };
+                let message = Message {
+                    id: message,
+                    role: Role::User,
+                    parts: parts.clone(),
+                    created_at: None,
+                    completed_at: None,
+                };
+                mapping::blocks_of_message(&message)
+            }
+            Answer::Json(value) => {
+                let text = match value.to_value() {
+                    serde_json::Value::String(text) => text,
+                    _ => value.as_str().to_owned(),
+                };
+                vec![ContentBlock::Text(TextContent::new(text))]
+            }
+            Answer::Option(option) => {
+                vec![ContentBlock::Text(TextContent::new(option.clone()))]
+            }
+        };
+        for block in &blocks {
+            self.chunk("user_message_chunk", block, &id, lines);
+        }
+    }
+
+    fn chunk(&self, kind: &str, block: &ContentBlock, id: &str, lines: &mut Lines) {
+        let update = json!({ "sessionUpdate": kind, "content": block, "messageId": id });
+        let params = json!({ "sessionId": self.session.as_str(), "update": update });
+        lines.notification(UPDATE_METHOD, &params);
+    }
+
+    fn update(&self, update: &Update, lines: &mut Lines) {
+        if self.is_open(update.gate) {
+            update.push_line_into(&mut lines.bytes);
+            lines.messages += 1;
+        } else if update.gate == Gate::BooleanConfig {
+            write_update(lines, &mapping::without_booleans(&update.params));
+        }
+    }
+
+    /// Whether the client is told.
+    fn is_open(&self, gate: Gate) -> bool {
+        match gate {
+            Gate::Always | Gate::Opaque => true,
+            Gate::UserMessage => self.is_replay || !self.is_mine,
+            Gate::Notices => self.notices,
+            Gate::Compaction => self.compaction,
+            Gate::BooleanConfig => self.booleans,
+        }
+    }
+}
+
+/// Adds an update whose params are JSON.
+fn write_update(lines: &mut Lines, params: &[u8]) {
+    if let Ok(params) = serde_json::from_slice::<&serde_json::value::RawValue>(params) {
+        lines.notification(UPDATE_METHOD, params);
+    }
+}
+
+/// The id of a message that an interrupt makes: the same one whenever it is shown.
+fn derived(interrupt: &InterruptId, what: &str) -> String {
+    let namespace = Uuid::new_v5(&Uuid::NAMESPACE_OID, interrupt.as_str().as_bytes());
+    Uuid::new_v5(&namespace, what.as_bytes()).to_string()
+}

@@ -1,0 +1,190 @@
+//! Telling somebody that an agent waits for an answer.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use trilogue_domain::error::Result;
+use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
+use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope};
+use trilogue_store::Read;
+
+use crate::callback::{Callback, Sender, Undelivered};
+use crate::shared::Ports;
+
+/// The longest title, in characters.
+const MAX_TITLE_CHARS: usize = 200;
+/// Where in a question's data a title may stand.
+const TITLES: [&str; 4] = ["/toolCall/title", "/title", "/message", "/tool"];
+
+/// Who is told.
+#[async_trait]
+pub trait Tell: Send + Sync + fmt::Debug {
+    /// Tells it once; `id` is the same each time. It takes less than a minute.
+    ///
+    /// # Errors
+    /// [`Undelivered`], which says whether to try again.
+    async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered>;
+}
+
+/// An address that is told, signed as callbacks are.
+pub struct TellAddress {
+    url: String,
+    sender: Sender,
+    clock: Arc<dyn Clock>,
+}
+
+/// Tells somebody of each interrupt that is still pending.
+pub struct NoticeDelivery {
+    read: Arc<dyn Read>,
+    to: Arc<dyn Tell>,
+}
+
+/// What the queue knows of an interrupt.
+#[derive(Deserialize)]
+struct Reference {
+    interrupt: String,
+}
+
+/// What is told. The members and their names are kept.
+#[derive(Serialize)]
+struct Notice<'a> {
+    r#type: &'static str,
+    interrupt_id: &'a str,
+    run_id: &'a str,
+    thread_id: &'a str,
+    agent: &'a str,
+    kind: &'a str,
+    title: String,
+    answer: String,
+}
+
+// === impl TellAddress ===
+
+impl TellAddress {
+    /// Posts to this address through this sender.
+    #[must_use]
+    pub fn new(url: String, sender: Sender, ports: &Ports) -> Self {
+        Self { url, sender, clock: Arc::clone(&ports.clock) }
+    }
+}
+
+#[async_trait]
+impl Tell for TellAddress {
+    async fn tell(&self, id: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
+        let callback = Callback { id: id.clone(), url: self.url.clone(), body: notice };
+        self.sender.send(&callback, self.clock.now()).await
+    }
+}
+
+impl fmt::Debug for TellAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An address may be a secret.
+        f.debug_struct("TellAddress").finish_non_exhaustive()
+    }
+}
+
+// === impl NoticeDelivery ===
+
+impl NoticeDelivery {
+    /// Tells this one.
+    #[must_use]
+    pub fn new(ports: &Ports, to: Arc<dyn Tell>) -> Self {
+        Self { read: Arc::clone(&ports.read), to }
+    }
+
+    async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
+        let refused = |reason: String| Undelivered { reason, retry: false, after: None };
+        let unread = |error: trilogue_domain::Error| Undelivered {
+            reason: error.message().to_owned(),
+            retry: error.code().is_transient(),
+            after: None,
+        };
+        let reference: Reference = serde_json::from_slice(delivery.reference.as_bytes())
+            .map_err(|error| refused(format!("the notice names nothing: {error}")))?;
+        let interrupt = InterruptId::parse(&reference.interrupt).map_err(unread)?;
+        let scope = Scope { tenant: delivery.tenant.clone(), owner: None };
+        let row = self.read.interrupt(&scope, &interrupt).await.map_err(unread)?;
+        // Nobody waits any more where it is resolved, or gone with its thread.
+        let Some(row) = row.filter(|row| row.resolution.is_none()) else { return Ok(()) };
+        let notice = Notice {
+            r#type: "interrupt.raised",
+            interrupt_id: row.interrupt.id.as_str(),
+            run_id: row.run_id.as_str(),
+            thread_id: row.thread_id.as_str(),
+            agent: row.agent.as_str(),
+            kind: row.interrupt.kind.as_str(),
+            title: title(&row.interrupt),
+            answer: format!("trilogue approve {}", quoted(row.interrupt.id.as_str())),
+        };
+        let notice = serde_json::to_vec(&notice)
+            .map_err(|error| refused(format!("the notice cannot be written: {error}")))?;
+        let id = DeliveryId::parse(&delivery.id).map_err(unread)?;
+        self.to.tell(&id, notice.into()).await
+    }
+}
+
+impl Deliver for NoticeDelivery {
+    fn deliver<'a>(
+        &'a self,
+        delivery: &'a Delivery,
+    ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
+        Box::pin(async move {
+            match self.attempt(delivery).await {
+                Ok(()) => Delivered::Accepted,
+                Err(undelivered) => undelivered.into(),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for NoticeDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoticeDelivery").field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+/// What is asked, in one short line that shows what it holds: its words are the agent's.
+fn title(interrupt: &Interrupt) -> String {
+    let words = interrupt.prompt.iter().find_map(|part| match &part.content {
+        Content::Text(text) if !text.trim().is_empty() => Some(text.to_string()),
+        _ => None,
+    });
+    let words = words.or_else(|| {
+        let payload = interrupt.payload.to_value();
+        TITLES.iter().find_map(|at| payload.pointer(at).and_then(Value::as_str).map(str::to_owned))
+    });
+    let words = words.unwrap_or_else(|| interrupt.kind.as_str().to_owned());
+    let words: Vec<_> = words.split_whitespace().collect();
+    let mut shown = String::new();
+    for (count, letter) in words.join(" ").chars().enumerate() {
+        if count == MAX_TITLE_CHARS {
+            shown.push('…');
+            break;
+        }
+        match letter {
+            // What changes the direction of text, or hides in it, is shown by its number.
+            '\u{200B}'..='\u{200F}'
+            | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{FEFF}' => {
+                shown.extend(letter.escape_unicode());
+            }
+            letter if letter.is_control() => shown.extend(letter.escape_unicode()),
+            letter => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// An id as it can be typed into a shell.
+fn quoted(id: &str) -> String {
+    if id.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.')) {
+        return id.to_owned();
+    }
+    format!("'{}'", id.replace('\'', "'\\''"))
+}

@@ -1,0 +1,305 @@
+//! An agent that keeps sessions of its own and speaks the Agent Client Protocol, without a process: the first word of its prompt chooses.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use trilogue_domain::event::{Body, MessageEvent, Original};
+use trilogue_domain::{
+    AgentCard, AgentName, Failure, InterruptId, Json, Message, MessageId, Role, ThreadId,
+};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::{
+    Backend, CallError, ClientProfile, Ending, Input, Opening, RunContext, Sessions, ThreadContext,
+    Turn,
+};
+use trilogue_wire::agent_client::{RequestPermissionRequest, Rules, read};
+
+use crate::agent::Puppet;
+
+#[derive(Debug)]
+pub(crate) struct Hosted {
+    card: AgentCard,
+    /// What was asked of it, in order.
+    pub(crate) heard: Mutex<Vec<Value>>,
+}
+
+/// Every kind of update that the protocol has, and two that it has not, without session id.
+pub(crate) fn samples() -> Vec<Value> {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    [
+        json!({"sessionUpdate": "agent_thought_chunk", "content": text("hm"), "messageId": "t-1"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": text("he"), "messageId": "m-1"}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": text("llo"), "messageId": "m-1", "_meta": {"x": [1, {"y": null}]}, "extra": 1.0}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "m-2", "content": {"type": "image", "data": "AAAA", "mimeType": "image/png", "annotations": {"audience": ["user"]}}}),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write", "kind": "edit", "status": "pending", "locations": [{"path": "/a", "line": 3}]}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": [{"type": "diff", "path": "/a", "newText": "x"}]}),
+        json!({"sessionUpdate": "plan", "entries": [{"content": "do", "priority": "high", "status": "pending"}]}),
+        json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "web", "description": "search"}]}),
+        json!({"sessionUpdate": "current_mode_update", "currentModeId": "code"}),
+        json!({"sessionUpdate": "session_info_update", "title": null}),
+        json!({"sessionUpdate": "usage_update", "used": 5, "size": 10}),
+    ]
+    .to_vec()
+}
+
+/// Updates that not every client gets.
+pub(crate) fn gated() -> Vec<Value> {
+    let option = |id: &str, kind: &str| match kind {
+        "boolean" => {
+            json!({"id": id, "name": id, "type": "boolean", "currentValue": true})
+        }
+        _ => {
+            json!({"id": id, "name": id, "type": "select", "currentValue": "a", "options": [{"value": "a", "name": "A"}]})
+        }
+    };
+    vec![
+        json!({"sessionUpdate": "notice", "severity": "info", "title": "look"}),
+        json!({"sessionUpdate": "compaction_update", "compactionId": "k", "status": "in_progress"}),
+        json!({"sessionUpdate": "config_option_update", "configOptions": [option("s", "select"), option("b", "boolean")]}),
+    ]
+}
+
+impl Hosted {
+    pub(crate) fn new() -> Self {
+        let mut card = Puppet::named("hosted").card().clone();
+        card.name = AgentName::parse("hosted").unwrap();
+        Self { card, heard: Mutex::default() }
+    }
+
+    fn hear(&self, what: &str, thread: Option<&ThreadId>, params: &Json) {
+        let thread = thread.map(ThreadId::as_str);
+        let heard = json!({"what": what, "thread": thread, "params": params.to_value()});
+        self.heard.lock().unwrap().push(heard);
+    }
+
+    pub(crate) fn heard(&self, what: &str) -> Vec<Value> {
+        let heard = self.heard.lock().unwrap();
+        heard.iter().filter(|it| it["what"] == what).cloned().collect()
+    }
+}
+
+fn lost<E: std::fmt::Display>(error: E) -> Failure {
+    Failure { code: "lost".to_owned(), message: error.to_string(), transient: false, data: None }
+}
+
+fn original(dialect: &str, value: &Value) -> Original {
+    Original {
+        dialect: dialect.into(),
+        version: mapping::VERSION,
+        bytes: Bytes::from(value.to_string()),
+    }
+}
+
+/// An update as it is logged.
+fn logged(update: &Value) -> (Body, Option<Original>) {
+    let params = json!({"sessionId": "", "update": update});
+    let body = mapping::body_of_update(&params.to_string());
+    (body, Some(original(mapping::UPDATE, &params)))
+}
+
+async fn emit(context: &RunContext, update: &Value) -> Result<(), Failure> {
+    let (body, original) = logged(update);
+    context.emit(body, original).await.map_err(lost)
+}
+
+async fn say(context: &RunContext, id: &str, text: &str) -> Result<(), Failure> {
+    let message = MessageId::parse(id).unwrap();
+    let role = Role::NamedAgent("hosted".into());
+    let began = MessageEvent::Started { message: message.clone(), role, times: None };
+    context.emit(Body::Message(began), None).await.map_err(lost)?;
+    for piece in [text, "!"] {
+        let content = json!({"type": "text", "text": piece});
+        let update =
+            json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id});
+        emit(context, &update).await?;
+    }
+    context.emit(Body::Message(MessageEvent::Completed { message }), None).await.map_err(lost)
+}
+
+async fn result(context: &RunContext, value: &Value) -> Result<(), Failure> {
+    let original = original(mapping::RESULT, value);
+    let read = trilogue_domain::port::ReadOriginal::read(&mapping::Originals, &original);
+    context.emit(read.map_err(lost)?, Some(original)).await.map_err(lost)
+}
+
+/// A request for permission, as this agent makes it.
+pub(crate) fn permission() -> Value {
+    json!({
+        "sessionId": "",
+        "toolCall": {"toolCallId": "c", "title": "Write a file", "_meta": {"kept": true}},
+        "options": [
+            {"optionId": "always", "name": "Always", "kind": "allow_always"},
+            {"optionId": "no", "name": "No", "kind": "reject_once"},
+        ],
+        "unknown": [1],
+    })
+}
+
+#[async_trait]
+impl Backend for Hosted {
+    fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        let Turn::Start { input: Input::Messages(messages) } = turn else {
+            return Err(lost("no messages"));
+        };
+        let text = messages.iter().map(Message::text).collect::<String>();
+        let (command, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        match command {
+            "two" => {
+                say(&context, "m-one", "first").await?;
+                say(&context, "m-two", "second").await?;
+            }
+            "all" => {
+                for update in samples() {
+                    emit(&context, &update).await?;
+                }
+            }
+            "gated" => {
+                for update in gated() {
+                    emit(&context, &update).await?;
+                }
+            }
+            "unknown" => {
+                emit(&context, &json!({"sessionUpdate": "subagent_update", "what": [1]})).await?;
+                let told = json!({"method": "_x/told", "params": {"sessionId": "", "n": 1.50}});
+                let told = original(mapping::NOTIFICATION, &told);
+                context.emit(Body::Opaque, Some(told)).await.map_err(lost)?;
+            }
+            "permission" => {
+                let raw = permission();
+                let params: RequestPermissionRequest =
+                    read(raw.to_string().as_bytes(), Rules::Lenient).map_err(lost)?;
+                let id = InterruptId::generate();
+                let interrupt = mapping::interrupt_of_permission(&params, &raw.to_string(), id);
+                let resolution = context.ask(interrupt.clone()).await.map_err(lost)?;
+                let outcome = mapping::permission_outcome(&interrupt, &resolution);
+                let outcome = serde_json::to_string(&outcome).map_err(lost)?;
+                say(&context, "m-outcome", &outcome).await?;
+            }
+            "read" => {
+                let params = json!({"sessionId": "", "path": rest});
+                let params = Json::from_value(&params);
+                let read = tokio::select! {
+                    read = context.call_client("fs/read_text_file", params) => read,
+                    () = context.cancelled() => return Ok(Ending::Completed),
+                };
+                let told = match read {
+                    Ok(content) => content.as_str().to_owned(),
+                    Err(error) => error.code.to_string(),
+                };
+                say(&context, &MessageId::generate().to_string(), &told).await?;
+            }
+            "wait" => {
+                emit(&context, &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "waiting"}, "messageId": "m-wait"})).await?;
+                context.cancelled().await;
+                result(&context, &json!({"stopReason": "cancelled"})).await?;
+            }
+            "fail" => {
+                return Err(mapping::failure_of(-32010, "no credit", None));
+            }
+            "result" => {
+                say(&context, "m-result", "done").await?;
+                let usage = json!({"totalTokens": 3, "inputTokens": 1, "outputTokens": 2});
+                let value =
+                    json!({"stopReason": "max_tokens", "usage": usage, "userMessageId": "its-own"});
+                result(&context, &value).await?;
+            }
+            _ => say(&context, &MessageId::generate().to_string(), &text).await?,
+        }
+        Ok(Ending::Completed)
+    }
+}
+
+#[async_trait]
+impl Sessions for Hosted {
+    fn dialect(&self) -> (&str, u32) {
+        (mapping::UPDATE, mapping::VERSION)
+    }
+
+    async fn meet(&self, client: &ClientProfile) -> Result<Json, CallError> {
+        self.hear("meet", None, &client.capabilities);
+        Ok(Json::from_value(&json!({
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "promptCapabilities": {"image": true, "embeddedContext": true},
+                "auth": {"logout": {}},
+            },
+            "authMethods": [{"id": "key", "name": "A key"}],
+            "agentInfo": {"name": "hosted-itself", "version": "9"},
+        })))
+    }
+
+    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError> {
+        self.hear("open", Some(thread.thread()), &opening.params);
+        if opening.params.as_str().contains("/forbidden") {
+            return Err(CallError::new(-32000, "Authentication required"));
+        }
+        let update = json!({"sessionUpdate": "available_commands_update", "availableCommands": []});
+        let (body, original) = logged(&update);
+        drop(thread.note(body, original).await);
+        Ok(Json::from_value(&json!({
+            "modes": {
+                "currentModeId": "ask",
+                "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}],
+            },
+            "_meta": {"opened": true},
+        })))
+    }
+
+    async fn call(
+        &self,
+        thread: Option<&ThreadContext>,
+        _: &ClientProfile,
+        method: &str,
+        params: Json,
+    ) -> Result<Json, CallError> {
+        self.hear(method, thread.map(ThreadContext::thread), &params);
+        match method {
+            "session/set_mode" => {
+                let mode = params.to_value()["modeId"].clone();
+                let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": mode});
+                let (body, original) = logged(&update);
+                if let Some(thread) = thread {
+                    drop(thread.note(body, original).await);
+                }
+                Ok(Json::empty_object())
+            }
+            "authenticate" => Ok(Json::null()),
+            "logout" => Ok(Json::empty_object()),
+            "_x/echo" => Ok(params),
+            _ => Err(CallError::new(CallError::METHOD_NOT_FOUND, "Method not found")),
+        }
+    }
+
+    async fn notify(
+        &self,
+        thread: Option<&ThreadContext>,
+        _: &ClientProfile,
+        method: &str,
+        params: Json,
+    ) {
+        self.hear(method, thread.map(ThreadContext::thread), &params);
+    }
+
+    async fn close(&self, thread: &ThreadId) {
+        self.hear("close", Some(thread), &Json::null());
+    }
+
+    async fn forget(&self, thread: &ThreadId) {
+        self.hear("forget", Some(thread), &Json::null());
+    }
+}

@@ -1,0 +1,373 @@
+//! A client of the Agent Client Protocol, as an editor is one: it holds every line that it gets to the official schema.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use trilogue_domain::{AgentName, Principal, PrincipalId, Result, Rights, TenantId};
+use trilogue_gateway::{Wrap, WrapCommand};
+use trilogue_runtime::Runtime;
+
+use crate::agent::Puppet;
+use crate::rig::{LIMIT, Rig};
+
+/// The folder with a server's socket.
+pub(crate) struct Door {
+    folder: TempDir,
+}
+
+/// Makes puppets of commands.
+#[derive(Debug)]
+struct Puppeteer(Runtime);
+
+#[async_trait]
+impl Wrap for Puppeteer {
+    async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
+        let name = AgentName::parse(command.name.as_deref().unwrap_or("wrapped"))?;
+        self.0.register(Arc::new(Puppet::named(name.as_str())))?;
+        Ok(name)
+    }
+}
+
+impl Door {
+    /// A socket of this server, in the name of alice.
+    pub(crate) fn of(rig: &Rig) -> Self {
+        Self::in_name_of(rig, "alpha", "alice")
+    }
+
+    pub(crate) fn in_name_of(rig: &Rig, tenant: &str, principal: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("server.sock")).unwrap();
+        let principal = Principal {
+            tenant: TenantId::parse(tenant).unwrap(),
+            id: PrincipalId::parse(principal).unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        rig.server.listen_local(listener, principal, Arc::new(Puppeteer(rig.runtime.clone())));
+        Self { folder }
+    }
+
+    pub(crate) async fn stream(&self) -> UnixStream {
+        UnixStream::connect(self.folder.path().join("server.sock")).await.unwrap()
+    }
+
+    /// Says this first, and gives back what is answered.
+    pub(crate) async fn hello(&self, hello: &Value) -> (Value, Editor) {
+        let mut stream = self.stream().await;
+        stream.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
+        let mut editor = Editor::of(stream);
+        let line = editor.line().await.unwrap();
+        (serde_json::from_str(&line).unwrap(), editor)
+    }
+
+    /// An editor that speaks to this agent and has said nothing yet.
+    pub(crate) async fn editor(&self, agent: &str) -> Editor {
+        let hello = json!({"trilogue": 1, "attach": {"agent": agent}});
+        let (welcome, editor) = self.hello(&hello).await;
+        assert_eq!(welcome["agent"], agent, "{welcome}");
+        editor
+    }
+
+    /// An editor that can nothing in particular.
+    pub(crate) async fn plain(&self, agent: &str) -> Editor {
+        self.with(agent, json!({})).await
+    }
+
+    /// An editor that can this.
+    pub(crate) async fn with(&self, agent: &str, capabilities: Value) -> Editor {
+        let mut editor = self.editor(agent).await;
+        editor.initialize(capabilities).await;
+        editor
+    }
+}
+
+/// A client.
+pub(crate) struct Editor {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    next: u64,
+    /// What was asked, by the id that it was asked under.
+    asked: HashMap<String, String>,
+    /// What came while something else was waited for.
+    before: VecDeque<Value>,
+    /// The updates that came, oldest first.
+    pub(crate) updates: Vec<Value>,
+    /// The control lines that came.
+    pub(crate) control: Vec<String>,
+}
+
+impl Editor {
+    fn of(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        Self {
+            reader: BufReader::new(reader),
+            writer,
+            next: 0,
+            asked: HashMap::new(),
+            before: VecDeque::new(),
+            updates: Vec::new(),
+            control: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn initialize(&mut self, capabilities: Value) -> Value {
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
+        self.ok("initialize", params).await
+    }
+
+    /// A new session's id.
+    pub(crate) async fn session(&mut self) -> String {
+        let opened = self.ok("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
+        opened["sessionId"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends a line as it is.
+    pub(crate) async fn raw(&mut self, line: &[u8]) {
+        self.writer.write_all(line).await.unwrap();
+    }
+
+    pub(crate) async fn send(&mut self, message: &Value) {
+        self.raw(format!("{message}\n").as_bytes()).await;
+    }
+
+    /// Asks, and does not wait; gives back the id.
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = json!(self.next);
+        self.next += 1;
+        self.asked.insert(id.to_string(), method.to_owned());
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        id
+    }
+
+    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    }
+
+    pub(crate) async fn reply(&mut self, request: &Value, result: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+    }
+
+    /// The answer to a request, whole.
+    pub(crate) async fn answer(&mut self, id: &Value) -> Value {
+        self.until(|message| message.get("method").is_none() && message["id"] == *id).await
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params).await;
+        self.answer(&id).await
+    }
+
+    /// Asks, and waits for the result.
+    pub(crate) async fn ok(&mut self, method: &str, params: Value) -> Value {
+        let mut answer = self.call(method, params).await;
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// Asks, and waits for the error's code.
+    pub(crate) async fn code(&mut self, method: &str, params: Value) -> i64 {
+        let answer = self.call(method, params).await;
+        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
+    }
+
+    pub(crate) async fn start_prompt(&mut self, session: &str, text: &str) -> Value {
+        let prompt = json!([{"type": "text", "text": text}]);
+        self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
+    }
+
+    /// Prompts, and waits for the end of the turn.
+    pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> Value {
+        let id = self.start_prompt(session, text).await;
+        let mut answer = self.answer(&id).await;
+        assert!(answer.get("result").is_some(), "{text}: {answer}");
+        answer["result"].take()
+    }
+
+    /// The next request that the agent makes with this method.
+    pub(crate) async fn request(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method && message.get("id").is_some()).await
+    }
+
+    /// The next notification of this method, which is no update.
+    pub(crate) async fn notified(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method && message.get("id").is_none()).await
+    }
+
+    /// Waits until so many updates have come.
+    pub(crate) async fn updated(&mut self, count: usize) {
+        while self.updates.len() < count {
+            let message = self.message().await.unwrap();
+            self.before.push_back(message);
+        }
+    }
+
+    /// The texts of the pieces of this kind that came, by message.
+    pub(crate) fn said(&self, kind: &str) -> Vec<(Value, String)> {
+        let mut said: Vec<(Value, String)> = Vec::new();
+        for update in self.updates.iter().map(|params| &params["update"]) {
+            if update["sessionUpdate"] != kind {
+                continue;
+            }
+            let text = update["content"]["text"].as_str().unwrap_or_default();
+            match said.last_mut() {
+                Some((id, whole)) if *id == update["messageId"] => whole.push_str(text),
+                _ => said.push((update["messageId"].clone(), text.to_owned())),
+            }
+        }
+        said
+    }
+
+    pub(crate) fn words(&self, kind: &str) -> Vec<String> {
+        self.said(kind).into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// Waits for a control line.
+    pub(crate) async fn until_control(&mut self, fits: impl Fn(&str) -> bool) {
+        while !self.control.iter().any(|line| fits(line)) {
+            let line = self.line().await.unwrap();
+            assert!(line.starts_with('#'), "{line}");
+            self.control.push(line);
+        }
+    }
+
+    /// The first message that fits; what comes before it is kept.
+    pub(crate) async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.before.iter().position(&fits) {
+            return self.before.remove(place).unwrap();
+        }
+        loop {
+            let message = self.message().await.unwrap_or_else(|| panic!("the stream has ended"));
+            if fits(&message) {
+                return message;
+            }
+            self.before.push_back(message);
+        }
+    }
+
+    /// The next message; `None` at the end of the stream. Updates are kept in [`Editor::updates`] too.
+    pub(crate) async fn message(&mut self) -> Option<Value> {
+        loop {
+            let line = self.line().await?;
+            if line.starts_with('#') {
+                self.control.push(line);
+                continue;
+            }
+            let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            self.check(&message);
+            if message["method"] == "session/update" {
+                self.updates.push(message["params"].clone());
+                return Some(message);
+            }
+            return Some(message);
+        }
+    }
+
+    /// The next line; `None` at the end of the stream.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = tokio::time::timeout(LIMIT, self.reader.read_line(&mut line));
+        let count =
+            read.await.unwrap_or_else(|_| panic!("nothing came; before: {:?}", self.before));
+        if count.unwrap_or(0) == 0 {
+            return None;
+        }
+        assert!(line.ends_with('\n') && line.len() > 1, "no line: {line:?}");
+        line.pop();
+        Some(line)
+    }
+
+    /// Holds a message to the schema of its method.
+    fn check(&mut self, message: &Value) {
+        assert_eq!(message["jsonrpc"], "2.0", "{message}");
+        match message["method"].as_str() {
+            Some(method) => {
+                let kind = if message.get("id").is_some() { "Request" } else { "Notification" };
+                hold(method, "client", kind, &message["params"]);
+            }
+            None => {
+                let both = message.get("result").is_some() == message.get("error").is_some();
+                assert!(!both, "{message}");
+                let method = self.asked.remove(&message["id"].to_string());
+                if let (Some(method), Some(result)) = (method, message.get("result")) {
+                    hold(&method, "agent", "Response", result);
+                }
+            }
+        }
+    }
+}
+
+type Validators = HashMap<(String, String, String), Validator>;
+
+/// Holds what a message carries to the official schema and to our own of message ids, where somebody said where the former lies.
+fn hold(method: &str, side: &str, kind: &str, carried: &Value) {
+    static OFFICIAL: OnceLock<Option<Validators>> = OnceLock::new();
+    let Some(validators) = OFFICIAL.get_or_init(official) else { return };
+    let known = [side, "protocol"]
+        .into_iter()
+        .find_map(|side| validators.get(&(method.to_owned(), side.to_owned(), kind.to_owned())));
+    match known {
+        Some(validator) => {
+            let kept = validator.validate(carried);
+            assert!(kept.is_ok(), "{method} {kind}: {} in {carried}", kept.unwrap_err());
+        }
+        None => assert!(method.starts_with('_') || !method.contains('/'), "{method} is not known"),
+    }
+    hold_ids(method, kind, carried);
+}
+
+fn hold_ids(method: &str, kind: &str, carried: &Value) {
+    static IDS: OnceLock<(Validator, Validator)> = OnceLock::new();
+    let (chunk, prompted) = IDS.get_or_init(|| {
+        let path =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/agent-client-message-ids.json");
+        let document: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        (definition(&document, "ContentChunk"), definition(&document, "PromptResponse"))
+    });
+    let update = &carried["update"];
+    let is_chunk = update["sessionUpdate"].as_str().is_some_and(|it| it.ends_with("message_chunk"));
+    if is_chunk {
+        assert!(chunk.is_valid(update), "{update}");
+    }
+    if method == "session/prompt" && kind == "Response" {
+        assert!(prompted.is_valid(carried), "{carried}");
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a check that was not made says so")]
+fn official() -> Option<Validators> {
+    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
+        eprintln!("NOT CHECKED: TRILOGUE_SPECS names no folder with the published schemas");
+        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
+        return None;
+    };
+    let path = Path::new(&specs).join("agent_client/v1.schema.json");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut validators = HashMap::new();
+    for (name, schema) in document["$defs"].as_object().unwrap() {
+        let (Some(method), Some(side)) = (schema["x-method"].as_str(), schema["x-side"].as_str())
+        else {
+            continue;
+        };
+        let kind = ["Response", "Notification", "Request"].into_iter();
+        let kind = kind.into_iter().find(|kind| name.ends_with(kind)).unwrap_or("Request");
+        let key = (method.to_owned(), side.to_owned(), kind.to_owned());
+        validators.insert(key, definition(&document, name));
+    }
+    Some(validators)
+}
+
+fn definition(document: &Value, name: &str) -> Validator {
+    assert!(document["$defs"][name].is_object(), "no definition {name}");
+    let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
+    jsonschema::options().should_validate_formats(true).build(&root).unwrap()
+}

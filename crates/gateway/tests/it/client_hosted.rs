@@ -1,0 +1,200 @@
+//! Agents that speak the protocol themselves: what they say comes as they say it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::client_agent::{Hosted, gated, samples};
+use crate::client_editor::{Door, Editor};
+use crate::rig::{Rig, Setup};
+
+pub(crate) async fn house() -> (Rig, Door, Arc<Hosted>) {
+    let hosted = Arc::new(Hosted::new());
+    let agents = vec![Arc::clone(&hosted) as _];
+    let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
+    let door = Door::of(&rig);
+    (rig, door, hosted)
+}
+
+fn told(editor: &Editor) -> Vec<Value> {
+    editor.updates.iter().map(|params| params["update"].clone()).collect()
+}
+
+async fn load(editor: &mut Editor, session: &str) -> Value {
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    editor.ok("session/load", load).await
+}
+
+#[tokio::test]
+async fn everything_comes_as_it_was_said_live_and_again() {
+    let (_rig, door, _) = house().await;
+    let mut first = door.plain("hosted").await;
+    let session = first.session().await;
+    let mut second = door.plain("hosted").await;
+    load(&mut second, &session).await;
+    first.prompt(&session, "all").await;
+    // The commands that it told of when its session was opened come behind the answer.
+    let mut expected =
+        vec![json!({"sessionUpdate": "available_commands_update", "availableCommands": []})];
+    expected.extend(samples());
+    assert_eq!(told(&first), expected);
+    second.updated(expected.len() + 1).await;
+    let mut third = door.plain("hosted").await;
+    load(&mut third, &session).await;
+    assert_eq!(told(&second), told(&third));
+    let said = |editor: &Editor| {
+        let mut told = told(editor);
+        told.retain(|update| update["sessionUpdate"] != "user_message_chunk");
+        told
+    };
+    assert_eq!(said(&third), expected);
+}
+
+#[tokio::test]
+async fn what_the_protocol_has_no_word_for_passes_through() {
+    let (_rig, door, _) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "unknown").await;
+    // No schema has words for these.
+    let mut lines = Vec::new();
+    loop {
+        let line = editor.line().await.unwrap();
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if message["id"] == prompt {
+            break;
+        }
+        lines.push(line);
+    }
+    let update = format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"subagent_update","what":[1]}}}}}}"#
+    );
+    let other = format!(
+        r#"{{"jsonrpc":"2.0","method":"_x/told","params":{{"n":1.5,"sessionId":"{session}"}}}}"#
+    );
+    let same = |line: &String, wanted: &str| {
+        serde_json::from_str::<Value>(line).unwrap()
+            == serde_json::from_str::<Value>(wanted).unwrap()
+    };
+    assert!(lines.iter().any(|line| same(line, &update)), "{lines:?}");
+    assert!(lines.iter().any(|line| same(line, &other)), "{lines:?}");
+}
+
+#[tokio::test]
+async fn who_cannot_show_something_is_not_told_of_it() {
+    let (_rig, door, _) = house().await;
+    let all =
+        json!({"session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}}});
+    let mut able = door.with("hosted", all).await;
+    let mut plain = door.plain("hosted").await;
+    let session = able.session().await;
+    load(&mut plain, &session).await;
+    able.prompt(&session, "gated").await;
+    assert_eq!(told(&able)[1..], gated());
+    plain.prompt(&session, "two").await;
+    let options: Vec<_> = told(&plain)
+        .into_iter()
+        .filter(|it| !it["sessionUpdate"].as_str().unwrap().ends_with("chunk"))
+        .collect();
+    // The commands come with each opening of the agent's session, and the options without the switch.
+    assert_eq!(options.len(), 3, "{options:?}");
+    let kept: Vec<_> =
+        options[1]["configOptions"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
+    assert_eq!(kept, ["s"]);
+}
+
+#[tokio::test]
+async fn two_messages_in_a_row_stay_two_and_the_agents_own_result_comes_back() {
+    let (_rig, door, _) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    editor.prompt(&session, "two").await;
+    let expected = [(json!("m-one"), "first!".to_owned()), (json!("m-two"), "second!".to_owned())];
+    assert_eq!(editor.said("agent_message_chunk"), expected);
+    let params = json!({
+        "sessionId": session, "messageId": "mine",
+        "prompt": [{"type": "text", "text": "result"}],
+    });
+    let result = editor.ok("session/prompt", params).await;
+    let usage = json!({"totalTokens": 3, "inputTokens": 1, "outputTokens": 2});
+    let expected = json!({"stopReason": "max_tokens", "usage": usage, "userMessageId": "mine"});
+    assert_eq!(result, expected);
+    let prompt = editor.start_prompt(&session, "fail").await;
+    let answer = editor.answer(&prompt).await;
+    assert_eq!(answer["error"]["code"], -32010, "{answer}");
+}
+
+#[tokio::test]
+async fn a_session_of_the_agents_own_is_opened_at_once_or_when_it_is_needed() {
+    let (_rig, door, hosted) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let servers = json!([{"name": "s", "command": "/bin/s", "args": [], "env": []}]);
+    let new = json!({"cwd": "/work", "mcpServers": servers});
+    let opened = editor.ok("session/new", new).await;
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    assert_eq!(opened["modes"]["currentModeId"], "ask");
+    assert_eq!(opened["_meta"], json!({"opened": true}));
+    assert_eq!(hosted.heard("open")[0]["params"]["mcpServers"], servers);
+    editor.ok("session/set_mode", json!({"sessionId": session, "modeId": "code"})).await;
+    let heard = &hosted.heard("session/set_mode")[0];
+    assert_eq!(heard["thread"], json!(session));
+    assert_eq!(heard["params"]["sessionId"], "");
+    editor.updated(2).await;
+    // Whoever opens it again learns the modes from the log, and the agent is not asked.
+    let mut second = door.plain("hosted").await;
+    for method in ["session/load", "session/resume"] {
+        let open = json!({"sessionId": session, "cwd": "/other", "mcpServers": []});
+        let opened = second.ok(method, open).await;
+        assert_eq!(opened["modes"]["currentModeId"], "code", "{method} {opened}");
+        assert_eq!(hosted.heard("open").len(), 1);
+    }
+    second.prompt(&session, "two").await;
+    let opened = hosted.heard("open");
+    assert_eq!((opened.len(), &opened[1]["params"]["cwd"]), (2, &json!("/other")));
+    second.prompt(&session, "two").await;
+    assert_eq!(hosted.heard("open").len(), 2);
+    // One that its agent does not begin is none.
+    let forbidden = json!({"cwd": "/forbidden", "mcpServers": []});
+    assert_eq!(editor.code("session/new", forbidden).await, -32000);
+    let listed = editor.ok("session/list", json!({})).await;
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn authentication_and_extensions_are_put_through() {
+    let (_rig, door, hosted) = house().await;
+    let mut editor = door.editor("hosted").await;
+    let said = editor.initialize(json!({"terminal": true})).await;
+    assert_eq!(said["authMethods"], json!([{"id": "key", "name": "A key"}]));
+    assert_eq!(said["agentCapabilities"]["promptCapabilities"]["image"], true);
+    assert_eq!(hosted.heard("meet")[0]["params"], json!({"terminal": true}));
+    assert_eq!(editor.ok("authenticate", json!({"methodId": "key"})).await, json!({}));
+    assert_eq!(editor.ok("logout", json!({})).await, json!({}));
+    assert_eq!(editor.ok("_x/echo", json!({"a": [1]})).await, json!({"a": [1]}));
+    assert_eq!(editor.code("_x/nothing", json!({})).await, -32601);
+    assert_eq!(editor.code("session/fork", json!({"cwd": "/w"})).await, -32601);
+    let session = editor.session().await;
+    let echoed = editor.ok("_x/echo", json!({"sessionId": session, "b": 2})).await;
+    assert_eq!(echoed, json!({"sessionId": "", "b": 2}));
+    editor.tell("_x/told", json!({"c": 3})).await;
+    editor.ok("session/close", json!({"sessionId": session})).await;
+    assert_eq!(hosted.heard("close")[0]["thread"], json!(session));
+    let mut native = door.plain("puppet").await;
+    assert_eq!(native.code("_x/echo", json!({})).await, -32601);
+    assert_eq!(native.code("authenticate", json!({"methodId": "key"})).await, -32602);
+    assert_eq!(native.code("logout", json!({})).await, -32601);
+}
+
+#[tokio::test]
+async fn a_block_that_the_agent_does_not_take_is_refused() {
+    let (_rig, door, _) = house().await;
+    let audio = json!([{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]);
+    let image = json!([{"type": "image", "data": "AAAA", "mimeType": "image/png"}]);
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    let answer =
+        editor.call("session/prompt", json!({"sessionId": session, "prompt": audio})).await;
+    assert_eq!(answer["error"]["code"], -32602);
+    assert!(answer.to_string().contains("audio"), "{answer}");
+    editor.ok("session/prompt", json!({"sessionId": session, "prompt": image})).await;
+}

@@ -1,0 +1,246 @@
+//! The socket: who is let in, positions, coming back, limits, and other tenants.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use trilogue_gateway::{ClientOptions, Options};
+
+use crate::client_editor::{Door, Editor};
+use crate::rig::{LIMIT, Rig};
+
+async fn numbered(door: &Door, client: &str) -> Editor {
+    let hello =
+        json!({"trilogue": 1, "attach": {"agent": "puppet"}, "numbered": true, "client": client});
+    let (welcome, mut editor) = door.hello(&hello).await;
+    assert!(welcome["life"].is_string(), "{welcome}");
+    editor.initialize(json!({})).await;
+    editor
+}
+
+fn keyed(session: &str, text: &str, key: &str) -> Value {
+    json!({
+        "sessionId": session,
+        "prompt": [{"type": "text", "text": text}],
+        "_meta": {"trilogue": {"key": key}},
+    })
+}
+
+/// The last position of a session that came.
+fn position(editor: &Editor, session: &str) -> u64 {
+    let head = format!("#P {session} ");
+    let found = editor.control.iter().rev().find_map(|line| line.strip_prefix(&head));
+    found.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn whoever_says_something_else_first_is_told_why_it_is_not_let_in() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    for (hello, code) in [
+        (json!({"trilogue": 1, "attach": {"agent": "nobody"}}), "agent_not_found"),
+        (json!({"trilogue": 2, "attach": {"agent": "puppet"}}), "invalid_request"),
+        (json!({"trilogue": 1}), "invalid_request"),
+        (json!([1]), "invalid_request"),
+    ] {
+        let (refused, mut editor) = door.hello(&hello).await;
+        assert_eq!(refused["error"]["code"], code, "{hello} {refused}");
+        assert!(editor.line().await.is_none());
+    }
+    // A line without end is not waited for without end, and not kept.
+    let mut stream = door.stream().await;
+    let block = vec![b'x'; 64 * 1024];
+    for _ in 0..20 {
+        if stream.write_all(&block).await.is_err() {
+            break;
+        }
+    }
+    let mut told = String::new();
+    drop(tokio::time::timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap());
+    assert!(told.is_empty() || told.contains("longer"), "{told}");
+}
+
+#[tokio::test]
+async fn a_command_becomes_an_agent_that_every_face_knows() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let wrap = json!({"name": "wrapped-one", "command": ["x"], "cwd": "/w", "env": {}});
+    let (welcome, mut editor) = door.hello(&json!({"trilogue": 1, "wrap": wrap})).await;
+    assert_eq!(welcome["agent"], "wrapped-one", "{welcome}");
+    editor.initialize(json!({})).await;
+    let session = editor.session().await;
+    editor.prompt(&session, "hello").await;
+    let alice = rig.alice();
+    for (path, pointer) in [("/api/v1/agents", "/items"), ("/communication/agents", "/agents")] {
+        let listed = alice.get(path).await.unwrap().ok().unwrap();
+        let agents = listed.pointer(pointer).unwrap().as_array().unwrap();
+        assert!(agents.iter().any(|agent| agent["name"] == "wrapped-one"), "{path} {listed}");
+    }
+    let body = json!({"agent_id": "wrapped-one", "input": {"message": "hi"}});
+    let ran = alice.post("/connect/runs/wait", &body).await.unwrap();
+    assert_eq!(ran.status, 200, "{ran:?}");
+    let found = alice.post("/connect/agents/search", &json!({"limit": 100})).await.unwrap();
+    assert!(found.ok().unwrap().to_string().contains("wrapped-one"));
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = numbered(&door, "me").await;
+    let session = "019a1234-0000-7000-8000-000000000001";
+    let new = json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
+    assert_eq!(first.ok("session/new", new.clone()).await["sessionId"], session);
+    first.ok("session/prompt", keyed(session, "hello", "k1")).await;
+    first.until_control(|line| line.starts_with("#P")).await;
+    let after = position(&first, session);
+    let waiting = first.ask("session/prompt", keyed(session, "ask", "k2")).await;
+    let asked = first.request("session/request_permission").await;
+    let question = format!("#I {} ", asked["id"]);
+    assert!(first.control.iter().any(|line| line.starts_with(&question)), "{:?}", first.control);
+    drop((first, waiting));
+    // The connection broke: it says again what was not answered, and goes on where it was.
+    let mut second = numbered(&door, "me").await;
+    assert_eq!(second.ok("session/new", new).await["sessionId"], session);
+    let attach = json!({"sessionId": session, "after": after});
+    assert_eq!(second.ok("_trilogue/attach", attach).await, json!({}));
+    let again = second.ask("session/prompt", keyed(session, "ask", "k2")).await;
+    let asked = second.request("session/request_permission").await;
+    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
+    second.reply(&asked, chosen).await;
+    let answer = second.answer(&again).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let id = answer["result"]["userMessageId"].clone();
+    let behind =
+        second.updates.iter().filter(|it| it["update"]["content"]["text"] == "yes").count();
+    assert_eq!(behind, 1, "{:?}", second.updates);
+    // What had ended is answered from how it ended, and nothing runs again.
+    let ended = second.ok("session/prompt", keyed(session, "ask", "k2")).await;
+    assert_eq!((&ended["stopReason"], &ended["userMessageId"]), (&json!("end_turn"), &id));
+    let mut third = door.plain("puppet").await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    third.ok("session/load", load).await;
+    assert_eq!(third.words("user_message_chunk"), ["hello", "ask"]);
+    assert_eq!(third.words("agent_message_chunk"), ["hello", "yes"]);
+    assert!(third.control.is_empty(), "control lines are for who asked for them");
+    // From a number on, and only that.
+    let mut fourth = numbered(&door, "another").await;
+    let load = json!({
+        "sessionId": session, "cwd": "/w", "mcpServers": [],
+        "_meta": {"trilogue": {"after": after}},
+    });
+    fourth.ok("session/load", load).await;
+    assert_eq!(fourth.words("user_message_chunk"), ["ask"]);
+}
+
+#[tokio::test]
+async fn every_line_of_a_numbered_connection_is_followed_by_what_it_means() {
+    let rig = Rig::start().await;
+    let mut editor = numbered(&Door::of(&rig), "me").await;
+    let session = editor.session().await;
+    editor.prompt(&session, "count 50").await;
+    // The line behind the answer says where the client is.
+    let line = editor.line().await.unwrap();
+    assert!(line.starts_with(&format!("#P {session} ")), "{line}");
+    let path = format!("/api/v1/threads/{session}/events?limit=1000");
+    let page = rig.alice().get(&path).await.unwrap().ok().unwrap();
+    let last = page["items"].as_array().unwrap().last().unwrap()["number"].clone();
+    assert!(line.ends_with(&format!(" {last}")), "{line} {last}");
+}
+
+#[tokio::test]
+async fn programs_are_counted_while_they_are_connected() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut count = rig.server.local_connections();
+    assert_eq!(*count.borrow(), 0);
+    let editor = door.plain("puppet").await;
+    assert_eq!(*count.borrow_and_update(), 1);
+    drop(editor);
+    let gone = count.wait_for(|count| *count == 0);
+    drop(tokio::time::timeout(LIMIT, gone).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
+    let client = ClientOptions { max_outbox_bytes: 64 * 1024, ..ClientOptions::default() };
+    let options =
+        Options { client, write_timeout: Duration::from_millis(300), ..Options::default() };
+    let rig = Rig::with(options).await;
+    let door = Door::of(&rig);
+    let mut editor = door.plain("puppet").await;
+    let session = editor.session().await;
+    let mut count = rig.server.local_connections();
+    for _ in 0..60 {
+        // Each is answered with far more than a socket holds.
+        editor.start_prompt(&session, "large").await;
+    }
+    let gone = count.wait_for(|count| *count == 0);
+    drop(tokio::time::timeout(LIMIT, gone).await.unwrap().unwrap());
+    let mut second = door.plain("puppet").await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    second.ok("session/load", load).await;
+    second.prompt(&session, "still here").await;
+    assert_eq!(second.words("agent_message_chunk").last().unwrap(), "still here");
+}
+
+#[tokio::test]
+async fn requests_and_sessions_have_their_limits() {
+    let client = ClientOptions { max_requests: 3, max_sessions: 2, ..ClientOptions::default() };
+    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let first = editor.session().await;
+    let second = editor.session().await;
+    let new = json!({"cwd": "/w", "mcpServers": []});
+    let refused = editor.call("session/new", new.clone()).await;
+    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    editor.ok("session/close", json!({"sessionId": second})).await;
+    editor.ok("session/new", new).await;
+    for _ in 0..3 {
+        editor.start_prompt(&first, "sleep").await;
+    }
+    let refused = editor.call("session/list", json!({})).await;
+    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    editor.tell("session/cancel", json!({"sessionId": first})).await;
+    editor.until(|it| it["result"]["stopReason"] == "cancelled").await;
+    editor.ok("session/list", json!({})).await;
+}
+
+#[tokio::test]
+async fn another_tenants_sessions_are_not_there() {
+    let rig = Rig::start().await;
+    let (alpha, beta) = (Door::of(&rig), Door::in_name_of(&rig, "beta", "bob"));
+    let mut alice = alpha.plain("puppet").await;
+    let session = alice.session().await;
+    alice.prompt(&session, "secret").await;
+    let waiting = alice.start_prompt(&session, "ask").await;
+    alice.request("session/request_permission").await;
+    let mut bob = beta.plain("puppet").await;
+    let there = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    for method in ["session/load", "session/resume", "session/close"] {
+        assert_eq!(bob.code(method, there.clone()).await, -32002, "{method}");
+    }
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}]});
+    assert_eq!(bob.code("session/prompt", prompt).await, -32002);
+    bob.tell("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(bob.ok("session/delete", json!({"sessionId": session})).await, json!({}));
+    assert_eq!(bob.ok("session/list", json!({})).await["sessions"], json!([]));
+    assert!(bob.updates.is_empty());
+    let listed = alice.ok("session/list", json!({})).await;
+    assert_eq!(listed["sessions"][0]["sessionId"], json!(session));
+    alice.tell("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(alice.answer(&waiting).await["result"]["stopReason"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_shutdown_tells_what_it_did_and_ends_the_connection() {
+    let rig = Rig::start().await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    editor.request("session/request_permission").await;
+    rig.server.shutdown(Duration::from_millis(50)).await;
+    let answer = editor.answer(&prompt).await;
+    assert!(answer["error"]["data"]["code"] == "agent_lost", "{answer}");
+    assert!(editor.line().await.is_none());
+}

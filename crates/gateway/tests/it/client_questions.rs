@@ -1,0 +1,182 @@
+//! Interrupts as questions: to every client, answered by any, taken back from the others.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::client_agent::{Hosted, permission};
+use crate::client_editor::{Door, Editor};
+use crate::rig::{Rig, Setup};
+
+fn chosen(option: &str) -> Value {
+    json!({"outcome": {"outcome": "selected", "optionId": option}})
+}
+
+async fn load(editor: &mut Editor, session: &str) {
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    editor.ok("session/load", load).await;
+}
+
+#[tokio::test]
+async fn every_client_is_asked_and_the_first_answer_counts() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("puppet").await;
+    let mut second = door.plain("puppet").await;
+    let session = first.session().await;
+    load(&mut second, &session).await;
+    let prompt = first.start_prompt(&session, "ask").await;
+    let to_first = first.request("session/request_permission").await;
+    let to_second = second.request("session/request_permission").await;
+    assert_eq!(to_second["params"], to_first["params"]);
+    second.reply(&to_second, chosen("yes")).await;
+    let withdrawn = first.notified("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], to_first["id"]);
+    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(first.words("agent_message_chunk"), ["yes"]);
+    // What comes too late changes nothing.
+    first.reply(&to_first, chosen("no")).await;
+    first.prompt(&session, "go on").await;
+    assert_eq!(first.words("agent_message_chunk"), ["yes", "go on"]);
+}
+
+#[tokio::test]
+async fn a_question_can_be_answered_on_our_own_face_and_is_taken_back() {
+    let rig = Rig::start().await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    let alice = rig.alice();
+    let pending = alice.get("/api/v1/interrupts?pending=true").await.unwrap().ok().unwrap();
+    let id = pending["items"][0]["id"].as_str().unwrap();
+    let path = format!("/api/v1/interrupts/{id}/answer");
+    alice.post(&path, &json!({"option": "no"})).await.unwrap().ok().unwrap();
+    let withdrawn = editor.notified("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.words("agent_message_chunk"), ["no"]);
+}
+
+#[tokio::test]
+async fn nothing_but_an_offered_option_allows() {
+    let rig = Rig::start().await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let session = editor.session().await;
+    for answer in [
+        json!({"outcome": {"outcome": "cancelled"}}),
+        chosen("not-offered"),
+        json!({"outcome": {"outcome": "whatever", "optionId": "yes"}}),
+        json!({"outcome": 5}),
+        json!(null),
+    ] {
+        let prompt = editor.start_prompt(&session, "ask").await;
+        let asked = editor.request("session/request_permission").await;
+        editor.reply(&asked, answer.clone()).await;
+        editor.answer(&prompt).await;
+        assert_eq!(editor.words("agent_message_chunk").last().unwrap(), "no", "{answer}");
+    }
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    let error = json!({"code": -32601, "message": "what?"});
+    editor.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})).await;
+    editor.answer(&prompt).await;
+    assert_eq!(editor.words("agent_message_chunk").last().unwrap(), "no");
+}
+
+#[tokio::test]
+async fn cancelling_takes_the_question_back_and_answers_the_prompt() {
+    let rig = Rig::start().await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    editor.tell("session/cancel", json!({"sessionId": session})).await;
+    let withdrawn = editor.notified("$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
+}
+
+#[tokio::test]
+async fn who_opens_a_session_is_asked_what_it_waits_for() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("puppet").await;
+    let session = first.session().await;
+    first.start_prompt(&session, "ask").await;
+    first.request("session/request_permission").await;
+    drop(first);
+    for method in ["session/load", "session/resume"] {
+        let mut second = door.plain("puppet").await;
+        let open = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        let id = second.ask(method, open).await;
+        // The answer comes first.
+        let mut order = Vec::new();
+        while order.len() < 2 {
+            let message = second.message().await.unwrap();
+            if message["method"] != "session/update" {
+                order.push(message);
+            }
+        }
+        assert_eq!(order[0]["id"], id);
+        assert_eq!(order[1]["method"], "session/request_permission", "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_forms_is_asked_in_words_and_its_next_prompt_is_the_answer() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("puppet").await;
+    let mut second = door.plain("puppet").await;
+    let session = first.session().await;
+    load(&mut second, &session).await;
+    let asked = first.prompt(&session, "suspend").await;
+    assert_eq!(asked["stopReason"], "end_turn");
+    let question = first.words("agent_message_chunk");
+    assert_eq!(question.len(), 1);
+    assert!(question[0].contains("may I?"), "{question:?}");
+    let answered = first.prompt(&session, "you may").await;
+    assert_eq!(answered["stopReason"], "end_turn");
+    assert!(first.words("agent_message_chunk")[1].contains("you may"), "{:?}", first.updates);
+    assert!(first.words("user_message_chunk").is_empty());
+    // Everything is there for the other client, and when it is told again.
+    let mut third = door.plain("puppet").await;
+    load(&mut third, &session).await;
+    second.updated(third.updates.len()).await;
+    assert_eq!(second.updates, third.updates);
+    assert_eq!(third.words("user_message_chunk"), ["suspend", "you may"]);
+}
+
+#[tokio::test]
+async fn a_client_with_forms_is_asked_by_one_where_the_question_has_a_schema() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut editor = door.with("puppet", json!({"elicitation": {"form": {}}})).await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "form").await;
+    let asked = editor.request("elicitation/create").await;
+    assert_eq!(asked["params"]["mode"], "form");
+    let content = json!({"name": "me"});
+    editor.reply(&asked, json!({"action": "accept", "content": content})).await;
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert!(editor.words("agent_message_chunk")[0].contains("me"), "{:?}", editor.updates);
+}
+
+#[tokio::test]
+async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
+    let hosted = Arc::new(Hosted::new());
+    let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
+    let mut editor = Door::of(&rig).plain("hosted").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "permission").await;
+    let asked = editor.request("session/request_permission").await;
+    let mut expected = permission();
+    expected["sessionId"] = json!(session);
+    assert_eq!(asked["params"], expected);
+    editor.reply(&asked, chosen("always")).await;
+    editor.answer(&prompt).await;
+    let told: Value =
+        serde_json::from_str(editor.words("agent_message_chunk")[0].trim_end_matches('!')).unwrap();
+    assert_eq!(told, chosen("always"));
+}
