@@ -1,8 +1,11 @@
 //! The agents that a server runs: those of the configuration, and those of the program around it.
 
+mod hosted;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use trilogue_backends::child::Children;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
@@ -21,22 +24,59 @@ pub struct Agents(Vec<Arc<dyn Agent>>);
 /// The agents of the configuration.
 ///
 /// # Errors
-/// `invalid_request` for a name that is none, a built-in agent that there is not, or a descriptor that breaks its rules.
+/// `invalid_request` for a name that is none, a built-in agent that there is not, a setting that cannot work, or a descriptor that breaks its rules.
 pub(crate) fn configured(
     options: &config::Options,
     descriptors: &Descriptors,
 ) -> Result<Vec<Arc<dyn Backend>>> {
+    configured_with(options, descriptors, &Arc::default())
+}
+
+/// The same, with the processes of agents among these children.
+///
+/// # Errors
+/// As [`configured`].
+pub(crate) fn configured_with(
+    options: &config::Options,
+    descriptors: &Descriptors,
+    children: &Arc<Children>,
+) -> Result<Vec<Arc<dyn Backend>>> {
+    options.notify.check()?;
     let agents = options.agents.iter();
-    agents.map(|(name, agent)| configured_one(name, agent, descriptors.get(name))).collect()
+    let one =
+        |(name, agent): (&String, _)| configured_one(name, agent, descriptors.get(name), children);
+    agents.map(one).collect()
 }
 
 fn configured_one(
     name: &str,
     agent: &config::Agent,
     descriptor: Option<&Json>,
+    children: &Arc<Children>,
 ) -> Result<Arc<dyn Backend>> {
     let name = AgentName::parse(name)?;
-    let AgentKind::Builtin = agent.kind;
+    if let Some(key) = agent.misplaced() {
+        let kind = match agent.kind {
+            AgentKind::Builtin => "agent-client",
+            AgentKind::AgentClient => "builtin",
+        };
+        let message = format!("`agents.{name}.{key}` is for agents of kind \"{kind}\"");
+        return Err(Error::new(Code::InvalidRequest, message)
+            .hint("remove the setting, or change the agent's kind"));
+    }
+    match agent.kind {
+        AgentKind::Builtin => built_in(&name, agent, descriptor),
+        AgentKind::AgentClient => Ok(Arc::new(hosted::build(&name, agent, descriptor, children)?)),
+    }
+}
+
+/// An agent that comes with the server.
+fn built_in(
+    name: &AgentName,
+    agent: &config::Agent,
+    descriptor: Option<&Json>,
+) -> Result<Arc<dyn Backend>> {
+    let rules = hosted::rules(name, agent)?;
     let wanted = agent.builtin.as_deref().unwrap_or(name.as_str());
     let Some(found) = builtin::named(wanted, builtin::Options::default()) else {
         let error = Error::new(
@@ -51,14 +91,14 @@ fn configured_one(
             None => error.hint(format!("set builtin to one of: {all}")),
         });
     };
-    let agent = found?;
-    if agent.card().name == name && descriptor.is_none() {
+    let agent = found?.with_rules(rules);
+    if agent.card().name == *name && descriptor.is_none() {
         return Ok(Arc::new(agent));
     }
     let card = AgentCard { name: name.clone(), ..agent.card().clone() };
     let Some(written) = descriptor else { return Ok(Arc::new(agent.with_card(card)?)) };
     let described = connect::card(written, card).and_then(|card| agent.with_card(card));
-    Ok(Arc::new(described.map_err(|error| of_setting(&name, &error))?))
+    Ok(Arc::new(described.map_err(|error| of_setting(name, &error))?))
 }
 
 /// What is wrong with a descriptor, with the setting that names it.

@@ -5,21 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use trilogue_backends::child::Children;
 use trilogue_domain::error::Result;
-use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::port::{Clock, ReadOriginal, SystemClock};
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
 use trilogue_gateway::{CallbackDelivery, HistoryFetch, Ports, Scheme, Server};
+use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
 use trilogue_store::Store;
-use trilogue_store::record::NoOriginals;
 
 use crate::agents::{self, Agents};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
-use crate::{callback_secret, descriptor, first_token, logging, token_file};
+use crate::local::{Door, IDLE_EXIT, Idle, Wrapped};
+use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
 /// How long connecting to the receiver of a callback may take.
 const CALLBACK_CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -37,6 +39,11 @@ pub struct App {
     listeners: Listeners,
     token_files: Vec<PathBuf>,
     shutdown_deadline: Duration,
+    door: Door,
+    children: Arc<Children>,
+    /// Whoever is at the socket.
+    owner: Principal,
+    idle_exit: Option<Duration>,
 }
 
 /// What a stop left behind.
@@ -62,6 +69,9 @@ pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
     logging::start(&options.log)?;
     let listeners = Listeners::bind(&options.server).await?;
     let app = App::build(&options, agents.into(), listeners).await?;
+    if let Some(why) = app.door().explain() {
+        tracing::info!(why, "not found by the programs of this user");
+    }
     let report = app.run(told_to_stop()).await?;
     tracing::info!(
         abandoned = report.abandoned.len(),
@@ -126,18 +136,39 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or recovered, an agent is not one, two have one name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
+        let door = Door::take(&options.server);
+        Self::build_behind(door, options, agents, listeners).await
+    }
+
+    /// The same behind a door that was taken before.
+    ///
+    /// # Errors
+    /// As [`App::build`].
+    pub async fn build_behind(
+        mut door: Door,
+        options: &Options,
+        agents: Agents,
+        listeners: Listeners,
+    ) -> Result<Self> {
         check(options)?;
         let state = token_file::state_dir();
+        // What a previous life left at work must not meet what is started now.
+        let children = Children::open(state.as_ref().ok().cloned()).await?;
         let policy = options.egress.to_policy();
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
-        let mut backends = agents::configured(options, &descriptors)?;
+        let mut backends = agents::configured_with(options, &descriptors, &children)?;
         backends.extend(agents.into_backends()?);
         let mounts = options.mounts_in_force()?;
         agents::check_names(&backends, &mounts)?;
         let egress = Client::new(policy.clone(), trilogue_egress::Options::default())
             .map_err(|error| Error::new(Code::Internal, error.to_string()))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = trilogue_store::open(&options.store.url, options.store.to_options()).await?;
+        let originals: Arc<dyn ReadOriginal> = Arc::new(Originals);
+        let store_options = trilogue_store::Options {
+            reader: Arc::clone(&originals),
+            ..options.store.to_options()
+        };
+        let store = trilogue_store::open(&options.store.url, store_options).await?;
         let token_files = match options.server.no_auth {
             true => Vec::new(),
             false => {
@@ -164,12 +195,13 @@ impl App {
                 callback_backoff: options.callbacks.backoff.0,
                 callback_backoff_max: options.callbacks.max_backoff.0,
                 max_part_metadata_bytes: options.server.limits.max_part_metadata.to_usize(),
+                notify: options.notify.is_on(),
                 ..options.runtime.to_options()
             },
             Arc::clone(&store),
             backends,
             Arc::clone(&clock),
-            Arc::new(NoOriginals),
+            originals,
         )
         .await?;
         runtime.check_output_with(Arc::new(CommunicationRules));
@@ -179,7 +211,8 @@ impl App {
             mounts,
             agent_schemes,
             anonymous: takes_anybody.then_some(anonymous),
-            ..options.server.to_options(owner, config::overrides(options))
+            client: options.client.to_options(),
+            ..options.server.to_options(owner.clone(), config::overrides(options))
         };
         let ports = Ports {
             runtime,
@@ -192,10 +225,30 @@ impl App {
             egress,
         };
         let sender = callback_sender(options, policy, state.as_deref().ok())?;
+        notify::start(&options.notify, &ports, &sender);
         let delivery = CallbackDelivery::new(&gateway, &listeners.addresses, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
+        door.announce(&listeners.addresses);
+        let idle_exit = idle_exit(&options.server, &door);
         let shutdown_deadline = options.server.shutdown_deadline.0;
-        Ok(Self { gateway, ports, store, listeners, token_files, shutdown_deadline })
+        Ok(Self {
+            gateway,
+            ports,
+            store,
+            listeners,
+            token_files,
+            shutdown_deadline,
+            door,
+            children,
+            owner,
+            idle_exit,
+        })
+    }
+
+    /// Whether the programs of the user find this server.
+    #[must_use]
+    pub fn door(&self) -> &Door {
+        &self.door
     }
 
     /// Where the server listens.
@@ -214,17 +267,46 @@ impl App {
     ///
     /// # Errors
     /// When a listener reaches further than the options allow, or the store cannot be closed cleanly.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
+        let runtime = self.ports.runtime.clone();
         let server = Server::start(self.gateway, self.ports, self.listeners.listeners)?;
-        shutdown.await;
+        if let Door::Open(claim) = &mut self.door {
+            let listener = claim.listener().map_err(|error| {
+                Error::new(Code::Internal, format!("the socket cannot be listened on: {error}"))
+            })?;
+            let wrapped = Arc::new(Wrapped::new(runtime, Arc::clone(&self.children)));
+            if let Some(listener) = listener {
+                server.listen_local(listener, self.owner, wrapped);
+            }
+        }
+        let connections = server.local_connections();
+        let idle = self
+            .idle_exit
+            .map(|limit| Idle { connections, store: Arc::clone(&self.store), limit }.wait());
+        tokio::select! {
+            () = shutdown => {}
+            () = async move { if let Some(idle) = idle { idle.await } else { std::future::pending().await } } => {
+                tracing::info!("nobody has needed the server for a while: it ends");
+            }
+        }
         let left = server.shutdown(self.shutdown_deadline).await;
+        self.children.close().await;
         self.store.close().await?;
+        drop(self.door);
         Ok(Report {
             abandoned: left.runs.abandoned,
             waiting: left.runs.waiting,
             dropped_connections: left.dropped_connections,
         })
     }
+}
+
+/// How long a server stays when nobody needs it.
+fn idle_exit(server: &config::Server, door: &Door) -> Option<Duration> {
+    let Door::Open(claim) = door else { return None };
+    let by_default = claim.record().on_demand.then_some(IDLE_EXIT);
+    let set = server.idle_exit.map(|span| span.0);
+    set.or(by_default).filter(|limit| !limit.is_zero())
 }
 
 /// What signs callbacks and sends them.

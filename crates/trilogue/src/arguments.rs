@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::command::{
-    agents, approve, backup, cancel, chat, completions, demo, inbox, restore, run, runs, serve,
-    status, tail, threads, token, webhooks,
+    agents, approve, backup, cancel, chat, completions, connect, demo, inbox, restore, run, runs,
+    serve, status, tail, threads, token, user_server, webhooks, wrap,
 };
 use crate::terminal::safe;
 
@@ -64,6 +64,13 @@ pub(crate) enum Command {
     Demo(demo::Demo),
     /// Start the server that a configuration file describes.
     Serve(serve::Serve),
+    /// Be an agent for an editor, which launches this: the Agent Client Protocol on standard input and output.
+    Connect(connect::Connect),
+    /// The same for any command that is such an agent itself: durable from then on, and seen by every other client.
+    Wrap(wrap::Wrap),
+    /// Be the server that `connect` and `wrap` start where none runs.
+    #[command(hide = true)]
+    UserServer(user_server::UserServer),
     /// Run an agent and show what it says.
     Run(run::Run),
     /// Talk to an agent, line by line.

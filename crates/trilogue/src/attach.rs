@@ -4,9 +4,10 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use trilogue_domain::limits;
-use trilogue_wire::native::{ContentEncoding, InputPart};
-use url::Url;
+use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
+use url::{Host, Url};
 
 use crate::exit::{Result, Stop};
 
@@ -55,6 +56,95 @@ const CONTENT_TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
+/// What is said with these words and attachments. Files that the words mention as `@path` are attached too, where `mentions` says that whoever wrote the words may name files.
+///
+/// # Errors
+/// As [`part`].
+pub(crate) fn said(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
+    let mentioned = if mentions { mentioned(&text) } else { Vec::new() };
+    if attached.is_empty() && mentioned.is_empty() {
+        return Ok(RunInput::Text(text));
+    }
+    let mut parts = vec![InputPart::text(text)];
+    for source in attached.iter().chain(&mentioned) {
+        parts.push(part(source)?);
+    }
+    Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
+}
+
+/// The files that a text mentions: an `@` where a word begins, and behind it the path of a file that is there, in quotes where it has spaces.
+fn mentioned(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut before = ' ';
+    for (place, c) in text.char_indices() {
+        let begins = before.is_whitespace() || matches!(before, '(' | '[' | '{' | '"' | '\'');
+        before = c;
+        if c != '@' || !begins {
+            continue;
+        }
+        let rest = text.get(place + 1..).unwrap_or_default();
+        let named = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').map(|(path, _)| path),
+            None => rest.split(char::is_whitespace).next().and_then(file_in),
+        };
+        let path = named.filter(|path| Path::new(path).is_file());
+        if let Some(path) = path.filter(|path| !found.iter().any(|known| known == path)) {
+            found.push(path.to_owned());
+        }
+    }
+    found
+}
+
+/// The longest file name that a word begins with: what ends a sentence may stand behind it.
+fn file_in(word: &str) -> Option<&str> {
+    let mut path = word;
+    loop {
+        if Path::new(path).is_file() {
+            return Some(path);
+        }
+        let shorter =
+            path.strip_suffix(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\''])?;
+        path = shorter;
+    }
+}
+
+/// Whether a server is on this machine, so that the paths of files mean something to its agents.
+pub(crate) fn is_here(server: &str) -> bool {
+    let url = Url::parse(server).ok();
+    match url.as_ref().and_then(Url::host) {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Leaves out where the files lie that are attached.
+pub(crate) fn forget_places(input: &mut RunInput) {
+    if let RunInput::Messages(messages) = input {
+        for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+            part.extra = None;
+        }
+    }
+}
+
+/// What an agent of the Agent Client Protocol is told of a file: the block that it is there, with its address, but for its content. The backend puts that in, or makes a link of it, as the agent wants it.
+fn placed(path: &Path, content_type: &str, is_text: bool) -> Option<Json> {
+    let uri = Url::from_file_path(std::path::absolute(path).ok()?).ok()?;
+    let uri = uri.as_str();
+    let kind = content_type.split('/').next().filter(|_| !is_text);
+    let block = match kind {
+        Some("image") => json!({ "type": "image", "mimeType": content_type, "uri": uri }),
+        Some("audio") => json!({ "type": "audio", "mimeType": content_type }),
+        _ => {
+            let resource = json!({ "uri": uri, "mimeType": content_type });
+            json!({ "type": "resource", "resource": resource })
+        }
+    };
+    let extension = json!({ "protocol": "agent_client", "block": block });
+    Some(Json::from_value(&json!({ "x_trilogue": extension })))
+}
+
 /// The part for `--attach`: an address is passed on, a file is read and becomes an artifact of its name; text goes as it is, anything else as base64.
 ///
 /// # Errors
@@ -82,20 +172,21 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => InputPart {
-            content_type: Some(content_type.unwrap_or("text/plain").to_owned()),
-            content: Some(text),
-            name,
-            ..InputPart::default()
-        },
-        Err(error) => InputPart {
-            content_type: Some(content_type.unwrap_or("application/octet-stream").to_owned()),
-            content: Some(STANDARD.encode(error.as_bytes())),
-            content_encoding: Some(ContentEncoding::Base64),
-            name,
-            ..InputPart::default()
-        },
+    let (content, content_encoding, usual) = match String::from_utf8(bytes) {
+        Ok(text) => (text, None, "text/plain"),
+        Err(error) => {
+            let base64 = STANDARD.encode(error.as_bytes());
+            (base64, Some(ContentEncoding::Base64), "application/octet-stream")
+        }
+    };
+    let content_type = content_type.unwrap_or(usual);
+    Ok(InputPart {
+        extra: placed(path, content_type, content_encoding.is_none()),
+        content_type: Some(content_type.to_owned()),
+        content: Some(content),
+        content_encoding,
+        name,
+        ..InputPart::default()
     })
 }
 
@@ -140,6 +231,65 @@ mod tests {
         assert_eq!(bytes.content_encoding, Some(ContentEncoding::Base64));
         assert_eq!(bytes.content_type.as_deref(), Some("image/png"));
         assert_eq!((bytes.name.as_deref(), bytes.content_url), (Some("x.PNG"), None));
+    }
+
+    #[test]
+    fn a_file_says_where_it_lies_and_which_block_it_is() {
+        let block = |name: &str, bytes: &[u8]| {
+            let extra = file(name, bytes).extra.unwrap().to_value()["x_trilogue"].take();
+            assert_eq!(extra["protocol"], "agent_client");
+            extra["block"].clone()
+        };
+        let text = block("a b.md", b"words");
+        assert_eq!(text["type"], "resource");
+        assert_eq!(text["resource"]["mimeType"], "text/markdown");
+        let uri = text["resource"]["uri"].as_str().unwrap();
+        assert!(uri.starts_with("file:///") && uri.ends_with("/a%20b.md"), "{uri}");
+        let image = block("a.png", b"\xff");
+        assert_eq!((&image["type"], &image["mimeType"]), (&json!("image"), &json!("image/png")));
+        assert!(image["uri"].as_str().unwrap().ends_with("/a.png"));
+        assert_eq!(block("a.wav", b"\xff"), json!({ "type": "audio", "mimeType": "audio/wav" }));
+        // What reads as text is no image for an agent.
+        assert_eq!(block("a.svg", b"<svg/>")["type"], "resource");
+
+        let (folder, mut input) = (tempfile::tempdir().unwrap(), RunInput::Text(String::new()));
+        forget_places(&mut input);
+        let path = folder.path().join("x").to_str().unwrap().to_owned();
+        std::fs::write(&path, "x").unwrap();
+        input = said("hi".to_owned(), false, &[path]).unwrap();
+        forget_places(&mut input);
+        let RunInput::Messages(messages) = input else { unreachable!() };
+        assert!(messages[0].parts.iter().all(|part| part.extra.is_none()));
+    }
+
+    #[test]
+    fn only_files_that_are_there_are_mentioned() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (plain, spaced) = (path("notes.md"), path("two words"));
+        for file in [&plain, &spaced] {
+            std::fs::write(file, "x").unwrap();
+        }
+        let text = format!(
+            "see @{plain}, (@{plain}) and @\"{spaced}\"; not me@{plain} nor @/nonexistent nor @{}",
+            folder.path().display()
+        );
+        assert_eq!(mentioned(&text), [plain.clone(), spaced]);
+        let with = said(format!("see @{plain}"), true, &[]).unwrap();
+        assert!(matches!(with, RunInput::Messages(messages) if messages[0].parts.len() == 2));
+        let without = said(format!("see @{plain}"), false, &[]).unwrap();
+        assert!(matches!(without, RunInput::Text(_)));
+    }
+
+    #[test]
+    fn paths_mean_something_on_this_machine_only() {
+        for here in ["http://127.0.0.1:7878", "http://localhost:1", "http://[::1]:1/x"] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in ["https://example.com", "http://10.0.0.1", "http://localhost.example.com"]
+        {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
     }
 
     #[test]

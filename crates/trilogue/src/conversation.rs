@@ -26,6 +26,9 @@ pub(crate) struct Showing {
     /// Show the answer alone: no citations, steps, tool calls and thoughts.
     #[arg(long)]
     pub(crate) no_metadata: bool,
+    /// Show what the agent marks as not meant for the user, too.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Save artifacts into this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) save: Option<PathBuf>,

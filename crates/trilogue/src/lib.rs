@@ -34,7 +34,9 @@ pub mod config;
 mod descriptor;
 mod first_token;
 mod listen;
+pub mod local;
 pub mod logging;
+pub mod notify;
 pub mod token_file;
 
 pub use agents::Agents;

@@ -40,7 +40,8 @@ fn main() -> ExitCode {
 }
 
 fn execute(arguments: &Arguments) -> Result {
-    let serving = matches!(arguments.command, Command::Demo(_) | Command::Serve(_));
+    let serving =
+        matches!(arguments.command, Command::Demo(_) | Command::Serve(_) | Command::UserServer(_));
     // A command waits for one server; a server uses every core.
     let mut runtime = match serving {
         true => tokio::runtime::Builder::new_multi_thread(),
@@ -61,6 +62,9 @@ async fn dispatch(arguments: &Arguments) -> Result {
     match &arguments.command {
         Command::Demo(demo) => demo.execute(globals).await,
         Command::Serve(serve) => serve.execute(globals).await,
+        Command::Connect(connect) => connect.execute().await,
+        Command::Wrap(wrap) => wrap.execute().await,
+        Command::UserServer(server) => server.execute().await,
         Command::Run(run) => run.execute(globals).await,
         Command::Chat(chat) => chat.execute(globals).await,
         Command::Agents(agents) => agents.execute(globals).await,

@@ -36,7 +36,7 @@ pub(crate) struct Overrides {
 }
 
 /// The signals that stop a server.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
@@ -88,6 +88,12 @@ impl Overrides {
             }
         }
         let app = App::build(options, trilogue::Agents::new(), listeners).await?;
+        if let Some(why) = app.door().explain() {
+            match options.log.format {
+                LogFormat::Json => tracing::info!(why, "not found by the programs of this user"),
+                LogFormat::Text => print::note(&why),
+            }
+        }
         if let Some(file) = &self.port_file {
             write_addresses(file, app.addresses())?;
         }
@@ -98,15 +104,20 @@ impl Overrides {
         } else {
             ready(&app)?;
         }
-        let (first, second) = signals.split();
-        let served = app.run(first);
-        tokio::select! {
-            report = served => tell(&report?, options.log.format),
-            // Whoever asks twice does not want to wait for runs.
-            () = second => return Err(Stop::new(Exit::Interrupted, "stopped without waiting")),
-        }
-        Ok(())
+        run(app, signals, options.log.format).await
     }
+}
+
+/// Serves until a signal, or until the server ends by itself.
+pub(crate) async fn run(app: App, signals: Signals, format: LogFormat) -> Result {
+    let (first, second) = signals.split();
+    let served = app.run(first);
+    tokio::select! {
+        report = served => tell(&report?, format),
+        // Whoever asks twice does not want to wait for runs.
+        () = second => return Err(Stop::new(Exit::Interrupted, "stopped without waiting")),
+    }
+    Ok(())
 }
 
 /// Says what the stop left behind.
@@ -147,7 +158,8 @@ fn write_addresses(file: &Path, addresses: &[SocketAddr]) -> Result {
 // === impl Signals ===
 
 impl Signals {
-    fn listen() -> Result<Self> {
+    /// Hears them from now on.
+    pub(crate) fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind).map_err(|error| Stop::failed(format!("signals cannot be heard: {error}")))
         };

@@ -8,8 +8,9 @@ use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::agent_communication::Uuid;
 use trilogue_wire::native::{Json, RunCreate, RunInput};
 
-use super::run::{Called, connect_config, ensure_thread, json, session_of};
+use super::run::{Called, connect_config, ensure_thread, json, messages, session_of};
 use crate::arguments::Globals;
+use crate::attach;
 use crate::conversation::{self, Conversation, Showing, communication};
 use crate::exit::{Exit, Result, Stop};
 use crate::input;
@@ -17,6 +18,8 @@ use crate::remote::{Protocol, Server};
 use crate::terminal::{ask, print, safe};
 
 /// Talk to an agent, line by line. An empty line is nothing; `/quit` or the end of the input ends it.
+///
+/// A file that is named as `@path` on a line that is typed is added to the message.
 #[derive(Args, Debug)]
 pub(crate) struct Chat {
     /// The agent.
@@ -27,6 +30,9 @@ pub(crate) struct Chat {
     /// Settings of the agent.
     #[arg(long, value_name = "JSON")]
     config: Option<String>,
+    /// Add a file or an address to the first message. May be given several times.
+    #[arg(long, value_name = "FILE|URL")]
+    attach: Vec<String>,
     /// How to talk to the server. Left alone, another server than the usual one is asked what it speaks.
     #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
     protocol: Protocol,
@@ -53,12 +59,16 @@ impl Chat {
         let made = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(made);
         print::note(&format!("thread: {}", safe::line(&thread)));
-        while let Some(text) = next().await? {
+        let mut lines = self.lines();
+        while let Some(mut input) = lines.next().await? {
+            if !attach::is_here(&globals.url) {
+                attach::forget_places(&mut input);
+            }
             let new = RunCreate {
                 thread_id: Some(thread.clone()),
                 create_thread: true,
                 config: config.clone(),
-                ..RunCreate::new(&agent.name, RunInput::Text(text))
+                ..RunCreate::new(&agent.name, input)
             };
             let run = RunId::generate().as_str().to_owned();
             let turn = Conversation::new(client.clone(), run, &self.showing, globals)?;
@@ -75,8 +85,9 @@ impl Chat {
         let made = || Ok(Uuid::generate());
         let session = self.thread.as_deref().map_or_else(made, session_of)?;
         print::note(&format!("thread: {session}"));
-        while let Some(text) = next().await? {
-            let mut new = NewRun::new(&agent.name, text).in_session(session);
+        let mut lines = self.lines();
+        while let Some(input) = lines.next().await? {
+            let mut new = NewRun::new(&agent.name, messages(input)).in_session(session);
             new.request.config.clone_from(&config);
             let turn = communication::Conversation::new(server, &self.showing, globals)?;
             settle(turn.hold(new).await.map(drop))?;
@@ -93,9 +104,10 @@ impl Chat {
         let thread = self.thread.clone().unwrap_or_else(|| Uuid::generate().to_string());
         ensure_thread(&client, &thread).await?;
         print::note(&format!("thread: {}", safe::line(&thread)));
-        while let Some(text) = next().await? {
+        let mut lines = self.lines();
+        while let Some(input) = lines.next().await? {
             let mut new = connect::NewRun::of(&called.id).on_thread(&thread);
-            new.request.input = Some(input::by_schema(RunInput::Text(text), schema.as_ref())?);
+            new.request.input = Some(input::by_schema(input, schema.as_ref())?);
             new.request.config.clone_from(&config);
             let (client, described) = (client.clone(), called.descriptor.as_ref());
             let showing = &self.showing;
@@ -106,6 +118,10 @@ impl Chat {
         }
         self.bye(&safe::line(&thread), globals);
         Ok(())
+    }
+
+    fn lines(&self) -> Lines<'_> {
+        Lines { attach: &self.attach }
     }
 
     fn config(&self) -> Result<Option<Json>> {
@@ -123,16 +139,30 @@ impl Chat {
     }
 }
 
-/// The next line that says something; `None` at the end.
-async fn next() -> Result<Option<String>> {
-    while let Some(text) = ask::read_line("> ").await? {
-        match text.trim() {
-            "" => {}
-            "/quit" => return Ok(None),
-            _ => return Ok(Some(text)),
+/// What is said, line by line.
+struct Lines<'a> {
+    /// What is added to the next line.
+    attach: &'a [String],
+}
+
+// === impl Lines ===
+
+impl Lines<'_> {
+    /// The next line that says something; `None` at the end.
+    async fn next(&mut self) -> Result<Option<RunInput>> {
+        while let Some(text) = ask::read_line("> ").await? {
+            match text.trim() {
+                "" => {}
+                "/quit" => return Ok(None),
+                _ => {
+                    let attach = std::mem::take(&mut self.attach);
+                    // What comes through a pipe may be somebody else's words.
+                    return attach::said(text, print::can_ask(), attach).map(Some);
+                }
+            }
         }
+        Ok(None)
     }
-    Ok(None)
 }
 
 /// A run that failed or was cancelled ends its turn, not the conversation.

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use indexmap::IndexMap;
 use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Options};
+use trilogue::local::Door;
 use trilogue::{App, token_file};
 use trilogue_gateway::{Mount, Protocol};
 
@@ -46,9 +47,9 @@ impl Demo {
     }
 }
 
-fn built_in() -> IndexMap<String, Agent> {
-    let agent =
-        Agent { kind: AgentKind::Builtin, builtin: None, descriptor: None, authentication: None };
+/// The agents that come with the server.
+pub(crate) fn built_in() -> IndexMap<String, Agent> {
+    let agent = Agent::of(AgentKind::Builtin);
     trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
 }
 
@@ -83,6 +84,11 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
         for mount in mounts {
             text.push_str(&first_request(mount, &url, file));
         }
+    }
+    if matches!(app.door(), Door::Open(_)) {
+        text.push_str(&format!(
+            "\nAn editor that speaks the Agent Client Protocol launches the agent with:\n\n  {program} connect researcher\n\nand any other agent of that protocol, made durable, with:\n\n  {program} wrap -- COMMAND\n"
+        ));
     }
     text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
     text

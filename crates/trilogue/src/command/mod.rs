@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 pub(crate) mod completions;
+pub(crate) mod connect;
 pub(crate) mod demo;
 pub(crate) mod inbox;
 pub(crate) mod restore;
@@ -16,7 +17,9 @@ pub(crate) mod status;
 pub(crate) mod tail;
 pub(crate) mod threads;
 pub(crate) mod token;
+pub(crate) mod user_server;
 pub(crate) mod webhooks;
+pub(crate) mod wrap;
 
 use clap::Args;
 use trilogue_sdk::client::Page;

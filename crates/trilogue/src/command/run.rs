@@ -9,7 +9,7 @@ use trilogue_sdk::communication::NewRun;
 use trilogue_sdk::connect;
 use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::agent_communication::{ContentEncoding as Encoding, Message, MessagePart, Uuid};
-use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunCreate, RunInput};
+use trilogue_wire::native::{ContentEncoding, InputPart, Json, RunCreate, RunInput};
 
 use crate::arguments::Globals;
 use crate::attach;
@@ -24,7 +24,7 @@ use crate::terminal::{print, safe};
 pub(crate) struct Run {
     /// The agent.
     agent: String,
-    /// What to say; `-` reads it from standard input, and so does leaving it out where that is a pipe.
+    /// What to say; `-` reads it from standard input, and so does leaving it out where that is a pipe. A file that is named here as `@path` is added to the message.
     text: Option<String>,
     /// Give the agent this JSON value instead of a message.
     #[arg(long, value_name = "JSON", conflicts_with_all = ["text", "attach"])]
@@ -65,7 +65,11 @@ impl Run {
 
     /// Runs the agent of one of our servers.
     async fn run(&self, client: Client, globals: &Globals) -> Result {
-        let mut new = RunCreate::new(&self.agent, self.input()?);
+        let mut input = self.input()?;
+        if !attach::is_here(&globals.url) {
+            attach::forget_places(&mut input);
+        }
+        let mut new = RunCreate::new(&self.agent, input);
         new.config = self.config.as_deref().map(|text| json("--config", text)).transpose()?;
         if !self.ephemeral {
             let made = || ThreadId::generate().as_str().to_owned();
@@ -152,23 +156,17 @@ impl Run {
         if let Some(text) = &self.input {
             return Ok(RunInput::Value(json("--input", text)?));
         }
-        let text = match self.text.as_deref() {
-            Some("-") => read_input()?,
-            Some(text) => text.to_owned(),
-            None if !std::io::stdin().is_terminal() => read_input()?,
+        // What comes through a pipe may be somebody else's words, which name no files of the user.
+        let (text, mentions) = match self.text.as_deref() {
+            Some("-") => (read_input()?, false),
+            Some(text) => (text.to_owned(), true),
+            None if !std::io::stdin().is_terminal() => (read_input()?, false),
             None => {
                 return Err(Stop::usage("there is nothing to say to the agent")
                     .hint("give a text: trilogue run AGENT \"TEXT\""));
             }
         };
-        if self.attach.is_empty() {
-            return Ok(RunInput::Text(text));
-        }
-        let mut parts = vec![InputPart::text(text)];
-        for source in &self.attach {
-            parts.push(attach::part(source)?);
-        }
-        Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
+        attach::said(text, mentions, &self.attach)
     }
 }
 
@@ -249,7 +247,7 @@ pub(crate) fn session_of(thread: &str) -> Result<Uuid> {
 }
 
 /// The input as the messages of the Agent Communication Protocol.
-fn messages(input: RunInput) -> Vec<Message> {
+pub(crate) fn messages(input: RunInput) -> Vec<Message> {
     match input {
         RunInput::Text(text) => vec![Message::text(&text)],
         RunInput::Value(value) => vec![MessagePart::json(&value).into()],

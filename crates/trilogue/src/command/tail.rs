@@ -2,11 +2,12 @@
 
 use clap::Args;
 use trilogue_sdk::client::{Client, ClientError, EventStream, Page, StreamItem};
-use trilogue_wire::native::{Event, EventBody, List};
+use trilogue_wire::native::{Event, EventBody, List, Part};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
 use crate::remote;
+use crate::terminal::beside::thought_id;
 use crate::terminal::{print, safe, show};
 
 /// Show the events of a thread or a run.
@@ -15,9 +16,9 @@ pub(crate) struct Tail {
     /// The thread or run.
     #[arg(value_name = "THREAD|RUN")]
     of: String,
-    /// Begin with this number instead of the first.
-    #[arg(long, value_name = "N")]
-    from: Option<u64>,
+    /// Begin with this number instead of the first, or with this message of the thread.
+    #[arg(long, value_name = "N|MESSAGE_ID")]
+    from: Option<String>,
     /// Go on with what happens next. Of a run, until it ends.
     #[arg(long, short)]
     follow: bool,
@@ -36,7 +37,7 @@ impl Tail {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         let of = self.find(&client).await?;
-        let after = self.from.map(|from| from.saturating_sub(1).to_string());
+        let after = self.after(&client, of).await?;
         if self.follow {
             let stream = match of {
                 Of::Run => client.run_events(&self.of, after.as_deref()),
@@ -66,6 +67,21 @@ impl Tail {
             .hint("list them with `trilogue threads` and `trilogue runs`")),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The position to begin after.
+    async fn after(&self, client: &Client, of: Of) -> Result<Option<String>> {
+        let Some(from) = &self.from else { return Ok(None) };
+        if let Ok(number) = from.parse::<u64>() {
+            return Ok(Some(number.saturating_sub(1).to_string()));
+        }
+        if of == Of::Run {
+            let message =
+                format!("--from {}: of a run only a number can be named", safe::visible(from));
+            return Err(Stop::usage(message).hint("name the run's thread to begin with a message"));
+        }
+        let page = client.thread_events_from(&self.of, from, Some(1)).await?;
+        Ok(page.items.first().map(|event| event.number.saturating_sub(1).to_string()))
     }
 
     async fn pages(
@@ -120,7 +136,7 @@ fn line(event: &Event, of: Of) -> String {
         Of::Run => event.run_number.unwrap_or(event.number),
         Of::Thread => event.number,
     };
-    let says = says(&event.body);
+    let says = says(event);
     let line = format!(
         "{number:>5}  {}  {:<20}  {says}",
         safe::line(&event.at),
@@ -129,8 +145,9 @@ fn line(event: &Event, of: Of) -> String {
     format!("{}\n", line.trim_end())
 }
 
-fn says(body: &EventBody) -> String {
-    match body {
+/// What an event says. Words of a message stand behind its id.
+fn says(event: &Event) -> String {
+    match &event.body {
         EventBody::RunCreated(created) => safe::visible(&created.agent),
         EventBody::RunCancelling(cancelling) => {
             safe::visible(cancelling.reason.as_deref().unwrap_or_default())
@@ -145,18 +162,35 @@ fn says(body: &EventBody) -> String {
             ),
             None => ended.outcome.status.as_str().to_owned(),
         },
-        EventBody::MessageStarted(started) => safe::visible(&started.role),
-        EventBody::MessageDelta(delta) => safe::visible(&delta.text),
-        EventBody::MessagePart(part) => match (part.part.as_text(), &part.part.name) {
-            (Some(text), None) if !text.is_empty() => safe::visible(text),
-            (_, Some(name)) => {
-                format!("{} ({})", safe::visible(name), show::summary(&part.part))
+        EventBody::MessageStarted(started) => {
+            of_message(&started.message_id, &safe::visible(&started.role))
+        }
+        EventBody::MessageDelta(delta) => {
+            of_message(&delta.message_id, &safe::visible(&delta.text))
+        }
+        EventBody::MessagePart(part) => of_message(&part.message_id, &part_says(&part.part)),
+        EventBody::MessageCompleted(completed) => of_message(&completed.message_id, ""),
+        EventBody::MessageThought(thought) => {
+            let id = event.original.as_ref().and_then(thought_id).unwrap_or_default();
+            of_message(&id, &safe::visible(&thought.text))
+        }
+        EventBody::ToolStarted(tool) => {
+            let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
+            let title = safe::visible(title);
+            match &tool.message_id {
+                Some(message) => format!("{title} (from {})", safe::visible(message)),
+                None => title,
             }
-            _ => show::summary(&part.part),
-        },
-        EventBody::MessageThought(thought) => safe::visible(&thought.text),
-        EventBody::ToolStarted(tool) => safe::visible(&tool.title),
+        }
         EventBody::ToolEnded(tool) => safe::visible(&tool.status),
+        EventBody::InterruptRuleApplied(applied) => {
+            let decided = if applied.allowed { "allowed" } else { "denied" };
+            format!("{decided} {}", safe::visible(&applied.rule))
+        }
+        EventBody::Opaque(_) => match &event.original {
+            Some(original) => safe::visible(&original.dialect),
+            None => String::new(),
+        },
         EventBody::InterruptRaised(raised) => {
             format!(
                 "{} {}",
@@ -177,5 +211,18 @@ fn says(body: &EventBody) -> String {
             format!("{} {}", safe::visible(&removed.removed_run_id), safe::visible(&removed.reason))
         }
         _ => String::new(),
+    }
+}
+
+/// What stands in a message, behind the message's id.
+fn of_message(id: &str, says: &str) -> String {
+    format!("{}  {says}", safe::visible(id)).trim().to_owned()
+}
+
+fn part_says(part: &Part) -> String {
+    match (part.as_text(), &part.name) {
+        (Some(text), None) if !text.is_empty() => safe::visible(text),
+        (_, Some(name)) => format!("{} ({})", safe::visible(name), show::summary(part)),
+        _ => show::summary(part),
     }
 }

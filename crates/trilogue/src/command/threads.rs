@@ -58,6 +58,9 @@ enum Action {
         /// The copy's id; made by the server when absent.
         #[arg(long)]
         id: Option<String>,
+        /// End the copy behind this message: what was said and done after it is left out.
+        #[arg(long, value_name = "MESSAGE_ID")]
+        until: Option<String>,
     },
     /// Erase a thread with everything of it. Its runs are cancelled first. This cannot be undone.
     Erase {
@@ -86,8 +89,9 @@ impl Threads {
                 }
                 Ok(())
             }
-            Some(Action::Copy { thread, id }) => {
-                let copy = ThreadCopy { id: id.clone(), metadata: None };
+            Some(Action::Copy { thread, id, until }) => {
+                let (id, until_message) = (id.clone(), until.clone());
+                let copy = ThreadCopy { id, metadata: None, until_message };
                 let copy = client.copy_thread(thread, &copy).await?;
                 if globals.json {
                     return print::json(&copy);

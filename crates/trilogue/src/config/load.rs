@@ -72,7 +72,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
         return Err(at(
             Some(span),
             format!("agents of kind `{}` are not available in this version", kind.escape_debug()),
-            Some("the kind that is: \"builtin\"".to_owned()),
+            Some(format!("the kinds that are: {}", AgentKind::NAMES.join(", "))),
         ));
     }
     let mut lines = Vec::new();
@@ -216,6 +216,28 @@ mod tests {
             "t.toml:2:10: unknown value `jsn`, did you mean `json`?"
         );
         assert_eq!(
+            error("[agents.x]\nkind = \"agent-client\"\ncomand = \"x\"\n"),
+            "t.toml:3:1: unknown key `comand`, did you mean `command`?"
+        );
+        assert_eq!(
+            error(
+                "[[agents.x.permissions]]\ndecison = \"allow\"\n[agents.x]\nkind = \"builtin\"\n"
+            ),
+            "t.toml:2:1: unknown key `decison`, did you mean `decision`?"
+        );
+        assert_eq!(
+            error("[agents.x]\nkind = \"agent-client\"\nfiles = \"writ\"\n"),
+            "t.toml:3:9: unknown value `writ`, did you mean `write`?"
+        );
+        assert_eq!(
+            error("[client]\nwhen_bussy = \"queue\"\n"),
+            "t.toml:2:1: unknown key `when_bussy`, did you mean `when_busy`?"
+        );
+        assert_eq!(
+            error("[notify]\nuri = \"http://x\"\n"),
+            "t.toml:2:1: unknown key `uri`, did you mean `url`?"
+        );
+        assert_eq!(
             error("[agents.x]\nkind = \"bultin\"\n"),
             "t.toml:2:8: unknown value `bultin`, did you mean `builtin`?"
         );
@@ -267,9 +289,25 @@ mod tests {
     #[test]
     fn a_kind_of_a_later_version_is_named_before_its_keys() {
         assert_eq!(
-            error("[agents.coder]\ncommand = [\"x\"]\nkind = \"agent-client\"\n"),
-            "t.toml:3:8: agents of kind `agent-client` are not available in this version | the kind that is: \"builtin\""
+            error("[agents.coder]\nurl = \"x\"\nkind = \"agent-connect\"\n"),
+            "t.toml:3:8: agents of kind `agent-connect` are not available in this version | the kinds that are: builtin, agent-client"
         );
+    }
+
+    #[test]
+    fn the_value_of_a_variable_is_shown_nowhere() {
+        let text = "[agents.x]\nkind = \"agent-client\"\ncommand = \"x\"\n[agents.x.env]\nAPI_KEY = \"swordfish\"\n";
+        let options = parse(Path::new("t.toml"), text).unwrap().options;
+        assert_eq!(options.agents["x"].env["API_KEY"].0, "swordfish");
+        let settings = super::super::settings(&options, None, &[]);
+        let key = settings.iter().find(|setting| setting.key == "agents.x.env.API_KEY").unwrap();
+        assert_eq!(key.value, "\"(hidden)\"");
+        assert!(!format!("{settings:?} {options:?}").contains("swordfish"));
+        for bad in ["[\"swordfish\"]", "{ swordfish = 1 }", "77712345"] {
+            let error = error(&text.replace("\"swordfish\"", bad));
+            assert!(!error.contains("swordfish") && !error.contains("77712345"), "{error}");
+            assert!(error.contains("expected a text"), "{error}");
+        }
     }
 
     #[test]

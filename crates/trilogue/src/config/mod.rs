@@ -2,11 +2,14 @@
 //!
 //! What the doc comments of these types say is the reference: `docs/configuration.md` is generated from them.
 
+mod agent;
+mod client;
 mod explain;
 mod exposure;
 mod list;
 mod load;
 mod mounts;
+mod notify;
 mod quantity;
 mod reference;
 mod scheme;
@@ -23,11 +26,16 @@ use trilogue_domain::Principal;
 use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
 
+pub use agent::{
+    Agent, AgentKind, ClientTools, Decision, Files, Hidden, OnRewind, Permission, Processes,
+};
+pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
 pub use mounts::{ErrorBody, Mount, Protocol};
+pub use notify::Notify;
 pub use quantity::{NotAQuantity, Size, Span};
 pub use reference::reference;
 pub use scheme::Scheme;
@@ -51,6 +59,10 @@ pub struct Options {
     pub egress: Egress,
     /// How clients of runs are called back.
     pub callbacks: Callbacks,
+    /// Who is told when an agent begins to wait for an answer, on whichever protocol: an address, or a command. It gets one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title` and `answer`, the command that answers. Three attempts are made.
+    pub notify: Notify,
+    /// How clients of the Agent Client Protocol are served: editors that start `trilogue connect` or `trilogue wrap`.
+    pub client: Client,
     /// Where threads are kept, and how safely.
     pub store: Store,
     /// How runs are executed and how long they are kept.
@@ -81,8 +93,23 @@ pub struct Server {
     pub dangerously_plain_http: bool,
     /// How long a stop waits for running agents and open responses before it gives them up.
     pub shutdown_deadline: Span,
+    /// Whether the server is the one that `trilogue connect` and `trilogue wrap` of its user find, by a socket that only this user can reach; one server of a user is.
+    pub socket: Socket,
+    /// How long nobody must have been connected to that socket, and no run been open, until the server ends by itself; `"0s"` for never. Not set: 30 minutes for a server that `connect` or `wrap` started, never for others.
+    pub idle_exit: Option<Span>,
     /// Bounds on what one client can use.
     pub limits: Limits,
+}
+
+/// Whether a server is found by the programs of its user.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Socket {
+    /// It is, unless another one is already.
+    #[default]
+    On,
+    /// It is not.
+    Off,
 }
 
 /// Bounds on what one client can use.
@@ -205,38 +232,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// An agent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Agent {
-    /// What kind of agent it is. The only kind today is `builtin`: one that comes with the server.
-    pub kind: AgentKind,
-    /// Which built-in agent, where the name under which it is served is another: `echo`, `mailcomposer` or `researcher`.
-    #[serde(default)]
-    pub builtin: Option<String>,
-    /// How its callers may show who they are, any one of them: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as password), `none` (callers without a token too, who are one principal that lists nothing). Not set: `api-key` and `bearer`.
-    #[serde(default)]
-    pub authentication: Option<List<Scheme>>,
-    /// What the agent says of itself by the Agent Connect Protocol, in place of what it says by itself: a file or an `https` address of a descriptor, or of a manifest that holds one. It is read at the start; of an address the last good copy is kept.
-    #[serde(default)]
-    pub descriptor: Option<String>,
-}
-
-/// A kind of agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentKind {
-    /// It comes with the server.
-    Builtin,
-}
-
-// === impl AgentKind ===
-
-impl AgentKind {
-    /// The kinds that a later version will have; their names are refused with an explanation.
-    pub const LATER: [&'static str; 3] = ["agent-client", "agent-communication", "agent-connect"];
-}
-
 // === impl Options ===
 
 impl Options {
@@ -265,6 +260,8 @@ impl Default for Server {
             no_auth: false,
             dangerously_plain_http: false,
             shutdown_deadline: Span::seconds(30),
+            socket: Socket::On,
+            idle_exit: None,
             limits: Limits::default(),
         }
     }

@@ -39,8 +39,8 @@ fn section(out: &mut String, root: &Value, table: &Value, path: &str) {
             inner.push((dotted, member, target));
         } else if let Some(entry) = table_of(root, target) {
             inner.push((format!("[{dotted}]"), member, entry));
-        } else if let Some(entry) = target.get("additionalProperties").filter(|it| it.is_object()) {
-            inner.push((format!("{dotted}.NAME"), member, resolve(root, entry)));
+        } else if let Some(entry) = tables_of(root, target) {
+            inner.push((format!("{dotted}.NAME"), member, entry));
         } else {
             // Writing to a String cannot fail.
             let _ = writeln!(
@@ -67,6 +67,12 @@ fn table_of<'a>(root: &'a Value, list: &'a Value) -> Option<&'a Value> {
     entry.get("properties").map(|_| entry)
 }
 
+/// The tables by name that a table holds, where it holds tables.
+fn tables_of<'a>(root: &'a Value, table: &'a Value) -> Option<&'a Value> {
+    let entry = resolve(root, table.get("additionalProperties")?);
+    entry.get("properties").map(|_| entry)
+}
+
 fn resolve<'a>(root: &'a Value, member: &'a Value) -> &'a Value {
     let target = member.get("anyOf").and_then(|any| any.get(0)).unwrap_or(member);
     let name = target.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix("#"));
@@ -90,6 +96,7 @@ fn kind(target: &Value) -> String {
         Some("array") => "list".to_owned(),
         Some("string") => target.get("format").and_then(Value::as_str).unwrap_or("text").to_owned(),
         Some("integer") => "number".to_owned(),
+        Some("object") => "table of texts".to_owned(),
         other => other.unwrap_or("any").to_owned(),
     };
     match target.get("type") {
@@ -136,6 +143,9 @@ mod tests {
         assert!(text.contains("| `shutdown_deadline` | duration | `\"30s\"` |"), "{text}");
         assert!(text.contains("| `durability` | `\"fsync\"` or `\"buffered\"` | `\"fsync\"` |"));
         assert!(text.contains("## `[agents.NAME]`"));
+        assert!(text.contains("## `[[agents.NAME.permissions]]`"));
+        assert!(text.contains("| `env` | table of texts | `{}` | `agent-client` only"), "{text}");
+        assert!(text.contains("| `max_line` | size | `\"16MiB\"` |"), "{text}");
         assert!(text.contains("## `[[mounts]]`"));
         let protocols = "| `protocol` | `\"communication\"` or `\"connect\"` | required |";
         assert!(text.contains(protocols), "{text}");

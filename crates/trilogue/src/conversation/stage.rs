@@ -43,7 +43,7 @@ impl Stage {
             Some(path) => Some(Folder::open(path, showing.force)?),
             None => None,
         };
-        let show = Show::new(print::is_terminal(), !showing.no_metadata, showing.raw);
+        let show = Show::new(print::is_terminal(), !showing.no_metadata, showing.raw, showing.all);
         Ok(Self { elsewhere: globals.elsewhere(), json: globals.json, folder, show })
     }
 

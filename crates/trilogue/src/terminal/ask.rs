@@ -7,7 +7,7 @@ use dialoguer::{Confirm, Input, Select};
 use serde_json::{Map, Value};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json, Part};
 
-use super::{print, safe, style};
+use super::{permission, print, safe, style};
 use crate::exit::{Exit, Result, Stop};
 
 /// The most members of a form that are asked for one by one; a larger form is asked for as JSON.
@@ -65,7 +65,28 @@ pub(crate) fn show(interrupt: &Interrupt) {
     if !words.is_empty() {
         print::note(&style::bold(&safe::block(&words)));
     }
-    match interrupt.payload.to_value() {
+    let payload = interrupt.payload.to_value();
+    if let Some(lines) = permission::lines(&payload) {
+        for line in lines {
+            print::note(&format!("  {line}"));
+        }
+    } else {
+        show_payload(interrupt, payload);
+    }
+    show_options(interrupt);
+}
+
+/// What an agent says beside its question. Of a question of the Agent Client Protocol only the address: the rest is asked for.
+fn show_payload(interrupt: &Interrupt, payload: Value) {
+    let is_elicitation = matches!(interrupt.kind.as_str(), "form" | "url")
+        && payload.get("mode").is_some_and(Value::is_string);
+    if is_elicitation {
+        if let Some(url) = payload.get("url").and_then(Value::as_str) {
+            print::note(&format!("  url: {}", safe::visible(url)));
+        }
+        return;
+    }
+    match payload {
         Value::Null => {}
         Value::Object(members) => {
             for (name, value) in members {
@@ -80,6 +101,9 @@ pub(crate) fn show(interrupt: &Interrupt) {
         }
         other => print::note(&format!("  {}", safe::visible(&other.to_string()))),
     }
+}
+
+fn show_options(interrupt: &Interrupt) {
     for option in &interrupt.options {
         let effect = if option.effect == Effect::Allow { "allows" } else { "rejects" };
         let always = if option.always { ", for later calls too" } else { "" };

@@ -1,7 +1,9 @@
 //! What reaches the terminal, and what is read from it.
 
 pub(crate) mod ask;
+pub(crate) mod beside;
 pub(crate) mod cited;
+pub(crate) mod permission;
 pub(crate) mod print;
 pub(crate) mod safe;
 pub(crate) mod save;

@@ -6,12 +6,16 @@
     reason = "helpers of tests fail by panicking, with what they saw"
 )]
 
+mod agent_client_cli;
+mod agent_client_examples;
 mod approval;
 mod commands;
 mod communication;
 mod communication_foreign;
 mod communication_sdk;
 mod connect_cli;
+mod connect_editor;
+mod connect_editor_restart;
 mod connect_flows;
 mod connect_foreign;
 mod connect_sdk;
@@ -27,3 +31,4 @@ mod output;
 mod shell;
 mod terminal;
 mod webhooks;
+mod wrap;

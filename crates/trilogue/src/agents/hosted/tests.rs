@@ -1,0 +1,143 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trilogue_backends::agent_client as backend;
+use trilogue_backends::permission::{Subject, Verdict};
+use trilogue_backends::workspace;
+use trilogue_domain::ThreadId;
+
+use super::*;
+use crate::agents::configured;
+use crate::descriptor::Descriptors;
+
+const MINIMAL: &str = "kind = \"agent-client\"\ncommand = [\"some-agent\", \"--acp\"]\n";
+
+fn agent(settings: &str) -> (AgentName, config::Agent) {
+    let text = format!("[agents.coder]\n{settings}");
+    let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
+    (AgentName::parse("coder").unwrap(), options.agents["coder"].clone())
+}
+
+fn launched(settings: &str) -> Result<Launch> {
+    let (name, agent) = agent(settings);
+    launch(&name, &agent)
+}
+
+/// What is said of these settings, with the hint.
+fn refused(settings: &str) -> String {
+    let text = format!("[agents.coder]\n{settings}");
+    let options = config::parse(Path::new("t.toml"), &text).unwrap().options;
+    let error = configured(&options, &Descriptors::new()).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidRequest);
+    format!("{} | {}", error.message(), error.hint_text().unwrap_or_default())
+}
+
+#[test]
+fn the_least_is_a_command_and_the_rest_is_the_default() {
+    assert_eq!(launched(MINIMAL).unwrap(), Launch::of(["some-agent", "--acp"]));
+    let (name, agent) = agent(MINIMAL);
+    let built = build(&name, &agent, None, &Arc::default()).unwrap();
+    let card = trilogue_runtime::Backend::card(&built);
+    assert_eq!((card.name.as_str(), card.input == InputKind::Chat), ("coder", true));
+    assert!(rules(&name, &agent).unwrap().is_empty());
+}
+
+#[test]
+fn every_setting_arrives() {
+    let settings = format!(
+        "{MINIMAL}description = \"writes code\"\ncwd = \"work/{{thread}}\"\nworktree = \"repo\"\n\
+        inherit = [\"SSH_AUTH_SOCK\"]\nprocesses = \"shared\"\nmax_processes = 3\nidle_stop = \"0s\"\n\
+        start_timeout = \"5s\"\nopen_timeout = \"6s\"\nmax_line = \"1 MiB\"\nfiles = \"write\"\n\
+        terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
+        on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\n\
+        env = {{ KEY = \"value\" }}\n"
+    );
+    let launch = launched(&settings).unwrap();
+    let thread = ThreadId::parse("t").unwrap();
+    let folder = std::path::absolute(PathBuf::from("work/t")).unwrap();
+    assert_eq!(launch.folders.as_ref().map(|folders| folders.path(&thread)), Some(folder));
+    let expected = Launch {
+        folders: launch.folders.clone(),
+        env: vec![("KEY".to_owned(), "value".to_owned())],
+        inherit: vec!["SSH_AUTH_SOCK".to_owned()],
+        processes: backend::Processes::Shared,
+        max_processes: 3,
+        idle_stop: None,
+        start_timeout: Duration::from_secs(5),
+        open_timeout: Duration::from_secs(6),
+        max_line_bytes: 1024 * 1024,
+        grants: Grants { files: workspace::Files::Write, terminals: true, ..Grants::default() },
+        client_tools: backend::ClientTools::Forward,
+        auth_method: Some("key".to_owned()),
+        hold: true,
+        primes_on_rewind: true,
+        assign_message_ids: false,
+        send_message_id: false,
+        ..Launch::of(["some-agent", "--acp"])
+    };
+    assert_eq!(launch, expected);
+    let (name, agent) = agent(&settings);
+    assert_eq!(card(&name, &agent).description, "writes code");
+}
+
+#[test]
+fn what_cannot_work_names_its_setting_and_the_fix() {
+    let with = |setting: &str| refused(&format!("{MINIMAL}{setting}\n"));
+    for (said, parts) in [
+        (refused("kind = \"agent-client\"\n"), ["`agents.coder.command`", "\"--acp\""]),
+        (
+            refused("kind = \"agent-client\"\ncommand = \"no-such agent --acp\"\n"),
+            ["in one text", "command = [\"no-such\", \"agent\", \"--acp\"]"],
+        ),
+        (
+            with("builtin = \"echo\""),
+            ["`agents.coder.builtin` is for agents of kind \"builtin\"", ""],
+        ),
+        (
+            refused("kind = \"builtin\"\nbuiltin = \"echo\"\nterminals = true\n"),
+            ["`agents.coder.terminals` is for agents of kind \"agent-client\"", "remove"],
+        ),
+        (with("cwd = \"work/{id}\""), ["`agents.coder.cwd`", "work/{thread}"]),
+        (with("worktree = \"repo\""), ["`agents.coder.worktree`", "set cwd"]),
+        (with("cwd = \"work\"\nworktree = \"repo\""), ["`agents.coder.worktree`", "{thread}"]),
+        (with("max_processes = 0"), ["`agents.coder.max_processes`", "at least 1"]),
+        (with("max_line = \"1KiB\""), ["`agents.coder.max_line`", "64KiB"]),
+        (with("env = { \"A=B\" = \"x\" }"), ["`agents.coder.env`", "A=B"]),
+    ] {
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+}
+
+#[test]
+fn rules_are_read_and_say_what_is_wrong() {
+    let rule = |rest: &str| format!("{MINIMAL}[[agents.coder.permissions]]\n{rest}\n");
+    let (name, agent) = agent(&format!(
+        "{}{}",
+        rule(
+            "name = \"reads\"\nkind = [\"read\", \"search\"]\npath = \"src/**\"\ndecision = \"allow\""
+        ),
+        "[[agents.coder.permissions]]\nkind = \"execute\"\ntool = \"rm*\"\ndecision = \"deny\"\n",
+    ));
+    let rules = rules(&name, &agent).unwrap();
+    let root = Some(Path::new("/none/ws"));
+    let decide = |kind, tool, path: Option<&'static str>| {
+        let subject = Subject { kind: Some(kind), tool, paths: path.into_iter().collect(), root };
+        rules.decide(&subject).map(|(name, verdict)| (name.to_owned(), verdict))
+    };
+    assert_eq!(decide("read", None, Some("src/a")), Some(("reads".to_owned(), Verdict::Allow)));
+    assert_eq!(decide("read", None, Some("a")), None);
+    assert_eq!(decide("execute", Some("rmdir"), None), Some(("rule 2".to_owned(), Verdict::Deny)));
+    for (rest, why) in [
+        ("kind = \"raed\"\ndecision = \"allow\"", "did you mean `read`?"),
+        ("kind = []\ndecision = \"allow\"", "never fit"),
+        ("path = \"a/../b\"\ndecision = \"allow\"", "`path` of the rule 'rule 1'"),
+        ("tool = \"[\"\ndecision = \"allow\"", "is no pattern"),
+    ] {
+        let said = refused(&rule(rest));
+        assert!(said.contains("`agents.coder.permissions`") && said.contains(why), "{said}");
+    }
+    // An agent of this process has kinds of its own.
+    let own = "kind = \"builtin\"\nbuiltin = \"echo\"\n[[agents.coder.permissions]]\nkind = \"publish\"\ndecision = \"deny\"\n";
+    let options = config::parse(Path::new("t.toml"), &format!("[agents.coder]\n{own}")).unwrap();
+    assert_eq!(configured(&options.options, &Descriptors::new()).unwrap().len(), 1);
+}

@@ -1,0 +1,90 @@
+//! The server that `trilogue connect` and `trilogue wrap` start where none runs.
+
+use clap::Args;
+use trilogue::config::{self, List, Log, LogFormat, Options, Socket};
+use trilogue::local::{Door, LogFile, Place, start};
+use trilogue::{Agents, App, Listeners};
+use trilogue_domain::Code;
+
+use crate::command::demo::built_in;
+use crate::exit::{Result, Stop};
+use crate::server_command::{Signals, run};
+use crate::terminal::print;
+
+/// Be the server that `connect` and `wrap` start where none runs.
+///
+/// Its configuration is `trilogue/trilogue.toml` in the folder for configurations, where there is one; else it has the built-in agents. Relative paths begin in the per-user state folder.
+#[derive(Args, Debug)]
+pub(crate) struct UserServer {}
+
+// === impl UserServer ===
+
+impl UserServer {
+    pub(crate) async fn execute(&self) -> Result {
+        start::detach();
+        let signals = Signals::listen()?;
+        let place = Place::of_user().map_err(|error| {
+            Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
+        })?;
+        let door = {
+            let place = place.clone();
+            tokio::task::spawn_blocking(move || Door::take_on_demand(&place)).await
+        };
+        let door = match door {
+            Ok(Door::Broken(error)) => {
+                return Err(Stop::failed(format!(
+                    "{} cannot be used: {error}",
+                    place.folder().display()
+                )));
+            }
+            // Whoever starts this finds the other one.
+            Ok(Door::Taken(_)) => {
+                print::note("another server of this user is there already");
+                return Ok(());
+            }
+            Ok(door) => door,
+            Err(_) => return Err(Stop::failed("the per-user folder cannot be looked at")),
+        };
+        let options = options(&place)?;
+        config::check(&options)?;
+        trilogue::logging::start(&options.log)?;
+        let listeners = listen(&options).await?;
+        let app = App::build_behind(door, &options, Agents::new(), listeners).await?;
+        for address in app.addresses() {
+            print::note(&format!("listening: http://{address}"));
+        }
+        tokio::spawn(LogFile::at(place.log()).keep_bounded());
+        Box::pin(run(app, signals, options.log.format)).await
+    }
+}
+
+fn options(place: &Place) -> Result<Options> {
+    let mut options = match start::config_file() {
+        Some(file) => config::load(&file)?.options,
+        None => {
+            let mut options = Options {
+                agents: built_in(),
+                log: Log { format: LogFormat::Text, level: "info".to_owned() },
+                ..Options::default()
+            };
+            let store = place.folder().join("trilogue.db");
+            options.store.url = format!("sqlite:{}", store.display());
+            options
+        }
+    };
+    options.server.socket = Socket::On;
+    Ok(options)
+}
+
+/// Listens where the configuration says; elsewhere on loopback where another program does that.
+async fn listen(options: &Options) -> Result<Listeners> {
+    match Listeners::bind(&options.server).await {
+        Err(error) if error.code() == Code::AlreadyExists => {
+            print::note(&format!("{}: listening on any free port", error.message()));
+            let mut server = options.server.clone();
+            server.listen = List(vec![([127, 0, 0, 1], 0).into()]);
+            Ok(Listeners::bind(&server).await?)
+        }
+        bound => Ok(bound?),
+    }
+}

@@ -1,0 +1,116 @@
+//! The log of a server that nobody watches.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The size from which a log begins anew, in bytes; what was in it is kept in one other file.
+const MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// How often a log's size is looked at.
+const LOOK: Duration = Duration::from_secs(30);
+/// How much of a log's end is shown, in bytes.
+const TAIL_BYTES: u64 = 4 * 1024;
+
+/// A log that is written by a process's standard error, and bounded.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    path: PathBuf,
+}
+
+// === impl LogFile ===
+
+impl LogFile {
+    /// The log at this path.
+    #[must_use]
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the log for a process that is started. Every writer appends.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(&self) -> io::Result<File> {
+        OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&self.path)
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        fs::metadata(&self.path).map_or(0, |found| found.len())
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was written from this byte on, or the end of it.
+    #[must_use]
+    pub fn tail(&self, from: u64) -> String {
+        let read = || {
+            let mut file = File::open(&self.path)?;
+            let len = file.metadata()?.len();
+            let from = if from > len { 0 } else { from }.max(len.saturating_sub(TAIL_BYTES));
+            file.seek(SeekFrom::Start(from))?;
+            let mut text = Vec::new();
+            file.take(TAIL_BYTES).read_to_end(&mut text)?;
+            io::Result::Ok(String::from_utf8_lossy(&text).trim().to_owned())
+        };
+        read().unwrap_or_default()
+    }
+
+    /// Keeps the log bounded for as long as this is polled.
+    pub async fn keep_bounded(self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let log = self.clone();
+            // Nobody is left to be told that a log cannot be bounded; the next look tries again.
+            let _ = tokio::task::spawn_blocking(move || log.bound(MAX_BYTES)).await;
+        }
+    }
+
+    /// Begins anew where the log is large. Writers append, so they go on at the new end.
+    fn bound(&self, max: u64) -> io::Result<()> {
+        if self.len() <= max {
+            return Ok(());
+        }
+        let mut old = self.path.clone().into_os_string();
+        old.push(".1");
+        fs::copy(&self.path, &old)?;
+        OpenOptions::new().write(true).open(&self.path)?.set_len(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_large_log_begins_anew_under_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = LogFile::at(folder.path().join("l"));
+        let mut writer = log.open().unwrap();
+        writer.write_all(b"one\n").unwrap();
+        log.bound(4).unwrap();
+        assert_eq!(log.tail(0), "one");
+        writer.write_all(b"two\n").unwrap();
+        log.bound(4).unwrap();
+        writer.write_all(b"three\n").unwrap();
+        assert_eq!((log.tail(0), log.len()), ("three".to_owned(), 6));
+        assert_eq!(fs::read_to_string(folder.path().join("l.1")).unwrap(), "one\ntwo\n");
+        assert_eq!(log.tail(2), "ree");
+        assert_eq!(log.tail(99), "three");
+    }
+}

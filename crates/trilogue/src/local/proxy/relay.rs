@@ -1,0 +1,219 @@
+//! The streams of the proxy.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, sleep_until, timeout};
+use trilogue_domain::Error;
+use trilogue_wire::agent_client::Json;
+use trilogue_wire::jsonrpc::{Code, Decoder, ErrorObject};
+
+use super::MAX_LINE_BYTES;
+use super::link::{Connection, Link};
+use super::state::Proxy;
+use super::stdio::Stdio;
+
+/// How many bytes may wait for one side before the other is not read from.
+const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
+/// How many bytes are read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+/// How long the last bytes may take when the editor is gone, or told why there is no server.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
+/// What the user may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// There is a connection to an agent of a server of this version.
+    Connected {
+        /// The agent's name.
+        agent: String,
+        /// The server's version.
+        version: String,
+        /// It is not the first one.
+        is_again: bool,
+    },
+    /// The server is gone, and waited for.
+    Lost,
+}
+
+/// A connection in the making.
+type Connecting = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
+
+/// One end of the relay.
+enum Wire {
+    Up(Box<Up>),
+    Down(Connecting),
+}
+
+struct Up {
+    reader: OwnedReadHalf,
+    writer: OwnedWriteHalf,
+    decoder: Decoder,
+    is_on_demand: bool,
+}
+
+/// What happened.
+enum Event {
+    Editor(usize),
+    EditorGone,
+    ToldEditor(usize),
+    Server(usize),
+    ServerGone,
+    ToldServer(usize),
+    Connected(Box<Result<Connection, Error>>),
+    Due,
+}
+
+/// Relays until the editor is gone. `tell` is called with what the user may want to know.
+///
+/// # Errors
+/// When there is no server, or not that agent. What the editor has asked for is answered with an error before.
+pub async fn run(
+    link: Link,
+    mut stdio: Stdio,
+    mut tell: impl FnMut(&Told) + Send,
+) -> Result<(), Error> {
+    let Stdio { input, output, .. } = &mut stdio;
+    let mut proxy = Proxy::new();
+    let mut editor = Decoder::new(MAX_LINE_BYTES);
+    let mut wire = Wire::Down(Box::pin(link.clone().first()));
+    let mut is_again = false;
+    loop {
+        match next(&mut proxy, &mut editor, input, output, &mut wire).await {
+            Event::Editor(0) | Event::EditorGone => break,
+            Event::Editor(_) => take_editor(&mut proxy, &mut editor),
+            Event::ToldEditor(count) => proxy.editor_bytes().advance(count),
+            Event::ToldServer(count) => proxy.server_bytes().advance(count),
+            Event::Due => proxy.tick(Instant::now()),
+            Event::Server(0) | Event::ServerGone => lose(&mut proxy, &mut wire, &link, &mut tell),
+            Event::Server(_) => {
+                if !take_server(&mut proxy, &mut wire) {
+                    lose(&mut proxy, &mut wire, &link, &mut tell);
+                }
+            }
+            Event::Connected(connected) => match *connected {
+                Ok(connection) => {
+                    let opened = connection.opened.clone();
+                    tell(&Told::Connected {
+                        agent: opened.agent,
+                        version: opened.version,
+                        is_again,
+                    });
+                    is_again = true;
+                    wire = Wire::up(connection);
+                    proxy.online();
+                }
+                Err(error) => {
+                    take_editor(&mut proxy, &mut editor);
+                    proxy.give_up(&told(&error));
+                    finish(output, proxy.editor_bytes()).await;
+                    return Err(error);
+                }
+            },
+        }
+    }
+    if let Some(last) = editor.finish() {
+        proxy.take_editor(last);
+    }
+    if let Wire::Up(up) = &mut wire {
+        finish(&mut up.writer, proxy.server_bytes()).await;
+    }
+    finish(output, proxy.editor_bytes()).await;
+    Ok(())
+}
+
+/// Waits for whatever happens next.
+async fn next(
+    proxy: &mut Proxy,
+    editor: &mut Decoder,
+    input: &mut (impl AsyncRead + Unpin),
+    output: &mut (impl AsyncWrite + Unpin),
+    wire: &mut Wire,
+) -> Event {
+    let deadline = proxy.deadline();
+    let (to_server, to_editor) = proxy.outgoing();
+    let (may_ask, may_tell) =
+        (to_server.len() < MAX_WAITING_BYTES, to_editor.len() < MAX_WAITING_BYTES);
+    let from_editor = editor.buffer();
+    from_editor.reserve(PIECE_BYTES);
+    tokio::select! {
+        read = input.read_buf(from_editor), if may_ask => read.map_or(Event::EditorGone, Event::Editor),
+        written = output.write(to_editor), if !to_editor.is_empty() => match written {
+            Ok(count) if count > 0 => Event::ToldEditor(count),
+            _ => Event::EditorGone,
+        },
+        event = wire.next(to_server, may_tell) => event,
+        () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Event::Due,
+    }
+}
+
+fn take_editor(proxy: &mut Proxy, editor: &mut Decoder) {
+    while let Some(frame) = editor.next() {
+        proxy.take_editor(frame);
+    }
+}
+
+/// Takes what came from the server. `false` where the connection cannot be used any more.
+fn take_server(proxy: &mut Proxy, wire: &mut Wire) -> bool {
+    let Wire::Up(up) = wire else { return true };
+    while let Some(frame) = up.decoder.next() {
+        if proxy.take_server(frame).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+fn lose(proxy: &mut Proxy, wire: &mut Wire, link: &Link, tell: &mut impl FnMut(&Told)) {
+    tell(&Told::Lost);
+    proxy.offline();
+    let may_start = matches!(wire, Wire::Up(up) if up.is_on_demand);
+    *wire = Wire::Down(Box::pin(link.clone().again(may_start)));
+}
+
+/// Writes the last bytes, if the other side takes them.
+async fn finish(to: &mut (impl AsyncWrite + Unpin), bytes: &BytesMut) {
+    let write = async {
+        to.write_all(bytes).await?;
+        to.flush().await
+    };
+    // Whoever is gone misses nothing.
+    let _ = timeout(LAST_BYTES, write).await;
+}
+
+/// Why nothing is answered, for the editor.
+fn told(error: &Error) -> ErrorObject {
+    let data = serde_json::json!({ "code": error.code().as_str(), "hint": error.hint_text() });
+    ErrorObject::new(Code::INTERNAL_ERROR, error.message()).data(Json::from_value(&data))
+}
+
+// === impl Wire ===
+
+impl Wire {
+    fn up(connection: Connection) -> Self {
+        let (reader, writer) = connection.stream.into_split();
+        let Connection { decoder, is_on_demand, .. } = connection;
+        Self::Up(Box::new(Up { reader, writer, decoder, is_on_demand }))
+    }
+
+    /// Waits for the server, or for one.
+    async fn next(&mut self, to_server: &[u8], may_tell: bool) -> Event {
+        let up = match self {
+            Self::Down(connecting) => return Event::Connected(Box::new(connecting.await)),
+            Self::Up(up) => up,
+        };
+        let from_server = up.decoder.buffer();
+        from_server.reserve(PIECE_BYTES);
+        tokio::select! {
+            read = up.reader.read_buf(from_server), if may_tell => read.map_or(Event::ServerGone, Event::Server),
+            written = up.writer.write(to_server), if !to_server.is_empty() => match written {
+                Ok(count) if count > 0 => Event::ToldServer(count),
+                _ => Event::ServerGone,
+            },
+            else => std::future::pending().await,
+        }
+    }
+}

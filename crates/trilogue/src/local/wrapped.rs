@@ -1,0 +1,210 @@
+//! Commands that become agents while the server runs.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
+use trilogue_backends::AgentClient;
+use trilogue_backends::agent_client::Launch;
+use trilogue_backends::child::Children;
+use trilogue_backends::permission::Rules;
+use trilogue_domain::agent::{Abilities, InputKind};
+use trilogue_domain::error::Result;
+use trilogue_domain::{AgentCard, AgentName, Code, Error, limits};
+use trilogue_gateway::{Wrap, WrapCommand};
+use trilogue_runtime::{Backend, Runtime};
+
+/// The most commands that are agents at once.
+const MAX_COMMANDS: usize = 256;
+/// Programs that start the program that their arguments name.
+const RUNNERS: [&str; 14] = [
+    "bash", "bun", "bunx", "deno", "env", "node", "npx", "pipx", "pnpm", "python", "python3", "sh",
+    "uv", "uvx",
+];
+
+/// The commands that were registered since the server started. Nothing of them is kept longer.
+pub(crate) struct Wrapped {
+    runtime: Runtime,
+    children: Arc<Children>,
+    agents: Mutex<HashMap<AgentName, Arc<AgentClient>>>,
+}
+
+// === impl Wrapped ===
+
+impl Wrapped {
+    /// None yet.
+    pub(crate) fn new(runtime: Runtime, children: Arc<Children>) -> Self {
+        Self { runtime, children, agents: Mutex::default() }
+    }
+
+    fn register(&self, name: AgentName, command: &WrapCommand) -> Result<AgentName> {
+        let launch = launch(command)?;
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(agent) = agents.get(&name) {
+            agent.relaunch(launch)?;
+            return Ok(name);
+        }
+        if agents.len() >= MAX_COMMANDS {
+            let message = format!("{MAX_COMMANDS} commands are agents, which is the most");
+            return Err(Error::new(Code::Overloaded, message).hint("restart the server"));
+        }
+        let card = card(&name);
+        let rules = Arc::new(Rules::default());
+        let agent = AgentClient::new(card, launch, Arc::clone(&self.children), rules)?;
+        let agent = Arc::new(agent);
+        self.runtime.register(Arc::clone(&agent) as Arc<dyn Backend>).map_err(
+            |error| match error.code() {
+                Code::AlreadyExists => error.hint("give the command another name with --name"),
+                _ => error,
+            },
+        )?;
+        agents.insert(name.clone(), agent);
+        Ok(name)
+    }
+}
+
+#[async_trait]
+impl Wrap for Wrapped {
+    async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
+        let name = match &command.name {
+            Some(name) => AgentName::parse(name)?,
+            None => name_of(&command.command)?,
+        };
+        let name = self.register(name, &command)?;
+        // Arguments and environment may hold secrets.
+        tracing::info!(agent = %name, "a command is an agent");
+        Ok(name)
+    }
+}
+
+impl std::fmt::Debug for Wrapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wrapped").finish_non_exhaustive()
+    }
+}
+
+fn card(name: &AgentName) -> AgentCard {
+    AgentCard {
+        name: name.clone(),
+        id: None,
+        title: None,
+        version: String::new(),
+        url: None,
+        description: "A command that was wrapped.".to_owned(),
+        input: InputKind::Chat,
+        output_schema: None,
+        state_schema: None,
+        config_schema: None,
+        update_schema: None,
+        interrupts: Vec::new(),
+        errors: Vec::new(),
+        abilities: Abilities::default(),
+        descriptor: None,
+        input_content_types: vec!["text/plain".to_owned()],
+        output_content_types: vec!["text/plain".to_owned()],
+    }
+}
+
+/// How a command is started: as if it were typed where it was wrapped.
+fn launch(command: &WrapCommand) -> Result<Launch> {
+    let cwd = Path::new(&command.cwd);
+    if !cwd.is_absolute() {
+        let message = format!("the folder '{}' is not absolute", command.cwd.escape_debug());
+        return Err(Error::new(Code::InvalidRequest, message));
+    }
+    let mut launch = Launch::of(command.command.iter().cloned());
+    if let Some(program) = launch.command.first_mut() {
+        *program = found(program, cwd, command.env.get("PATH"));
+    }
+    launch.cwd = Some(cwd.to_owned());
+    launch.env = command.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    Ok(launch)
+}
+
+/// The program, as the command's own folder and search path have it: the server has others.
+fn found(program: &str, cwd: &Path, path: Option<&String>) -> String {
+    let is_file = |path: &PathBuf| path.is_file();
+    let found = if program.contains('/') {
+        Some(cwd.join(program))
+    } else {
+        let path = path.map_or("", String::as_str);
+        std::env::split_paths(path).map(|folder| cwd.join(folder).join(program)).find(is_file)
+    };
+    found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(program.to_owned())
+}
+
+/// A name that the same command always gets, and no other: what it names itself, and a digest.
+fn name_of(command: &[String]) -> Result<AgentName> {
+    let is_plain = |word: &&String| !word.starts_with('-') && !word.contains('=');
+    let base = |word: &String| {
+        let base = word.rsplit('/').next().unwrap_or_default();
+        // A scope or a version of a package is not its name.
+        base.trim_start_matches('@').split('@').next().unwrap_or_default().to_owned()
+    };
+    let words = command.iter().enumerate().filter(|(at, word)| *at == 0 || is_plain(word));
+    let mut words = words.map(|(_, word)| base(word));
+    let mut word = words.next().unwrap_or_default();
+    while RUNNERS.contains(&word.as_str())
+        && let Some(next) = words.next()
+    {
+        word = next;
+    }
+    let mut digest = Sha256::new();
+    for word in command {
+        digest.update((word.len() as u64).to_be_bytes());
+        digest.update(word.as_bytes());
+    }
+    let digest: String =
+        digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' };
+    let word: String = word.chars().map(allowed).collect();
+    let word = word.trim_matches(['-', '.']);
+    let room = limits::MAX_AGENT_NAME_BYTES - digest.len() - 1;
+    let word = word.get(..room.min(word.len())).unwrap_or_default();
+    let word = if word.is_empty() { "agent" } else { word };
+    AgentName::parse(&format!("{word}-{digest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(command: &[&str]) -> String {
+        let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
+        name_of(&command).unwrap().as_str().to_owned()
+    }
+
+    #[test]
+    fn a_command_always_gets_the_same_name_and_no_other_gets_it() {
+        for (command, begin) in [
+            (&["/usr/bin/claude-agent-acp", "--x"][..], "claude-agent-acp-"),
+            (&["npx", "-y", "@zed/codex-acp@1.2"], "codex-acp-"),
+            (&["env", "A=1", "python3", "my agent.py"], "my-agent.py-"),
+            (&["npx"], "npx-"),
+            (&["…"], "agent-"),
+            (&["-"], "agent-"),
+        ] {
+            let got = name(command);
+            assert!(got.starts_with(begin) && got.len() == begin.len() + 8, "{got}");
+            assert_eq!(got, name(command));
+        }
+        assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
+        assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);
+    }
+
+    #[test]
+    fn a_program_is_found_where_the_command_was_typed() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        std::fs::create_dir(&bin).unwrap();
+        std::fs::write(bin.join("agent"), "").unwrap();
+        let whole = bin.join("agent").display().to_string();
+        let path = bin.display().to_string();
+        assert_eq!(found("agent", Path::new("/"), Some(&path)), whole);
+        assert_eq!(found("agent", folder.path(), Some(&"bin".to_owned())), whole);
+        assert_eq!(found("./agent", &bin, None), bin.join("./agent").display().to_string());
+        assert_eq!(found("agent", Path::new("/"), None), "agent");
+    }
+}

@@ -1,0 +1,221 @@
+//! What stands beside an answer: thoughts, tool calls, plans, and what an agent tells of itself. Every line is safe for a terminal.
+
+use serde_json::Value;
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::native::{
+    ContentEncoding, Json, Original, Part, PlanEntry, RuleApplied, StateCustom, StatePlan,
+    ToolEnded, ToolStarted, Trajectory,
+};
+
+use super::safe::{self, Stripper};
+
+/// The longest JSON that a line shows, in characters.
+const MAX_INLINE_CHARS: usize = 200;
+/// The most tool calls that are held to be named at their end.
+const MAX_CALLS: usize = 256;
+/// The longest line of a thought that is held back until it ends, in bytes.
+const MAX_HELD_BYTES: usize = 4_096;
+
+/// Tool calls that go on.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<(String, String)>);
+
+/// Thoughts, which come in pieces where an agent of another program streams them.
+#[derive(Debug, Default)]
+pub(super) struct Thoughts {
+    /// The thought that grows: its id, where it has one.
+    open: Option<Option<String>>,
+    stripper: Stripper,
+    /// The line that is not over yet.
+    held: String,
+}
+
+// === impl Calls ===
+
+impl Calls {
+    pub(super) fn started(&mut self, tool: &ToolStarted) -> String {
+        let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
+        let title = safe::visible(title);
+        let input = tool.input.as_ref().map(|input| format!(" {}", inline(input)));
+        if self.0.len() < MAX_CALLS {
+            self.0.push((tool.call_id.clone(), title.clone()));
+        }
+        format!("tool: {title}{}", input.unwrap_or_default())
+    }
+
+    /// The end of a call, named where others go on.
+    pub(super) fn ended(&mut self, tool: &ToolEnded) -> String {
+        let place = self.0.iter().position(|(id, _)| *id == tool.call_id);
+        let title = place.map(|place| self.0.remove(place).1);
+        let title = title.filter(|_| !self.0.is_empty());
+        let title = title.map(|title| format!(" ({title})")).unwrap_or_default();
+        let output = tool.output.as_ref().map(|output| format!(": {}", inline(output)));
+        format!("tool {}{title}{}", safe::line(&tool.status), output.unwrap_or_default())
+    }
+}
+
+// === impl Thoughts ===
+
+impl Thoughts {
+    /// The lines of a thought that are over. One that did not come from another program is whole.
+    pub(super) fn push(&mut self, text: &str, original: Option<&Original>) -> String {
+        let Some(original) = original else {
+            let before = self.end();
+            return format!("{before}thought: {}", safe::block(text));
+        };
+        let id = thought_id(original);
+        let mut lines = String::new();
+        if self.open.as_ref() != Some(&id) {
+            lines.push_str(&self.end());
+            self.open = Some(id);
+            self.held.push_str("thought: ");
+        }
+        let more = self.stripper.push(text);
+        self.held.push_str(&more);
+        let end = match self.held.rfind('\n') {
+            Some(end) => end + 1,
+            None if self.held.len() > MAX_HELD_BYTES => self.held.len(),
+            None => return lines,
+        };
+        lines.extend(self.held.drain(..end));
+        lines
+    }
+
+    /// The rest of a thought.
+    pub(super) fn end(&mut self) -> String {
+        (self.open, self.stripper) = (None, Stripper::default());
+        let mut rest = std::mem::take(&mut self.held);
+        if !rest.is_empty() {
+            rest.push('\n');
+        }
+        rest
+    }
+}
+
+/// The id of the thought that a piece belongs to, where an agent of the Agent Client Protocol gives one.
+pub(crate) fn thought_id(original: &Original) -> Option<String> {
+    let value = original.value.as_ref()?;
+    splice::message_id(value.as_str()).map(std::borrow::Cow::into_owned)
+}
+
+/// Whether a part is meant for the user, as far as its annotations say.
+pub(crate) fn is_for_user(part: &Part) -> bool {
+    let extra = part.extra.as_ref().map(Json::as_str).unwrap_or_default();
+    let path = ["x_trilogue", "block", "annotations", "audience"];
+    let audience = splice::get(extra, &path).filter(|list| list.starts_with('['));
+    let Some(audience) = audience else { return true };
+    let known: Vec<_> = splice::items(audience)
+        .filter_map(splice::decode)
+        .filter(|word| matches!(&**word, "user" | "assistant"))
+        .collect();
+    // One that names nobody whom we know hides nothing.
+    known.is_empty() || known.iter().any(|word| word == "user")
+}
+
+/// An agent's own update. What only says how the agent stands is left out.
+pub(super) fn custom_lines(update: &StateCustom) -> String {
+    let data = update.data.to_value();
+    let text = |name: &str| data.get(name).and_then(Value::as_str).map(safe::line);
+    match update.kind.as_str() {
+        "notice" => {
+            let title = text("title").unwrap_or_default();
+            let more = text("description").map(|more| format!(" — {more}"));
+            let severity = text("severity").filter(|word| word != "info");
+            let severity = severity.map(|word| format!(" ({word})")).unwrap_or_default();
+            format!("notice{severity}: {title}{}", more.unwrap_or_default())
+        }
+        "current_mode_update" => line("mode", text("currentModeId")),
+        "session_info_update" => line("title", text("title")),
+        "compaction_update" => line("compaction", text("status")),
+        "turn_result" => line("stopped", text("stopReason").filter(|reason| reason != "end_turn")),
+        "usage_update"
+        | "available_commands_update"
+        | "config_option_update"
+        | "compaction_summary_chunk" => String::new(),
+        kind => format!("{}: {}", safe::line(kind), inline(&update.data)),
+    }
+}
+
+fn line(what: &str, value: Option<String>) -> String {
+    value.map(|value| format!("{what}: {value}")).unwrap_or_default()
+}
+
+/// A rule that decided before anybody was asked.
+pub(super) fn rule_line(applied: &RuleApplied) -> String {
+    let decided = if applied.allowed { "allowed" } else { "denied" };
+    format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
+}
+
+/// The text of a part that holds text inline, artifact or not.
+pub(super) fn written(part: &Part) -> Option<&str> {
+    let coded = part.content_encoding == Some(ContentEncoding::Base64);
+    part.content.as_deref().filter(|_| !coded && part.content_type.starts_with("text/"))
+}
+
+/// The content of a part that holds JSON inline.
+pub(super) fn json(part: &Part) -> Option<String> {
+    let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
+    let value: serde_json::Value = serde_json::from_str(content).ok()?;
+    Some(pretty(&value))
+}
+
+/// JSON on lines of its own.
+pub(super) fn pretty(value: &serde_json::Value) -> String {
+    safe::block(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// What a part is, where its content cannot be shown.
+pub(crate) fn summary(part: &Part) -> String {
+    let mut text = safe::line(&part.content_type);
+    if let Some(url) = &part.content_url {
+        text.push_str(&format!(", {}", safe::line(url)));
+    } else if let Some(length) = length(part) {
+        text.push_str(&format!(", {length} bytes"));
+    }
+    text
+}
+
+/// The length of a part's content in bytes, where it is known.
+fn length(part: &Part) -> Option<u64> {
+    if let Some(blob) = &part.blob {
+        return Some(blob.length);
+    }
+    let content = part.content.as_ref()?;
+    let length = content.len() as u64;
+    let coded = part.content_encoding == Some(ContentEncoding::Base64);
+    let padding = content.bytes().rev().take_while(|byte| *byte == b'=').count() as u64;
+    Some(if coded { (length / 4 * 3).saturating_sub(padding) } else { length })
+}
+
+/// JSON on one line, cut where it is long.
+pub(crate) fn inline(json: &Json) -> String {
+    let text = safe::visible(&json.to_value().to_string());
+    match text.char_indices().nth(MAX_INLINE_CHARS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// What is new in a plan.
+pub(super) fn plan_lines(plan: &StatePlan, shown: &[PlanEntry]) -> String {
+    let line = |entry: &PlanEntry| {
+        format!("plan: {} ({})\n", safe::line(&entry.content), safe::line(&entry.status))
+    };
+    plan.entries.iter().filter(|entry| !shown.contains(entry)).map(line).collect()
+}
+
+pub(super) fn step_lines(step: &Trajectory) -> String {
+    let mut lines = String::new();
+    if let Some(message) = &step.message {
+        lines.push_str(&format!("step: {}\n", safe::block(message)));
+    }
+    if let Some(name) = &step.tool_name {
+        let input = step.tool_input.as_ref().map(inline).unwrap_or_default();
+        lines.push_str(&format!("step: {} {input}", safe::visible(name)));
+        if let Some(output) = &step.tool_output {
+            lines.push_str(&format!(" → {}", inline(output)));
+        }
+        lines.push('\n');
+    }
+    lines
+}

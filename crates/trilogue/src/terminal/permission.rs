@@ -1,0 +1,188 @@
+//! What somebody is asked to allow, as far as an agent of the Agent Client Protocol says it: the tool, what kind of tool it is, the files, and what changes in them.
+//!
+//! All of it is somebody else's text that is decided upon, so it is shown whole lines at a time with everything visible in it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use super::safe;
+use super::show::inline;
+
+/// The most lines of changes that are shown of one file.
+const MAX_DIFF_LINES: usize = 200;
+/// The most files whose changes are shown.
+const MAX_DIFFS: usize = 20;
+/// The largest text that is compared, in bytes.
+const MAX_COMPARED_BYTES: usize = 1024 * 1024;
+/// How long a comparison may take; what is left then is shown as one change.
+const MAX_COMPARING: Duration = Duration::from_millis(200);
+/// The longest line that is shown, in characters.
+const MAX_LINE_CHARS: usize = 300;
+/// Unchanged lines around a change.
+const CONTEXT_LINES: usize = 3;
+
+/// The lines that say what is asked for. `None` where the question is none of that protocol.
+pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
+    let call = payload.get("toolCall")?.as_object()?;
+    let text = |name: &str| call.get(name).and_then(Value::as_str);
+    let mut lines = Vec::new();
+    let mut say = |what: &str, value: Option<&str>| {
+        lines.extend(value.map(|value| format!("{what}: {}", cut(&safe::visible(value)))));
+    };
+    say("tool", text("name").or(text("title")));
+    say("title", text("title").filter(|_| text("name").is_some()));
+    say("kind", text("kind"));
+    for path in paths(call) {
+        lines.push(format!("file: {}", cut(&safe::visible(&path))));
+    }
+    if let Some(input) = call.get("rawInput").filter(|input| !input.is_null()) {
+        lines.push(format!("input: {}", inline(&trilogue_wire::native::Json::from_value(input))));
+    }
+    let changes: Vec<_> = content(call).filter(|item| kind_of(item) == Some("diff")).collect();
+    for change in changes.iter().take(MAX_DIFFS) {
+        lines.extend(diff(change));
+    }
+    if changes.len() > MAX_DIFFS {
+        lines.push(format!("… and changes in {} more files", changes.len() - MAX_DIFFS));
+    }
+    Some(lines)
+}
+
+/// The files that the call works with, each once.
+fn paths(call: &serde_json::Map<String, Value>) -> Vec<String> {
+    let located = call.get("locations").and_then(Value::as_array).into_iter().flatten();
+    let located = located.filter_map(|place| {
+        let path = place.get("path")?.as_str()?;
+        let line = place.get("line").and_then(Value::as_u64).filter(|line| *line > 0);
+        Some(line.map_or_else(|| path.to_owned(), |line| format!("{path}:{line}")))
+    });
+    let changed = content(call).filter_map(|item| item.get("path")?.as_str().map(str::to_owned));
+    let mut paths: Vec<String> = Vec::new();
+    for path in located.chain(changed) {
+        let is_known = paths.iter().any(|known| {
+            *known == path || known.strip_prefix(&path).is_some_and(|rest| rest.starts_with(':'))
+        });
+        if !is_known {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+fn content(call: &serde_json::Map<String, Value>) -> impl Iterator<Item = &Value> {
+    call.get("content").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn kind_of(item: &Value) -> Option<&str> {
+    item.get("type").and_then(Value::as_str)
+}
+
+/// What changes in a file.
+fn diff(change: &Value) -> Vec<String> {
+    let text = |name: &str| change.get(name).and_then(Value::as_str);
+    let path = safe::visible(text("path").unwrap_or_default());
+    let (old, new) = (text("oldText"), text("newText").unwrap_or_default());
+    let what = if old.is_some() { "changes" } else { "makes" };
+    let mut lines = vec![format!("{what} {}", cut(&path))];
+    let old = old.unwrap_or_default();
+    if old.len() + new.len() > MAX_COMPARED_BYTES {
+        lines.push(format!("  {} bytes become {} bytes: too many to show", old.len(), new.len()));
+        return lines;
+    }
+    let compared = TextDiff::configure().timeout(MAX_COMPARING).diff_lines(old, new);
+    let mut left_out = 0;
+    for (number, group) in compared.grouped_ops(CONTEXT_LINES).iter().enumerate() {
+        if number > 0 {
+            lines.push("  …".to_owned());
+        }
+        for line in group.iter().flat_map(|change| compared.iter_changes(change)) {
+            if lines.len() > MAX_DIFF_LINES {
+                left_out += 1;
+                continue;
+            }
+            let sign = match line.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            let said = line.value();
+            let said = said.strip_suffix('\n').unwrap_or(said);
+            lines.push(format!("  {sign} {}", cut(&safe::visible(said))));
+        }
+    }
+    if left_out > 0 {
+        lines.push(format!("  … and {left_out} more lines"));
+    }
+    lines
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => {
+            let more = text.chars().count() - MAX_LINE_CHARS;
+            format!("{}… ({more} more characters)", text.get(..end).unwrap_or_default())
+        }
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tool_kind_files_and_changes_are_shown_and_nothing_is_hidden() {
+        let asked = json!({ "sessionId": "", "options": [], "toolCall": {
+            "toolCallId": "c", "title": "Edit\u{1b}[2J a", "name": "write", "kind": "edit",
+            "locations": [{ "path": "/a\u{202e}b", "line": 3 }, { "path": "/c" }],
+            "rawInput": { "x": 1 },
+            "content": [
+                { "type": "content", "content": { "type": "text", "text": "no change" } },
+                { "type": "diff", "path": "/c", "oldText": "one\ntwo\nthree\n", "newText": "one\r\ntwo\n\u{1b}]0;x\u{7}\n" },
+                { "type": "diff", "path": "/new", "newText": "all" },
+            ],
+        }});
+        let lines = lines(&asked).unwrap();
+        assert_eq!(
+            lines,
+            [
+                "tool: write",
+                "title: Edit\\u{1b}[2J a",
+                "kind: edit",
+                "file: /a\\u{202e}b:3",
+                "file: /c",
+                "file: /new",
+                "input: {\"x\":1}",
+                "changes /c",
+                "  - one",
+                "  + one\\r",
+                "    two",
+                "  - three",
+                "  + \\u{1b}]0;x\\u{7}",
+                "makes /new",
+                "  + all",
+            ]
+        );
+        assert_eq!(super::lines(&json!({ "tool": "x" })), None);
+    }
+
+    #[test]
+    fn what_is_long_says_that_there_is_more() {
+        let change = |old: &str, new: &str| {
+            let diff = json!({ "type": "diff", "path": "/a", "oldText": old, "newText": new });
+            lines(&json!({ "toolCall": { "toolCallId": "c", "content": [diff] } })).unwrap()
+        };
+        let many: String = (0..500).map(|line| format!("{line}\n")).collect();
+        let shown = change("", &many);
+        assert!(shown.len() < MAX_DIFF_LINES + 10);
+        assert!(shown.last().unwrap().contains("more lines"), "{shown:?}");
+        let wide = change("", &"x".repeat(10_000));
+        assert!(wide.last().unwrap().contains("9700 more characters"), "{wide:?}");
+        let huge = change(&"x".repeat(MAX_COMPARED_BYTES + 1), "");
+        assert!(huge.last().unwrap().contains("too many"), "{huge:?}");
+    }
+}

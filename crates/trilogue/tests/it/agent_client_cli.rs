@@ -1,0 +1,170 @@
+//! `run`, `chat`, `tail` and `threads` with agents that are programs of the Agent Client Protocol.
+
+use serde_json::Value;
+
+use crate::agent_client_examples::example;
+use crate::harness::{Home, Server, until};
+use crate::terminal::Screen;
+
+/// A server with the scripted agent: `plain` takes text and links, `rich` everything.
+fn serve(home: &Home) -> Server<'_> {
+    let agent = example("scripted_agent");
+    let command = |more: &str| {
+        format!("kind = \"agent-client\"\ncommand = [{:?}{more}]\n", agent.to_str().unwrap())
+    };
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.plain]\n{}[agents.rich]\n{}",
+        command(""),
+        command(", \"--media\"")
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+/// What the agent was prompted with, as it says when it is asked for that.
+fn prompted(server: &Server<'_>, arguments: &[&str]) -> Value {
+    let mut all = vec!["run"];
+    all.extend(arguments);
+    let said = server.run(&all).expect(0).out;
+    let json = said.get(said.find('[').unwrap()..=said.rfind(']').unwrap()).unwrap();
+    serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+#[test]
+fn two_messages_in_a_row_are_two_and_the_log_names_them() {
+    let home = Home::new();
+    let server = serve(&home);
+    let run = ["run", "plain", "two", "--thread", "t", "--no-metadata"];
+    let said = server.run(&run).expect(0).out;
+    assert_eq!(said, "message one, to its end\n\nmessage two, to its end\n");
+
+    let events = server.run(&["tail", "t", "--json"]).expect(0).lines();
+    let deltas: Vec<&Value> = events.iter().filter(|it| it["type"] == "message.delta").collect();
+    let ids: Vec<&str> = deltas.iter().filter_map(|it| it["message_id"].as_str()).collect();
+    assert!(ids.len() == 4 && ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");
+
+    let tail = server.run(&["tail", "t", "--from", ids[2]]).expect(0).out;
+    assert!(tail.lines().next().unwrap().contains(ids[2]), "{tail}");
+    assert!(!tail.contains(ids[0]) && tail.contains("message two"), "{tail}");
+    let from = server.run(&["tail", "t", "--from", ids[2], "--json"]).expect(0).lines();
+    assert_eq!(from[0]["type"], "message.started");
+    server.run(&["tail", "t", "--from", "no-such-message"]).expect(4);
+    let run = events.iter().find_map(|it| it["run_id"].as_str()).unwrap();
+    server.run(&["tail", run, "--from", ids[2]]).expect(2);
+
+    let copy = server.run(&["threads", "copy", "t", "--until", ids[0], "--id", "half"]).expect(0);
+    assert_eq!(copy.out, "half\n");
+    let shown = server.run(&["threads", "show", "half"]).expect(0).out;
+    assert!(shown.contains("message one") && !shown.contains("message two"), "{shown}");
+}
+
+#[test]
+fn a_tool_call_names_the_message_that_triggered_it() {
+    let home = Home::new();
+    let server = serve(&home);
+    server.run(&["run", "plain", "say:I look\ntool", "--thread", "t"]).expect(0);
+    let events = server.run(&["tail", "t", "--json"]).expect(0).lines();
+    let said = events.iter().find(|it| it["type"] == "message.delta").unwrap();
+    let tool = events.iter().find(|it| it["type"] == "tool.started").unwrap();
+    assert_eq!(tool["message_id"], said["message_id"], "{tool}");
+    let tail = server.run(&["tail", "t"]).expect(0).out;
+    let line = tail.lines().find(|line| line.contains("tool.started")).unwrap();
+    assert!(line.contains(&format!("(from {})", said["message_id"].as_str().unwrap())), "{line}");
+}
+
+#[test]
+fn files_are_inside_the_prompt_or_links_as_the_agent_takes_them() {
+    let home = Home::new();
+    let server = serve(&home);
+    let uri = |name: &str| {
+        let path = home.work().canonicalize().unwrap().join(name);
+        format!("file://{}", path.display())
+    };
+    home.write("notes.md", "some notes\n");
+    let rich = prompted(&server, &["rich", "prompt", "--attach", "notes.md"]);
+    let resource = rich.as_array().unwrap().iter().find(|it| it["type"] == "resource").unwrap();
+    assert_eq!(
+        resource["resource"],
+        serde_json::json!({ "uri": uri("notes.md"), "mimeType": "text/markdown", "text": "some notes\n" })
+    );
+    let plain = prompted(&server, &["plain", "prompt", "--attach", "notes.md"]);
+    let link = plain.as_array().unwrap().iter().find(|it| it["type"] == "resource_link").unwrap();
+    assert_eq!(
+        (&link["uri"], &link["name"]),
+        (&Value::from(uri("notes.md")), &Value::from("notes.md"))
+    );
+    let there = "https://example.com/a.pdf";
+    let plain = prompted(&server, &["plain", "prompt", "--attach", there]);
+    assert!(plain.as_array().unwrap().iter().any(|it| it["uri"] == there), "{plain}");
+
+    // The words name a file where they are typed, and none where they come through a pipe.
+    let typed = server.run(&["run", "plain", "see @notes.md\nprompt"]).expect(0).out;
+    assert!(typed.contains("resource_link"), "{typed}");
+    let piped = server.run_with(&["run", "plain", "-"], "see @notes.md\nprompt").expect(0).out;
+    assert!(!piped.contains("resource_link"), "{piped}");
+
+    std::fs::write(home.work().join("a.png"), [0xff, 0xd8, 0x00]).unwrap();
+    let rich = prompted(&server, &["rich", "prompt", "--attach", "a.png"]);
+    let image = rich.as_array().unwrap().iter().find(|it| it["type"] == "image").unwrap();
+    assert_eq!((&image["data"], &image["uri"]), (&Value::from("/9gA"), &Value::from(uri("a.png"))));
+    let refused = server.run(&["run", "plain", "prompt", "--attach", "a.png"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(refused.err.contains("image"), "{refused:?}");
+}
+
+#[test]
+fn what_is_not_for_the_user_is_left_out_unless_it_is_wanted() {
+    let home = Home::new();
+    let server = serve(&home);
+    let hidden = r#"raw:{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"for the model","annotations":{"audience":["assistant"],"priority":0.5,"lastModified":"2025-01-12T15:00:58Z"}}}"#;
+    let said = format!("say:for all\n{hidden}");
+    let run = server.run(&["run", "plain", &said]).expect(0).out;
+    assert!(run.contains("for all") && !run.contains("for the model"), "{run}");
+    let all = server.run(&["run", "plain", &said, "--all"]).expect(0).out;
+    assert!(all.contains("for the model"), "{all}");
+    let json = server.run(&["run", "plain", &said, "--json"]).expect(0).out;
+    assert!(json.contains("\"priority\":0.5") && json.contains("2025-01-12T15:00:58Z"), "{json}");
+}
+
+#[test]
+fn a_permission_shows_what_it_is_for() {
+    let home = Home::new();
+    let server = serve(&home);
+    let evil = "permission:edit:/tmp/a\u{202e}b\u{1b}[2Jc";
+    let asked = server.run(&["run", "plain", evil]).expect(3);
+    assert!(asked.err.contains("kind: edit"), "{asked:?}");
+    assert!(asked.err.contains("file: /tmp/a\\u{202e}b\\u{1b}[2Jc"), "{asked:?}");
+    assert!(!asked.err.contains('\u{202e}'), "{asked:?}");
+    let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+    server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
+
+    let mut screen = Screen::start(server.command(&["run", "plain", evil]));
+    screen.wait_for("kind: edit");
+    screen.wait_for("choose");
+    assert!(!screen.seen().contains("a\u{202e}b"), "{}", screen.seen());
+    // Nothing is chosen yet; the third option rejects.
+    screen.press("\u{1b}[B\u{1b}[B\u{1b}[B\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+}
+
+#[test]
+fn a_conversation_goes_on_line_by_line_with_files() {
+    let home = Home::new();
+    let server = serve(&home);
+    home.write("notes.md", "x");
+    let said =
+        server.run_with(&["chat", "plain", "--attach", "notes.md"], "prompt\nprompt\n").expect(0);
+    let links = said.out.matches("resource_link").count();
+    assert_eq!(links, 1, "{said:?}");
+
+    let mut screen = Screen::start(server.command(&["chat", "plain"]));
+    screen.wait_for("> ");
+    screen.press("see @notes.md\r");
+    until(|| screen.seen().matches("> ").nth(1).map(drop));
+    screen.press("prompt\r");
+    until(|| screen.seen().matches("> ").nth(2).map(drop));
+    screen.press("/quit\r");
+    let (code, seen) = screen.end();
+    assert_eq!(code, Some(0), "{seen}");
+}

@@ -1,0 +1,495 @@
+//! `trilogue connect` as an editor launches it: real processes on both sides.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
+
+use crate::harness::{BINARY, Home, until};
+
+/// How long anything may take before a test gives up on it.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What a server that is started on demand is configured with here.
+const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"text\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.researcher]\nkind = \"builtin\"\n";
+
+/// The server that programs of a home start on demand. Killed when dropped: declare it before the editors.
+#[derive(Debug)]
+pub(crate) struct OnDemand<'a> {
+    home: &'a Home,
+}
+
+/// An editor with the program that it launched. The program is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Editor {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    notes: Receiver<String>,
+    ids: u64,
+}
+
+// === impl OnDemand ===
+
+impl<'a> OnDemand<'a> {
+    /// None yet, configured with the built-in agents and this.
+    pub(crate) fn of(home: &'a Home, settings: &str) -> Self {
+        let folder = home.work().parent().unwrap().join(".config/trilogue");
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = match settings.strip_prefix("[server]\n") {
+            Some(server) => CONFIG.replace("[server]\n", &format!("[server]\n{server}\n")),
+            None => format!("{CONFIG}{settings}"),
+        };
+        std::fs::write(folder.join("trilogue.toml"), config).unwrap();
+        Self { home }
+    }
+
+    /// What the server says of itself; `None` where there is none.
+    pub(crate) fn record(&self) -> Option<Value> {
+        let text = std::fs::read_to_string(self.home.state().join("server.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// The process of the server that there is.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        let pid = self.record()?["pid"].as_i64()?;
+        Pid::from_raw(i32::try_from(pid).ok()?)
+    }
+
+    /// Sends a signal to the server that there is, and returns its process.
+    pub(crate) fn signal(&self, signal: Signal) -> Pid {
+        let pid = until(|| self.pid());
+        kill_process(pid, signal).unwrap();
+        pid
+    }
+
+    /// Waits until another server than this one is there.
+    pub(crate) fn another(&self, than: Pid) -> Pid {
+        until(|| self.pid().filter(|pid| *pid != than))
+    }
+
+    /// Where the server listens for HTTP.
+    pub(crate) fn url(&self) -> String {
+        let address = until(|| self.record()?["addresses"][0].as_str().map(str::to_owned));
+        format!("http://{address}")
+    }
+
+    /// What servers wrote.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.home.state().join("server.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for OnDemand<'_> {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::KILL);
+            let begun = Instant::now();
+            while test_kill_process(pid).is_ok() && begun.elapsed() < LIMIT {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+// === impl Editor ===
+
+impl Editor {
+    /// Launches `trilogue` with these arguments.
+    pub(crate) fn launch(home: &Home, arguments: &[&str]) -> Self {
+        let mut command = home.program(BINARY);
+        command.args(arguments);
+        Self::of(command)
+    }
+
+    /// Launches this.
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdin = child.stdin.take();
+        let lines = lines_of(child.stdout.take().unwrap());
+        let notes = lines_of(child.stderr.take().unwrap());
+        Self { child, stdin, lines, notes, ids: 0 }
+    }
+
+    /// Launches, and introduces itself.
+    pub(crate) fn met(home: &Home, arguments: &[&str]) -> Self {
+        let mut editor = Self::launch(home, arguments);
+        let met =
+            editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+        assert_eq!(met["result"]["protocolVersion"], 1, "{met}");
+        editor
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Writes a line.
+    pub(crate) fn write(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.write(&message.to_string());
+    }
+
+    /// Sends a request and returns its id.
+    #[expect(clippy::needless_pass_by_value, reason = "a test writes its params in place")]
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.ids;
+        self.ids += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// The next line that came.
+    pub(crate) fn line(&mut self) -> String {
+        match self.lines.recv_timeout(LIMIT) {
+            Ok(line) => line,
+            Err(error) => panic!("no line came: {error}; on standard error: {:?}", self.notes()),
+        }
+    }
+
+    /// The next message.
+    pub(crate) fn message(&mut self) -> Value {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Nothing comes for a while.
+    pub(crate) fn silence(&mut self, for_long: Duration) {
+        match self.lines.recv_timeout(for_long) {
+            Err(RecvTimeoutError::Timeout) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The answer to a request, and the lines before it.
+    pub(crate) fn answer(&mut self, id: u64) -> (Value, Vec<String>) {
+        let mut before = Vec::new();
+        loop {
+            let line = self.line();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id && message.get("method").is_none() {
+                return (message, before);
+            }
+            before.push(line);
+        }
+    }
+
+    /// Sends a request and returns its answer.
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.request(method, params);
+        self.answer(id).0
+    }
+
+    /// Opens a session.
+    pub(crate) fn session(&mut self) -> String {
+        let opened = self.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
+        let session = opened["result"]["sessionId"].as_str();
+        session.unwrap_or_else(|| panic!("{opened}")).to_owned()
+    }
+
+    /// Sends a prompt and returns its id.
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        let prompt = json!([{ "type": "text", "text": text }]);
+        self.request("session/prompt", json!({ "sessionId": session, "prompt": prompt }))
+    }
+
+    /// Loads a session and returns what it is told of it.
+    pub(crate) fn load(&mut self, session: &str) -> Vec<String> {
+        let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+        let id = self.request("session/load", params);
+        let (answer, told) = self.answer(id);
+        assert!(answer.get("error").is_none(), "{answer}");
+        told
+    }
+
+    /// What was said on standard error so far.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.try_iter().collect()
+    }
+
+    /// Waits for a line on standard error that has this in it.
+    pub(crate) fn note(&self, part: &str) -> String {
+        let mut before = Vec::new();
+        loop {
+            match self.notes.recv_timeout(LIMIT) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => before.push(line),
+                Err(error) => panic!("{error}: '{part}' was not said, but {before:?}"),
+            }
+        }
+    }
+
+    /// Closes the program's input and waits for its end.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        drop(self.stdin.take());
+        self.wait()
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        until(|| self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { break };
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// Whether a line is an update, and what it tells is what the user said.
+pub(crate) fn is_users(line: &str) -> bool {
+    line.contains(r#""sessionUpdate":"user_message_chunk""#)
+}
+
+/// The lines that tell what an agent said.
+pub(crate) fn agents(lines: &[String]) -> Vec<&String> {
+    let updates = lines.iter().filter(|line| line.contains(r#""method":"session/update""#));
+    updates.filter(|line| !is_users(line)).collect()
+}
+
+#[test]
+fn a_server_is_started_where_none_runs_and_found_by_the_next() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "hello");
+    let (answer, told) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let record = demand.record().unwrap();
+    assert_eq!(record["on_demand"], true, "{record}");
+    let begun = Instant::now();
+    assert_eq!(editor.close().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // The session lives in the server, which goes on.
+    let mut other = Editor::met(&home, &["connect", "echo"]);
+    let replayed = other.load(&session);
+    assert!(is_users(&replayed[0]), "{replayed:?}");
+    assert_eq!(agents(&replayed), told.iter().collect::<Vec<_>>());
+    assert_eq!(demand.record().unwrap(), record);
+    assert_eq!(other.notes(), Vec::<String>::new());
+    // The command line finds the same server.
+    let shown = home.run(&["threads", "-q", "--url", &demand.url()]).expect(0).out;
+    assert_eq!(shown.trim(), session);
+}
+
+#[test]
+fn many_at_once_start_one_server() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editors: Vec<_> =
+        (0..12).map(|_| Editor::launch(&home, &["connect", "echo"])).collect();
+    for editor in &mut editors {
+        editor.request("initialize", json!({ "protocolVersion": 1 }));
+    }
+    for editor in &mut editors {
+        let (met, _) = editor.answer(0);
+        assert_eq!(met["result"]["agentInfo"]["name"], "echo", "{met}");
+    }
+    assert_eq!(demand.log().matches("listening: ").count(), 1, "{}", demand.log());
+    // All of them come back to one server, too.
+    let first = demand.signal(Signal::KILL);
+    for editor in &mut editors {
+        editor.note("again");
+        editor.session();
+    }
+    demand.another(first);
+    assert_eq!(demand.log().matches("listening: ").count(), 2, "{}", demand.log());
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named_with_those_that_are() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "");
+    let mut editor = Editor::launch(&home, &["connect", "nobody"]);
+    let id = editor.request("initialize", json!({ "protocolVersion": 1 }));
+    assert_eq!(editor.wait().code(), Some(4));
+    let said = editor.notes().join("\n");
+    for part in ["nobody", "echo", "mailcomposer", "researcher"] {
+        assert!(said.contains(part), "{said}");
+    }
+    // It may have been asked before it knew.
+    if let Ok(line) = editor.lines.recv_timeout(Duration::from_millis(100)) {
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32603)));
+    }
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "[agents.x]\nkind = \"wrong\"\n");
+    let mut editor = Editor::launch(&home, &["connect", "echo"]);
+    assert_eq!(editor.wait().code(), Some(6));
+    let said = editor.notes().join("\n");
+    assert!(said.contains("wrong") && said.contains("hint: "), "{said}");
+}
+
+#[test]
+fn lines_that_are_no_messages_are_answered_and_the_session_lives_on() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    for (line, code) in [
+        ("{not json", -32700),
+        ("[]", -32600),
+        (r#"{"jsonrpc":"2.0","id":"x","method":"no/such"}"#, -32601),
+        (r#"{"jsonrpc":"2.0","id":7.5,"method":"session/new","params":{}}"#, -32602),
+    ] {
+        editor.write(line);
+        let answer = editor.message();
+        assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
+    }
+    let long = "x".repeat(17 * 1024 * 1024);
+    editor.write(&format!(
+        r#"{{"jsonrpc":"2.0","id":"long","method":"session/new","params":{{"cwd":"{long}"}}}}"#
+    ));
+    let answer = editor.message();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("long"), &json!(-32600)));
+    editor.write("\r\n\r");
+    editor.write("#P nothing 1");
+    editor.message();
+    editor.session();
+}
+
+#[test]
+fn the_editors_death_ends_no_turn() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "researcher"]);
+    let session = editor.session();
+    editor.prompt(&session, "bees");
+    editor.line();
+    kill_process(editor.pid(), Signal::KILL).unwrap();
+    drop(editor);
+    let mut other = Editor::met(&home, &["connect", "researcher"]);
+    let seen = other.load(&session);
+    // The turn goes on, and whoever is there now sees it.
+    let mut all = seen.clone();
+    while !all.iter().any(|line| line.contains("report.md")) {
+        all.push(other.line());
+    }
+    assert!(is_users(&seen[0]), "{seen:?}");
+    let id = other.prompt(&session, "wasps");
+    let (answer, _) = other.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+}
+
+#[test]
+fn a_second_server_says_that_it_is_not_the_one_that_is_found() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let pid = demand.pid().unwrap().as_raw_nonzero().to_string();
+    let demo = home.demo();
+    assert!(home.log().contains(&format!("another server of this user (process {pid})")));
+    assert!(!home.log().contains("connect researcher"), "{}", home.log());
+    drop(demo);
+    home.write(
+        "t.toml",
+        "[server]\nsocket = \"off\"\n[store]\nurl = \"memory:\"\n[log]\nformat = \"text\"\n",
+    );
+    let before = home.log().len();
+    let _off = home.start(&["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"]);
+    assert!(!home.log()[before..].contains("another server"), "{}", home.log());
+}
+
+#[test]
+fn a_demo_is_what_connect_finds_and_says_how_an_editor_is_set_up() {
+    let home = Home::new();
+    let server = home.demo();
+    assert!(
+        until(|| Some(home.log()).filter(|log| log.contains("Ctrl-C")))
+            .contains("connect researcher")
+    );
+    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "hello");
+    editor.answer(id);
+    let shown = server.run(&["threads", "-q"]).expect(0).out;
+    assert_eq!(shown.trim(), session);
+}
+
+#[test]
+fn a_server_that_nobody_needs_ends() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "[server]\nidle_exit = \"300ms\"");
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let pid = demand.pid().unwrap();
+    editor.silence(Duration::from_millis(900));
+    assert_eq!(demand.pid(), Some(pid));
+    editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    while editor.message()["method"] != "session/request_permission" {}
+    drop(editor);
+    // A run that waits for an answer needs it.
+    let mut other = Editor::met(&home, &["connect", "mailcomposer"]);
+    other.silence(Duration::from_millis(900));
+    assert_eq!(demand.pid(), Some(pid));
+    other.load(&session);
+    let asked = loop {
+        let message = other.message();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let outcome =
+        json!({ "outcome": "selected", "optionId": asked["params"]["options"][0]["optionId"] });
+    other.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "outcome": outcome } }));
+    assert_eq!(other.close().code(), Some(0));
+    until(|| demand.record().is_none().then_some(()));
+    assert!(!home.state().join("server.sock").exists());
+    assert!(demand.log().contains("nobody has needed the server"), "{}", demand.log());
+    assert!(Editor::met(&home, &["connect", "echo"]).close().success());
+}
+
+#[test]
+fn a_folder_whose_path_is_too_long_for_a_socket_serves_as_well() {
+    let home = Home::new();
+    let state = home.work().join("x".repeat(120));
+    let connect = || {
+        let mut command = home.program(BINARY);
+        command.args(["connect", "echo"]).env("XDG_STATE_HOME", &state);
+        command.env("TMPDIR", home.work());
+        Editor::of(command)
+    };
+    let _config = OnDemand::of(&home, "");
+    let mut editor = connect();
+    editor.ask("initialize", json!({ "protocolVersion": 1 }));
+    let text = std::fs::read_to_string(state.join("trilogue/server.json")).unwrap();
+    let record: Value = serde_json::from_str(&text).unwrap();
+    let socket = record["socket"].as_str().unwrap();
+    assert!(socket.starts_with(home.work().to_str().unwrap()) && socket.len() < 104, "{socket}");
+    let mut other = connect();
+    other.ask("initialize", json!({ "protocolVersion": 1 }));
+    let pid = Pid::from_raw(i32::try_from(record["pid"].as_i64().unwrap()).unwrap()).unwrap();
+    // They would start another one.
+    drop((editor, other));
+    kill_process(pid, Signal::TERM).unwrap();
+    until(|| (!state.join("trilogue/server.json").exists()).then_some(()));
+}

@@ -1,0 +1,217 @@
+//! What an editor notices of a server that ends and comes back: a pause.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::connect_editor::{Editor, OnDemand, agents, is_users};
+use crate::harness::{Home, lasting_address, until};
+
+/// How often a server is killed in the middle of a turn.
+const ROUNDS: usize = 12;
+
+/// The question that comes next.
+fn asked(editor: &mut Editor) -> Value {
+    loop {
+        let message = editor.message();
+        if message["method"] == "session/request_permission" {
+            return message;
+        }
+    }
+}
+
+/// Answers a question with its option of this kind.
+fn choose(editor: &mut Editor, asked: &Value, kind: &str) {
+    let options = asked["params"]["options"].as_array().unwrap();
+    let option = options.iter().find(|option| option["kind"] == kind).unwrap();
+    let outcome = json!({ "outcome": "selected", "optionId": option["optionId"] });
+    editor.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "outcome": outcome } }));
+}
+
+#[test]
+fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "researcher"]);
+    let session = editor.session();
+    let mut told = Vec::new();
+    for round in 0..ROUNDS {
+        let id = editor.prompt(&session, "honey bees");
+        // Each time at another place of the turn.
+        for _ in 0..round {
+            told.push(editor.line());
+        }
+        let killed = demand.signal(Signal::KILL);
+        let (answer, before) = editor.answer(id);
+        told.extend(before);
+        let ended = answer["error"]["data"]["code"] == "agent_lost"
+            || answer["result"]["stopReason"] == "end_turn";
+        assert!(ended, "{round}: {answer}");
+        demand.another(killed);
+        // What came may have been all: then a message stands between the rounds that is no update.
+        assert!(told.iter().all(|line| line.contains("\"session/update\"")), "{told:?}");
+    }
+    let id = editor.prompt(&session, "honey bees");
+    let (answer, before) = editor.answer(id);
+    told.extend(before);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let mut other = Editor::met(&home, &["connect", "researcher"]);
+    let replayed = other.load(&session);
+    assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), ROUNDS + 1);
+    let (seen, logged) = (agents(&told), agents(&replayed));
+    let differs = seen.iter().zip(&logged).position(|(seen, logged)| seen != logged);
+    assert_eq!(differs, None, "{:?}", differs.map(|at| (seen[at], logged[at])));
+    assert_eq!(seen.len(), logged.len());
+    assert_eq!(told.len(), seen.len(), "the editor was told what it said itself");
+}
+
+#[test]
+fn a_question_stays_open_over_a_restart_and_is_answered_once() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    let question = asked(&mut editor);
+    for _ in 0..3 {
+        let killed = demand.signal(Signal::KILL);
+        editor.note("again");
+        demand.another(killed);
+        editor.silence(Duration::from_millis(300));
+    }
+    choose(&mut editor, &question, "allow_once");
+    let (answer, after) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let calls = after.iter().filter(|line| line.contains("request_permission")).count();
+    assert_eq!(calls, 0, "{after:?}");
+}
+
+#[test]
+fn an_answer_that_is_given_while_there_is_no_server_arrives() {
+    let home = Home::new();
+    let config = home.write("t.toml", "[store]\nurl = \"sqlite:t.db\"\n[log]\nformat = \"text\"\n[agents.mailcomposer]\nkind = \"builtin\"\n");
+    let address = lasting_address();
+    let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
+    let server = home.start(&serve);
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    let question = asked(&mut editor);
+    server.stop(Signal::KILL);
+    editor.note("lost");
+    choose(&mut editor, &question, "allow_once");
+    // A server that its user started is not replaced by another one.
+    editor.silence(Duration::from_millis(500));
+    assert!(!home.state().join("server.log").exists());
+    let _server = home.start(&serve);
+    let (answer, after) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(after.iter().all(|line| line.contains("session/update")), "{after:?}");
+}
+
+#[test]
+fn a_question_that_was_answered_elsewhere_is_taken_back() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    let question = asked(&mut editor);
+    demand.signal(Signal::KILL);
+    editor.note("again");
+    let url = demand.url();
+    let inbox = home.run(&["inbox", "-q", "--url", &url]).expect(0).out;
+    home.run(&["approve", inbox.trim(), "--url", &url]).expect(0);
+    let (answer, after) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let taken_back: Vec<Value> = after
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|message: &Value| message["method"] == "$/cancel_request")
+        .collect();
+    assert_eq!(taken_back.len(), 1, "{after:?}");
+    assert_eq!(taken_back[0]["params"]["requestId"], question["id"]);
+    // An answer that comes late is nobody's.
+    choose(&mut editor, &question, "allow_once");
+    assert!(editor.close().success());
+}
+
+#[test]
+fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "researcher"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "bees");
+    editor.line();
+    let stopped = demand.signal(Signal::TERM);
+    // A server that ends takes no new turn; the next one does.
+    let next = editor.prompt(&session, "wasps");
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let (answer, _) = editor.answer(next);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    demand.another(stopped);
+    assert!(demand.log().contains("stopped"), "{}", demand.log());
+}
+
+#[test]
+fn a_cancel_reaches_the_turn_over_a_restart() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    asked(&mut editor);
+    demand.signal(Signal::KILL);
+    editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } }));
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+}
+
+#[test]
+fn what_is_open_fails_with_a_reason_when_no_server_comes_back() {
+    let home = Home::new();
+    let server = home.demo();
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer", "--give-up-after", "300ms"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
+    asked(&mut editor);
+    server.stop(Signal::KILL);
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    assert_eq!(answer["error"]["data"]["code"], "peer_unavailable", "{answer}");
+    assert_eq!(editor.wait().code(), Some(6));
+    editor.note("trilogue demo");
+}
+
+#[test]
+fn sessions_of_one_editor_are_all_taken_up_again() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = Editor::met(&home, &["connect", "echo"]);
+    let sessions: Vec<_> = (0..8).map(|_| editor.session()).collect();
+    // Somebody else follows them too.
+    let mut other = Editor::met(&home, &["connect", "echo"]);
+    for session in &sessions {
+        other.load(session);
+    }
+    demand.signal(Signal::KILL);
+    for session in &sessions {
+        let id = editor.prompt(session, "hello");
+        let (answer, told) = editor.answer(id);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        assert_eq!(told.len(), 1, "{told:?}");
+        let seen = until(|| Some(other.line()).filter(|line| line.contains("agent_message_chunk")));
+        assert_eq!(seen, told[0]);
+    }
+    // One that was closed is not.
+    let id = editor.request("session/close", json!({ "sessionId": sessions[0] }));
+    editor.answer(id);
+    demand.signal(Signal::KILL);
+    editor.note("again");
+    let id = editor.request("session/list", json!({}));
+    let (listed, _) = editor.answer(id);
+    assert_eq!(listed["result"]["sessions"].as_array().unwrap().len(), 8, "{listed}");
+}

@@ -1,0 +1,136 @@
+//! `trilogue wrap`: a command that is an agent, made durable.
+
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::connect_editor::{Editor, OnDemand, agents, is_users};
+use crate::harness::{BINARY, Home};
+
+/// An editor that launched the scripted agent, wrapped.
+fn wrapped(home: &Home, more: &[&str]) -> Editor {
+    let agent = example("scripted_agent");
+    let mut command = home.program(BINARY);
+    command.args(["wrap", "--"]).arg(agent).args(more).env("SECRET_WORD", "opensesame-opensesame");
+    let mut editor = Editor::of(command);
+    let met = editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+    assert_eq!(met["result"]["protocolVersion"], 1, "{met}");
+    editor
+}
+
+/// What an agent said, as text.
+fn text(lines: &[String]) -> String {
+    let updates = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let text =
+        |update: Value| update["params"]["update"]["content"]["text"].as_str().map(str::to_owned);
+    updates.filter_map(text).collect()
+}
+
+#[test]
+fn a_command_is_an_agent_that_outlives_its_editor_and_its_server() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = wrapped(&home, &["--load"]);
+    let session = editor.session();
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let id = editor.prompt(&session, "two");
+        let (answer, before) = editor.answer(id);
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        told.extend(before);
+        let killed = demand.signal(Signal::KILL);
+        editor.note("again");
+        demand.another(killed);
+    }
+    let id = editor.prompt(&session, "say:still here");
+    let (answer, before) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(text(&before).contains("still here"), "{before:?}");
+    told.extend(before);
+    kill_process(editor.pid(), Signal::KILL).unwrap();
+    drop(editor);
+    let mut other = wrapped(&home, &["--load"]);
+    let listed = other.ask("session/list", json!({}));
+    assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
+    let replayed = other.load(&session);
+    assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), 4, "{replayed:?}");
+    let seen: Vec<_> = agents(&told).into_iter().filter(|line| line.contains("_chunk")).collect();
+    let logged: Vec<_> =
+        agents(&replayed).into_iter().filter(|line| line.contains("_chunk")).collect();
+    assert_eq!(seen, logged);
+    // The server wrote nothing of what the command was started with.
+    for entry in std::fs::read_dir(home.state()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            let found = bytes.windows(10).any(|it| it == b"opensesame");
+            assert!(!found, "{} names a secret", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_turn_of_a_command_that_dies_with_the_server_ends_with_a_reason() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let mut editor = wrapped(&home, &["--load"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "permission");
+    let question = loop {
+        let message = editor.message();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    demand.signal(Signal::KILL);
+    let (answer, before) = editor.answer(id);
+    assert_eq!(answer["error"]["data"]["code"], "agent_lost", "{answer}");
+    // Nobody waits for the decision any more.
+    let taken_back = before.iter().find(|line| line.contains("$/cancel_request")).unwrap();
+    let taken_back: Value = serde_json::from_str(taken_back).unwrap();
+    assert_eq!(taken_back["params"]["requestId"], question["id"]);
+    let id = editor.prompt(&session, "say:again");
+    let (answer, before) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(text(&before).contains("again"), "{before:?}");
+}
+
+#[test]
+fn a_name_is_kept_and_another_agents_is_not_taken() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let agent = example("scripted_agent");
+    let agent = agent.to_str().unwrap();
+    let mut taken = Editor::launch(&home, &["wrap", "--name", "echo", "--", agent]);
+    assert_eq!(taken.wait().code(), Some(7));
+    assert!(taken.notes().join("\n").contains("another name with --name"));
+    let mut editor = Editor::met(&home, &["wrap", "--name", "mine", "--", agent]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "say:x");
+    editor.answer(id);
+    // The same agent with another command from now on, and it is found by its name.
+    let mut other = Editor::met(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
+    let listed = other.ask("session/list", json!({}));
+    assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
+    let mut third = Editor::met(&home, &["connect", "mine"]);
+    third.load(&session);
+    let shown = home.run(&["agents", "-q", "--url", &demand.url()]).expect(0).out;
+    assert!(shown.lines().any(|line| line == "mine"), "{shown}");
+}
+
+#[test]
+fn a_command_that_is_not_there_is_named() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "");
+    let mut editor = Editor::launch(&home, &["wrap", "--", "./no-such-agent"]);
+    let met = editor.ask("initialize", json!({ "protocolVersion": 1 }));
+    let opened = match met.get("error") {
+        Some(_) => met,
+        None => editor.ask("session/new", json!({ "cwd": "/", "mcpServers": [] })),
+    };
+    let said = opened["error"].to_string();
+    assert!(said.contains("no-such-agent"), "{opened}");
+    editor.silence(Duration::from_millis(50));
+}
