@@ -2,9 +2,11 @@
 //!
 //! Started by `cargo xtask bench [NAMES…]`, which builds it and the server in release mode.
 //! With `peer NAME` it is itself the peer: a bare server in a process of its own, as ours is.
+//! With `agent` it is an agent on its standard streams.
 //! With `ours ADDRESS` or `parts ADDRESS STORE` it is our server with an agent of its own.
 
 mod appends;
+mod client;
 mod communication;
 mod connect;
 mod disk;
@@ -27,8 +29,18 @@ use anyhow::{Result, bail};
 use report::Report;
 
 /// Every figure, in the order in which it is measured.
-const NAMES: [&str; 9] =
-    ["start", "appends", "stream", "echo", "sse", "memory", "communication", "connect", "search"];
+const NAMES: [&str; 10] = [
+    "start",
+    "appends",
+    "stream",
+    "echo",
+    "sse",
+    "memory",
+    "communication",
+    "connect",
+    "search",
+    "client",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,6 +65,7 @@ fn main() -> ExitCode {
 async fn run(arguments: &[String]) -> Result<bool> {
     load::raise_file_limit()?;
     match arguments {
+        [role] if role == "agent" => return client::serve_agent().map(|()| true),
         [role, name] if role == "peer" => return peer::serve(name).await.map(|()| true),
         [role, address] if role == "ours" => {
             return subscribers::serve(address).await.map(|()| true);
@@ -82,7 +95,8 @@ async fn run(arguments: &[String]) -> Result<bool> {
             "memory" => memory::measure(&mut report).await?,
             "communication" => communication::measure(&mut report).await?,
             "connect" => connect::measure(&mut report).await?,
-            _ => search::measure(&mut report).await?,
+            "search" => search::measure(&mut report).await?,
+            _ => client::measure(&mut report).await?,
         }
     }
     Ok(report.end())
