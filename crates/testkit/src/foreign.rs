@@ -1,4 +1,4 @@
-//! The official clients of the protocols, and what makes requests up, as child processes; and the program whose agents they expect.
+//! The official clients of the two protocols over HTTP, and what makes requests up, as child processes; and the program whose agents they expect.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long one run of a client may take; its checks have limits of their own.
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 /// The repository.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A program of others that talks to servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,19 +203,13 @@ impl Foreign {
     }
 
     fn command(self) -> Result<Command> {
-        let target = target()?;
         let name = match self {
             Self::Python => "python",
             Self::TypeScript => "javascript",
             Self::Connect => "connect",
             Self::Fuzz => "fuzz",
         };
-        let installed = target.join("foreign").join(name);
-        ensure!(
-            installed.join("made-from").is_file(),
-            "foreign/{name} is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
-            target.display()
-        );
+        let installed = installed(name)?;
         let folder = Path::new(ROOT).join("foreign").join(name);
         if self == Self::TypeScript {
             let mut command = Command::new("node");
@@ -229,10 +223,25 @@ impl Foreign {
 }
 
 /// The folder of this build's profile, such as `target/debug`.
-fn profile() -> Result<PathBuf> {
+pub(crate) fn profile() -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
     Ok(profile.to_owned())
+}
+
+/// The folder that a program of others was installed in.
+///
+/// # Errors
+/// When it is not, and how to install it.
+pub(crate) fn installed(name: &str) -> Result<PathBuf> {
+    let target = target()?;
+    let folder = target.join("foreign").join(name);
+    ensure!(
+        folder.join("made-from").is_file(),
+        "foreign/{name} is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
+        target.display()
+    );
+    Ok(folder)
 }
 
 fn target() -> Result<PathBuf> {
@@ -242,20 +251,20 @@ fn target() -> Result<PathBuf> {
 /// The program: `TRILOGUE_CONFORMANCE`, or the one beside this test, brought up to date first.
 async fn program() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
-    PROGRAM.get_or_try_init(build).await.cloned()
-}
-
-/// Builds the program as the tests are built, so that it is there already after a build of all tests.
-async fn build() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("TRILOGUE_CONFORMANCE") {
         return Ok(PathBuf::from(path));
     }
+    PROGRAM.get_or_try_init(|| example("conformance_agents")).await.cloned()
+}
+
+/// Builds an example as the tests are built, so that it is there already after a build of all tests.
+pub(crate) async fn example(name: &str) -> Result<PathBuf> {
     let profile = profile()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
-        .args(["--example", "conformance_agents", "--target-dir"])
+        .args(["--example", name, "--target-dir"])
         .arg(target()?)
         .current_dir(ROOT);
     if profile.ends_with("release") {
@@ -263,5 +272,5 @@ async fn build() -> Result<PathBuf> {
     }
     let output = command.output().await.context("cargo could not be started")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(profile.join("examples/conformance_agents"))
+    Ok(profile.join("examples").join(name))
 }

@@ -1,11 +1,14 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, and [`foreign`] runs the official clients of the protocols.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, and [`model`] answers coding agents.
 
 pub mod callback;
 pub mod client;
+pub mod editor;
 pub mod folder;
 pub mod foreign;
+pub mod model;
+pub mod official;
 pub mod probe;
 pub mod seed;
 pub mod server;
@@ -14,7 +17,9 @@ pub mod shim;
 pub mod wait;
 
 pub use client::{Client, Reply};
+pub use editor::Editor;
 pub use folder::Folder;
+pub use official::Official;
 pub use seed::Seed;
 pub use server::{Home, Server, ServerOptions};
 pub use wait::until;

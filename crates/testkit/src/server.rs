@@ -128,6 +128,21 @@ impl Home {
         timeout(START_LIMIT, run).await.context("the command did not end")?.map_err(Into::into)
     }
 
+    /// The words that run a command of the binary with this home's state, wherever they are run.
+    ///
+    /// # Errors
+    /// When the binary is missing.
+    pub async fn command_line(&self, arguments: &[&str]) -> Result<Vec<String>> {
+        let program = match &self.binary {
+            Some(program) => program.clone(),
+            None => binary().await?,
+        };
+        let state = format!("XDG_STATE_HOME={}", self.dir.join("state").display());
+        let mut words = vec!["env".to_owned(), state, program.display().to_string()];
+        words.extend(arguments.iter().map(|&word| word.to_owned()));
+        Ok(words)
+    }
+
     /// Starts the server and waits until it is ready.
     ///
     /// # Errors

@@ -19,6 +19,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 continue;
             }
         };
+        // A package that is a workspace of its own shares nothing with the others.
+        if manifest.contains_key("workspace") {
+            continue;
+        }
         let inherits = |table: &str, field: &str| {
             let table = manifest.get(table).and_then(|table| table.get(field));
             table.is_some_and(|field| {
@@ -54,6 +58,12 @@ mod tests {
 
     fn found(manifest: &str) -> usize {
         check(&Tree::of(&[("crates/x/Cargo.toml", manifest)])).len()
+    }
+
+    #[test]
+    fn a_workspace_of_its_own_shares_nothing() {
+        assert_eq!(found("[package]\nname = \"x\"\nversion = \"1.0.0\"\n[workspace]\n"), 0);
+        assert_ne!(found("[package]\nname = \"x\"\nversion = \"1.0.0\"\n"), 0);
     }
 
     #[test]

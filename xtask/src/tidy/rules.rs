@@ -5,7 +5,7 @@ use super::scan::{self, Line};
 use super::tree::{File, Tree};
 
 /// Crates that test the others, measure them or show how to use them, and print what they find.
-const TOOLS: [&str; 4] = ["testkit", "bench", "examples", "xtask"];
+const TOOLS: [&str; 5] = ["testkit", "bench", "examples", "foreign", "xtask"];
 /// Module names that say what kind of thing is inside, not which.
 const KINDS: [&str; 8] =
     ["common", "helper", "helpers", "manager", "misc", "types", "util", "utils"];

@@ -308,7 +308,7 @@ async fn obituary(agent: &str, child: &Child) -> String {
 }
 
 fn last_words(child: &Child) -> String {
-    let tail = child.stderr().tail(TAIL_BYTES);
+    let tail = child.captured().tail(TAIL_BYTES);
     if tail.is_empty() { String::new() } else { format!("; it said last: {tail}") }
 }
 

@@ -216,7 +216,7 @@ impl Inner {
         }
         drop(state);
         if let Some(process) = self.pool.own(thread) {
-            process.child().stderr().clear();
+            process.child().captured().clear();
             process.stop().await;
         }
     }

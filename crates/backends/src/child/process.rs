@@ -122,7 +122,7 @@ impl Child {
 
     /// What it says on its standard error.
     #[must_use]
-    pub fn stderr(&self) -> &Stderr {
+    pub fn captured(&self) -> &Stderr {
         &self.0.stderr
     }
 

@@ -7,6 +7,9 @@
     reason = "functions that tests share fail as tests do, and print their seeds"
 )]
 
+mod client_coding;
+mod client_kill;
+mod client_official;
 mod connect;
 mod connect_fuzz;
 mod connect_kill;

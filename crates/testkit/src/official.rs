@@ -1,0 +1,163 @@
+//! Programs of others that speak the Agent Client Protocol: ours on its official SDKs, in both roles; a client for the command line; a coding agent.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::foreign::{ROOT, example, installed};
+
+/// How long one run of a client may take; its checks have limits of their own.
+const CLIENT_LIMIT: Duration = Duration::from_secs(240);
+
+/// An official SDK of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Official {
+    /// The Rust one.
+    Rust,
+    /// The TypeScript one.
+    TypeScript,
+    /// The last release of the TypeScript one that had ids on prompts.
+    Seed,
+    /// The Python one.
+    Python,
+}
+
+// === impl Official ===
+
+impl Official {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Rust, Self::TypeScript, Self::Seed, Self::Python];
+
+    /// What its agent calls itself.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "official-rust",
+            Self::TypeScript => "official-typescript",
+            Self::Seed => "official-seed",
+            Self::Python => "official-python",
+        }
+    }
+
+    /// The command line of its agent.
+    ///
+    /// # Errors
+    /// When it is not installed.
+    pub async fn agent(self, arguments: &[&str]) -> Result<Vec<String>> {
+        self.program("agent", arguments).await
+    }
+
+    /// Runs its client with these options and suites against the agent of this command line; gives what it printed.
+    ///
+    /// # Errors
+    /// When it is not installed, a check failed or none ran, or it does not end in time.
+    pub async fn drive(self, cwd: &Path, options: &[&str], agent: &[String]) -> Result<String> {
+        let folder = cwd.display().to_string();
+        let mut words = self.program("main", &["--cwd", &folder]).await?;
+        words.extend(options.iter().map(|&option| option.to_owned()));
+        words.push("--".to_owned());
+        words.extend_from_slice(agent);
+        let said = run(&words, cwd).await.with_context(|| format!("{self:?}: {options:?}"))?;
+        ensure!(said.contains(" 0 failed"), "{self:?} did not say how it went: {said}");
+        Ok(said)
+    }
+
+    async fn program(self, name: &str, arguments: &[&str]) -> Result<Vec<String>> {
+        let sources = Path::new(ROOT).join("foreign/agent_client").canonicalize()?;
+        let path = |path: &Path| path.display().to_string();
+        let mut words = match self {
+            Self::Rust => {
+                let name = if name == "agent" { "official-agent" } else { "official-client" };
+                vec![path(&rust().await?.join(name))]
+            }
+            Self::TypeScript | Self::Seed => {
+                let modules = path(&installed("agent_client/typescript")?);
+                let program = path(&sources.join(format!("typescript/{name}.mjs")));
+                vec!["node".to_owned(), program, "--modules".to_owned(), modules]
+            }
+            Self::Python => {
+                let python = path(&installed("agent_client/python")?.join("bin/python"));
+                let program = path(&sources.join(format!("python/{name}.py")));
+                vec![python, "-B".to_owned(), program]
+            }
+        };
+        if self == Self::Seed {
+            words.push("--seed".to_owned());
+        }
+        words.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        Ok(words)
+    }
+}
+
+/// Runs a command line to its end in this folder; gives what it printed.
+///
+/// # Errors
+/// When it fails or does not end in time, with what it printed.
+pub async fn run(words: &[String], cwd: &Path) -> Result<String> {
+    let (program, arguments) = words.split_first().context("no command")?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(cwd).stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(CLIENT_LIMIT, command.output()).await.context("it did not end")??;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "it ended with {}\n{said}{complained}", output.status);
+    Ok(said)
+}
+
+/// The command line of `acpx`, a client for the command line.
+///
+/// # Errors
+/// When it is not installed.
+pub fn acpx() -> Result<Vec<String>> {
+    let program = installed("agent_client/acpx")?.join("node_modules/acpx/dist/cli.js");
+    Ok(vec!["node".to_owned(), program.display().to_string()])
+}
+
+/// The program of OpenCode, a coding agent.
+///
+/// # Errors
+/// When it is not installed, or is not made for this kind of machine.
+pub fn opencode() -> Result<PathBuf> {
+    let kind = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let package = format!("node_modules/opencode-linux-{kind}/bin/opencode");
+    let program = installed("agent_client/opencode")?.join(package);
+    ensure!(program.is_file(), "{} is missing", program.display());
+    Ok(program)
+}
+
+/// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program beside this test, brought up to date first.
+///
+/// # Errors
+/// When it cannot be built.
+pub async fn scripted_agent() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    if let Some(path) = std::env::var_os("TRILOGUE_SCRIPTED_AGENT") {
+        return Ok(PathBuf::from(path));
+    }
+    PROGRAM.get_or_try_init(|| example("scripted_agent")).await.cloned()
+}
+
+/// The folder of the programs on the Rust SDK, brought up to date first. They are a workspace of their own.
+async fn rust() -> Result<PathBuf> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    FOLDER.get_or_try_init(build).await.cloned()
+}
+
+async fn build() -> Result<PathBuf> {
+    let target = installed("agent_client/rust")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "--locked", "--offline", "--manifest-path"])
+        .arg(Path::new(ROOT).join("foreign/agent_client/rust/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target);
+    let output = command.output().await.context("cargo could not be started")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(target.join("debug"))
+}

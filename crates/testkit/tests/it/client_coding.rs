@@ -1,0 +1,124 @@
+//! A coding agent that people use, hosted, with a model on this machine: what it may do is decided on another face.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_testkit::editor::said;
+use trilogue_testkit::model::{self, Model};
+use trilogue_testkit::official::opencode;
+use trilogue_testkit::{Editor, Folder, Server, ServerOptions, until};
+
+/// How long the agent may take until it asks.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server that hosts the agent, which asks before it edits files, and works with this model.
+async fn serve(dir: &Folder, own: &Folder, model: &Model) -> Server {
+    let folder = |name: &str| own.path().join(name).display().to_string();
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": model.url(), "apiKey": "none"},
+        "models": {model::NAME: {"name": "Fake"}},
+    });
+    let config = json!({
+        "model": format!("fake/{}", model::NAME), "small_model": format!("fake/{}", model::NAME),
+        "provider": {"fake": provider}, "permission": {"edit": "ask", "bash": "ask"},
+        "autoupdate": false, "share": "disabled",
+    });
+    let path = own.path().join("config/opencode");
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("opencode.json"), config.to_string()).unwrap();
+    let mut settings = format!(
+        "[agents.opencode]\nkind = \"agent-client\"\ncommand = {}\n\n[agents.opencode.env]\n",
+        json!([opencode().unwrap(), "acp"])
+    );
+    let folders = [
+        ("HOME", ""),
+        ("XDG_CONFIG_HOME", "config"),
+        ("XDG_DATA_HOME", "data"),
+        ("XDG_CACHE_HOME", "cache"),
+        ("XDG_STATE_HOME", "state"),
+    ];
+    for (name, value) in folders {
+        settings.push_str(&format!("{name} = {}\n", json!(folder(value))));
+    }
+    for name in ["AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS"] {
+        settings.push_str(&format!("OPENCODE_DISABLE_{name} = \"1\"\n"));
+    }
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    Server::start(dir.path(), &options).await.unwrap()
+}
+
+/// The question that waits.
+async fn question(server: &Server) -> Value {
+    let client = server.client();
+    let pending = until("a question", LIMIT, || {
+        let look = client.get("/api/v1/interrupts?pending=true");
+        async move { look.await.ok()?.json()["items"].get(0).cloned() }
+    });
+    pending.await.unwrap_or_else(|error| panic!("{error}\n{}", server.home().log_end()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coding_agent_asks_and_is_answered_elsewhere() {
+    let (dir, own, cwd) = (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
+    let model = Model::start().await.unwrap();
+    let file = cwd.path().join("notes.txt");
+    let write = json!({"filePath": file, "content": "from the model"});
+    model.calls("write the notes", "write", write);
+    let server = serve(&dir, &own, &model).await;
+    let command = server.home().command_line(&["connect", "opencode"]).await.unwrap();
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let session = editor.new_session(cwd.path()).await.unwrap();
+
+    // Leave is given on the command line.
+    let turn = editor.prompt(&session, "Please write the notes.").await.unwrap();
+    let asked = question(&server).await;
+    editor
+        .saw("the question", |message| message["method"] == "session/request_permission")
+        .await
+        .unwrap();
+    assert!(!file.exists(), "the file was written before leave was given");
+    let id = asked["id"].as_str().unwrap();
+    let url = format!("http://{}", server.home().address());
+    let approve = ["approve", id, "--url", &url, "--token", server.token()];
+    let output = server.home().command(&approve).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let result = turn.await.unwrap();
+    assert_eq!(result["result"]["stopReason"], "end_turn", "{result}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "from the model");
+    let updates = editor.updates(&session);
+    assert!(said(&updates).contains("It is done."), "{updates:?}");
+    let ended = |update: &Value| {
+        update["sessionUpdate"] == "tool_call_update" && update["status"] == "completed"
+    };
+    assert!(updates.iter().any(ended), "the call did not end: {updates:?}");
+    // The editor is told that its question is settled.
+    editor.saw("the withdrawal", |message| message["method"] == "$/cancel_request").await.unwrap();
+
+    // Leave is refused over /api/v1.
+    fs::remove_file(&file).unwrap();
+    let turn = editor.prompt(&session, "Once more: write the notes.").await.unwrap();
+    let asked = question(&server).await;
+    let path = format!("/api/v1/interrupts/{}/answer", asked["id"].as_str().unwrap());
+    let mut options = asked["options"].as_array().unwrap().iter();
+    let reject = options.find(|option| option["effect"] == "reject").unwrap();
+    let no = json!({"option": reject["id"]});
+    server.client().post(&path, &no).await.unwrap().ok().unwrap();
+    let result = turn.await.unwrap();
+    assert!(result["result"]["stopReason"].is_string(), "{result}");
+    assert!(!file.exists(), "the file was written without leave");
+    assert!(editor.close().await.unwrap().success());
+
+    // Another editor gets the whole conversation, with the ids of the first.
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let params = json!({"sessionId": session, "cwd": cwd.path(), "mcpServers": []});
+    editor.call("session/load", &params).await.unwrap();
+    let prompts = |updates: &[Value]| {
+        updates.iter().filter(|update| update["sessionUpdate"] == "user_message_chunk").count()
+    };
+    assert_eq!(prompts(&editor.updates(&session)), 2);
+    let turn = editor.prompt(&session, "Thanks.").await.unwrap().await.unwrap();
+    assert_eq!(turn["result"]["stopReason"], "end_turn", "{turn}");
+    assert!(!model.asked().is_empty());
+}

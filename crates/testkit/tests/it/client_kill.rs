@@ -1,0 +1,195 @@
+//! `kill -9` under hosted agents and attached editors.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_testkit::editor::said;
+use trilogue_testkit::{Editor, Folder, Home, Seed, Server, ServerOptions, until};
+
+use crate::client_official::{hosted, scripted};
+
+/// How many agents run at once.
+const AGENTS: usize = 24;
+/// How long the next server may take to clear up after the last.
+const CLEAR_LIMIT: Duration = Duration::from_secs(60);
+/// How often the server is killed under editors, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
+const ROUNDS: u64 = 6;
+/// The latest moment of a kill after the prompts were sent, in milliseconds.
+const LATEST_KILL_MS: u64 = 400;
+/// A variable that all processes of an agent have.
+const MARK: &str = "TRILOGUE_TEST_MARK";
+
+/// The processes with this mark in their environment.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let found = processes.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let environment = fs::read(entry.path().join("environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| variable == wanted.as_bytes()).then_some(number)
+    });
+    found.collect()
+}
+
+/// A server with an agent behind a shell that passes nothing on, which starts a process of its own and does not end with its input.
+async fn serve_stubborn(dir: &Folder, store: &Folder, mark: &str) -> Server {
+    let stray = store.path().join("stray").display().to_string();
+    let agent =
+        scripted(&store.path().join("sessions"), &["--ignore-eof", "--stray", &stray]).await;
+    let shell = ["sh", "-c", "\"$0\" \"$@\"; true"].map(str::to_owned);
+    let command = shell.into_iter().chain(agent).collect();
+    let mut settings = hosted(&[("stubborn", command)]);
+    settings.push_str(&format!(
+        "max_processes = {AGENTS}\n\n[agents.stubborn.env]\n{MARK} = \"{mark}\"\n"
+    ));
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    Server::start(dir.path(), &options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
+    let (dir, store, cwd) =
+        (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
+    let mark = format!("{}-{:016x}", std::process::id(), Seed::from_env("TRILOGUE_SEED").1.draw());
+    let server = serve_stubborn(&dir, &store, &mark).await;
+    let command = server.home().command_line(&["connect", "stubborn"]).await.unwrap();
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..AGENTS {
+        sessions.push(editor.new_session(cwd.path()).await.unwrap());
+    }
+    let mut turns = Vec::new();
+    for (number, session) in sessions.iter().enumerate() {
+        turns.push(editor.prompt(session, &format!("say:I am {number}")).await.unwrap());
+    }
+    for turn in turns {
+        let answer = turn.await.unwrap();
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    }
+    // The shell, the agent, and what the agent started.
+    assert_eq!(marked(&mark).len(), 3 * AGENTS, "processes of {AGENTS} agents");
+    editor.kill().await.unwrap();
+
+    let home = server.kill().await.unwrap();
+    let server = home.start().await.unwrap();
+    let gone = until("no stray", CLEAR_LIMIT, || {
+        let left = marked(&mark);
+        async move { left.is_empty().then_some(()) }
+    });
+    gone.await.unwrap_or_else(|error| panic!("{error}: {:?}\n{}", marked(&mark), home.log_end()));
+
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    for (number, session) in sessions.iter().enumerate() {
+        load(&editor, session, cwd.path()).await;
+        assert_eq!(said(&editor.updates(session)), format!("I am {number}"));
+        let again = editor.prompt(session, "say:, still").await.unwrap().await.unwrap();
+        assert_eq!(again["result"]["stopReason"], "end_turn", "{again}");
+    }
+    editor.close().await.unwrap();
+    let (_, status) = server.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+    let gone = until("no process after the stop", CLEAR_LIMIT, || {
+        let left = marked(&mark);
+        async move { left.is_empty().then_some(()) }
+    });
+    gone.await.unwrap();
+}
+
+async fn load(editor: &Editor, session: &str, cwd: &std::path::Path) {
+    let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+    editor.call("session/load", &params).await.unwrap();
+}
+
+/// What an editor was told of a session, without its own prompts.
+fn told(editor: &Editor, session: &str) -> Vec<Value> {
+    let mut updates = editor.updates(session);
+    updates.retain(|update| update["sessionUpdate"] != "user_message_chunk");
+    updates
+}
+
+/// Two editors prompt, each on its session, while the server is killed; both stay attached all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn editors_notice_a_pause_and_nothing_else() {
+    let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
+    eprintln!("TRILOGUE_SEED={number}");
+    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let (dir, store, cwd) =
+        (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
+    let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let mut server = Server::start(dir.path(), &options).await.unwrap();
+    let mut players = Vec::new();
+    for agent in ["researcher", "scripted"] {
+        let command = server.home().command_line(&["connect", agent]).await.unwrap();
+        let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+        let session = editor.new_session(cwd.path()).await.unwrap();
+        players.push((command, editor, session));
+    }
+    let (mut ends, mut failures) = (0, 0);
+    for round in 0..rounds.unwrap_or(ROUNDS) {
+        let mut turns = Vec::new();
+        for (_, editor, session) in &players {
+            let text =
+                format!("think:round {round}\nchunks:{}\ntool\nsay:end {round}", seed.below(400));
+            turns.push(editor.prompt(session, &text).await.unwrap());
+        }
+        // The kill's moment is what is random here; nothing waits for anything.
+        tokio::time::sleep(Duration::from_millis(seed.below(LATEST_KILL_MS))).await;
+        let home = server.kill().await.unwrap();
+        server = home.start().await.unwrap();
+        for turn in turns {
+            let answer = tokio::time::timeout(CLEAR_LIMIT, turn).await;
+            let answer =
+                answer.unwrap_or_else(|_| panic!("no answer\n{}", home.log_end())).unwrap();
+            // A hosted agent is killed with its server: its turn fails, and says so.
+            match answer["result"]["stopReason"].as_str() {
+                Some(reason) => assert_eq!(reason, "end_turn", "{answer}"),
+                None => assert!(answer["error"]["message"].is_string(), "{answer}"),
+            }
+            ends += u32::from(answer["error"].is_null());
+            failures += u32::from(!answer["error"].is_null());
+        }
+    }
+    eprintln!("{ends} turns ended, {failures} failed");
+    // A turn behind all kills ends; and what the editors saw is what the log says: nothing twice, nothing lost.
+    for (command, editor, session) in players {
+        let answer = editor.prompt(&session, "say:over").await.unwrap().await.unwrap();
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let other = Editor::launch(&command, cwd.path()).await.unwrap();
+        load(&other, &session, cwd.path()).await;
+        assert_eq!(told(&editor, &session), told(&other, &session), "live and replayed");
+        assert!(editor.close().await.unwrap().success());
+    }
+}
+
+/// A question of an agent of ours outlives the server: the editor answers what it was asked before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_outlives_the_server() {
+    let (dir, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
+    let server = Server::start(dir.path(), &ServerOptions::default()).await.unwrap();
+    let command = server.home().command_line(&["connect", "mailcomposer"]).await.unwrap();
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let session = editor.new_session(cwd.path()).await.unwrap();
+    let letter = "Write to ada@example.com about the report: it is ready.";
+    let turn = editor.prompt(&session, letter).await.unwrap();
+    let is_question = |message: &Value| {
+        let method = message["method"].as_str().unwrap_or_default();
+        matches!(method, "session/request_permission" | "elicitation/create")
+    };
+    let question = editor.saw("the question", is_question).await.unwrap();
+    let home: Home = server.kill().await.unwrap();
+    let server = home.start().await.unwrap();
+    let options = question["params"]["options"].as_array().cloned().unwrap_or_default();
+    let allow = options.iter().find(|option| option["kind"] == "allow_once").unwrap();
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": allow["optionId"]}});
+    editor.answer(&question, &outcome).await.unwrap();
+    let answer = tokio::time::timeout(CLEAR_LIMIT, turn).await.unwrap().unwrap();
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}\n{}", home.log_end());
+    let asked = editor.messages().iter().filter(|message| is_question(message)).count();
+    assert_eq!(asked, 1, "how often the editor was asked");
+    assert!(editor.close().await.unwrap().success());
+    let (_, status) = server.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+}

@@ -1,0 +1,47 @@
+"""Drives an agent with a client on the official SDK: main.py [OPTIONS] SUITE… -- COMMAND…"""
+
+import argparse
+import asyncio
+import logging
+import sys
+
+import more
+import script
+import session
+from editor import Target
+
+SUITES = {suite.name: suite for suite in (session.suite, script.suite, more.auth, more.asking)}
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cwd", required=True, help="the folder that sessions work in")
+    parser.add_argument("--trilogue", action="store_true", help="ask for what we promise")
+    parser.add_argument("--plain", action="store_true", help="leave out the words that only our example agents know")
+    parser.add_argument("--name", help="the agent's name")
+    parser.add_argument("--prompt", default="hello", help="what is said to an agent that takes no orders")
+    parser.add_argument("--only", help="run the checks with this in their names")
+    parser.add_argument("suites", nargs="+", choices=SUITES)
+    split = sys.argv.index("--")
+    options = parser.parse_args(sys.argv[1:split])
+    target = Target(
+        command=sys.argv[split + 1 :],
+        cwd=options.cwd,
+        name=options.name,
+        prompt=options.prompt,
+        is_trilogue=options.trilogue,
+        has_ids=options.trilogue or options.name == "official-seed",
+        has_vocabulary=not options.plain,
+    )
+    ran, failed = 0, 0
+    for name in options.suites:
+        counts = await SUITES[name].run(target, options.only)
+        ran, failed = ran + counts[0], failed + counts[1]
+    print(f"{ran} checks, {failed} failed")
+    return 0 if ran and not failed else 1
+
+
+if __name__ == "__main__":
+    # The SDK logs what peers refuse; the checks say what is wrong with it.
+    logging.disable(logging.CRITICAL)
+    sys.exit(asyncio.run(main()))

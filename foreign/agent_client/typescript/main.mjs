@@ -1,0 +1,45 @@
+// Drives an agent with a client on the official SDK:
+//   main.mjs --modules FOLDER --cwd FOLDER [--seed] [--trilogue] [--plain] [--native] [--name NAME] [--prompt TEXT] [--only TEXT] SUITE… -- COMMAND…
+// `--seed` takes the SDK's release that had ids on prompts, `--trilogue` asks for what we promise,
+// `--plain` leaves out the words that only our example agents know, `--native` asks for what agents do that are not hosted.
+
+import { auth, asking, attach } from "./more.mjs";
+import { load } from "./peer.mjs";
+import { suite as script } from "./script.mjs";
+import { suite as session } from "./session.mjs";
+
+const suites = { session, script, auth, asking, attach };
+const words = process.argv.slice(2, process.argv.indexOf("--"));
+const command = process.argv.slice(process.argv.indexOf("--") + 1);
+const options = new Map();
+const names = [];
+while (words.length > 0) {
+  const word = words.shift();
+  if (!word.startsWith("--")) names.push(word);
+  else options.set(word, ["--seed", "--trilogue", "--plain", "--native"].includes(word) ? true : words.shift());
+}
+
+const isSeed = options.has("--seed");
+const isTrilogue = options.has("--trilogue");
+const target = {
+  sdk: await load(options.get("--modules"), isSeed),
+  command,
+  cwd: options.get("--cwd"),
+  name: options.get("--name"),
+  prompt: options.get("--prompt") ?? "hello",
+  isSeed,
+  isTrilogue,
+  hasIds: isTrilogue || options.get("--name") === "official-seed",
+  isNative: options.has("--native"),
+  hasVocabulary: !options.has("--plain"),
+};
+
+let ran = 0;
+let failed = 0;
+for (const name of names) {
+  const result = await suites[name].run(target, options.get("--only"));
+  ran += result.ran;
+  failed += result.failed;
+}
+console.log(`${ran} checks, ${failed} failed`);
+process.exit(failed === 0 && ran > 0 ? 0 : 1);
