@@ -12,7 +12,7 @@ use trilogue_testkit::{Client, until};
 /// How long a start may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// The repository.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Such a server in a process of its own. Killed when dropped.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Python {
 }
 
 /// The target folder that this program was built into.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     let target = me.ancestors().nth(2).context("the program lies in no target folder")?;
     Ok(target.to_owned())

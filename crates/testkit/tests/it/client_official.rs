@@ -82,7 +82,7 @@ async fn the_python_client_uses_every_agent() {
     drive_all(Official::Python).await;
 }
 
-/// An agent on an official SDK is hosted, and a client of each SDK tells no difference.
+/// An agent on an official SDK is hosted, and its own client and another one tell no difference.
 async fn host(agent: Official) {
     let state = Folder::new().unwrap();
     let state = state.path().display().to_string();
@@ -90,7 +90,8 @@ async fn host(agent: Official) {
     let asks = agent.agent(&["--auth"]).await.unwrap();
     let (_dir, server, cwd) = serve(&[("kept", keeps), ("locked", asks)]).await;
     let (home, cwd) = (server.home(), cwd.path());
-    for client in Official::ALL {
+    let other = if agent == Official::TypeScript { Official::Rust } else { Official::TypeScript };
+    for client in [agent, other] {
         drive(client, home, cwd, "kept", &["--name", agent.name(), "session", "script"]).await;
     }
     // Once authenticated, it is for its other clients too, which are the same user's.
@@ -123,17 +124,16 @@ async fn the_python_agent_is_hosted() {
 
 /// The programs do what is asked of them when nothing of ours is between them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_client_uses_every_official_agent_directly() {
+async fn every_client_uses_another_sdks_agent_directly() {
     let (state, cwd) = (Folder::new().unwrap(), Folder::new().unwrap());
     let folder = state.path().display().to_string();
-    for agent in Official::ALL {
+    for (number, agent) in Official::ALL.into_iter().enumerate() {
         let keeps = agent.agent(&["--state", &folder]).await.unwrap();
         let asks = agent.agent(&["--auth"]).await.unwrap();
-        for client in Official::ALL {
-            let options = ["--name", agent.name(), "session", "script"];
-            client.drive(cwd.path(), &options, &keeps).await.unwrap();
-            client.drive(cwd.path(), &["auth"], &asks).await.unwrap();
-        }
+        let client = Official::ALL[(number + 1) % Official::ALL.len()];
+        let options = ["--name", agent.name(), "session", "script"];
+        client.drive(cwd.path(), &options, &keeps).await.unwrap();
+        client.drive(cwd.path(), &["auth"], &asks).await.unwrap();
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::Launch;
+use trilogue_backends::agent_client::{ClientTools, Launch};
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::agent::{Abilities, InputKind};
@@ -119,6 +119,8 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
         *program = found(program, cwd, command.env.get("PATH"));
     }
     launch.cwd = Some(cwd.to_owned());
+    // Without us the editor's files and terminals would be the command's too.
+    launch.client_tools = ClientTools::Forward;
     launch.env = command.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Ok(launch)
 }
