@@ -107,7 +107,7 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     };
     let Some(program) = agent.command.0.first().filter(|program| !program.is_empty()) else {
         return Err(wrong("command", "it is needed, and names a program").hint(
-            "set command to the program and its arguments, such as [\"some-agent\", \"--acp\"]",
+            "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]",
         ));
     };
     // No shell reads it, and hardly any program is called so.
