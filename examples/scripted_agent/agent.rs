@@ -9,7 +9,7 @@ use trilogue_sdk::agent_client::peer::{Handler, Notification, Peer, Request, Roo
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use crate::session::Session;
-use crate::{Arguments, Busy, Replay, tools, turn};
+use crate::{Arguments, Busy, Replay, tools, trials, turn};
 
 /// The agent, as its connection sees it.
 #[derive(Clone, Debug)]
@@ -69,6 +69,7 @@ impl Scripted {
                 Ok(json!({}))
             }
             "_scripted/echo" => Ok(params),
+            "_scripted/null" => Ok(Value::Null),
             method => Err(ErrorObject::method_not_found(method)),
         }
     }
@@ -118,6 +119,7 @@ impl Scripted {
     async fn new_session(&self, peer: &Peer, params: Value) -> Result<Value, ErrorObject> {
         self.check_authenticated()?;
         let session = Session::new(params, self.0.arguments.store.clone());
+        self.0.arguments.openings.opening(self, peer, session.id()).await;
         let opened = self.opened(&session, true);
         self.lock().insert(session.id().to_owned(), Arc::clone(&session));
         if self.0.arguments.early_updates {
@@ -150,6 +152,11 @@ impl Scripted {
                     tokio::time::sleep(std::time::Duration::from_millis(30)).await;
                     session.replay(&peer).await;
                 });
+            }
+            Replay::Split => {
+                let split = session.replay_first(peer).await;
+                let (session, peer) = (Arc::clone(&session), peer.clone());
+                tokio::spawn(async move { session.replay_slowly(&peer, split).await });
             }
             Replay::Never => {}
         }
@@ -221,19 +228,33 @@ impl Scripted {
         self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, method: &str, params: &str) {
+    fn record(&self, is_request: bool, method: &str, params: &str) {
         if let Some(file) = &self.0.arguments.record {
-            tools::append(file, &format!("{{\"method\":{},\"params\":{params}}}", json!(method)));
+            let id = if is_request { r#""id":0,"# } else { "" };
+            let line =
+                format!(r#"{{"jsonrpc":"2.0",{id}"method":{},"params":{params}}}"#, json!(method));
+            tools::append(file, &line);
         }
+    }
+
+    /// Writes down what the client answered.
+    pub(crate) fn record_answer(&self, method: &str, answer: &Result<Value, ErrorObject>) {
+        let Some(file) = &self.0.arguments.record else { return };
+        let line = match answer {
+            Ok(result) => json!({ "answered": method, "result": result }),
+            Err(error) => json!({ "answered": method, "error": error }),
+        };
+        tools::append(file, &line.to_string());
     }
 }
 
 impl Handler for Scripted {
     fn asked(&self, request: Request) -> Room {
-        self.record(request.method(), request.params().as_str());
+        self.record(true, request.method(), request.params().as_str());
         let (agent, peer) = (self.clone(), request.peer().clone());
         let (method, params) = (request.method().to_owned(), request.params().to_value());
         if method == "session/prompt" {
+            trials::prompted(&request.id().to_string());
             // Only `session/cancel` stops a turn; what is late comes behind its answer.
             tokio::spawn(async move {
                 let session = agent.session(&params);
@@ -245,6 +266,12 @@ impl Handler for Scripted {
                     session.say_what_is_late(&peer).await;
                 }
             });
+        } else if method == "authenticate" {
+            let id = request.id();
+            request.answer(async move {
+                agent.respond(peer.clone(), &method, params).await?;
+                agent.0.arguments.openings.signing_in(&peer, &id).await
+            });
         } else {
             request.answer(async move { agent.respond(peer, &method, params).await });
         }
@@ -252,7 +279,7 @@ impl Handler for Scripted {
     }
 
     fn told(&self, notification: Notification) -> Room {
-        self.record(&notification.method, notification.params.as_str());
+        self.record(false, &notification.method, notification.params.as_str());
         let params = notification.params.to_value();
         if notification.method == "session/cancel"
             && let Ok(session) = self.session(&params)

@@ -9,8 +9,12 @@
 
 mod agent;
 mod content;
+mod ears;
+mod large;
+mod openings;
 mod session;
 mod tools;
+mod trials;
 mod turn;
 
 use std::path::PathBuf;
@@ -22,6 +26,7 @@ use clap::{Parser, ValueEnum};
 use trilogue_sdk::agent_client::peer::{Options, Peer};
 
 use agent::Scripted;
+use ears::Ears;
 
 /// Does what its prompts say, over standard input and output.
 #[derive(Parser, Clone, Debug)]
@@ -90,9 +95,14 @@ struct Arguments {
     /// Write the process id there.
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Write every request and notification that comes there, one a line.
+    /// Write everything that comes there, one message a line: requests and notifications as they are, and answers with the method that was asked.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Write what comes there, byte for byte.
+    #[arg(long, value_name = "FILE")]
+    heard: Option<PathBuf>,
+    #[command(flatten)]
+    openings: openings::Openings,
 }
 
 /// When the history is told after `session/load`.
@@ -102,6 +112,8 @@ enum Replay {
     Before,
     /// After the answer.
     Late,
+    /// The first of it before the answer, and the rest piece by piece after it.
+    Split,
     /// Never.
     Never,
 }
@@ -155,8 +167,15 @@ async fn main() -> ExitCode {
     }
     tokio::time::sleep(Duration::from_millis(arguments.slow_start)).await;
     let ignores_eof = arguments.ignore_eof;
+    let ears = match Ears::new(arguments.heard.as_ref()) {
+        Ok(ears) => ears,
+        Err(error) => {
+            tools::complain(&format!("cannot start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     let agent = Arc::new(Scripted::new(arguments));
-    let peer = Peer::start(tokio::io::stdin(), tokio::io::stdout(), agent, Options::agent());
+    let peer = Peer::start(ears, tokio::io::stdout(), agent, Options::agent());
     peer.ended().await;
     if ignores_eof {
         std::future::pending::<()>().await;

@@ -112,6 +112,25 @@ impl Session {
         }
     }
 
+    /// Says the first half again, and how much that was.
+    pub(crate) async fn replay_first(&self, peer: &Peer) -> usize {
+        let said = self.lock().said.clone();
+        let half = said.len() / 2;
+        for update in said.iter().take(half) {
+            self.send(peer, update).await;
+        }
+        half
+    }
+
+    /// Says the rest again, with a pause before each.
+    pub(crate) async fn replay_slowly(&self, peer: &Peer, from: usize) {
+        let said = self.lock().said.clone();
+        for update in said.iter().skip(from) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.send(peer, update).await;
+        }
+    }
+
     /// Says something when the turn is over.
     pub(crate) fn say_later(&self, after: Duration, said: String) {
         self.lock().later.push((after, said));

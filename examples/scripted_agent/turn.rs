@@ -10,12 +10,15 @@
 //! | `tool`, `tool-done`, `tool-open` | a tool call that ends, that has ended already, that never ends |
 //! | `permission`, `permission:KIND:PATH` | asks for permission, and says what came |
 //! | `ask-form`, `ask-url` | asks a question, and says what came |
+//! | `ask-call`, `ask-call-text` | the same about the prompt's call and in no session; its id as it came, or as a text |
 //! | `read:PATH`, `write:PATH:TEXT`, `term:COMMAND` | works with the client's files and terminals |
 //! | `ext` | says and asks something that is in no protocol |
 //! | `slow`, `slow:MS`, `stubborn` | waits until it is cancelled; does not listen to that |
 //! | `later:MS:TEXT` | says something after the turn |
 //! | `noise`, `line:TEXT`, `oversize:BYTES` | writes what is no message; this line; a line of that length |
 //! | `crash`, `crash:CODE`, `stderr:TEXT` | kills itself; exits; complains |
+//! | `much:text:BYTES`, `much:tool:BYTES`, `much:ask:BYTES` | says, does and asks much |
+//! | `put`, `respond`, `choose`, `take-back`, `leave`, `large`, `deaf`, `fail` | see [`trials`] |
 //! | `stop:REASON`, `error:CODE:TEXT` | how the turn ends |
 //! | `prompt`, `init`, `session`, `cwd`, `env:NAME`, `pid`, `count` | says what it was given, where it is, how much it said |
 
@@ -29,7 +32,7 @@ use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use crate::agent::Scripted;
 use crate::session::Session;
-use crate::{Ids, UserId, content, tools};
+use crate::{Ids, UserId, content, large, tools, trials};
 
 /// How long `stubborn` goes on.
 const STUBBORN: Duration = Duration::from_secs(600);
@@ -125,7 +128,7 @@ impl Turn<'_> {
             "raw" => self.raw(rest).await,
             "tool" | "tool-done" | "tool-open" => self.tool(word).await,
             "permission" => self.permission(rest).await?,
-            "ask-form" | "ask-url" => self.ask(word).await?,
+            "ask-form" | "ask-url" | "ask-call" | "ask-call-text" => self.ask(word).await?,
             "read" | "write" | "term" => self.client(word, rest).await?,
             "ext" => self.extension().await,
             "slow" => self.slow(rest).await,
@@ -134,6 +137,23 @@ impl Turn<'_> {
             "noise" | "line" | "oversize" => self.noise(word, rest).await,
             "crash" => self.crash(rest).await,
             "stderr" => tools::complain(rest),
+            "much" => self.much(rest).await?,
+            "put" => trials::put(self.peer, self.session.id(), rest).await,
+            "respond" => {
+                trials::put(self.peer, self.session.id(), rest).await;
+                self.slow("").await;
+            }
+            "choose" | "take-back" | "leave" => {
+                let told = trials::ask(self.peer, self.session.id(), word, rest).await;
+                self.say(&told).await;
+            }
+            "deaf" => {
+                trials::deafen(self.peer, rest.parse().unwrap_or(1)).await;
+                self.say("heard nothing").await;
+                tokio::time::sleep(STUBBORN).await;
+            }
+            "large" => self.update(trials::large(rest)).await,
+            "fail" => return Err(trials::error(rest)),
             "stop" => rest.clone_into(&mut self.stop),
             "error" => return Err(error(rest)),
             "prompt" | "init" | "session" | "cwd" | "env" | "pid" | "count" => {
@@ -266,15 +286,21 @@ impl Turn<'_> {
 
     async fn ask(&mut self, word: &str) -> Result<(), ErrorObject> {
         let session = self.session.id();
-        let params = match word {
+        let mut params = match word {
             "ask-url" => json!({
-                "sessionId": session, "mode": "url", "message": "Sign in", "elicitationId": "e1", "url": "https://example.com/",
+                "mode": "url", "message": "Sign in", "elicitationId": "e1", "url": "https://example.com/",
             }),
             _ => json!({
-                "sessionId": session, "mode": "form", "message": "What is your name?",
+                "mode": "form", "message": "What is your name?",
                 "requestedSchema": { "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] },
             }),
         };
+        let call = trials::last_prompt();
+        match word {
+            "ask-call" => params["requestId"] = call.parse().unwrap_or_default(),
+            "ask-call-text" => params["requestId"] = json!(call),
+            _ => params["sessionId"] = json!(session),
+        }
         let answer = self.ask_client("elicitation/create", &params).await?;
         self.say(&format!("answer: {answer}")).await;
         Ok(())
@@ -324,11 +350,13 @@ impl Turn<'_> {
 
     /// Asks the client. A client that is gone is no reason to go on.
     async fn ask_client(&self, method: &str, params: &Value) -> Result<Value, ErrorObject> {
-        match self.peer.call(method, params).await {
+        let answer = match self.peer.call(method, params).await {
             Ok(result) => Ok(result.to_value()),
             Err(Failed::Refused(error)) => Err(error),
-            Err(other) => Err(ErrorObject::new(Code::INTERNAL_ERROR, other.to_string())),
-        }
+            Err(other) => return Err(ErrorObject::new(Code::INTERNAL_ERROR, other.to_string())),
+        };
+        self.agent.record_answer(method, &answer);
+        answer
     }
 
     async fn slow(&mut self, rest: &str) {
@@ -372,6 +400,23 @@ impl Turn<'_> {
                 self.write(b"\r\n").await;
             }
         }
+    }
+
+    async fn much(&mut self, rest: &str) -> Result<(), ErrorObject> {
+        let (kind, bytes) = rest.split_once(':').unwrap_or((rest, ""));
+        let bytes = bytes.parse().unwrap_or(0);
+        if kind == "ask" {
+            let params = large::question(self.session.id(), bytes);
+            let answer = self.ask_client("session/request_permission", &params).await?;
+            let chosen = answer["outcome"]["optionId"].as_str().unwrap_or("nothing").to_owned();
+            self.say(&format!("chosen: {chosen}")).await;
+            return Ok(());
+        }
+        let call = self.next_call();
+        for update in large::updates(kind, bytes, &call) {
+            self.update(update).await;
+        }
+        Ok(())
     }
 
     async fn crash(&self, rest: &str) {

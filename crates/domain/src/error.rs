@@ -164,7 +164,7 @@ codes! {
     AgentMemoryNotRewindable = "agent_memory_not_rewindable", Unprocessable;
     /// The body is larger than `max_body`.
     BodyTooLarge = "body_too_large", TooLarge;
-    /// An event is larger than `max_event`.
+    /// An event is larger than the log takes.
     EventTooLarge = "event_too_large", TooLarge;
     /// Content is larger than `max_blob`.
     BlobTooLarge = "blob_too_large", TooLarge;

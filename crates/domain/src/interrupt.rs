@@ -97,7 +97,7 @@ pub enum Resolution {
         /// SHA-256 of the payload that was shown, in hexadecimal.
         digest: String,
     },
-    /// Nobody answered in time; for a permission the reject option was taken.
+    /// Nobody answered in time; for a permission the option that rejects this call was taken.
     TimedOut {
         /// The option that was taken, where there is one.
         option: Option<String>,
@@ -142,14 +142,13 @@ impl InterruptKind {
 // === impl Interrupt ===
 
 impl Interrupt {
-    /// The option that rejects, and for this call only where there is a choice.
+    /// The option that rejects this call only: what may be taken where nobody chose. One that holds for later calls too is for people to choose.
     #[must_use]
     pub fn reject_option(&self) -> Option<&PermissionOption> {
-        let rejecting = || self.options.iter().filter(|option| option.effect == Effect::Reject);
-        rejecting().find(|option| !option.always).or_else(|| rejecting().next())
+        self.options.iter().find(|option| option.effect == Effect::Reject && !option.always)
     }
 
-    /// Checks the form of an answer: a permission takes one of its options, a message takes parts or text, the others take JSON.
+    /// Checks the form of an answer: a permission takes one of its options, a message takes parts or text, the others take JSON. An agent that waits in its process can also be told that somebody chose no option of a permission, which is the answer `null` and allows nothing.
     ///
     /// # Errors
     /// [`Code::AnswerInvalid`], naming what would fit.
@@ -162,7 +161,10 @@ impl Interrupt {
                     Err(self.no_such_option(id))
                 };
             }
-            (InterruptKind::Permission, _) => false,
+            (InterruptKind::Permission, Answer::Json(value)) => {
+                self.survives == Survives::Process && value.as_str() == "null"
+            }
+            (InterruptKind::Permission, Answer::Message(_)) => false,
             (InterruptKind::Message, Answer::Message(_) | Answer::Json(_)) => true,
             (InterruptKind::Message, Answer::Option(_)) => false,
             (_, Answer::Json(_)) => true,

@@ -18,8 +18,12 @@ pub const MAX_JSON_DEPTH: usize = 64;
 pub const MAX_FRAME_EVENTS: usize = 256;
 /// The most bytes of one frame's records.
 pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
-/// The largest event, in bytes of its persisted record.
+/// The largest event, in bytes of its persisted record; [`MAX_ORIGINAL_BYTES`] for those that carry what a peer sent.
 pub const MAX_EVENT_BYTES: usize = 1024 * 1024;
+/// The largest event that carries what a peer sent as it came, and the largest question, in bytes of the persisted record: a peer's line of 16 MiB, and our head of it.
+pub const MAX_ORIGINAL_BYTES: usize = 16 * 1024 * 1024 + 64 * 1024;
+/// The most bytes of the frames of one append, beside one frame of a single event that is larger than [`MAX_EVENT_BYTES`].
+pub const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Content above this many bytes is stored as a blob.
 pub const INLINE_CONTENT_BYTES: usize = 64 * 1024;
 /// The largest blob, in bytes.
@@ -44,6 +48,12 @@ pub const MAX_FETCHED_BYTES: usize = 32 * 1024 * 1024;
 pub const MAX_REASON_BYTES: usize = 4 * 1024;
 /// The most interrupts of one run that are pending at once.
 pub const MAX_PENDING_INTERRUPTS: usize = 64;
+/// The most bytes that the pending interrupts of one run ask with, in bytes of their payloads.
+pub const MAX_PENDING_BYTES: usize = 32 * 1024 * 1024;
+/// A page of interrupts ends behind the one with which their payloads pass this many bytes.
+pub const MAX_PENDING_PAGE_BYTES: usize = 32 * 1024 * 1024;
+/// The most bytes of one run's events that a copy of its thread takes over.
+pub const MAX_COPIED_RUN_BYTES: usize = 256 * 1024 * 1024;
 /// The most runs that wait on one thread for its turn.
 pub const MAX_QUEUED_RUNS_PER_THREAD: usize = 256;
 /// The longest page of a listing, in rows.

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::id::{MessageId, RunId};
 
+/// The member of a thread's metadata that names its agent.
+pub const AGENT_MEMBER: &str = "trilogue.agent";
+
 /// A history that a client brings: references, which are read when somebody needs what they say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Given {

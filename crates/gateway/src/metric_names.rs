@@ -20,6 +20,8 @@ pub const STREAM_BYTES: &str = "trilogue_event_stream_bytes_total";
 pub const FRAMES_RENDERED: &str = "trilogue_frames_rendered_total";
 /// Requests whose handler panicked.
 pub const PANICS: &str = "trilogue_http_panics_total";
+/// Requests of clients that were refused because another of the same id was not answered yet.
+pub const REPEATED_IDS: &str = "trilogue_client_repeated_ids_total";
 /// Callback deliveries, by outcome.
 pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
 
@@ -41,5 +43,6 @@ pub(crate) fn describe() {
     describe_counter!(STREAM_BYTES, Unit::Bytes, "Bytes of rendered events put on streams");
     describe_counter!(FRAMES_RENDERED, "Frames that were rendered");
     describe_counter!(PANICS, "Requests whose handler panicked");
+    describe_counter!(REPEATED_IDS, "Requests of clients whose id another one had at the time");
     describe_counter!(DELIVERIES, "Callback deliveries, by outcome");
 }

@@ -31,6 +31,7 @@ pub(crate) struct Meters {
     pub(crate) stream_bytes: Counter,
     pub(crate) frames_rendered: Counter,
     pub(crate) panics: Counter,
+    pub(crate) repeated_ids: Counter,
 }
 
 struct RouteMeters {
@@ -68,6 +69,7 @@ impl Meters {
             stream_bytes: counter!(names::STREAM_BYTES),
             frames_rendered: counter!(names::FRAMES_RENDERED),
             panics: counter!(names::PANICS),
+            repeated_ids: counter!(names::REPEATED_IDS),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::access::peers::Doorkeeper;
 use crate::access::schemes::Scheme;
 use crate::access::tokens::Gatekeeper;
 use crate::client::listen::Door;
-use crate::client::{OpenSessions, Wrap};
+use crate::client::{OpenSessions, Voices, Wrap};
 use crate::http::connection;
 use crate::metrics::{self, Meters};
 use crate::options::{Access, Exposure, Options};
@@ -297,6 +297,7 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         bringing: crate::communication::InOrder::default(),
         configuring: crate::communication::InOrder::default(),
         sessions: OpenSessions::default(),
+        voices: Voices::default(),
         life: uuid::Uuid::new_v4().to_string(),
         draining: AtomicBool::new(false),
         streams_end: CancellationToken::new(),

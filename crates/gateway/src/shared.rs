@@ -12,7 +12,7 @@ use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
-use crate::client::OpenSessions;
+use crate::client::{OpenSessions, Voices};
 use crate::metrics::Meters;
 use crate::mount::Mount;
 use crate::options::Options;
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) configuring: crate::communication::InOrder,
     /// How many clients have each session open.
     pub(crate) sessions: OpenSessions,
+    /// How many clients are asked about each interrupt.
+    pub(crate) voices: Voices,
     /// Names this life of the server.
     pub(crate) life: String,
     /// Set when the server takes no more work.

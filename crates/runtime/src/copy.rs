@@ -38,8 +38,7 @@ struct Stretch {
 /// A run that was copied.
 struct Copied {
     row: RunRow,
-    frames: Vec<Arc<Frame>>,
-    blobs: Vec<BlobRef>,
+    portions: Vec<Portion>,
     messages: Vec<MessageRow>,
     /// The state that its agent set last, where the run was cut.
     cut: Option<Option<Json>>,
@@ -149,14 +148,22 @@ impl Runtime {
         let (key, id) = services.new_checkpoint();
         copy.checkpoints.insert(checkpoint.key, key);
         let mut changes = Vec::new();
-        let (mut frames, mut blobs) = (Vec::new(), Vec::new());
+        let (mut expected_last, mut portion) = (expected_last, Portion::default());
         let (mut value, mut of_run) = (checkpoint.value.clone(), None);
         if let Some(run) = run {
             of_run = Some(run.row.key);
             value = run.cut.unwrap_or(value);
             changes.push(Change::Run(Box::new(run.row)));
             changes.extend(run.messages.into_iter().map(Change::Message));
-            (frames, blobs) = (run.frames, run.blobs);
+            for more in run.portions {
+                if portion.bytes >= limits::MAX_FRAME_BYTES {
+                    // What belongs to the run is written with the last of its events.
+                    let enough = std::mem::take(&mut portion);
+                    let batch = enough.batch(&copy.thread, &mut expected_last, Vec::new());
+                    services.store.append(batch).await?;
+                }
+                portion.join(more);
+            }
         }
         changes.push(Change::Checkpoint(CheckpointRow {
             key,
@@ -174,22 +181,13 @@ impl Runtime {
             let mut draft = Draft::default();
             draft.push(services.clock.now(), &Body::Thread(moved), None)?;
             copy.last += 1;
-            frames.extend(draft.seal(copy.thread.key, None, copy.last, 0, &services.originals));
+            let frames = draft.seal(copy.thread.key, None, copy.last, 0, &services.originals);
+            portion.join(Portion::of(frames, Vec::new()));
         }
         copy.thread.head = Some(key);
         changes.push(Change::Thread(copy.thread.clone()));
-        services
-            .store
-            .append(Batch {
-                thread: copy.thread.key,
-                epoch: copy.thread.epoch,
-                expected_last,
-                frames,
-                changes,
-                blobs,
-                vital: false,
-            })
-            .await
+        let batch = portion.batch(&copy.thread, &mut expected_last, changes);
+        services.store.append(batch).await
     }
 
     /// The run's events under a new key and id, numbered anew; those up to the end of a message, where one is named.
@@ -239,8 +237,9 @@ struct Renumbered<'a> {
     /// The thread number of the draft's first event.
     first: u64,
     originals: &'a Arc<dyn ReadOriginal>,
-    frames: Vec<Arc<Frame>>,
-    blobs: Vec<BlobRef>,
+    portions: Vec<Portion>,
+    /// The bytes of the portions.
+    bytes: usize,
     messages: Vec<MessageRow>,
     /// Messages that are not complete.
     open: HashMap<MessageId, Role>,
@@ -251,11 +250,49 @@ struct Renumbered<'a> {
     is_over: bool,
 }
 
+/// Frames of a copy that are appended together, with the blobs that they name.
+#[derive(Default)]
+struct Portion {
+    frames: Vec<Arc<Frame>>,
+    blobs: Vec<BlobRef>,
+    bytes: usize,
+}
+
 /// What the rows of a run's messages have in common.
 struct MessagesOf {
     tenant: TenantId,
     thread: ThreadKey,
     run: RunKey,
+}
+
+// === impl Portion ===
+
+impl Portion {
+    fn of(frames: Vec<Arc<Frame>>, blobs: Vec<BlobRef>) -> Self {
+        let bytes = frames.iter().map(|frame| frame.bytes().len()).sum();
+        Self { frames, blobs, bytes }
+    }
+
+    fn join(&mut self, more: Self) {
+        self.frames.extend(more.frames);
+        self.blobs.extend(more.blobs);
+        self.bytes += more.bytes;
+    }
+
+    /// The append of it behind this number, which moves on.
+    fn batch(self, thread: &ThreadRow, last: &mut u64, changes: Vec<Change>) -> Batch {
+        let expected_last = *last;
+        *last = self.frames.last().map_or(expected_last, |frame| frame.last());
+        Batch {
+            thread: thread.key,
+            epoch: thread.epoch,
+            expected_last,
+            frames: self.frames,
+            changes,
+            blobs: self.blobs,
+            vital: false,
+        }
+    }
 }
 
 // === impl Renumbered ===
@@ -274,8 +311,8 @@ impl<'a> Renumbered<'a> {
             draft: Draft::default(),
             first,
             originals,
-            frames: Vec::new(),
-            blobs: Vec::new(),
+            portions: Vec::new(),
+            bytes: 0,
             messages: Vec::new(),
             open: HashMap::new(),
             until,
@@ -328,6 +365,11 @@ impl<'a> Renumbered<'a> {
         if self.draft.len() >= limits::MAX_FRAME_EVENTS || self.draft.is_full() {
             self.seal();
         }
+        if self.bytes > limits::MAX_COPIED_RUN_BYTES {
+            let most = limits::MAX_COPIED_RUN_BYTES;
+            let message = format!("a run of the thread has more than {most} bytes of events");
+            return Err(Error::new(Code::InvalidRequest, message));
+        }
         self.draft.push(at, body, event.original.as_ref())
     }
 
@@ -337,10 +379,13 @@ impl<'a> Renumbered<'a> {
             return;
         }
         let count = draft.len() as u64;
-        self.blobs.extend_from_slice(draft.blobs());
+        let blobs = draft.blobs().to_vec();
         let MessagesOf { thread, run, .. } = self.row;
         let first_run = self.run_number + 1;
-        self.frames.extend(draft.seal(thread, Some(run), self.first, first_run, self.originals));
+        let frames = draft.seal(thread, Some(run), self.first, first_run, self.originals);
+        let portion = Portion::of(frames, blobs);
+        self.bytes += portion.bytes;
+        self.portions.push(portion);
         self.first += count;
         self.run_number += count;
     }
@@ -358,6 +403,6 @@ impl<'a> Renumbered<'a> {
         self.seal();
         row.last_run_number = self.run_number;
         let cut = self.until.map(|_| self.values);
-        Ok(Copied { row, frames: self.frames, blobs: self.blobs, messages: self.messages, cut })
+        Ok(Copied { row, portions: self.portions, messages: self.messages, cut })
     }
 }

@@ -42,4 +42,4 @@ pub use request::{
     ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use services::Presence;
-pub use session::{Opening, Sessions, ThreadContext};
+pub use session::{Sessions, ThreadContext};

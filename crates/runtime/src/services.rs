@@ -9,7 +9,9 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, ReadOriginal};
-use trilogue_domain::{AgentName, CheckpointId, CheckpointKey, Code, Error, ThreadId, ThreadKey};
+use trilogue_domain::{
+    AgentName, CheckpointId, CheckpointKey, Code, Error, Scope, TenantId, ThreadId, ThreadKey,
+};
 use trilogue_store::Store;
 
 use crate::agents::Agents;
@@ -18,6 +20,7 @@ use crate::client::Controllers;
 use crate::outside::Outside;
 use crate::owner::{Envelope, Owner};
 use crate::request::Options;
+use crate::session::ThreadContext;
 use crate::state::ThreadState;
 
 /// How long who erases a thread waits for agents to remove what they kept for it.
@@ -172,16 +175,28 @@ impl Services {
     }
 
     /// Has agents with sessions of their own remove what they kept for a thread that is erased. One that takes long goes on beside.
-    pub(crate) async fn forget(&self, thread: &ThreadId) {
+    pub(crate) async fn forget(
+        self: &Arc<Self>,
+        key: ThreadKey,
+        thread: &ThreadId,
+        tenant: &TenantId,
+    ) {
         let forgetting: Vec<_> = self
             .agents
             .iter()
             .filter(|agent| agent.sessions().is_some())
             .map(|agent| {
-                let (agent, thread) = (Arc::clone(agent), thread.clone());
+                let agent = Arc::clone(agent);
+                let context = ThreadContext {
+                    services: Arc::clone(self),
+                    thread: key,
+                    id: thread.clone(),
+                    scope: Scope { tenant: tenant.clone(), owner: None },
+                    agent: agent.card().name.clone(),
+                };
                 tokio::spawn(async move {
                     if let Some(sessions) = agent.sessions() {
-                        sessions.forget(&thread).await;
+                        sessions.forget(&context).await;
                     }
                 })
             })

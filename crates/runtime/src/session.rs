@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Original;
-use trilogue_domain::{AgentName, Body, Json, Scope, ThreadId, ThreadKey};
+use trilogue_domain::{AgentName, Body, Json, Scope, TenantId, ThreadId, ThreadKey};
 use trilogue_store::Draft;
 use trilogue_store::rows::BindingRow;
 
 use crate::backend::Stopped;
-use crate::client::{CallError, ClientProfile};
+use crate::client::{CallError, Client, ClientProfile};
 use crate::owner::Envelope;
 use crate::part::{check_part, outlined};
 use crate::services::Services;
@@ -25,17 +25,24 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     /// The dialect that the agent speaks, and its version.
     fn dialect(&self) -> (&str, u32);
 
-    /// What the agent says of itself to a client of this profile: the result of its first request, as it came. Starts the agent where none runs for such clients.
+    /// What the agent says of itself to such a client: the result of its first request, as it came. One that is remembered is given without a process; else the agent is started where none runs for such clients.
+    ///
+    /// While a call of `caller` is in flight, here and below, what the agent asks about that very call is asked of `caller`.
     ///
     /// # Errors
     /// What the agent refuses with, or why it could not be started.
-    async fn meet(&self, client: &ClientProfile) -> Result<Json, CallError>;
+    async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError>;
 
-    /// Opens the agent's session of a thread, or finds it open: a new one where the thread is not bound, else the one it is bound to. The result is the agent's own, as it came, without its session id.
+    /// Opens the agent's session of a thread, or finds it open as it is to be: a new one where the thread is not bound, else the one it is bound to. `params` is what the client gave in the words of its dialect, session id cut out: working directory, servers for tools. The result is the agent's own, as it came, without its session id.
     ///
     /// # Errors
     /// As [`Sessions::meet`].
-    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError>;
+    async fn open(
+        &self,
+        thread: &ThreadContext,
+        caller: &Arc<dyn Client>,
+        params: Json,
+    ) -> Result<Json, CallError>;
 
     /// Puts a client's request through to the agent: into the session of a thread, where `thread` names one.
     ///
@@ -44,7 +51,7 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     async fn call(
         &self,
         thread: Option<&ThreadContext>,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) -> Result<Json, CallError>;
@@ -53,25 +60,16 @@ pub trait Sessions: Send + Sync + fmt::Debug {
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     );
 
     /// Ends what the agent holds for a thread while nothing is going on in it. It can be opened again.
-    async fn close(&self, thread: &ThreadId);
+    async fn close(&self, thread: &ThreadContext);
 
     /// Removes what was kept for a thread that is erased: its process, its captured output, its folder where we made it. Who erases waits for it, some seconds at most. The thread is gone already: nothing can be noted in it or read of it.
-    async fn forget(&self, thread: &ThreadId);
-}
-
-/// How a session is opened.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Opening {
-    /// Whom it is opened for.
-    pub client: ClientProfile,
-    /// What the client gave, in the words of its dialect, session id cut out: working directory, servers for tools.
-    pub params: Json,
+    async fn forget(&self, thread: &ThreadContext);
 }
 
 /// A thread, for an agent that tells or remembers something of it outside of runs. Cheap to clone.
@@ -91,6 +89,18 @@ impl ThreadContext {
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.id
+    }
+
+    /// The thread's key, which is unique over all tenants.
+    #[must_use]
+    pub fn key(&self) -> ThreadKey {
+        self.thread
+    }
+
+    /// Whose thread it is. Threads of two tenants may have the same id.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.scope.tenant
     }
 
     /// The agent's name in this server.
@@ -128,6 +138,15 @@ impl ThreadContext {
         self.change(Command::Note { draft, bound: None }).await
     }
 
+    /// Whether the thread is there: one that was erased is not, also where another has its id now.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn is_there(&self) -> Result<bool> {
+        let found = self.services.store.thread(&self.scope, &self.id).await?;
+        Ok(found.is_some_and(|row| row.key == self.thread))
+    }
+
     /// How the agent knows the thread.
     ///
     /// # Errors
@@ -141,14 +160,13 @@ impl ThreadContext {
     /// # Errors
     /// [`Stopped`] where it could not be stored.
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
-        let known = self.binding().await.map_err(|_| Stopped)?;
-        let told = known.filter(|row| row.remote == remote).and_then(|row| row.told);
+        // What it was told is for the thread's owner to say: a run may be about to note more.
         let row = BindingRow {
             thread: self.thread,
             agent: self.agent.clone(),
             remote: remote.to_owned(),
             capabilities,
-            told,
+            told: None,
         };
         let command = Command::Note { draft: Draft::default(), bound: Some(row) };
         self.change(command).await.map_err(|_| Stopped)

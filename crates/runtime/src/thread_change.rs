@@ -89,13 +89,12 @@ impl Runtime {
         match erased {
             // Its owner cannot load what is damaged; the store removes it unread.
             Err(error) if error.code() == Code::ThreadQuarantined => {
-                match self.services().store.erase_quarantined(&by.scope(), id).await? {
-                    true => {
-                        self.services().forget(id).await;
-                        Ok(())
-                    }
-                    false => Err(error),
-                }
+                let scope = by.scope();
+                let Some(key) = self.services().store.erase_quarantined(&scope, id).await? else {
+                    return Err(error);
+                };
+                self.services().forget(key, id, &scope.tenant).await;
+                Ok(())
             }
             other => other,
         }

@@ -15,8 +15,10 @@ use crate::record::Frame;
 
 /// The most bytes of frames that are kept for one thread, as long as it is more than [`THREAD_FRAMES`].
 const THREAD_BYTES: usize = 1024 * 1024;
-/// The fewest frames that are kept for one thread, whatever their size.
+/// The fewest frames that are kept for one thread, unless they are more than [`FEW_BYTES`].
 const THREAD_FRAMES: usize = 4;
+/// The most bytes of the fewest frames; the newest is kept whatever its size.
+const FEW_BYTES: usize = 8 * 1024 * 1024;
 
 /// Tails of threads with readers. A thread without readers costs nothing here.
 #[derive(Debug)]
@@ -165,7 +167,17 @@ impl Tails {
     /// Drops the oldest frames beyond this many bytes, except this many frames.
     fn trim(&self, log: &Log, max_bytes: usize, min_frames: usize) {
         let mut kept = guard(&log.kept);
-        while kept.frames.len() > min_frames && (kept.bytes > max_bytes || max_bytes == 0) {
+        loop {
+            let has_few = kept.frames.len() <= min_frames;
+            let is_enough = match kept.frames.len() {
+                0 => true,
+                1 => has_few,
+                _ if has_few => kept.bytes <= FEW_BYTES,
+                _ => kept.bytes <= max_bytes && max_bytes > 0,
+            };
+            if is_enough {
+                break;
+            }
             let Some(frame) = kept.frames.pop_front() else { break };
             kept.bytes -= frame.bytes().len();
             self.bytes.fetch_sub(frame.bytes().len(), Ordering::Relaxed);

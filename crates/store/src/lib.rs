@@ -6,6 +6,7 @@
 //! - Only this crate contains SQL, and only [`record`] knows the persisted form.
 
 mod cache;
+mod filter;
 pub mod memory;
 mod open;
 pub mod port;

@@ -11,6 +11,8 @@ use trilogue_domain::{
     Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
 
+pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
+
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadRow {
@@ -323,50 +325,6 @@ pub enum Abandon {
     RetryAt(Timestamp),
     /// Keep it on the dead-letter list.
     Dead,
-}
-
-/// What a listing of threads shows.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ThreadFilter {
-    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
-    pub metadata: Vec<(String, String)>,
-    /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
-    pub values: Vec<(String, String)>,
-    /// Only those that stand so.
-    pub standing: Option<Standing>,
-}
-
-/// What a listing of configured instances shows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigurationFilter {
-    /// Only of this agent.
-    pub agent: AgentName,
-    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
-    pub metadata: Vec<(String, String)>,
-}
-
-/// What a listing of runs shows.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RunFilter {
-    /// Only of this thread.
-    pub thread: Option<ThreadId>,
-    /// Only of this agent.
-    pub agent: Option<AgentName>,
-    /// Only in one of these statuses; in any where there is none.
-    pub statuses: Vec<RunStatus>,
-    /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
-    pub metadata: Vec<(String, String)>,
-}
-
-/// What a listing of interrupts shows.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct InterruptFilter {
-    /// Only of this thread.
-    pub thread: Option<ThreadId>,
-    /// Only of this run.
-    pub run: Option<RunId>,
-    /// Only those that are pending.
-    pub pending: bool,
 }
 
 /// Which part of a listing. Listings are newest first.

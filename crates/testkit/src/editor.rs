@@ -1,4 +1,4 @@
-//! A client of the Agent Client Protocol that hides nothing: what it sends is written down, what it got is what came.
+//! A client of the Agent Client Protocol that hides nothing: what it got is what came, and is held to the official schema.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,6 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::schema::{Conversation, Side};
 use crate::wait::until;
 
 /// How long an answer or a message may take.
@@ -27,8 +28,12 @@ pub struct Editor {
     last_id: std::sync::atomic::AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// What the agent says is held to the schema.
+    conversation: Mutex<Conversation>,
+    /// How what came broke the schema.
+    broken: Mutex<Vec<String>>,
     /// Everything that came, in its order.
     messages: Mutex<Vec<Value>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
@@ -54,7 +59,7 @@ impl Editor {
             command.spawn().with_context(|| format!("{program} could not be started"))?;
         let input = child.stdin.take().context("no input")?;
         let output = child.stdout.take().context("no output")?;
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared::new());
         tokio::spawn(read(BufReader::new(output), Arc::clone(&shared)));
         let editor = Self {
             child,
@@ -114,6 +119,7 @@ impl Editor {
     }
 
     async fn send(&self, message: &Value) -> Result<()> {
+        self.shared.conversation.lock().unwrap_or_else(PoisonError::into_inner).note(message);
         let mut input = self.input.lock().await;
         let input = input.as_mut().context("the input was closed")?;
         input.write_all(format!("{message}\n").as_bytes()).await?;
@@ -187,6 +193,35 @@ impl Editor {
     }
 }
 
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let broken = self.shared.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(broken.is_empty() || std::thread::panicking(), "{broken:#?}");
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            conversation: Mutex::new(Conversation::holding(Side::Agent)),
+            broken: Mutex::default(),
+            messages: Mutex::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// Holds what came to the schema. What breaks it fails the test when the editor is dropped.
+    fn hold(&self, message: &Value) {
+        let held = self.conversation.lock().unwrap_or_else(PoisonError::into_inner).hold(message);
+        if let Err(error) = held {
+            let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+            broken.push(format!("{error:#}: {message}"));
+        }
+    }
+}
+
 /// The texts of an agent's message chunks, joined.
 #[must_use]
 pub fn said(updates: &[Value]) -> String {
@@ -199,6 +234,9 @@ async fn read(mut output: BufReader<ChildStdout>, shared: Arc<Shared>) {
     while matches!(output.read_line(&mut line).await, Ok(1..)) {
         // What is no message is kept too, for a test that looks for it.
         let message = serde_json::from_str(&line).unwrap_or_else(|_| json!({"noise": line}));
+        if message.get("noise").is_none() {
+            shared.hold(&message);
+        }
         let answered = (message["method"].is_null()).then(|| message["id"].as_u64()).flatten();
         shared.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
         let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! Test-only peers and starters of real services.
 //!
-//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, and [`model`] answers coding agents.
+//! Nothing here stands in for a part of ours: [`probe`] is a peer with a language of its own, [`callback`] listens on a real socket, [`server`] starts the real binary, [`foreign`] and [`official`] run the official clients and agents of the protocols, [`editor`] is a client of the Agent Client Protocol that hides nothing, [`schema`] holds what is written in that protocol to its official schema, and [`model`] answers coding agents.
 
 pub mod callback;
 pub mod client;
@@ -10,10 +10,12 @@ pub mod foreign;
 pub mod model;
 pub mod official;
 pub mod probe;
+pub mod schema;
 pub mod seed;
 pub mod server;
 #[cfg(target_os = "linux")]
 pub mod shim;
+pub mod specs;
 pub mod wait;
 
 pub use client::{Client, Reply};

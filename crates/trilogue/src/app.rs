@@ -11,7 +11,7 @@ use trilogue_domain::port::{Clock, ReadOriginal, SystemClock};
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
-use trilogue_gateway::{CallbackDelivery, HistoryFetch, Ports, Scheme, Server};
+use trilogue_gateway::{CallbackDelivery, ClientOptions, HistoryFetch, Ports, Scheme, Server};
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
@@ -211,7 +211,7 @@ impl App {
             mounts,
             agent_schemes,
             anonymous: takes_anybody.then_some(anonymous),
-            client: options.client.to_options(),
+            client: client_options(options),
             ..options.server.to_options(owner.clone(), config::overrides(options))
         };
         let ports = Ports {
@@ -299,6 +299,15 @@ impl App {
             dropped_connections: left.dropped_connections,
         })
     }
+}
+
+/// How editors are spoken to, prepared for the longest lines that agents may write.
+fn client_options(options: &Options) -> ClientOptions {
+    let client = options.client.to_options();
+    let lines = options.agents.values().map(|agent| agent.max_line.to_usize());
+    // What is put around a line, and the ids in it, may make it longer, but never twice as long.
+    let longest = lines.max().unwrap_or(0).saturating_mul(2);
+    ClientOptions { max_sent_bytes: client.max_sent_bytes.max(longest), ..client }
 }
 
 /// How long a server stays when nobody needs it.

@@ -1,6 +1,7 @@
 //! The command line: its commands and their options.
 
 use clap::{Args, Parser, Subcommand};
+use trilogue::local::{Place, start};
 
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, inbox, restore, run, runs,
@@ -8,7 +9,7 @@ use crate::command::{
 };
 use crate::terminal::safe;
 
-/// The server that commands talk to where nobody names another.
+/// The server that commands talk to where nobody names another, and this user has none.
 const DEFAULT_URL: &str = "http://127.0.0.1:7878";
 
 /// What stands below `--help`.
@@ -37,15 +38,9 @@ pub(crate) struct Globals {
     /// Print the server's objects as JSON, and nothing else, to standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// The server to talk to. `run` and `chat` talk to any server of the Agent Communication Protocol, too.
-    #[arg(
-        long,
-        global = true,
-        env = "TRILOGUE_URL",
-        default_value = DEFAULT_URL,
-        value_name = "URL"
-    )]
-    pub(crate) url: String,
+    /// The server to talk to; by default this user's, where one runs, else the one at http://127.0.0.1:7878. `run` and `chat` talk to any server of the Agent Communication Protocol, too.
+    #[arg(long, global = true, env = "TRILOGUE_URL", value_name = "URL")]
+    url: Option<String>,
     /// The token to use; by default the one that the server on that address left for this user.
     #[arg(
         long,
@@ -109,17 +104,48 @@ pub(crate) enum Command {
 // === impl Globals ===
 
 impl Globals {
+    /// The server that is named. A variable that is empty names none.
+    fn named(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| !url.is_empty())
+    }
+
+    /// The server to talk to: the one that is named; else this user's, wherever it listens; else the usual address.
+    pub(crate) fn server(&self) -> String {
+        let users = || start::running(&Place::of_user().ok()?)?.url();
+        self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
     /// Whether another server than the usual one is named.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        self.url.trim_end_matches('/') != DEFAULT_URL
+        self.named().is_some_and(|url| url.trim_end_matches('/') != DEFAULT_URL)
     }
 
     /// What a further command needs beside its own arguments to reach the same server, with a space before it.
     pub(crate) fn elsewhere(&self) -> String {
-        let from_environment = std::env::var("TRILOGUE_URL").is_ok_and(|url| url == self.url);
-        if from_environment || self.url == DEFAULT_URL {
-            return String::new();
+        let from_environment = |url: &str| std::env::var("TRILOGUE_URL").is_ok_and(|it| it == url);
+        // What nobody named is found again without a name. The usual one is another than this user's, where one runs.
+        match self.named() {
+            Some(url) if !from_environment(url) => {
+                format!(" --url {}", safe::visible(url))
+            }
+            _ => String::new(),
         }
-        format!(" --url {}", safe::visible(&self.url))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_further_command_names_the_server_that_was_named() {
+        let elsewhere = |arguments: &[&str]| {
+            let all = ["trilogue", "status"].iter().chain(arguments);
+            Arguments::try_parse_from(all).unwrap().globals.elsewhere()
+        };
+        for url in [DEFAULT_URL, "http://127.0.0.1:7879"] {
+            assert_eq!(elsewhere(&["--url", url]), format!(" --url {url}"));
+        }
+        assert_eq!(elsewhere(&["--url", ""]), "");
     }
 }

@@ -21,6 +21,9 @@ use crate::arguments::{Arguments, Command};
 use crate::exit::{Exit, Result, Stop};
 use crate::terminal::print;
 
+/// The variable of Tokio's that says how many threads serve.
+const THREADS: &str = "TOKIO_WORKER_THREADS";
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -42,11 +45,14 @@ fn main() -> ExitCode {
 fn execute(arguments: &Arguments) -> Result {
     let serving =
         matches!(arguments.command, Command::Demo(_) | Command::Serve(_) | Command::UserServer(_));
-    // A command waits for one server; a server uses every core.
+    // A command waits for one server.
     let mut runtime = match serving {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
     };
+    if serving && std::env::var_os(THREADS).is_none() {
+        runtime.worker_threads(threads());
+    }
     let runtime = runtime
         .enable_all()
         .build()
@@ -55,6 +61,13 @@ fn execute(arguments: &Arguments) -> Result {
     // A question at the terminal may still wait for a key; leaving does not wait for it.
     runtime.shutdown_background();
     done
+}
+
+/// How many threads serve: one for each core but one. Agents, clients and the disk want that one, and work that goes from thread to thread
+/// costs more than the last thread brings.
+fn threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.saturating_sub(1).max(1)
 }
 
 async fn dispatch(arguments: &Arguments) -> Result {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
+use tokio::process::{ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
+use trilogue_backends::child::{Leader, inherited};
 use trilogue_domain::DeliveryId;
 use trilogue_gateway::callback::{Sender, Undelivered};
 use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
@@ -25,6 +26,9 @@ const MAX_SAID_BYTES: u64 = 2_048;
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How much of it the log repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 300;
+
+/// The server's own variables that it gets beside those of every child: where the user's desktop is, which shows what it is told.
+const DESKTOP: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// A command that is told on its standard input.
 #[derive(Debug)]
@@ -59,8 +63,12 @@ impl Tell for TellCommand {
             after: None,
         };
         let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
-        let child = Command::new(program)
+        // It gets what a child of ours gets: the server's own variables may hold its tokens.
+        let mut child = Command::new(program)
             .args(arguments)
+            .env_clear()
+            .envs(inherited())
+            .envs(DESKTOP.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -68,10 +76,12 @@ impl Tell for TellCommand {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| not_run(&error))?;
-        let group = Group::of(&child);
-        let said = timeout(self.limit, told(child, notice)).await;
-        // Whatever it left running goes with it.
-        drop(group);
+        let (input, error) = (child.stdin.take(), child.stderr.take());
+        let leader = Leader::of(child).map_err(|error| not_run(&error))?;
+        let said = timeout(self.limit, told(&leader, input, error, notice)).await;
+        // Whatever it left running goes with it. Until it is reaped its group is its own.
+        leader.signal_group(Signal::KILL);
+        leader.reap().await;
         match said {
             Ok(Ok(None)) => Ok(()),
             Ok(Ok(Some(why))) => Err(later(format!("the command of `notify` ended with {why}"))),
@@ -85,8 +95,12 @@ impl Tell for TellCommand {
 }
 
 /// Gives a command the notice and waits for its end. Says how it ended where that was not well.
-async fn told(mut child: Child, notice: Bytes) -> io::Result<Option<String>> {
-    let (input, error) = (child.stdin.take(), child.stderr.take());
+async fn told(
+    leader: &Leader,
+    input: Option<ChildStdin>,
+    error: Option<ChildStderr>,
+    notice: Bytes,
+) -> io::Result<Option<String>> {
     let give = async {
         if let Some(mut input) = input {
             // One that does not want to know everything may close it.
@@ -105,12 +119,15 @@ async fn told(mut child: Child, notice: Bytes) -> io::Result<Option<String>> {
     let work = async { tokio::join!(give, listen).1 };
     tokio::pin!(work);
     let mut said = None;
+    let ended = leader.ended();
+    tokio::pin!(ended);
     let status = loop {
         tokio::select! {
             heard = &mut work, if said.is_none() => said = Some(heard),
-            status = child.wait() => break status?,
+            status = &mut ended => break status,
         }
     };
+    let status = status.ok_or_else(|| io::Error::other("nobody saw how it ended"))?;
     if status.success() {
         return Ok(None);
     }
@@ -123,26 +140,6 @@ async fn told(mut child: Child, notice: Bytes) -> io::Result<Option<String>> {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown: String = words.chars().filter(|it| !it.is_control()).take(MAX_SHOWN_CHARS).collect();
     Ok(Some(if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") }))
-}
-
-/// A command's process group, which is killed when this is dropped.
-struct Group(Option<Pid>);
-
-// === impl Group ===
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // There may be nobody left.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -171,6 +168,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_command_knows_no_variable_but_those_that_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("env");
+        let line = format!("env > {}", path.display());
+        assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
+        let env = std::fs::read_to_string(&path).unwrap();
+        assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
+        assert!(env.contains("PATH=") && !env.contains("CARGO"), "{env}");
+    }
+
+    #[tokio::test]
+    async fn what_a_command_leaves_running_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pid");
+        let line = format!("sleep 1000 2>&- & echo $! > {}", path.display());
+        assert_eq!(tell(&sh(&line, COMMAND_LIMIT)).await, Ok(()));
+        is_gone(&path).await;
+    }
+
+    #[tokio::test]
     async fn a_command_that_fails_is_tried_again_and_one_that_is_not_there_is_not() {
         let failed = tell(&sh("echo no luck >&2; exit 7", COMMAND_LIMIT)).await.unwrap_err();
         assert!(failed.retry && failed.reason.contains("7"), "{failed:?}");
@@ -187,7 +204,12 @@ mod tests {
         let line = format!("sleep 1000 & echo $! > {}; wait", path.display());
         let slow = tell(&sh(&line, Duration::from_millis(500))).await.unwrap_err();
         assert!(slow.retry && slow.reason.contains("took more than"), "{slow:?}");
-        let pid = std::fs::read_to_string(&path).unwrap();
+        is_gone(&path).await;
+    }
+
+    /// Waits until the process whose number is in this file is not there any more.
+    async fn is_gone(file: &std::path::Path) {
+        let pid = std::fs::read_to_string(file).unwrap();
         let until = tokio::time::Instant::now() + Duration::from_secs(20);
         loop {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));

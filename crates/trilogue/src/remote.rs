@@ -18,6 +18,7 @@ use trilogue_sdk::{async_trait, communication};
 use url::{Host, Url};
 
 use crate::arguments::Globals;
+use crate::attach;
 use crate::exit::{Exit, Result, Stop};
 use crate::terminal::{print, safe};
 
@@ -64,13 +65,10 @@ impl Server {
     /// # Errors
     /// As [`open`].
     pub(crate) fn find(globals: &Globals) -> Result<Self> {
-        let url =
-            Url::parse(&globals.url).map_err(|error| bad_url(&globals.url, &error.to_string()))?;
+        let named = globals.server();
+        let url = Url::parse(&named).map_err(|error| bad_url(&named, &error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(bad_url(
-                &globals.url,
-                "it must begin with http:// or https:// and name a host",
-            ));
+            return Err(bad_url(&named, "it must begin with http:// or https:// and name a host"));
         }
         // An empty variable is one that is not set.
         let given = globals.token.as_ref().filter(|token| !token.is_empty());
@@ -97,6 +95,11 @@ impl Server {
         let (streaming, listing) = (AtomicBool::new(false), AtomicBool::new(false));
         let wire = Wire { egress, url, token, streaming, listing };
         Ok(Self { wire: Arc::new(wire), path })
+    }
+
+    /// Whether it is on this machine, so that the paths of files mean something to its agents.
+    pub(crate) fn is_here(&self) -> bool {
+        attach::is_here(&self.wire.url)
     }
 
     /// A client of our own protocol.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Interrupt, InterruptId, Json, Resolution};
 use trilogue_mapping::agent_client::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
@@ -17,7 +18,8 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
-use super::process::cancelled_permission;
+use super::inbox::Finish;
+use super::router::cancelled_permission;
 use super::session::Opener;
 use super::trouble::error_object;
 use super::{ClientTools, Launch};
@@ -38,6 +40,27 @@ pub(super) struct Answering {
     root: PathBuf,
 }
 
+/// How long what is asked in a turn waits at most. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waits {
+    /// Cancelled when the turn is over: the client that prompted has nothing more to do with it.
+    over: CancellationToken,
+    /// Cancelled when the turn broke off: nothing that the agent waited for matters any more.
+    broken: CancellationToken,
+}
+
+// === impl Waits ===
+
+impl Waits {
+    /// The turn is over.
+    pub(super) fn end(&self, how: Finish) {
+        if how == Finish::Broken {
+            self.broken.cancel();
+        }
+        self.over.cancel();
+    }
+}
+
 // === impl Answering ===
 
 impl Answering {
@@ -50,28 +73,39 @@ impl Answering {
         }
     }
 
-    /// Answers a request in a task of its own. `context` is the run that is at work.
-    pub(super) fn answer(self: Arc<Self>, request: Request, context: Option<RunContext>) {
+    /// Answers a request in a task of its own. `at_work` is the run that is at work.
+    pub(super) fn answer(self: Arc<Self>, request: Request, at_work: Option<(RunContext, Waits)>) {
         let (method, params) = (request.method().to_owned(), request.params().clone());
-        request.answer(async move { self.respond(&method, &params, context).await });
+        request.answer(async move { self.respond(&method, &params, at_work).await });
     }
 
     async fn respond(
         &self,
         method: &str,
         params: &Text,
-        context: Option<RunContext>,
+        at_work: Option<(RunContext, Waits)>,
     ) -> Result<Text, ErrorObject> {
         match method {
-            "session/request_permission" => match context {
-                Some(context) => self.permission(params, &context).await,
+            "session/request_permission" => match at_work {
+                Some((context, _)) => self.permission(params, &context).await,
                 None => Ok(Text::of(&cancelled_permission())),
             },
-            "elicitation/create" => match context {
-                Some(context) => self.elicitation(params, &context).await,
+            "elicitation/create" => match at_work {
+                Some((context, _)) => self.elicitation(params, &context).await,
                 None => Ok(Text::of(&serde_json::json!({ "action": "cancel" }))),
             },
-            _ => self.call(method, params, context).await,
+            _ => {
+                let waits = at_work.as_ref().map(|(_, waits)| waits.clone()).unwrap_or_default();
+                let is_ours =
+                    self.workspace.as_ref().is_some_and(|workspace| workspace.serves(method));
+                // A terminal of ours may be waited for beyond the turn, a client may not.
+                let end = if is_ours { waits.broken } else { waits.over };
+                tokio::select! {
+                    biased;
+                    answer = self.call(method, params, at_work) => answer,
+                    () = end.cancelled() => Err(ErrorObject::of(Code::REQUEST_CANCELLED)),
+                }
+            }
         }
     }
 
@@ -98,7 +132,7 @@ impl Answering {
     ) -> Option<Resolution> {
         let (kind, tool, paths) = subject(request);
         let subject = Subject { kind, tool, paths, root: Some(&self.root) };
-        let applied = self.rules.answer(&subject, interrupt)?;
+        let applied = self.rules.answer(&subject, interrupt).await?;
         // Where that cannot be logged the run has been stopped.
         context.emit(applied.event(), None).await.ok()?;
         applied.resolution(interrupt).ok()
@@ -117,9 +151,8 @@ impl Answering {
 
     /// Asks whoever may answer. `None` where nobody can any more.
     async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
-        if self.launch.hold {
-            interrupt.patience = Some(HELD);
-        }
+        // The server's default is as it is configured.
+        interrupt.patience = self.launch.hold.then_some(HELD);
         match context.ask(interrupt.clone()).await {
             Ok(resolution) => Some(resolution),
             Err(EmitError::Stopped) => None,
@@ -136,7 +169,7 @@ impl Answering {
         &self,
         method: &str,
         params: &Text,
-        context: Option<RunContext>,
+        at_work: Option<(RunContext, Waits)>,
     ) -> Result<Text, ErrorObject> {
         if let Some(workspace) =
             self.workspace.as_ref().filter(|workspace| workspace.serves(method))
@@ -146,6 +179,7 @@ impl Answering {
         }
         let is_tool = TOOLS.iter().any(|tool| method.starts_with(tool));
         let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
+        let context = at_work.map(|(context, _)| context);
         let context = context.filter(|context| may_forward && context.client().is_some());
         let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
         // Emptied where it stands, so that all else comes as it was sent.

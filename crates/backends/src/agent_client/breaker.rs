@@ -9,14 +9,14 @@ use trilogue_domain::error::{Code, Error, Result};
 
 use super::lock;
 
-/// So many failed starts within [`WITHIN`] are too many.
+/// So many processes within [`WITHIN`] that did not start, or ended before a turn of theirs had, are too many.
 pub(super) const MOST: usize = 5;
 /// See [`MOST`].
 const WITHIN: Duration = Duration::from_secs(60);
 /// How long the agent is not started then.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The starts of an agent that failed lately.
+/// The processes of an agent that failed lately.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Failures>);
 
@@ -52,7 +52,7 @@ impl Breaker {
         Err(Error::new(Code::PeerUnavailable, message).hint(hint))
     }
 
-    /// Notes that a start failed.
+    /// Notes that a process did not start, or ended before it had done anything.
     pub(super) fn failed(&self, reason: &str) {
         let now = Instant::now();
         let mut failures = lock(&self.0);
@@ -68,7 +68,7 @@ impl Breaker {
         }
     }
 
-    /// Notes that a start went well, or that the agent is started in another way from now on.
+    /// Notes that a turn has ended, or that the agent is started in another way from now on.
     pub(super) fn reset(&self) {
         *lock(&self.0) = Failures::default();
     }

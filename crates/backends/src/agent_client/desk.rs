@@ -5,14 +5,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use trilogue_domain::event::{Original, StateEvent};
-use trilogue_domain::{Body, Code, Error, Json, MessageId};
+use tokio::time::Instant;
+use trilogue_domain::event::Original;
+use trilogue_domain::{Body, Error, MessageId};
 use trilogue_runtime::{EmitError, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::{Notification, Request};
 use trilogue_wire::agent_client::splice;
 
-use super::answer::Answering;
-use super::inbox::{Finish, Item};
+use super::answer::{Answering, Waits};
+use super::inbox::{Finish, Finished, Item};
+use super::large::{gap, is_about_size, smaller};
+use super::replay::Replay;
 use super::session::Opener;
 use super::speaking::{Pieces, Speaking, Used, kind_of};
 use super::{Launch, original};
@@ -21,6 +24,15 @@ use crate::workspace::Workspace;
 /// The updates that say how a session stands. An agent tells them again whenever it opens one.
 const STATES: [&str; 3] =
     ["available_commands_update", "config_option_update", "current_mode_update"];
+/// What an agent says at any time: it does not show that it has begun to work on a prompt.
+const STANDS: [&str; 6] = [
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "usage_update",
+    "notice",
+];
 
 /// Deals with what happens in a session.
 pub(super) struct Desk {
@@ -33,14 +45,17 @@ pub(super) struct Desk {
     used: Used,
     /// The states that were told last, by kind.
     states: HashMap<String, u64>,
-    /// How many pieces of the history came, while it is told.
-    replaying: Option<usize>,
+    /// While the history is told again.
+    replay: Option<Replay>,
 }
 
 /// The run that is at work.
 struct Run {
     context: RunContext,
     speaking: Speaking,
+    waits: Waits,
+    /// Whether the agent has worked: it said or asked something of the turn.
+    was_at_work: bool,
     /// Why it must not go on.
     refused: Option<Error>,
     is_stopped: bool,
@@ -58,7 +73,7 @@ impl Desk {
             pieces: Pieces::new(opener.launch.assign_message_ids),
             used: Used::default(),
             states: HashMap::new(),
-            replaying: None,
+            replay: None,
         }
     }
 
@@ -70,10 +85,15 @@ impl Desk {
                 Item::Asked(request) => self.asked(request),
                 Item::Begin { context, user } => self.begin(context, user),
                 Item::Finish { how, done } => drop(done.send(self.finish(how).await)),
-                Item::Replay => self.replaying = Some(0),
-                Item::Replayed { done } => {
+                Item::Replay => self.replay = Some(Replay::default()),
+                Item::Reopened { may_go_on } => {
+                    self.replay = self.replay.take().filter(|_| may_go_on);
+                    self.replay.iter_mut().for_each(|replay| replay.answered(Instant::now()));
+                }
+                Item::History { is_expected, ends } => {
+                    let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
                     // Who does not wait any more need not know.
-                    let _: Result<(), usize> = done.send(self.replaying.take().unwrap_or(0));
+                    let _: Result<(), Option<Instant>> = ends.send(until);
                 }
             }
         }
@@ -83,11 +103,21 @@ impl Desk {
         let assigns = self.launch.assign_message_ids;
         let agent = context.agent().as_str().to_owned();
         let speaking = Speaking::new(context.run().clone(), &agent, user, assigns);
-        self.run = Some(Run { context, speaking, refused: None, is_stopped: false });
+        let waits = Waits::default();
+        self.replay = None;
+        self.run = Some(Run {
+            context,
+            speaking,
+            waits,
+            was_at_work: false,
+            refused: None,
+            is_stopped: false,
+        });
     }
 
-    async fn finish(&mut self, how: Finish) -> Result<(), Error> {
-        let Some(mut run) = self.run.take() else { return Ok(()) };
+    async fn finish(&mut self, how: Finish) -> Finished {
+        let Some(mut run) = self.run.take() else { return Finished::default() };
+        run.waits.end(how);
         let speaking = run.speaking;
         for body in speaking.finish(how == Finish::Broken, &mut self.used) {
             if run.is_stopped {
@@ -95,12 +125,15 @@ impl Desk {
             }
             run.is_stopped = matches!(run.context.emit(body, None).await, Err(EmitError::Stopped));
         }
-        run.refused.map_or(Ok(()), Err)
+        Finished { was_at_work: run.was_at_work, refused: run.refused }
     }
 
-    fn asked(&self, request: Request) {
-        let context = self.run.as_ref().map(|run| run.context.clone());
-        Arc::clone(&self.answering).answer(request, context);
+    fn asked(&mut self, request: Request) {
+        let at_work = self.run.as_mut().map(|run| {
+            run.was_at_work = true;
+            (run.context.clone(), run.waits.clone())
+        });
+        Arc::clone(&self.answering).answer(request, at_work);
     }
 
     async fn said(&mut self, said: Notification) {
@@ -110,23 +143,25 @@ impl Desk {
             return self.log(body, Some(original)).await;
         }
         let Some((params, _)) = splice::cut_session(params) else { return };
-        let kind = kind_of(&params).map(|kind| kind.into_owned()).unwrap_or_default();
-        let is_told = self.is_told(&kind, &params);
-        if let Some(pieces) = &mut self.replaying {
-            if !STATES.contains(&&*kind) {
-                *pieces += 1;
-                return;
-            }
-            if is_told {
-                return;
-            }
+        let kind = kind_of(&params);
+        let is_told = self.is_told(kind, &params);
+        if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))
+            && (is_told || !STATES.contains(&kind))
+        {
+            return;
         }
         let Some(run) = &mut self.run else {
             let params = self.pieces.outside(params);
             let body = trilogue_mapping::agent_client::body_of_update(&params);
             return self.log(body, Some(original::of_update(params))).await;
         };
-        let heard = run.speaking.hear(params, &self.used);
+        run.was_at_work |= !STANDS.contains(&kind);
+        if let Some(id) = run.speaking.begins(kind, &params, &self.used)
+            && run.context.has_message(&id).await.unwrap_or(true)
+        {
+            self.used.add([id]);
+        }
+        let heard = run.speaking.hear(kind, params, &self.used);
         if let Some((message, alias)) = &heard.alias {
             run.context.alias(message, alias);
         }
@@ -150,18 +185,27 @@ impl Desk {
         if let Some(run) = &mut self.run {
             return run.log(body, original).await;
         }
-        let noted = self.thread.note(body.clone(), original.clone()).await;
-        let noted = match noted {
-            Err(error) if error.code() == Code::EventTooLarge => {
-                let (body, original) = smaller(body, original.as_ref());
-                self.thread.note(body, original).await
-            }
+        let noted = match self.thread.note(body.clone(), original.clone()).await {
+            Err(error) if is_about_size(&error) => self.note_less(body, original.as_ref()).await,
             noted => noted,
         };
         if let Err(error) = noted {
             let thread = self.thread.thread();
             tracing::debug!(%thread, %error, "what an agent said outside of a run is not logged");
         }
+    }
+
+    /// Notes what is too large in a smaller form.
+    async fn note_less(&self, body: Body, original: Option<&Original>) -> Result<(), Error> {
+        for body in smaller(body, original) {
+            match self.thread.note(body, None).await {
+                Err(error) if is_about_size(&error) => {
+                    self.thread.note(gap(original), None).await?;
+                }
+                noted => noted?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -178,9 +222,8 @@ impl Run {
             Err(error) => Err(error),
         };
         let emitted = match emitted {
-            Err(EmitError::Refused(error)) if error.code() == Code::EventTooLarge => {
-                let (body, original) = smaller(body, original.as_ref());
-                self.context.emit(body, original).await
+            Err(EmitError::Refused(error)) if is_about_size(&error) => {
+                self.log_less(body, original.as_ref()).await
             }
             emitted => emitted,
         };
@@ -190,17 +233,17 @@ impl Run {
             Err(EmitError::Refused(error)) => self.refused = Some(error),
         }
     }
-}
 
-/// What is logged in place of an update that is larger than an event may be: its content, which can lie beside the log, or that there was one.
-fn smaller(body: Body, original: Option<&Original>) -> (Body, Option<Original>) {
-    match body {
-        Body::Message(_) if original.is_some() => (body, None),
-        _ => {
-            let bytes = original.map_or(0, |original| original.bytes.len());
-            let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
-            let kind = "update_too_large".to_owned();
-            (Body::State(StateEvent::Custom { kind, data }), None)
+    /// Logs what is too large in a smaller form: a size never ends a run.
+    async fn log_less(&self, body: Body, original: Option<&Original>) -> Result<(), EmitError> {
+        for body in smaller(body, original) {
+            match self.context.emit(body, None).await {
+                Err(EmitError::Refused(error)) if is_about_size(&error) => {
+                    self.context.emit(gap(original), None).await?;
+                }
+                emitted => emitted?,
+            }
         }
+        Ok(())
     }
 }

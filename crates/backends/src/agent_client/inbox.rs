@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 use trilogue_domain::MessageId;
 use trilogue_runtime::RunContext;
 use trilogue_sdk::agent_client::peer::{Notification, Request, Room};
 
 /// The most that waits in a session.
-const MAX_ITEMS: usize = 1_024;
+pub(super) const MAX_ITEMS: usize = 1_024;
 /// How much waits in a session, in bytes. One update may be larger than this; it is then alone.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where what belongs to a session is put. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -29,11 +30,22 @@ pub(super) enum Item {
     /// A run begins.
     Begin { context: RunContext, user: MessageId },
     /// A run ends: whatever was said before is logged when this is answered.
-    Finish { how: Finish, done: oneshot::Sender<Result<(), trilogue_domain::Error>> },
+    Finish { how: Finish, done: oneshot::Sender<Finished> },
     /// The history is told again from here on, and not logged.
     Replay,
-    /// The history was told: says how many pieces of it came.
-    Replayed { done: oneshot::Sender<usize> },
+    /// The agent has opened the session again. Whether the history may still come is said.
+    Reopened { may_go_on: bool },
+    /// Asks when the history has been told, if nothing more comes: `None` where nothing has to be waited for.
+    History { is_expected: bool, ends: oneshot::Sender<Option<Instant>> },
+}
+
+/// A run that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    /// Whether the agent has worked: something of the turn was heard of it.
+    pub(super) was_at_work: bool,
+    /// Why the run could not go on, where the log did not take something.
+    pub(super) refused: Option<trilogue_domain::Error>,
 }
 
 /// How a run ends.
@@ -70,6 +82,11 @@ impl Inbox {
             let Ok(room) = Arc::clone(&inbox.room).acquire_many_owned(bytes).await else { return };
             inbox.put(Item::Said { said, _room: room }).await;
         }))
+    }
+
+    /// Whether both are one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.items.same_channel(&other.items)
     }
 
     /// Puts in what the agent asks.

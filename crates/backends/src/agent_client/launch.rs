@@ -13,7 +13,7 @@ use crate::workspace::{Folders, Grants};
 pub struct Launch {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where it is started while nobody says where it works; without it where the server runs.
+    /// Where it is started, and where its sessions work while nobody says; without it where its session works, or where the server runs. Not for [`Self::folders`].
     pub cwd: Option<PathBuf>,
     /// The folders in which it works; without them where the client says, else where the server runs.
     pub folders: Option<Folders>,

@@ -8,22 +8,28 @@
 
 mod answer;
 mod breaker;
+mod callers;
 mod desk;
 mod inbox;
+mod large;
 mod launch;
+mod met;
 mod open;
 mod original;
 mod pool;
 mod process;
 mod profile;
+mod ready;
+mod replay;
+mod router;
 mod session;
 mod sessions;
 mod speaking;
 mod threads;
 mod trouble;
 mod turn;
+mod working;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,8 +45,8 @@ use crate::permission::Rules;
 
 pub use launch::{ClientTools, Launch, Processes};
 
+use met::Met;
 use pool::Pool;
-use profile::Profile;
 use threads::Threads;
 
 /// An agent of the Agent Client Protocol.
@@ -54,7 +60,7 @@ struct Inner {
     pool: Pool,
     threads: Arc<Threads>,
     /// How the agent greets clients of each profile.
-    met: Mutex<HashMap<Profile, Json>>,
+    met: Arc<Met>,
     /// The way by which the agent was authenticated with last.
     authenticated: Mutex<Option<String>>,
 }
@@ -74,14 +80,17 @@ impl AgentClient {
     ) -> Result<Self> {
         launch.check(&card.name)?;
         let threads = Arc::<Threads>::default();
-        let pool = Pool::new(Arc::from(card.name.as_str()), children, Arc::clone(&threads));
+        let launch = Arc::new(launch);
+        let met = Arc::new(Met::new(Arc::clone(&launch)));
+        let name = Arc::from(card.name.as_str());
+        let pool = Pool::new(name, children, Arc::clone(&threads), Arc::clone(&met));
         Ok(Self(Arc::new(Inner {
             card,
-            launch: Mutex::new(Arc::new(launch)),
+            launch: Mutex::new(launch),
             rules,
             pool,
             threads,
-            met: Mutex::default(),
+            met,
             authenticated: Mutex::default(),
         })))
     }
@@ -95,8 +104,9 @@ impl AgentClient {
         if **lock(&self.0.launch) == launch {
             return Ok(());
         }
-        *lock(&self.0.launch) = Arc::new(launch);
-        lock(&self.0.met).clear();
+        let launch = Arc::new(launch);
+        *lock(&self.0.launch) = Arc::clone(&launch);
+        self.0.met.renew(launch);
         self.0.pool.reset();
         Ok(())
     }

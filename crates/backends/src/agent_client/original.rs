@@ -1,7 +1,7 @@
 //! What an agent says, as it is logged: bodies with their originals.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use trilogue_domain::event::{Original, StateEvent};
@@ -12,9 +12,12 @@ use trilogue_wire::agent_client::splice;
 /// The dialect that these agents speak.
 pub(super) const DIALECT: &str = UPDATE;
 
+/// The name of the dialect, which every update shares.
+static OF_UPDATES: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
+
 /// An update as its original. `params` has no session id any more.
 pub(super) fn of_update(params: String) -> Original {
-    original(UPDATE, params)
+    original(Arc::clone(&OF_UPDATES), params)
 }
 
 /// Any other notification: nobody has a word for it.
@@ -25,7 +28,7 @@ pub(super) fn of_notification(method: &str, params: &str) -> (Body, Original) {
     };
     let method = serde_json::Value::from(method);
     let object = format!("{{\"method\":{method},\"params\":{params}}}");
-    (Body::Opaque, original(NOTIFICATION, object))
+    (Body::Opaque, original(Arc::from(NOTIFICATION), object))
 }
 
 /// The result of a prompt. `None` where it is no JSON that we keep.
@@ -36,6 +39,6 @@ pub(super) fn of_result(result: &Bytes) -> Option<(Body, Original)> {
     Some((body, Original { dialect, version: VERSION, bytes: result.clone() }))
 }
 
-fn original(dialect: &str, text: String) -> Original {
-    Original { dialect: Arc::from(dialect), version: VERSION, bytes: Bytes::from(text) }
+fn original(dialect: Arc<str>, text: String) -> Original {
+    Original { dialect, version: VERSION, bytes: Bytes::from(text) }
 }

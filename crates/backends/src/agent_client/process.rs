@@ -1,33 +1,40 @@
 //! One process of an agent: started, greeted, watched.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use metrics::counter;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
+use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Code;
-use trilogue_sdk::agent_client::peer::{self, Handler, Notification, Peer, Request, Room, Text};
+use trilogue_runtime::Client;
+use trilogue_sdk::agent_client::peer::{self, Handler, Peer, Text};
 use trilogue_wire::agent_client::{
-    AgentCapabilities, AuthMethod, InitializeResponse, PROTOCOL_VERSION, Rules, read_result, splice,
+    AgentCapabilities, AuthMethod, InitializeResponse, PROTOCOL_VERSION, Rules, read_result,
 };
-use trilogue_wire::jsonrpc::{ErrorObject, Invalid, Payload};
+use trilogue_wire::jsonrpc::Payload;
 
-use super::inbox::Inbox;
+use super::breaker::Breaker;
+use super::callers::Asked;
 use super::profile::Profile;
+use super::router::Router;
 use super::trouble::{Trouble, of_failed};
-use super::{Launch, lock};
+use super::{Launch, Processes, lock};
 use crate::child::{Child, Children, Program};
 
 /// How much of what an agent said last is shown where it fails, in bytes.
 const TAIL_BYTES: usize = 2 * 1024;
 /// How long an agent that closed its output may take to end.
 const ENDING: Duration = Duration::from_millis(500);
-/// The most updates that are kept for a session that is being opened.
-const MAX_EARLY: usize = 256;
+/// How often it is counted what an agent writes that is no message.
+const COUNTED_EVERY: Duration = Duration::from_secs(15);
+/// Lines of agents that were no messages, by agent and by what was wrong with them.
+const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 
 /// A process that has been greeted.
 pub(super) struct Process {
@@ -40,33 +47,37 @@ pub(super) struct Process {
     capabilities: AgentCapabilities,
     auth_methods: Vec<AuthMethod>,
     router: Arc<Router>,
-    uses: AtomicUsize,
-    idle_since: Mutex<Instant>,
+    usage: Mutex<Usage>,
+    /// Whether its standard error tells of one thread alone, and may be shown where that fails.
+    is_private: bool,
+    /// Whether a turn of it has ended.
+    is_proven: AtomicBool,
+    breaker: Arc<Breaker>,
+    /// The threads that have or had sessions in it.
+    threads: Mutex<HashSet<ThreadKey>>,
+    counted: Mutex<Counted>,
 }
 
 /// Keeps a process from being stopped as idle.
 #[derive(Debug)]
 pub(super) struct Use(Arc<Process>);
 
-/// Finds the session that something belongs to.
-#[derive(Debug)]
-pub(super) struct Router {
-    agent: Arc<str>,
-    routes: Mutex<Routes>,
-}
-
+/// What a process wrote that was no message, as far as it was counted.
 #[derive(Debug, Default)]
-struct Routes {
-    sessions: HashMap<String, Inbox>,
-    /// How many sessions are being opened whose ids are not known.
-    opening: usize,
-    /// What came for sessions that are not known.
-    early: Vec<(String, Notification)>,
+struct Counted {
+    noise: u64,
+    oversize: u64,
 }
 
-/// Says that a session is being opened whose id is not known, until it is dropped.
+/// Who works with a process.
 #[derive(Debug)]
-pub(super) struct Expecting(Arc<Router>);
+struct Usage {
+    uses: usize,
+    /// When somebody worked with it last.
+    idle_since: Instant,
+    /// Whether it is about to be ended by us: nobody works with it any more.
+    is_leaving: bool,
+}
 
 // === impl Process ===
 
@@ -78,6 +89,7 @@ impl Process {
         launch: &Launch,
         profile: Profile,
         cwd: &Path,
+        breaker: Arc<Breaker>,
     ) -> Result<Arc<Self>, Trouble> {
         let program = Program {
             name: agent,
@@ -87,9 +99,13 @@ impl Process {
             inherit: &launch.inherit,
         };
         let started = children.start(program).await?;
-        let router = Arc::new(Router { agent: Arc::clone(agent), routes: Mutex::default() });
-        let options =
-            peer::Options { max_line_bytes: launch.max_line_bytes, ..peer::Options::client() };
+        let is_private = launch.processes == Processes::Thread;
+        let router = Router::new(agent, is_private);
+        let options = peer::Options {
+            max_line_bytes: launch.max_line_bytes,
+            cancels_dropped: true,
+            ..peer::Options::client()
+        };
         let handler = Arc::clone(&router) as Arc<dyn Handler>;
         let peer = Peer::start(started.output, started.input, handler, options);
         let ends = Ends { child: started.child.clone(), peer: peer.clone(), is_armed: true };
@@ -106,8 +122,12 @@ impl Process {
             auth_methods: answer.auth_methods,
             greeting,
             router,
-            uses: AtomicUsize::new(0),
-            idle_since: Mutex::new(Instant::now()),
+            usage: Mutex::new(Usage { uses: 0, idle_since: Instant::now(), is_leaving: false }),
+            is_private,
+            is_proven: AtomicBool::new(false),
+            breaker,
+            threads: Mutex::default(),
+            counted: Mutex::default(),
         });
         Ok(process)
     }
@@ -117,8 +137,10 @@ impl Process {
         tokio::select! {
             _ = self.child.ended() => drop(timeout(ENDING, self.peer.ended()).await),
             () = self.peer.ended() => drop(timeout(ENDING, self.child.ended()).await),
+            () = self.count_noise() => {}
         }
         self.peer.abort();
+        self.count_noise_now();
         self.router.clear();
         self.child.stop().await;
     }
@@ -157,7 +179,39 @@ impl Process {
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        !self.peer.is_ended() && !self.child.has_ended()
+        !self.peer.is_ended() && !self.child.has_ended() && !self.is_leaving()
+    }
+
+    /// Whether it is about to be ended by us.
+    pub(super) fn is_leaving(&self) -> bool {
+        lock(&self.usage).is_leaving
+    }
+
+    /// A turn of it has ended.
+    pub(super) fn prove(&self) {
+        if !self.is_proven.swap(true, Ordering::AcqRel) {
+            self.breaker.reset();
+        }
+    }
+
+    /// Whether a turn of it has ended.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven.load(Ordering::Acquire)
+    }
+
+    /// A thread has a session in it.
+    pub(super) fn serves(&self, thread: ThreadKey) {
+        lock(&self.threads).insert(thread);
+    }
+
+    /// A thread has no session in it any more.
+    pub(super) fn serves_no_more(&self, thread: ThreadKey) {
+        lock(&self.threads).remove(&thread);
+    }
+
+    /// The threads that have sessions in it, or had.
+    pub(super) fn served(&self) -> Vec<ThreadKey> {
+        lock(&self.threads).iter().copied().collect()
     }
 
     /// The way to authenticate, where the agent has one that it carries out by itself.
@@ -176,8 +230,25 @@ impl Process {
         params: &P,
         time: Duration,
     ) -> Result<Text, Trouble> {
-        let answer = timeout(time, self.peer.call(method, params)).await;
-        match answer {
+        self.call_for(None, method, params, time).await
+    }
+
+    /// The same for a client: what the agent asks about the call is asked of it.
+    pub(super) async fn call_for<P: Payload + Sync + ?Sized>(
+        &self,
+        caller: Option<&Arc<dyn Client>>,
+        method: &str,
+        params: &P,
+        time: Duration,
+    ) -> Result<Text, Trouble> {
+        let call = async {
+            let Some(caller) = caller else { return self.peer.call(method, params).await };
+            let beginning = self.router.callers().begin();
+            let call = self.peer.begin(method, params).await?;
+            let _known = beginning.known(call.id(), Asked::Caller(Arc::downgrade(caller)));
+            call.await
+        };
+        match timeout(time, call).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(failed)) => Err(self.trouble(failed).await),
             Err(_) => Err(Trouble::ours(
@@ -199,35 +270,80 @@ impl Process {
         }
     }
 
-    /// How the process ended, and what it said last.
-    async fn obituary(&self) -> String {
-        obituary(&self.agent, &self.child).await
+    /// How the process ended, and what it said last, where that tells of nobody else.
+    pub(super) async fn obituary(&self) -> String {
+        obituary(&self.agent, &self.child, self.is_private).await
     }
 
-    /// Notes that somebody works with it.
-    pub(super) fn hold(self: &Arc<Self>) -> Use {
-        self.uses.fetch_add(1, Ordering::AcqRel);
-        Use(Arc::clone(self))
+    /// Notes that somebody works with it; `None` where it is about to be ended.
+    pub(super) fn hold(self: &Arc<Self>) -> Option<Use> {
+        let mut usage = lock(&self.usage);
+        if usage.is_leaving {
+            return None;
+        }
+        usage.uses += 1;
+        Some(Use(Arc::clone(self)))
+    }
+
+    /// Has it end, where nobody works with it: from now on nobody does. Says whether it may be ended.
+    pub(super) fn leave(&self) -> bool {
+        let mut usage = lock(&self.usage);
+        let may = usage.uses == 0 && !usage.is_leaving;
+        usage.is_leaving |= may;
+        may
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.uses.load(Ordering::Acquire) == 0
+        let usage = lock(&self.usage);
+        usage.uses == 0 && !usage.is_leaving
     }
 
     /// Whether nobody works with it but so many.
     pub(super) fn is_idle_but_for(&self, uses: usize) -> bool {
-        self.uses.load(Ordering::Acquire) <= uses
+        lock(&self.usage).uses <= uses
     }
 
     /// When somebody worked with it last.
     pub(super) fn idle_since(&self) -> Instant {
-        *lock(&self.idle_since)
+        lock(&self.usage).idle_since
+    }
+
+    /// Ends it without asking, and waits until nothing is left of it.
+    pub(super) async fn kill(&self) {
+        lock(&self.usage).is_leaving = true;
+        self.child.kill().await;
     }
 
     /// Ends it and waits until nothing is left of it.
     pub(super) async fn stop(&self) {
+        lock(&self.usage).is_leaving = true;
         self.peer.close();
         self.child.stop().await;
+    }
+
+    /// Counts what it writes that is no message, for as long as it is waited for.
+    async fn count_noise(&self) {
+        loop {
+            tokio::time::sleep(COUNTED_EVERY).await;
+            self.count_noise_now();
+        }
+    }
+
+    fn count_noise_now(&self) {
+        let lines = self.peer.tally().lines;
+        let mut counted = lock(&self.counted);
+        let Counted { noise, oversize } = &mut *counted;
+        for (known, now, kind) in
+            [(noise, lines.noise, "noise"), (oversize, lines.oversize, "oversize")]
+        {
+            let new = now.saturating_sub(*known);
+            if new > 0 {
+                *known = now;
+                let agent = &*self.agent;
+                counter!(IGNORED_LINES, "agent" => agent.to_owned(), "kind" => kind).increment(new);
+                tracing::info!(agent, lines = new, kind, "lines of an agent were let go by");
+            }
+        }
     }
 }
 
@@ -271,7 +387,7 @@ async fn greet(
     match greeting {
         Ok(Ok(greeting)) => Ok(greeting),
         Ok(Err(peer::Failed::Closed)) => {
-            let how = obituary(agent, &ends.child).await;
+            let how = obituary(agent, &ends.child, true).await;
             Err(Trouble::ours(Code::PeerUnavailable, format!("{how} (while it was started)")))
         }
         Ok(Err(failed)) => Err(of_failed(failed)),
@@ -300,11 +416,12 @@ fn read(greeting: &Text) -> Result<InitializeResponse, Trouble> {
     Ok(answer)
 }
 
-async fn obituary(agent: &str, child: &Child) -> String {
+async fn obituary(agent: &str, child: &Child, shows_words: bool) -> String {
     let ended = timeout(ENDING, child.ended()).await;
     let how =
         ended.map_or_else(|_| "closed its output".to_owned(), |exit| format!("ended ({exit})"));
-    format!("the agent '{agent}' {how}{}", last_words(child))
+    let said = if shows_words { last_words(child) } else { String::new() };
+    format!("the agent '{agent}' {how}{said}")
 }
 
 fn last_words(child: &Child) -> String {
@@ -314,122 +431,16 @@ fn last_words(child: &Child) -> String {
 
 // === impl Use ===
 
+impl Use {
+    pub(super) fn process(&self) -> &Arc<Process> {
+        &self.0
+    }
+}
+
 impl Drop for Use {
     fn drop(&mut self) {
-        *lock(&self.0.idle_since) = Instant::now();
-        self.0.uses.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-// === impl Router ===
-
-impl Router {
-    /// From now on what belongs to no session is kept for the one whose id comes.
-    pub(super) fn expect(self: &Arc<Self>) -> Expecting {
-        lock(&self.routes).opening += 1;
-        Expecting(Arc::clone(self))
-    }
-
-    /// Makes a session known, and gives it what came before.
-    pub(super) fn add(&self, session: &str, inbox: Inbox) {
-        let mut routes = lock(&self.routes);
-        let early = std::mem::take(&mut routes.early);
-        for (of, said) in early {
-            if of == session {
-                // There is room: a new queue is longer than what is kept.
-                drop(inbox.say(said));
-            } else {
-                routes.early.push((of, said));
-            }
-        }
-        routes.sessions.insert(session.to_owned(), inbox);
-    }
-
-    pub(super) fn remove(&self, session: &str) {
-        lock(&self.routes).sessions.remove(session);
-    }
-
-    /// Whether no session is there.
-    pub(super) fn is_empty(&self) -> bool {
-        let routes = lock(&self.routes);
-        routes.sessions.is_empty() && routes.opening == 0
-    }
-
-    fn clear(&self) {
-        *lock(&self.routes) = Routes::default();
-    }
-
-    /// The session that this belongs to. What names none belongs to the only one that there is.
-    fn find(&self, params: &str) -> (Option<String>, Option<Inbox>) {
-        let routes = lock(&self.routes);
-        match splice::get_text(params, &["sessionId"]) {
-            Some(id) => {
-                let inbox = routes.sessions.get(&*id).cloned();
-                (Some(id.into_owned()), inbox)
-            }
-            None if routes.sessions.len() == 1 => (None, routes.sessions.values().next().cloned()),
-            None => (None, None),
-        }
-    }
-}
-
-impl Handler for Router {
-    fn asked(&self, request: Request) -> Room {
-        let (_, inbox) = self.find(request.params().as_str());
-        match inbox {
-            Some(inbox) => inbox.ask(request),
-            None => {
-                let method = request.method().to_owned();
-                let refusal = match &*method {
-                    "session/request_permission" => Ok(cancelled_permission()),
-                    "elicitation/create" => Ok(serde_json::json!({ "action": "cancel" })),
-                    _ => Err(ErrorObject::method_not_found(&method)),
-                };
-                request.answer(async move { refusal });
-                Room::Enough
-            }
-        }
-    }
-
-    fn told(&self, notification: Notification) -> Room {
-        let (session, inbox) = self.find(notification.params.as_str());
-        if let Some(inbox) = inbox {
-            return inbox.say(notification);
-        }
-        let mut routes = lock(&self.routes);
-        match session {
-            Some(session) if routes.opening > 0 && routes.early.len() < MAX_EARLY => {
-                routes.early.push((session, notification));
-            }
-            _ => {
-                let method = &*notification.method;
-                tracing::debug!(
-                    agent = &*self.agent,
-                    ?method,
-                    "what an agent said belongs to no session"
-                );
-            }
-        }
-        Room::Enough
-    }
-
-    fn puzzled(&self, invalid: &Invalid<'_>) {
-        tracing::debug!(agent = &*self.agent, reason = %invalid, "an agent wrote a line that is no message");
-    }
-}
-
-pub(super) fn cancelled_permission() -> serde_json::Value {
-    serde_json::json!({ "outcome": { "outcome": "cancelled" } })
-}
-
-// === impl Expecting ===
-
-impl Drop for Expecting {
-    fn drop(&mut self) {
-        let mut routes = lock(&self.0.routes);
-        routes.opening -= 1;
-        if routes.opening == 0 {
-            routes.early.clear();
-        }
+        let mut usage = lock(&self.0.usage);
+        usage.idle_since = Instant::now();
+        usage.uses -= 1;
     }
 }

@@ -51,10 +51,7 @@ impl Profile {
 /// What everybody gets who prompts through us: questions reach whoever may answer, and updates reach whoever shows them.
 fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let grants = launch.grants.capabilities();
-    let mut fs = match capabilities.remove("fs") {
-        Some(Value::Object(fs)) => fs,
-        _ => Map::new(),
-    };
+    let mut fs = object(capabilities.remove("fs"));
     let (reads, writes) =
         grants.fs.map_or((false, false), |fs| (fs.read_text_file, fs.write_text_file));
     for (name, is_granted) in [("readTextFile", reads), ("writeTextFile", writes)] {
@@ -65,10 +62,25 @@ fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     capabilities.insert("fs".to_owned(), Value::Object(fs));
     capabilities.insert("terminal".to_owned(), Value::Bool(terminal));
     capabilities.insert("elicitation".to_owned(), json!({ "form": {}, "url": {} }));
-    let session = json!({ "configOptions": { "boolean": {} }, "notices": {}, "compaction": {} });
-    capabilities.insert("session".to_owned(), session);
+    let mut session = object(capabilities.remove("session"));
+    let mut options = object(session.remove("configOptions"));
+    options.insert("boolean".to_owned(), json!({}));
+    session.insert("configOptions".to_owned(), Value::Object(options));
+    for name in ["notices", "compaction"] {
+        if session.get(name).is_none_or(Value::is_null) {
+            session.insert(name.to_owned(), json!({}));
+        }
+    }
+    capabilities.insert("session".to_owned(), Value::Object(session));
     // Nobody runs the agent in a terminal of the client.
     capabilities.remove("auth");
+}
+
+fn object(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
-        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1},"plan":{},"auth":{"terminal":true}}"#;
+        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1},"plan":{},"auth":{"terminal":true},"session":{"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
         let client = ClientProfile {
             dialect: Arc::from(DIALECT),
             version: 1,
@@ -98,7 +110,9 @@ mod tests {
             json!({
                 "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true, "plan": {},
                 "elicitation": { "form": {}, "url": {} },
-                "session": { "configOptions": { "boolean": {} }, "notices": {}, "compaction": {} },
+                "session": {
+                    "later": { "x": 1 }, "configOptions": { "boolean": {}, "more": {} }, "notices": {}, "compaction": {},
+                },
             })
         );
     }

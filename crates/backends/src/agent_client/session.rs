@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -11,22 +11,19 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, MessageId};
-use trilogue_runtime::{RunContext, ThreadContext};
+use trilogue_runtime::{Client, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::Text;
 use trilogue_wire::agent_client::{NewSessionResponse, Rules, read_result, splice};
 
 use super::Launch;
 use super::desk::Desk;
-use super::inbox::{Finish, Inbox, Item};
+use super::inbox::{Finish, Finished, Inbox, Item};
 use super::process::Process;
+use super::threads::Agreed;
 use super::trouble::Trouble;
 use crate::workspace::Workspace;
 
-/// How long an agent that has answered may take to begin telling the history, where it told nothing before.
-const LATE: Duration = Duration::from_millis(400);
-/// How long it is quiet when the history was told.
-const QUIET: Duration = Duration::from_millis(150);
-/// How long the history may be told after the answer.
+/// How long the history may be told after the answer, where a prompt waits for its end.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// A session that is open in a process.
@@ -36,16 +33,23 @@ pub(super) struct Session {
     process: Arc<Process>,
     inbox: Inbox,
     workspace: Option<Workspace>,
+    /// What it was opened with.
+    site: Site,
     /// What the agent answered when it was opened, without the session's id.
     opened: Json,
     /// Whether nothing may be said in it any more.
     is_spoilt: AtomicBool,
     /// Whether the agent has still to be told what was said in the thread before.
     is_blank: AtomicBool,
+    /// Whether the history may still be told: it was opened again and not prompted since.
+    may_tell: AtomicBool,
+    is_closed: AtomicBool,
+    /// How many work with it now.
+    at_work: AtomicUsize,
 }
 
 /// What a session is opened with.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Site {
     pub(super) cwd: PathBuf,
     /// Where it may work too, and its servers for tools, as they came: JSON.
@@ -61,6 +65,8 @@ pub(super) struct Opener {
     pub(super) thread: ThreadContext,
     pub(super) rules: Arc<crate::permission::Rules>,
     pub(super) site: Site,
+    /// Whom it is opened for, where somebody asked for that.
+    pub(super) caller: Option<Arc<dyn Client>>,
 }
 
 // === impl Opener ===
@@ -98,17 +104,13 @@ impl Opener {
         session.inbox.put(Item::Replay).await;
         let answer = match self.ask(method, self.params(Some(remote))).await {
             Ok(answer) => answer,
-            Err(trouble) => {
-                session.close();
-                return Err(trouble);
-            }
+            Err(trouble) => return Err(trouble),
         };
         let answer = if answer.as_str() == "null" { Text::EMPTY } else { answer };
         session.opened = Json::parse(answer.into_bytes()).unwrap_or_else(|_| Json::empty_object());
-        let told = session.replayed().await;
-        if told == 0 && !resumes {
-            session.wait_for_late_history().await;
-        }
+        // Some agents answer first and tell the history afterwards. Who prompts waits for that.
+        session.inbox.put(Item::Reopened { may_go_on: !resumes }).await;
+        session.may_tell = AtomicBool::new(!resumes);
         Ok(session)
     }
 
@@ -133,13 +135,28 @@ impl Opener {
         tokio::spawn(desk.work(items));
         self.process.router().add(&remote, inbox.clone());
         let process = Arc::clone(&self.process);
-        let (is_spoilt, is_blank) = (AtomicBool::new(false), AtomicBool::new(false));
+        let no = || AtomicBool::new(false);
         let opened = Json::empty_object();
-        Ok(Session { remote, process, inbox, workspace, opened, is_spoilt, is_blank })
+        let site = self.site.clone();
+        let (is_spoilt, is_blank, may_tell, is_closed) = (no(), no(), no(), no());
+        Ok(Session {
+            remote,
+            process,
+            inbox,
+            workspace,
+            site,
+            opened,
+            is_spoilt,
+            is_blank,
+            may_tell,
+            is_closed,
+            at_work: AtomicUsize::new(0),
+        })
     }
 
     async fn ask(&self, method: &str, params: Value) -> Result<Text, Trouble> {
-        self.process.call(method, &params, self.launch.open_timeout).await
+        let time = self.launch.open_timeout;
+        self.process.call_for(self.caller.as_ref(), method, &params, time).await
     }
 
     fn params(&self, remote: Option<&str>) -> Value {
@@ -171,6 +188,16 @@ impl Session {
         &self.process
     }
 
+    /// What it was opened with.
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// What a binding keeps of it.
+    pub(super) fn agreed(&self) -> Agreed {
+        Agreed { cwd: Some(self.site.cwd.clone()), directories: self.site.directories.clone() }
+    }
+
     pub(super) fn opened(&self) -> &Json {
         &self.opened
     }
@@ -178,6 +205,21 @@ impl Session {
     /// Whether it can be spoken in.
     pub(super) fn is_open(&self) -> bool {
         self.process.is_alive() && !self.is_spoilt.load(Ordering::Acquire)
+    }
+
+    /// Somebody works with it from now on.
+    pub(super) fn enter(&self) {
+        self.at_work.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Who worked with it is done.
+    pub(super) fn leave(&self) {
+        self.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether more than so many work with it.
+    pub(super) fn is_at_work_but_for(&self, known: usize) -> bool {
+        self.at_work.load(Ordering::Acquire) > known
     }
 
     /// Says that nothing may be said in it any more: a turn of it could not be ended.
@@ -192,52 +234,66 @@ impl Session {
 
     /// Says that the agent was told everything.
     pub(super) fn was_told(&self) {
+        self.process.prove();
         self.is_blank.store(false, Ordering::Release);
     }
 
     /// From now on what is said belongs to this run.
     pub(super) async fn begin(&self, context: RunContext, user: MessageId) {
+        self.may_tell.store(false, Ordering::Release);
         self.inbox.put(Item::Begin { context, user }).await;
     }
 
     /// The run is over: returns when everything that was said in it is logged.
-    pub(super) async fn finish(&self, how: Finish) -> Result<(), trilogue_domain::Error> {
+    pub(super) async fn finish(&self, how: Finish) -> Finished {
         let (done, finished) = oneshot::channel();
         self.inbox.put(Item::Finish { how, done }).await;
-        finished.await.unwrap_or(Ok(()))
+        finished.await.unwrap_or_default()
     }
 
-    /// Forgets it in its process: what is still said in it is not heard.
+    /// Forgets it in its process: what is still said in it is not heard. Its terminals are ended beside.
     pub(super) fn close(&self) {
-        self.process.router().remove(&self.remote);
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.process.router().remove(&self.remote, &self.inbox);
+        let Some(workspace) = self.workspace.clone() else { return };
+        // Without a runtime the server goes down, and all commands with it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move { workspace.close().await });
     }
 
-    /// Ends its terminals.
+    /// Ends its terminals, and waits for that.
     pub(super) async fn close_workspace(&self) {
         if let Some(workspace) = &self.workspace {
             workspace.close().await;
         }
     }
 
-    /// The history was told: how many pieces of it came.
-    async fn replayed(&self) -> usize {
-        let (done, replayed) = oneshot::channel();
-        self.inbox.put(Item::Replayed { done }).await;
-        replayed.await.unwrap_or(0)
+    /// Whether the agent may still tell the history.
+    pub(super) fn may_tell(&self) -> bool {
+        self.may_tell.load(Ordering::Acquire)
     }
 
-    /// Some agents answer first and tell the history afterwards.
-    async fn wait_for_late_history(&self) {
-        let until = Instant::now() + LONGEST;
-        let mut wait = LATE;
-        while Instant::now() < until {
-            self.inbox.put(Item::Replay).await;
-            tokio::time::sleep(wait).await;
-            if self.replayed().await == 0 {
+    /// Waits until the history was told. `is_expected` says whether there is any.
+    pub(super) async fn history_told(&self, is_expected: bool) {
+        let longest = Instant::now() + LONGEST;
+        loop {
+            let (ends, told) = oneshot::channel();
+            self.inbox.put(Item::History { is_expected, ends }).await;
+            let Ok(Some(until)) = told.await else { return };
+            let now = Instant::now();
+            if until <= now || longest <= now {
                 return;
             }
-            wait = QUIET;
+            tokio::time::sleep_until(until.min(longest)).await;
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use serde_json::json;
 use serde_json::value::RawValue;
-use trilogue_domain::{Json, ThreadId};
+use tokio::time::timeout;
+use trilogue_domain::{Code, Json, ThreadKey};
 use trilogue_mapping::agent_client::VERSION;
-use trilogue_runtime::{CallError, ClientProfile, Opening, Sessions, ThreadContext};
+use trilogue_runtime::{CallError, Client, Sessions, ThreadContext};
 use trilogue_sdk::agent_client::peer::Text;
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::{self as wire, splice};
 
-use super::open::{Authenticates, CALL_TIMEOUT, json};
+use super::open::{Authenticates, CALL_TIMEOUT, CLOSING, Reopened, Whom, end, json_of};
 use super::original::DIALECT;
 use super::process::Process;
 use super::profile::Profile;
 use super::session::Session;
-use super::threads::{Agreed, State};
+use super::threads::{Agreed, Otherwise, State};
 use super::trouble::Trouble;
+use super::working::Working;
 use super::{AgentClient, Inner, lock};
 use crate::workspace::Removal;
 
-/// How long an agent may take to close or delete a session.
-const CLOSING: Duration = Duration::from_secs(5);
+/// How long an agent may take to take a notification.
+const TELLING: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl Sessions for AgentClient {
@@ -32,157 +35,143 @@ impl Sessions for AgentClient {
         (DIALECT, VERSION)
     }
 
-    async fn meet(&self, client: &ClientProfile) -> Result<Json, CallError> {
-        let profile = Profile::of(&self.0.launch(), Some(client));
-        if let Some(met) = lock(&self.0.met).get(&profile) {
-            return Ok(met.clone());
+    async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError> {
+        let client = caller.profile();
+        if let Some(met) = self.0.met.get(&Profile::of(&self.0.launch(), Some(client))) {
+            return Ok(met);
         }
-        let process = self.0.process_for(Some(client)).await.map_err(Trouble::into_call_error)?;
-        let greeting = json(process.greeting().clone());
-        lock(&self.0.met).insert(profile, greeting.clone());
-        Ok(greeting)
+        let used = self.0.process_for(client).await.map_err(Trouble::into_call_error)?;
+        Ok(json_of(used.process().greeting().clone()))
     }
 
-    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError> {
-        let known = self.0.threads.get(thread.thread());
-        let mut state = known.state.lock().await;
-        state.opening = Some(opening.params);
-        let opened = self.0.open(thread, &opening.client, &mut state).await;
-        opened.map(|session| session.opened().clone()).map_err(Trouble::into_call_error)
+    async fn open(
+        &self,
+        thread: &ThreadContext,
+        caller: &Arc<dyn Client>,
+        params: Json,
+    ) -> Result<Json, CallError> {
+        let known = self.0.threads.get(thread.key());
+        let opened = known.while_there(async {
+            let mut state = known.state.lock().await;
+            let mut otherwise = Otherwise::with(&mut state, params);
+            let opened = self.0.open(thread, caller, otherwise.state()).await?;
+            otherwise.done();
+            Ok(opened)
+        });
+        let opened = opened.await.map_err(Trouble::into_call_error)?;
+        Ok(opened.opened().clone())
     }
 
     async fn call(
         &self,
         thread: Option<&ThreadContext>,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) -> Result<Json, CallError> {
         let called = match thread {
-            Some(thread) => self.0.call_in(thread, client, method, params).await,
-            None => self.0.call(client, method, params).await,
+            Some(thread) => self.0.call_in(thread, caller, method, params).await,
+            None => self.0.call(caller, method, params).await,
         };
-        called.map(json).map_err(Trouble::into_call_error)
+        let result = called.map_err(Trouble::into_call_error)?;
+        // What the protocol has no word for comes as it is.
+        let is_known = wire::method(method).is_some();
+        Ok(if is_known || result.as_str() != "null" { json_of(result) } else { Json::null() })
     }
 
+    /// Without a thread only processes that belong to none are told: what belongs to a thread is no business of others.
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
-        _client: &ClientProfile,
+        _caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) {
         let Ok(params) = Text::parse(params.as_bytes().clone()) else { return };
         let Some(thread) = thread else {
-            for process in self.0.pool.all() {
-                // One that is gone hears nothing.
-                drop(process.peer().notify(method, &params).await);
-            }
+            let unowned = self.0.pool.unowned();
+            join_all(unowned.iter().map(|process| tell(process, method, &params))).await;
             return;
         };
-        let Some(known) = self.0.threads.find(thread.thread()) else { return };
+        let Some(known) = self.0.threads.find(thread.key()) else { return };
         let session = known.state.lock().await.open_session();
         if let Some(session) = session {
-            let params = of_session(&params, &session);
-            drop(session.process().peer().notify(method, &params).await);
+            tell(session.process(), method, &of_session(&params, &session)).await;
         }
     }
 
-    async fn close(&self, thread: &ThreadId) {
-        self.0.close(thread, false).await;
+    async fn close(&self, thread: &ThreadContext) {
+        self.0.close_whole(thread.key(), false).await;
     }
 
-    async fn forget(&self, thread: &ThreadId) {
-        self.0.close(thread, true).await;
-        self.0.threads.remove(thread);
-        let Some(folders) = &self.0.launch().folders else { return };
-        match folders.remove(thread).await {
-            Ok(Removal::Gone) => {}
-            Ok(Removal::Kept(why)) => {
-                tracing::warn!(%thread, why, "the folder of a thread that was erased is kept");
-            }
-            Err(error) => {
-                tracing::warn!(%thread, %error, "the folder of a thread that was erased is not removed");
-            }
-        }
+    async fn forget(&self, thread: &ThreadContext) {
+        self.0.forget(thread).await;
     }
 }
 
 // === impl Inner ===
 
 impl Inner {
-    /// The session of a thread, opened where it is not.
+    /// The session of a thread, opened where it is not, or where its client wants it otherwise.
     async fn open(
-        &self,
+        self: &Arc<Self>,
         thread: &ThreadContext,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         state: &mut State,
-    ) -> Result<Arc<Session>, Trouble> {
-        let how = Authenticates::AsChosen;
-        let binding = thread.binding().await?;
-        let Some(binding) = binding else {
-            let session = self.begin(thread, Some(client), state, Agreed::default(), how).await?;
-            self.bind(thread, state, &session).await?;
+    ) -> Result<Working, Trouble> {
+        let (how, whom) = (Authenticates::AsChosen, Whom::caller(caller));
+        let Some(binding) = thread.binding().await? else {
+            let session = self.begin(thread, whom, state, Agreed::default(), how).await?;
+            self.bind(thread, &session, state).await?;
             return Ok(session);
         };
-        if let Some(session) = state.open_session().filter(|it| it.remote() == binding.remote) {
+        let agreed = Agreed::read(&binding.capabilities);
+        let bound = (&*binding.remote, &agreed);
+        if let Some(session) = self.as_it_is(thread, state, bound).await? {
             return Ok(session);
         }
-        let bound = (&*binding.remote, Agreed::read(&binding.capabilities));
-        let reopened = self.reopen(thread, Some(client), state, bound, how).await?;
-        if let Some(why) = reopened.forgot {
-            // The next run begins with what was said before, because the new session was told nothing.
-            self.bind(thread, state, &reopened.session).await?;
+        let bound = (&*binding.remote, agreed.clone());
+        let Reopened { session, forgot } = self.reopen(thread, whom, state, bound, how).await?;
+        if forgot.is_some() || session.agreed() != agreed {
+            // Where it forgot, the next run begins with what was said before, because a new session was told nothing.
+            self.bind(thread, &session, state).await?;
+        }
+        if let Some(why) = forgot {
             let data = Json::from_value(&json!({ "reason": why }));
             let kind = "session_restarted".to_owned();
             let body = trilogue_domain::event::StateEvent::Custom { kind, data };
             thread.note(trilogue_domain::Body::State(body), None).await?;
         }
-        Ok(reopened.session)
-    }
-
-    async fn bind(
-        &self,
-        thread: &ThreadContext,
-        state: &State,
-        session: &Session,
-    ) -> Result<(), Trouble> {
-        let agreed = self.agreed(thread.thread(), state).await;
-        let bound = thread.bind(session.remote(), agreed.to_json()).await;
-        bound.map_err(|_| {
-            Trouble::ours(
-                trilogue_domain::Code::Internal,
-                "the agent's session could not be stored",
-            )
-        })
+        Ok(session)
     }
 
     /// Puts a request into the session of a thread.
     async fn call_in(
-        &self,
+        self: &Arc<Self>,
         thread: &ThreadContext,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) -> Result<Text, Trouble> {
-        let known = self.threads.get(thread.thread());
-        let session = self.open(thread, client, &mut *known.state.lock().await).await?;
-        let _used = session.process().hold();
-        let params = text(&params)?;
-        session.process().call(method, &of_session(&params, &session), CALL_TIMEOUT).await
+        let known = self.threads.get(thread.key());
+        let session = known
+            .while_there(async { self.open(thread, caller, &mut *known.state.lock().await).await });
+        let session = session.await?;
+        let params = of_session(&text(&params)?, &session);
+        session.process().call_for(Some(caller), method, &params, CALL_TIMEOUT).await
     }
 
     /// Puts a request to the agent that belongs to no session.
     async fn call(
         &self,
-        client: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) -> Result<Text, Trouble> {
         let params = text(&params)?;
-        let process = self.process_for(Some(client)).await?;
-        let _used = process.hold();
-        let result = process.call(method, &params, CALL_TIMEOUT).await?;
+        let used = self.process_for(caller.profile()).await?;
+        let process = used.process();
+        let result = process.call_for(Some(caller), method, &params, CALL_TIMEOUT).await?;
         match method {
             "authenticate" => {
                 let chosen = splice::get_text(params.as_str(), &["methodId"]).map(Cow::into_owned);
@@ -190,58 +179,107 @@ impl Inner {
             }
             "logout" => {
                 *lock(&self.authenticated) = None;
-                let others = self.pool.all().into_iter();
-                for other in others.filter(|other| !Arc::ptr_eq(other, &process)) {
-                    // What one of them thinks of it does not matter.
-                    drop(other.call(method, &params, CLOSING).await);
-                }
+                let all = self.pool.all();
+                let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
+                // What one of them thinks of it does not matter.
+                drop(join_all(others.map(|other| other.call(method, &params, CLOSING))).await);
             }
             _ => {}
         }
         Ok(result)
     }
 
-    /// Ends what is held for a thread: its session, its terminals, its own process.
-    async fn close(&self, thread: &ThreadId, for_good: bool) {
+    /// Ends what is held for a thread, also where nobody waits for that any more.
+    async fn close_whole(self: &Arc<Self>, thread: ThreadKey, for_good: bool) {
+        let inner = Arc::clone(self);
+        let closing = tokio::spawn(async move { inner.close(thread, for_good).await });
+        if closing.await.is_err() {
+            tracing::error!("what an agent held for a thread was not ended");
+        }
+    }
+
+    /// Ends what is held for a thread: its session, its terminals, its own process. What somebody works with stays, unless it is for good.
+    async fn close(&self, thread: ThreadKey, for_good: bool) {
         let Some(known) = self.threads.find(thread) else { return };
         let mut state = known.state.lock().await;
+        let is_at_work = |session: &Arc<Session>| session.is_at_work_but_for(0);
+        if !for_good && state.session.as_ref().is_some_and(is_at_work) {
+            return;
+        }
         let session = state.session.take();
         if for_good {
-            state.opening = None;
+            *state = State::default();
         }
         if let Some(session) = &session {
             end(session, for_good).await;
             session.close();
+            session.process().serves_no_more(thread);
             session.close_workspace().await;
         }
-        drop(state);
-        if let Some(process) = self.pool.own(thread) {
+        // Whoever opens a session for it waits until they have ended.
+        for process in self.pool.own(thread) {
             process.child().captured().clear();
             process.stop().await;
         }
     }
+
+    /// Removes what is kept for a thread that is erased.
+    async fn forget(self: &Arc<Self>, thread: &ThreadContext) {
+        if let Some(known) = self.threads.find(thread.key()) {
+            known.gone.cancel();
+        }
+        self.close_whole(thread.key(), true).await;
+        self.threads.remove(thread.key());
+        let Some(folders) = &self.launch().folders else { return };
+        let (tenant, thread, key) = (thread.tenant(), thread.thread(), thread.key());
+        match folders.remove(tenant, thread, key).await {
+            Ok(Removal::Gone) => {}
+            Ok(Removal::Kept(why)) => {
+                tracing::warn!(%tenant, %thread, why, "the folder of a thread that was erased is kept");
+            }
+            Err(error) => {
+                tracing::warn!(%tenant, %thread, %error, "the folder of a thread that was erased is not removed");
+            }
+        }
+    }
+
+    /// A session of a thread could not be stored. Where that is because the thread was erased meanwhile, everything of it is removed beside: whoever erased it may not have seen what was opened since.
+    pub(super) fn not_bound(self: &Arc<Self>, thread: ThreadContext) -> Trouble {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if matches!(thread.is_there().await, Ok(false)) {
+                inner.forget(&thread).await;
+            }
+        });
+        Trouble::ours(Code::Internal, "the agent's session could not be stored")
+    }
+
+    /// Binds the thread to a session. One that cannot be bound is closed.
+    async fn bind(
+        self: &Arc<Self>,
+        thread: &ThreadContext,
+        session: &Session,
+        state: &mut State,
+    ) -> Result<(), Trouble> {
+        let bound = thread.bind(session.remote(), session.agreed().to_json()).await;
+        if bound.is_ok() {
+            return Ok(());
+        }
+        if let Some(session) = state.session.take() {
+            session.close();
+        }
+        Err(self.not_bound(thread.clone()))
+    }
 }
 
-/// Tells the agent that a session is over, in whatever way it can hear that.
-async fn end(session: &Session, for_good: bool) {
-    let process: &Process = session.process();
-    let Some(can) = &process.capabilities().session else { return };
-    let params = json!({ "sessionId": session.remote() });
-    let method = match (for_good && can.delete.is_some(), can.close.is_some()) {
-        (true, _) => "session/delete",
-        (false, true) => "session/close",
-        (false, false) => return,
-    };
-    // An agent that will not is ended all the same.
-    drop(process.call(method, &params, CLOSING).await);
+/// Tells an agent something. One that is gone, or takes nothing, hears nothing.
+async fn tell(process: &Process, method: &str, params: &Text) {
+    drop(timeout(TELLING, process.peer().notify(method, params)).await);
 }
 
 fn text(params: &Json) -> Result<Text, Trouble> {
     Text::parse(params.as_bytes().clone()).map_err(|error| {
-        Trouble::ours(
-            trilogue_domain::Code::InvalidJson,
-            format!("the params are no JSON: {error}"),
-        )
+        Trouble::ours(Code::InvalidJson, format!("the params are no JSON: {error}"))
     })
 }
 

@@ -1,6 +1,6 @@
 //! What an agent says in a turn: which message each piece belongs to, and which tool calls are open.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
@@ -11,14 +11,35 @@ use uuid::Uuid;
 
 use super::original;
 
-/// The most ids of messages of a session that are remembered, to tell when an agent uses one again.
-const MAX_REMEMBERED: usize = 10_000;
+/// The most ids of messages that are remembered, to tell when an agent uses one again. Older ones are known to the store.
+const MAX_REMEMBERED: usize = 1_024;
 /// The most tool calls of a turn that are followed.
 const MAX_CALLS: usize = 4_096;
+/// The updates that are known by their kind.
+const KINDS: [&str; 14] = [
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "user_message_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "usage_update",
+    "notice",
+    "compaction_update",
+    "compaction_summary_chunk",
+];
 
-/// The ids that a session's earlier turns have used.
+/// Ids of messages that are taken: the last ones of the session's earlier turns, and what the store was asked about.
 #[derive(Debug, Default)]
-pub(super) struct Used(HashSet<MessageId>);
+pub(super) struct Used {
+    ids: HashSet<MessageId>,
+    /// The oldest first.
+    order: VecDeque<MessageId>,
+}
 
 /// A turn at work.
 #[derive(Debug)]
@@ -86,11 +107,22 @@ impl Speaking {
         }
     }
 
+    /// The id of a message that this update begins, where the agent gives it one: somebody has to see whether it is free.
+    pub(super) fn begins(&self, kind: &str, params: &str, used: &Used) -> Option<MessageId> {
+        if Kind::of(kind) != Some(Kind::Agent) {
+            return None;
+        }
+        let id = splice::message_id(params).filter(|id| !self.known.contains_key(&**id))?;
+        let id = MessageId::parse(&id).ok()?;
+        (id != self.user && !used.ids.contains(&id)).then_some(id)
+    }
+
     /// Takes an update, whose session id was cut out.
-    pub(super) fn hear(&mut self, params: String, used: &Used) -> Heard {
+    ///
+    /// `kind` is the word for what it is.
+    pub(super) fn hear(&mut self, kind: &str, params: String, used: &Used) -> Heard {
         let mut heard = Heard::default();
-        let kind = kind_of(&params);
-        match kind.as_deref().and_then(Kind::of) {
+        match Kind::of(kind) {
             Some(piece) => self.piece(piece, params, used, &mut heard),
             None => self.other(params, &mut heard),
         }
@@ -117,6 +149,13 @@ impl Speaking {
         let (params, id, is_ours) = self.pieces.name(kind, params);
         if kind == Kind::Agent {
             let message = self.message(&id, is_ours, used, heard);
+            // No two messages of a thread are told under one id. One that is no id to us is the agent's own business.
+            let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
+            let renamed = match is_taken && self.pieces.assigns {
+                true => splice::put_message_id(&params, message.as_str()),
+                false => None,
+            };
+            let params = renamed.unwrap_or(params);
             let mut body = body_of_update(&params);
             if let Body::Message(
                 MessageEvent::Delta { message: named, .. }
@@ -138,7 +177,7 @@ impl Speaking {
         let is_new = known.is_none();
         let message = known.unwrap_or_else(|| {
             let theirs = MessageId::parse(id).ok();
-            let free = theirs.clone().filter(|id| *id != self.user && !used.0.contains(id));
+            let free = theirs.clone().filter(|id| *id != self.user && !used.ids.contains(id));
             let message = free.unwrap_or_else(|| derived(&self.run, id));
             if let Some(theirs) = theirs.filter(|theirs| *theirs != message) {
                 heard.alias = Some((message.clone(), theirs));
@@ -202,7 +241,7 @@ impl Pieces {
 
     /// Gives a piece that comes outside of a turn an id, where it needs one.
     pub(super) fn outside(&mut self, params: String) -> String {
-        match kind_of(&params).as_deref().and_then(Kind::of) {
+        match Kind::of(kind_of(&params)) {
             Some(kind) => self.name(kind, params).0,
             None => params,
         }
@@ -242,17 +281,24 @@ impl Kind {
 // === impl Used ===
 
 impl Used {
-    fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.clear();
+    pub(super) fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
+        for id in ids {
+            if self.ids.insert(id.clone()) {
+                self.order.push_back(id);
+            }
+            if self.order.len() > MAX_REMEMBERED
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.ids.remove(&oldest);
+            }
         }
-        self.0.extend(ids);
     }
 }
 
-/// The word for what an update is.
-pub(super) fn kind_of(params: &str) -> Option<std::borrow::Cow<'_, str>> {
-    splice::get_text(params, &["update", "sessionUpdate"])
+/// The word for what an update is; empty where it is none of those that are known.
+pub(super) fn kind_of(params: &str) -> &'static str {
+    let kind = splice::get_text(params, &["update", "sessionUpdate"]);
+    kind.and_then(|kind| KINDS.into_iter().find(|known| *known == kind)).unwrap_or_default()
 }
 
 /// Whether a tool call has ended when it is heard of first.

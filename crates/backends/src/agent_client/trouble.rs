@@ -5,6 +5,7 @@ use trilogue_domain::{Failure, Json};
 use trilogue_mapping::agent_client::failure_of;
 use trilogue_runtime::CallError;
 use trilogue_sdk::agent_client::peer::Failed;
+use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 /// Why something could not be done.
@@ -30,16 +31,22 @@ impl Trouble {
         matches!(self, Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED)
     }
 
-    /// Whether the agent says that it does not know the session. Agents have several words for it.
-    pub(super) fn is_lost_session(&self) -> bool {
+    /// Whether the agent says that it does not know the session, which it calls `remote`. Agents have several words for it. A resource
+    /// that it does not find is none, unless it is the session.
+    pub(super) fn is_lost_session(&self, remote: &str) -> bool {
         let Self::Refused(error) = self else { return false };
+        let data = error.data.as_ref().map_or("", |data| data.as_str());
         let says_so = || {
-            let data = error.data.as_ref().map(|data| data.as_str().to_lowercase());
-            let text = format!("{} {}", error.message.to_lowercase(), data.unwrap_or_default());
+            let text = format!("{} {}", error.message, data).to_lowercase();
             text.contains("session") && (text.contains("not found") || text.contains("unknown"))
         };
+        let member = |name: &str| splice::get_text(data, &[name]);
         match error.code {
-            RpcCode::RESOURCE_NOT_FOUND => true,
+            RpcCode::RESOURCE_NOT_FOUND => match (member("sessionId"), member("uri")) {
+                (Some(_), _) => true,
+                (None, Some(uri)) => uri == remote,
+                (None, None) => says_so() || error.message.contains(remote),
+            },
             RpcCode::INVALID_PARAMS | RpcCode::INTERNAL_ERROR => says_so(),
             RpcCode(-32001) => says_so(),
             _ => false,
@@ -121,4 +128,44 @@ pub(super) fn of_failed(failed: Failed) -> Trouble {
 
 fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Json> {
     Json::parse(json.as_str().to_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: i32, message: &str, data: Option<&str>) -> Trouble {
+        let error = ErrorObject::new(RpcCode(code), message.to_owned());
+        Trouble::Refused(match data {
+            Some(data) => {
+                error.data(trilogue_wire::agent_client::Json::parse(data.to_owned()).unwrap())
+            }
+            None => error,
+        })
+    }
+
+    #[test]
+    fn only_a_session_that_is_not_found_is_a_lost_one() {
+        for (code, message, data) in [
+            (-32002, "Resource not found", Some(r#"{"sessionId":"s1"}"#)),
+            (-32002, "Resource not found: s1", Some(r#"{"uri":"s1"}"#)),
+            (-32002, "Resource not found: s1", None),
+            (-32002, "Session not found", None),
+            (-32602, "unknown session", None),
+            (-32603, "Internal error", Some(r#"{"details":"Session s1 not found"}"#)),
+        ] {
+            assert!(refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+        }
+        for (code, message, data) in [
+            (-32002, "Resource not found: /x", Some(r#"{"uri":"/x"}"#)),
+            (-32002, "Resource not found: session", Some(r#"{"uri":"file:///session"}"#)),
+            (-32002, "Resource not found", None),
+            (-32602, "the file was not found", None),
+            (-32000, "session not found", None),
+            (-32603, "Internal error", None),
+        ] {
+            assert!(!refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+        }
+        assert!(!Trouble::Lost("session not found".to_owned()).is_lost_session("s1"));
+    }
 }

@@ -2,36 +2,53 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::error::Code;
-use trilogue_domain::event::StateEvent;
-use trilogue_domain::{Body, Failure, Input, Json, Message, MessageId};
-use trilogue_mapping::agent_client::{check_capabilities, fit, prompt_of_input};
-use trilogue_runtime::{Ending, RunContext, Standing, Turn};
+use trilogue_domain::{Failure, Input, Json, Message, MessageId};
+use trilogue_mapping::agent_client::{check_capabilities, extra_of_message, fit, prompt_of_input};
+use trilogue_runtime::{Ending, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, Failed, Text};
-use trilogue_wire::agent_client::{PromptRequest, PromptResponse, Rules, StopReason, read_result};
+use trilogue_wire::agent_client::{
+    PromptRequest, PromptResponse, Rules, StopReason, read_result, splice,
+};
 
+use super::callers::Asked;
 use super::inbox::Finish;
-use super::open::{Authenticates, Reopened};
-use super::process::Use;
+use super::open::Authenticates;
+use super::ready::{Lost, Ready, not_opened};
 use super::session::Session;
-use super::threads::{Agreed, State};
 use super::trouble::Trouble;
 use super::{Inner, original};
 
-/// A session that is ready for a prompt, and what its agent has to be told first.
-struct Ready {
-    session: Arc<Session>,
-    missed: Vec<Message>,
-    _used: Use,
+/// How long an agent whose run was dropped may take to read that.
+const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// Why a prompt did not end its run, and how far it came.
+struct Stumble {
+    trouble: Trouble,
+    reach: Reach,
+}
+
+/// How far a prompt came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// It was not written.
+    Unsaid,
+    /// It was written, and nothing was heard but the answer.
+    Said,
+    /// The agent has begun to work, or may have.
+    Worked,
 }
 
 /// How a prompt was answered.
 enum Answer {
     Ended(Text),
+    /// The run was stopped before it could be said.
+    Unsaid,
     /// The run was stopped, and the agent has not answered in time.
     Abandoned,
 }
@@ -48,122 +65,38 @@ impl Inner {
         let Turn::Start { input } = turn else {
             return Err(Failure::of(Code::Internal, "an agent of this kind does not suspend"));
         };
-        // Opening goes on when the run is stopped meanwhile: the next one finds it done.
-        let opening = tokio::spawn({
-            let (inner, context) = (Arc::clone(&self), context.clone());
-            async move { inner.ready(&context, None).await }
-        });
         let mut ready = tokio::select! {
             biased;
-            ready = opening => ready.unwrap_or_else(|_| Err(interrupted())),
+            ready = self.ready(&context, None) => ready,
             () = context.cancelled() => return Ok(Ending::Completed),
         };
-        // A session that turns out to be lost is opened again once, and one that wants authentication is prompted again.
+        // Once, and only while the agent has not begun to work on it, a prompt is said again: in another session where its own turns out to be lost, in another process where its own had ended, and when it has authenticated.
         for is_last in [false, true] {
-            let Ready { session, missed, _used } = ready.map_err(Trouble::into_failure)?;
-            let trouble = match self.prompt(&session, &input, &missed, &context).await {
-                Ok(ending) => return Ok(ending),
-                Err(trouble) => trouble,
-            };
-            let is_over = is_last || context.is_cancelled();
-            ready = if !is_over && trouble.is_lost_session() {
-                self.ready(&context, Some((session.remote().to_owned(), trouble.text()))).await
-            } else if !is_over && trouble.wants_authentication() {
-                let done =
-                    self.authenticate(session.process(), trouble, Authenticates::Always).await;
-                done.map(|()| Ready { session, missed, _used })
+            let Ready { session, missed } = ready.map_err(Trouble::into_failure)?;
+            let Stumble { trouble, reach } =
+                match self.prompt(&session, &input, &missed, &context).await {
+                    Ok(ending) => return Ok(ending),
+                    Err(stumble) => stumble,
+                };
+            let may_repeat = !is_last && !context.is_cancelled() && reach != Reach::Worked;
+            ready = if may_repeat && trouble.is_lost_session(session.remote()) {
+                let (remote, why) = (session.remote().to_owned(), trouble.text());
+                drop(session);
+                self.ready(&context, Some(Lost { remote, why })).await
+            } else if may_repeat && trouble.wants_authentication() {
+                let how = Authenticates::Always;
+                let done = self.authenticate(session.process(), trouble, how).await;
+                done.map(|()| Ready { session, missed })
+            } else if may_repeat && reach == Reach::Unsaid && matches!(trouble, Trouble::Lost(_)) {
+                drop(session);
+                self.ready(&context, None).await
             } else if context.is_cancelled() && matches!(trouble, Trouble::Refused(_)) {
                 return Ok(Ending::Completed);
             } else {
                 return Err(trouble.into_failure());
             };
         }
-        Err(interrupted().into_failure())
-    }
-
-    /// The session of the run's thread, open and bound. `lost` is one that the agent does not know any more, and why.
-    async fn ready(
-        &self,
-        context: &RunContext,
-        lost: Option<(String, String)>,
-    ) -> Result<Ready, Trouble> {
-        let thread = self.threads.get(context.thread());
-        let mut state = thread.state.lock().await;
-        if let Some((remote, _)) = &lost
-            && let Some(session) = state.session.take_if(|session| session.remote() == remote)
-        {
-            session.close();
-        }
-        let (reopened, missed) = match context.standing().await? {
-            Standing::Unbound => {
-                (self.anew(context, &mut state, Agreed::default(), None).await?, None)
-            }
-            Standing::Rewound { binding } => {
-                let agreed = Agreed::read(&binding.capabilities);
-                (self.anew(context, &mut state, agreed, None).await?, None)
-            }
-            Standing::Bound { binding, missed } => {
-                if let Some(session) =
-                    state.open_session().filter(|it| it.remote() == binding.remote)
-                {
-                    return self.all_missed(context, session, missed).await;
-                }
-                let agreed = Agreed::read(&binding.capabilities);
-                match lost {
-                    Some((_, why)) => {
-                        (self.anew(context, &mut state, agreed, Some(why)).await?, None)
-                    }
-                    None => {
-                        let (client, thread) = (context.client(), context.thread_context());
-                        let bound = (&*binding.remote, agreed);
-                        let how = Authenticates::Always;
-                        let reopened =
-                            self.reopen(&thread, client.as_ref(), &mut state, bound, how).await?;
-                        (reopened, Some(missed))
-                    }
-                }
-            }
-        };
-        let Reopened { session, forgot } = reopened;
-        let knows = forgot.is_none() && missed.is_some();
-        if !knows {
-            let agreed = self.agreed(context.thread(), &state).await;
-            let bound = context.bind(session.remote(), agreed.to_json()).await;
-            bound.map_err(|_| {
-                Trouble::ours(Code::Internal, "the agent's session could not be stored")
-            })?;
-        }
-        drop(state);
-        if let Some(why) = forgot {
-            say_restarted(context, &why).await;
-        }
-        self.all_missed(context, session, missed.unwrap_or_default()).await
-    }
-
-    /// A session that was told nothing yet is told all of it.
-    async fn all_missed(
-        &self,
-        context: &RunContext,
-        session: Arc<Session>,
-        missed: Vec<Message>,
-    ) -> Result<Ready, Trouble> {
-        let missed = if session.is_blank() { context.history().await? } else { missed };
-        let used = session.process().hold();
-        Ok(Ready { session, missed, _used: used })
-    }
-
-    /// A new session.
-    async fn anew(
-        &self,
-        context: &RunContext,
-        state: &mut State,
-        agreed: Agreed,
-        forgot: Option<String>,
-    ) -> Result<Reopened, Trouble> {
-        let (client, thread) = (context.client(), context.thread_context());
-        let how = Authenticates::Always;
-        let session = self.begin(&thread, client.as_ref(), state, agreed, how).await?;
-        Ok(Reopened { session, forgot })
+        Err(not_opened().into_failure())
     }
 
     async fn prompt(
@@ -172,23 +105,57 @@ impl Inner {
         input: &Input,
         missed: &[Message],
         context: &RunContext,
-    ) -> Result<Ending, Trouble> {
+    ) -> Result<Ending, Stumble> {
         let capabilities = session.process().capabilities().prompt.clone().unwrap_or_default();
         let blocks = fit(prompt_of_input(input, missed), &capabilities);
-        check_capabilities(&blocks, &capabilities)?;
-        let user = user_message(input);
+        check_capabilities(&blocks, &capabilities).map_err(Trouble::from)?;
+        let (user, extra) = user_message(input);
         let mut request = PromptRequest::new(session.remote(), blocks);
         if self.launch().send_message_id {
             request.message_id = Some(user.as_str().to_owned());
         }
+        let request = with_members(Text::of(&request), extra.as_ref());
+        if session.may_tell() {
+            let is_expected = !context.is_first().await.unwrap_or(false);
+            tokio::select! {
+                () = session.history_told(is_expected) => {}
+                () = context.cancelled() => {}
+            }
+        }
         let mut guard = Guard::new(session);
         session.begin(context.clone(), user.clone()).await;
-        let answer = match session.process().peer().begin("session/prompt", &request).await {
-            Ok(call) => self.wait(session, call, context).await,
-            Err(failed) => Err(failed),
-        };
+        let (answer, reach) = self.say(session, &request, context).await;
         guard.is_armed = false;
-        self.conclude(session, answer, context, &user).await
+        self.conclude(session, answer, context, &user).await.map_err(|stumble| match reach {
+            Reach::Unsaid => Stumble { reach, ..stumble },
+            _ => stumble,
+        })
+    }
+
+    /// Says the prompt, and waits for its answer. What the agent asks about it meanwhile is asked in its session.
+    async fn say(
+        &self,
+        session: &Session,
+        request: &Text,
+        context: &RunContext,
+    ) -> (Result<Answer, Failed>, Reach) {
+        let process = session.process();
+        let beginning = process.router().callers().begin();
+        let begun = tokio::select! {
+            biased;
+            () = context.cancelled() => None,
+            // An agent that takes nothing makes this wait.
+            begun = process.peer().begin("session/prompt", request) => Some(begun),
+        };
+        match begun {
+            None => (Ok(Answer::Unsaid), Reach::Unsaid),
+            Some(Err(failed)) => (Err(failed), Reach::Unsaid),
+            Some(Ok(call)) => {
+                let by = Asked::Session(session.remote().to_owned());
+                let _known = beginning.known(call.id(), by);
+                (self.wait(session, call, context).await, Reach::Said)
+            }
+        }
     }
 
     /// Waits for the answer, and asks the agent to stop when the run is to.
@@ -209,8 +176,8 @@ impl Inner {
         let grace = self.launch().cancel_grace;
         let began = Instant::now();
         for until in [began + grace / 2, began + grace] {
-            // It is said once more at half-time: an agent may have been too busy to hear it.
-            peer.notify("session/cancel", &cancel).await?;
+            // It is said once more at half-time: an agent may have been too busy to hear it. Where it cannot be said, the answer tells.
+            drop(peer.notify_now("session/cancel", &cancel));
             tokio::select! {
                 biased;
                 answer = &mut call => return answer.map(Answer::Ended),
@@ -226,27 +193,34 @@ impl Inner {
         answer: Result<Answer, Failed>,
         context: &RunContext,
         user: &MessageId,
-    ) -> Result<Ending, Trouble> {
+    ) -> Result<Ending, Stumble> {
         let answer = match answer {
             Ok(Answer::Ended(answer)) => {
                 session.was_told();
                 answer
             }
+            Ok(Answer::Unsaid) => {
+                session.finish(Finish::Broken).await;
+                return Ok(Ending::Completed);
+            }
             Ok(Answer::Abandoned) => {
                 tracing::warn!(run = %context.run(), "an agent did not stop when it was asked to and is ended");
                 abandon(session).await;
-                drop(session.finish(Finish::Broken).await);
+                session.finish(Finish::Broken).await;
                 return Ok(Ending::Completed);
             }
             Err(failed) => {
-                drop(session.finish(Finish::Broken).await);
-                return Err(session.process().trouble(failed).await);
+                let finished = session.finish(Finish::Broken).await;
+                let reach = if finished.was_at_work { Reach::Worked } else { Reach::Said };
+                return Err(Stumble { trouble: session.process().trouble(failed).await, reach });
             }
         };
         let read = read(&answer);
         let is_well = matches!(&read, Ok(read) if read.stop_reason != StopReason::Cancelled);
         let finished = session.finish(if is_well { Finish::Well } else { Finish::Broken }).await;
-        finished?;
+        if let Some(refused) = finished.refused {
+            return Err(Trouble::from(refused).into());
+        }
         let response = read?;
         if let Some(theirs) =
             response.user_message_id.as_deref().and_then(|id| MessageId::parse(id).ok())
@@ -269,7 +243,15 @@ async fn abandon(session: &Arc<Session>) {
     let process = Arc::clone(session.process());
     // The turn itself is one.
     if process.is_idle_but_for(1) {
-        process.child().kill().await;
+        process.kill().await;
+    }
+}
+
+// === impl Stumble ===
+
+impl From<Trouble> for Stumble {
+    fn from(trouble: Trouble) -> Self {
+        Self { trouble, reach: Reach::Worked }
     }
 }
 
@@ -294,15 +276,16 @@ impl Drop for Guard {
         }
         let session = Arc::clone(&self.session);
         session.spoil();
+        let cancel = json!({ "sessionId": session.remote() });
+        // Whether it listens does not matter: it is ended.
+        drop(session.process().peer().notify_now("session/cancel", &cancel));
         // Without a runtime the server goes down, and all processes with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let used = session.process().hold();
-            let cancel = json!({ "sessionId": session.remote() });
-            // Whether it listens does not matter: it is ended.
-            drop(session.process().peer().notify("session/cancel", &cancel).await);
+            drop(timeout(LAST_WORD, session.process().peer().flushed()).await);
             abandon(&session).await;
-            drop(session.finish(Finish::Broken).await);
+            session.finish(Finish::Broken).await;
             drop(used);
         });
     }
@@ -318,24 +301,27 @@ fn read(answer: &Text) -> Result<PromptResponse, Trouble> {
     read_result(raw, Rules::Lenient).map_err(|error| wrong(error.to_string()))
 }
 
-/// The message that the prompt is made of.
-fn user_message(input: &Input) -> MessageId {
+/// The message that the prompt is made of, and what its client's prompt carried beyond it.
+fn user_message(input: &Input) -> (MessageId, Option<Json>) {
     let messages = match input {
         Input::Messages(messages) => messages.as_slice(),
         Input::Value(_) => &[],
     };
     let last = messages.iter().rev().find(|message| message.role.is_user());
-    last.or(messages.last()).map_or_else(MessageId::generate, |message| message.id.clone())
+    match last.or(messages.last()) {
+        Some(message) => (message.id.clone(), extra_of_message(message)),
+        None => (MessageId::generate(), None),
+    }
 }
 
-/// Says in the log that the agent does not remember what was said before.
-async fn say_restarted(context: &RunContext, why: &str) {
-    let data = Json::from_value(&json!({ "reason": why }));
-    let kind = "session_restarted".to_owned();
-    // A run that was stopped hears nothing any more.
-    drop(context.emit(Body::State(StateEvent::Custom { kind, data }), None).await);
-}
-
-fn interrupted() -> Trouble {
-    Trouble::ours(Code::Internal, "the agent's session could not be opened")
+/// The request with these members at its root too.
+fn with_members(request: Text, extra: Option<&Json>) -> Text {
+    let Some(extra) = extra else { return request };
+    let mut all = request.as_str().to_owned();
+    for member in splice::members(extra.as_str()) {
+        if let Some(more) = splice::set(&all, &[&member.key], member.value) {
+            all = more;
+        }
+    }
+    Text::parse(all).unwrap_or(request)
 }

@@ -29,18 +29,20 @@ pub const INHERITED: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// The names of variables whose values are secrets as a rule hold one of these words.
-const SECRET_WORDS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-/// A value that is shorter, in bytes, is no secret that could be found again.
-const MIN_SECRET_BYTES: usize = 8;
+/// What a shell says of itself, which is no secret and stands in many a message.
+const PLAIN: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+
+/// Those of the server's own variables that every child gets, [`INHERITED`], with their values.
+pub fn inherited() -> impl Iterator<Item = (String, String)> {
+    INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+}
 
 /// All variables of a child.
 pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> {
-    let mut all = BTreeMap::new();
-    let inherited = INHERITED.iter().copied().chain(program.inherit.iter().map(String::as_str));
-    for name in inherited {
+    let mut all: BTreeMap<_, _> = inherited().collect();
+    for name in program.inherit {
         if let Ok(value) = std::env::var(name) {
-            all.insert(name.to_owned(), value);
+            all.insert(name.clone(), value);
         }
     }
     all.extend(program.env.iter().cloned());
@@ -48,13 +50,10 @@ pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> 
     all.into_iter().collect()
 }
 
-/// The values that must not be shown.
-pub(super) fn secrets(env: &[(String, String)]) -> Vec<String> {
-    let is_secret = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        SECRET_WORDS.iter().any(|word| name.contains(word))
-    };
-    let secrets =
-        env.iter().filter(|(name, value)| is_secret(name) && value.len() >= MIN_SECRET_BYTES);
-    secrets.map(|(_, value)| value.clone()).collect()
+/// The values that must not be shown: of everything that a child does not have as every child has it. Nobody can tell by its name what
+/// is a secret.
+pub(super) fn secrets(env: &[(String, String)]) -> impl Iterator<Item = &str> {
+    let is_plain =
+        |name: &str| name == MARKER || INHERITED.contains(&name) || PLAIN.contains(&name);
+    env.iter().filter(move |(name, _)| !is_plain(name)).map(|(_, value)| value.as_str())
 }

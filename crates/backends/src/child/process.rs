@@ -1,24 +1,27 @@
 //! One child and the task that watches it.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::process::{Child as Spawned, Command};
-use tokio::sync::watch;
+use tokio::process::Command;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::leader::Leader;
 use super::record::Records;
-use super::tree::Wanted;
-use super::{Program, STEP, Started, Stderr, environment, lock};
+use super::tree::{self, Identity, Tree};
+use super::{MARKER, Program, Running, STEP, Started, Stderr, environment};
 
 /// How long what a child said last is waited for after it has ended: what it started may hold its streams open.
 const LAST_WORDS: Duration = Duration::from_millis(250);
+/// How long a child that was killed may take to end: one that hangs in the system may not end at all.
+const DYING: Duration = Duration::from_secs(2);
 
 /// A child process with everything that it started. Cheap to clone; when all clones are gone it is watched on.
 #[derive(Clone, Debug)]
@@ -27,7 +30,7 @@ pub struct Child(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     instance: Uuid,
-    pid: Option<u32>,
+    pid: u32,
     env: Vec<(String, String)>,
     stderr: Stderr,
     stage: watch::Sender<Stage>,
@@ -50,13 +53,21 @@ enum Stage {
     Gone(Exit),
 }
 
+/// A child that has been started, and whoever waits for its record to be written.
+pub(super) struct Fresh {
+    pub(super) started: Started,
+    pub(super) head: Option<Identity>,
+    /// To be dropped when nothing more is written about it.
+    pub(super) recording: oneshot::Sender<()>,
+}
+
 /// Starts a program and the task that watches it.
 pub(super) fn start(
     instance: Uuid,
     program: Program<'_>,
     records: Option<Arc<Records>>,
-    running: &Arc<Mutex<HashMap<Uuid, Child>>>,
-) -> io::Result<Started> {
+    running: &Arc<watch::Sender<Running>>,
+) -> io::Result<Fresh> {
     let [command, arguments @ ..] = program.command else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command"));
     };
@@ -76,27 +87,34 @@ pub(super) fn start(
     let input = spawned.stdin.take().ok_or_else(missing)?;
     let output = spawned.stdout.take().ok_or_else(missing)?;
     let errors = spawned.stderr.take().ok_or_else(missing)?;
+    let leader = Leader::of(spawned)?;
+    let pid = leader.pid();
+    // As long as it is not reaped this is the child, and no other that has its number.
+    let head = tree::identity(pid);
     let child = Child(Arc::new(Inner {
         instance,
-        pid: spawned.id(),
+        pid,
         stderr: Stderr::new(environment::secrets(&env)),
         env,
         stage: watch::Sender::new(Stage::Running),
         stop: CancellationToken::new(),
         kill: CancellationToken::new(),
     }));
-    lock(running).insert(instance, child.clone());
+    running.send_modify(|running| drop(running.children.insert(instance, child.clone())));
     let (name, reads) = (program.name.to_owned(), child.clone());
     let said = tokio::spawn(async move { reads.0.stderr.read(&name, errors).await });
     let (watched, running) = (child.clone(), Arc::clone(running));
+    let (recording, recorded) = oneshot::channel();
     tokio::spawn(async move {
-        watched.watch(spawned, said).await;
-        if let Some(records) = records {
+        let is_clear = watched.watch(leader, said).await;
+        // Nobody writes it any more when it is removed. What could not be ended is left to the next life.
+        drop(recorded.await);
+        if let Some(records) = records.filter(|_| is_clear) {
             records.remove(instance);
         }
-        lock(&running).remove(&instance);
+        running.send_modify(|running| drop(running.children.remove(&instance)));
     });
-    Ok(Started { child, input, output })
+    Ok(Fresh { started: Started { child, input, output }, head, recording })
 }
 
 // === impl Child ===
@@ -111,7 +129,7 @@ impl Child {
     /// Its process id, which is that of its group too.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.0.pid
+        Some(self.0.pid)
     }
 
     /// Its environment, all of it.
@@ -124,6 +142,12 @@ impl Child {
     #[must_use]
     pub fn captured(&self) -> &Stderr {
         &self.0.stderr
+    }
+
+    /// Never shows these values where it is shown what the child said: secrets that it was told. One of less than eight bytes is no secret
+    /// that could be found again.
+    pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
+        self.0.stderr.hide(values.into_iter());
     }
 
     /// Whether the child itself has ended.
@@ -168,48 +192,46 @@ impl Child {
         gone.map_or(Exit(None), |stage| stage.exit())
     }
 
-    /// Watches the child until nothing is left of it.
-    async fn watch(&self, mut spawned: Spawned, said: tokio::task::JoinHandle<()>) {
-        let tree = Wanted::child(self.0.instance, self.0.pid);
-        let asked = async {
-            self.0.stop.cancelled().await;
-            tokio::time::sleep(STEP).await;
-        };
-        let mut exit = tokio::select! {
-            biased;
-            () = self.0.kill.cancelled() => None,
-            exit = spawned.wait() => Some(exit),
-            () = asked => None,
-        };
-        if exit.is_none() && !self.0.kill.is_cancelled() {
-            tree.signal(Signal::TERM).await;
-            exit = tokio::select! {
-                biased;
-                () = self.0.kill.cancelled() => None,
-                exit = spawned.wait() => Some(exit),
-                () = tokio::time::sleep(STEP) => None,
-            };
-        }
-        let exit = match exit {
-            Some(exit) => exit,
-            None => {
-                tree.kill().await;
-                spawned.wait().await
-            }
-        };
-        let exit = Exit(exit.ok());
+    /// Watches the child until nothing is left of it. Says whether nothing is.
+    async fn watch(&self, leader: Leader, said: JoinHandle<()>) -> bool {
+        let instance = self.0.instance.to_string();
+        let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
+        let exit = Exit(self.end(&leader, &tree).await);
         // What it said last is read before anybody is told that it has ended.
         drop(tokio::time::timeout(LAST_WORDS, said).await);
         self.0.stage.send_replace(Stage::Ended(exit));
-        self.clear(&tree).await;
+        let is_clear = self.clear(&tree).await;
+        // Until now its group was its own.
+        leader.reap().await;
         self.0.stage.send_replace(Stage::Gone(exit));
+        is_clear
     }
 
-    /// Ends what the child started and left behind.
-    async fn clear(&self, tree: &Wanted) {
+    /// Waits for the child to end, and makes it where that is wanted. `None` where nobody saw how it ended.
+    async fn end(&self, leader: &Leader, tree: &Tree) -> Option<ExitStatus> {
+        let asked = async {
+            self.0.stop.cancelled().await;
+            // What it started stays known if it ends now.
+            tree.remember().await;
+            tokio::time::sleep(STEP).await;
+            tree.signal(Signal::TERM).await;
+            tokio::time::sleep(STEP).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.0.kill.cancelled() => {}
+            exit = leader.ended() => return exit,
+            () = asked => {}
+        }
+        tree.kill().await;
+        tokio::time::timeout(DYING, leader.ended()).await.ok().flatten()
+    }
+
+    /// Ends what the child started and left behind. Says whether nothing is left.
+    async fn clear(&self, tree: &Tree) -> bool {
         if !self.0.kill.is_cancelled() {
             if tree.is_gone().await {
-                return;
+                return true;
             }
             tree.signal(Signal::TERM).await;
             let gone = tokio::select! {
@@ -218,10 +240,10 @@ impl Child {
                 gone = tree.gone_within(STEP) => gone,
             };
             if gone {
-                return;
+                return true;
             }
         }
-        tree.kill().await;
+        tree.kill().await
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::hidden::Hidden;
 use super::lock;
+use super::plain::plain;
 
 /// How much of the end is kept, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -14,15 +16,30 @@ const KEPT_BYTES: usize = 64 * 1024;
 const LINES_PER_SECOND: u32 = 20;
 /// How much of a line goes to the log, in bytes.
 const LOGGED_BYTES: usize = 2 * 1024;
-/// What stands for a secret.
-const HIDDEN: &str = "[hidden]";
+/// How many bytes of a character may be missing.
+const CHARACTER_BYTES: usize = 4;
 
 /// The end of what a child said on its standard error.
 #[derive(Debug)]
 pub struct Stderr {
-    kept: Mutex<VecDeque<u8>>,
+    kept: Mutex<Kept>,
     /// What must not be shown.
-    secrets: Vec<String>,
+    hidden: Mutex<Hidden>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: VecDeque<u8>,
+    /// Whether the beginning is gone.
+    is_cut: bool,
+}
+
+/// A line that is being read.
+#[derive(Default)]
+struct Line {
+    bytes: Vec<u8>,
+    /// Whether its end was left out.
+    is_cut: bool,
 }
 
 /// How much may still be logged.
@@ -35,24 +52,34 @@ struct Rate {
 // === impl Stderr ===
 
 impl Stderr {
-    pub(super) const fn new(secrets: Vec<String>) -> Self {
-        Self { kept: Mutex::new(VecDeque::new()), secrets }
+    pub(super) fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
+        let stderr = Self { kept: Mutex::default(), hidden: Mutex::default() };
+        stderr.hide(secrets);
+        stderr
     }
 
-    /// The end of it, at most so many bytes: whole lines where there are any, without control characters and without the values of
-    /// variables that are secrets.
+    /// Never shows these values, from now on and in what was said before.
+    pub(super) fn hide<'a>(&self, values: impl Iterator<Item = &'a str>) {
+        let mut hidden = lock(&self.hidden);
+        let was_full = hidden.is_full();
+        hidden.add(values);
+        if hidden.is_full() && !was_full {
+            tracing::warn!(
+                "a process has more secrets than can be hidden: nothing that it says is shown"
+            );
+        }
+    }
+
+    /// The end of it, at most so many bytes: whole lines where there are any, without control characters and without what is hidden.
     #[must_use]
     pub fn tail(&self, max_bytes: usize) -> String {
-        let bytes: Vec<u8> = lock(&self.kept).iter().copied().collect();
-        let mut text = plain(&String::from_utf8_lossy(&bytes));
-        for secret in &self.secrets {
-            text = text.replace(secret.as_str(), HIDDEN);
-        }
+        let (bytes, is_cut): (Vec<u8>, bool) = {
+            let kept = lock(&self.kept);
+            (kept.bytes.iter().copied().collect(), kept.is_cut)
+        };
+        let text = self.shown(&bytes, is_cut, false);
         let text = text.trim();
-        let mut from = text.len().saturating_sub(max_bytes);
-        while !text.is_char_boundary(from) {
-            from += 1;
-        }
+        let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
         let tail = text.get(from..).unwrap_or_default();
         match tail.split_once('\n') {
             Some((_, rest)) if from > 0 && !rest.is_empty() => rest.to_owned(),
@@ -60,49 +87,85 @@ impl Stderr {
         }
     }
 
+    /// What may be shown of this. What may be half of a secret, where it was cut at its beginning or its end, is left out.
+    fn shown(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
+        let hidden = lock(&self.hidden);
+        let text = hidden.without(plain(&String::from_utf8_lossy(bytes)));
+        let doubtful = match hidden.longest() {
+            0 => 0,
+            longest => longest + CHARACTER_BYTES,
+        };
+        let from = text.ceil_char_boundary(if is_cut { doubtful.min(text.len()) } else { 0 });
+        let cut = if is_cut_behind { doubtful } else { 0 };
+        let to = text.floor_char_boundary(text.len().saturating_sub(cut));
+        text.get(from..to).unwrap_or_default().to_owned()
+    }
+
     /// Forgets it.
     pub fn clear(&self) {
-        lock(&self.kept).clear();
+        *lock(&self.kept) = Kept::default();
     }
 
     /// Reads to the end.
     pub(super) async fn read(&self, name: &str, mut from: impl AsyncRead + Unpin) {
         let mut rate = Rate::new();
-        let mut line = Vec::new();
+        let mut line = Line::default();
         let mut piece = vec![0; 8 * 1024];
         while let Ok(length @ 1..) = from.read(&mut piece).await {
             let piece = piece.get(..length).unwrap_or_default();
             self.keep(piece);
+            // A secret that begins in what is logged is whole in what is kept of the line.
+            let most = LOGGED_BYTES + lock(&self.hidden).longest() + CHARACTER_BYTES;
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
-                let room = LOGGED_BYTES.saturating_sub(line.len());
-                line.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
+                line.push(part, most);
                 if part.ends_with(b"\n") {
-                    self.log(name, &line, &mut rate);
-                    line.clear();
+                    self.log(name, &mut line, &mut rate);
                 }
             }
         }
-        self.log(name, &line, &mut rate);
+        self.log(name, &mut line, &mut rate);
     }
 
     fn keep(&self, piece: &[u8]) {
         let mut kept = lock(&self.kept);
-        let piece = piece.get(piece.len().saturating_sub(KEPT_BYTES)..).unwrap_or_default();
-        let excess = (kept.len() + piece.len()).saturating_sub(KEPT_BYTES);
-        kept.drain(..excess);
-        kept.extend(piece);
+        let last = piece.get(piece.len().saturating_sub(KEPT_BYTES)..).unwrap_or_default();
+        let excess = (kept.bytes.len() + piece.len()).saturating_sub(KEPT_BYTES);
+        let excess = excess.min(kept.bytes.len());
+        kept.is_cut |= excess > 0 || last.len() < piece.len();
+        kept.bytes.drain(..excess);
+        kept.bytes.extend(last);
     }
 
-    fn log(&self, name: &str, line: &[u8], rate: &mut Rate) {
-        if line.is_empty() || !tracing::enabled!(tracing::Level::DEBUG) || !rate.allows(name) {
+    /// Logs a line, and begins the next.
+    fn log(&self, name: &str, line: &mut Line, rate: &mut Rate) {
+        let said = std::mem::take(line);
+        let is_wanted = tracing::enabled!(tracing::Level::DEBUG);
+        if said.bytes.is_empty() || !is_wanted || !rate.allows(name) {
             return;
         }
-        let mut text = plain(&String::from_utf8_lossy(line));
-        for secret in &self.secrets {
-            text = text.replace(secret.as_str(), HIDDEN);
+        if lock(&self.hidden).is_full() {
+            return;
         }
-        let text = text.trim_end();
+        let text = self.line(&said);
         tracing::debug!(agent = name, stderr = ?text, "an agent says");
+    }
+
+    fn line(&self, said: &Line) -> String {
+        let mut text = self.shown(&said.bytes, false, said.is_cut);
+        text.truncate(text.floor_char_boundary(LOGGED_BYTES));
+        text.truncate(text.trim_end().len());
+        text
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    /// Adds a part of it, and keeps at most so many bytes of it all.
+    fn push(&mut self, part: &[u8], most: usize) {
+        let room = most.saturating_sub(self.bytes.len()).min(part.len());
+        self.bytes.extend_from_slice(part.get(..room).unwrap_or_default());
+        self.is_cut |= room < part.len();
     }
 }
 
@@ -131,56 +194,57 @@ impl Rate {
     }
 }
 
-/// Text without what a terminal would act upon: escape sequences, control characters, and characters that turn the direction of text.
-fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.chars().peekable();
-    while let Some(character) = rest.next() {
-        match character {
-            '\u{1b}' => match rest.next() {
-                // A control sequence ends with a letter or one of `@[\]^_{|}~` and a backtick.
-                Some('[') => drop(rest.by_ref().find(|one| matches!(one, '\u{40}'..='\u{7e}'))),
-                // An operating system's command ends with a bell, or an escape and a backslash.
-                Some(']') => {
-                    while let Some(one) = rest.next() {
-                        if one == '\u{7}' || (one == '\u{1b}' && rest.next_if_eq(&'\\').is_some()) {
-                            break;
-                        }
-                    }
-                }
-                _ => {}
-            },
-            '\n' | '\t' => out.push(character),
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
-            _ if character.is_control() => {}
-            _ => out.push(character),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_terminal_would_act_upon_is_left_out() {
-        let text =
-            "a\u{1b}[31mred\u{1b}[0m\u{1b}]0;title\u{7}b\u{1b}]8;;x\u{1b}\\c\r\n\td\u{202e}e\u{0}";
-        assert_eq!(plain(text), "aredbc\n\tde");
-        assert_eq!(plain("\u{1b}"), "");
-        assert_eq!(plain("x\u{1b}[31"), "x");
+    const SECRET: &str = "hunter2hunter2";
+
+    fn stderr() -> Stderr {
+        Stderr::new([SECRET].into_iter())
     }
 
     #[tokio::test]
     async fn the_end_is_kept_in_whole_lines_without_secrets() {
-        let stderr = Stderr::new(vec!["hunter2hunter2".to_owned()]);
+        let stderr = stderr();
         let mut said = vec![b'x'; KEPT_BYTES * 2];
         said.extend_from_slice(b"\nthe key is hunter2hunter2\n\xffend\n");
         stderr.read("test", &said[..]).await;
-        assert_eq!(lock(&stderr.kept).len(), KEPT_BYTES);
+        assert_eq!(lock(&stderr.kept).bytes.len(), KEPT_BYTES);
         assert_eq!(stderr.tail(64), "the key is [hidden]\n\u{fffd}end");
         assert_eq!(stderr.tail(3), "end");
         assert!(stderr.tail(KEPT_BYTES * 2).starts_with('x'));
+        stderr.clear();
+        assert_eq!(stderr.tail(64), "");
+    }
+
+    #[tokio::test]
+    async fn what_is_learnt_later_is_hidden_in_what_was_said_before() {
+        let stderr = stderr();
+        stderr.read("test", &b"a token: 0123456789\n"[..]).await;
+        assert_eq!(stderr.tail(64), "a token: 0123456789");
+        stderr.hide(["0123456789", "short"].into_iter());
+        assert_eq!(stderr.tail(64), "a token: [hidden]");
+    }
+
+    #[tokio::test]
+    async fn no_half_of_a_secret_is_shown_wherever_it_is_cut() {
+        for kept in 1..SECRET.len() {
+            // The beginning of what is kept stands within a secret, and all of that is asked for.
+            let stderr = stderr();
+            let mut said = SECRET.as_bytes().to_vec();
+            said.resize(KEPT_BYTES + SECRET.len() - kept, b'.');
+            stderr.read("test", &said[..]).await;
+            let tail = stderr.tail(2 * KEPT_BYTES);
+            assert!(tail.starts_with("..") && tail.len() > KEPT_BYTES - 64, "{kept}");
+            // The end of what is logged of a line does.
+            let mut said = vec![b'.'; LOGGED_BYTES - kept];
+            said.extend_from_slice(SECRET.as_bytes());
+            said.resize(4 * LOGGED_BYTES, b'.');
+            let mut line = Line::default();
+            line.push(&said, LOGGED_BYTES + SECRET.len() + CHARACTER_BYTES);
+            let shown = stderr.line(&line);
+            assert!(shown.len() > LOGGED_BYTES - 64 && !shown.contains("hun"), "{kept}");
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Ports {
 
     /// What the permission rules answer to a question, where they do. The log says so.
     pub(super) async fn ruled(&self, question: &Interrupt) -> Result<Option<Applied>, AgentError> {
-        let applied = rules::answer(&self.rules, question);
+        let applied = rules::answer(&self.rules, question).await;
         if let Some(applied) = &applied {
             self.context.emit(applied.event(), None).await.map_err(refused)?;
         }

@@ -18,7 +18,7 @@ struct Told {
 }
 
 /// What the rules answer to a question, where they do.
-pub(super) fn answer(rules: &Rules, question: &Interrupt) -> Option<Applied> {
+pub(super) async fn answer(rules: &Rules, question: &Interrupt) -> Option<Applied> {
     if rules.is_empty() {
         return None;
     }
@@ -35,5 +35,5 @@ pub(super) fn answer(rules: &Rules, question: &Interrupt) -> Option<Applied> {
         paths: paths.map(|path| path.as_str().unwrap_or_default()).collect(),
         root: None,
     };
-    rules.answer(&subject, question)
+    rules.answer(&subject, question).await
 }

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - The first rule that fits decides; where none fits, somebody is asked. Nothing is ever allowed but by a rule that says so.
 //! - A rule allows what it names and no more: every path of a call has to fit its pattern, as it is written and where it really leads. One path that fits is enough to deny.
+//! - A rule allows one call. What would be allowed for later calls too, which the rules would not see, is for a person to choose.
 
 mod path;
 mod rule;
@@ -13,6 +14,7 @@ use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{Answer, Body, Error, Interrupt, InterruptKind, PrincipalId, Resolution};
 
+use path::Places;
 pub use rule::{NotARule, Rule, RuleText};
 
 /// The most rules of one agent.
@@ -84,36 +86,52 @@ impl Rules {
 
     /// What the first rule that fits says, and its name. `None` where none fits: then somebody is asked.
     ///
-    /// Where a rule names paths, this looks at the file system, to see where the paths of the call lead.
+    /// Where a rule names paths, this looks at the file system, to see where the paths of the call lead, and waits for it: it is not for a task.
     #[must_use]
     pub fn decide(&self, subject: &Subject<'_>) -> Option<(&str, Verdict)> {
-        let places = path::Places::of(subject);
-        let rule = self.0.iter().find(|rule| rule.fits(subject, &places))?;
-        Some((rule.name(), rule.verdict()))
+        let looks = self.looks(subject)?;
+        let places = if looks { Places::of(subject) } else { Places::default() };
+        self.first(subject, &places)
     }
 
-    /// The answer that the rules give to a question for permission. `None` where somebody is to be asked: no rule fits, the one that fits says so, or the question offers nothing that would say what the rule says.
+    /// The answer that the rules give to a question for permission. `None` where somebody is to be asked: no rule fits, the one that fits says so, it cannot be seen where a path leads, or the question offers nothing that would say what the rule says.
     ///
-    /// An option that holds for later calls too is chosen only where there is no other: the rules are asked each time.
-    #[must_use]
-    pub fn answer(&self, subject: &Subject<'_>, question: &Interrupt) -> Option<Applied> {
+    /// An option that allows later calls too is never chosen; one that rejects them only where there is no other.
+    pub async fn answer(&self, subject: &Subject<'_>, question: &Interrupt) -> Option<Applied> {
         if self.is_empty() || question.kind != InterruptKind::Permission {
             return None;
         }
-        let (rule, verdict) = self.decide(subject)?;
+        let places =
+            if self.looks(subject)? { Places::look(subject).await? } else { Places::default() };
+        let (rule, verdict) = self.first(subject, &places)?;
         let (option, allowed) = match verdict {
             Verdict::Allow => (allow_option(question)?, true),
-            Verdict::Deny => (question.reject_option()?, false),
+            Verdict::Deny => (reject_option(question)?, false),
             Verdict::Ask => return None,
         };
         Some(Applied { rule: rule.to_owned(), allowed, option: option.id.clone() })
     }
+
+    fn first(&self, subject: &Subject<'_>, places: &Places) -> Option<(&str, Verdict)> {
+        let rule = self.0.iter().find(|rule| rule.fits(subject, places))?;
+        Some((rule.name(), rule.verdict()))
+    }
+
+    /// Whether it has to be looked where paths lead. `None` where no rule fits wherever that is.
+    fn looks(&self, subject: &Subject<'_>) -> Option<bool> {
+        self.0.iter().find(|rule| rule.is_about(subject)).map(Rule::looks)
+    }
 }
 
-/// The option that allows, and this call only where there is a choice.
+/// The option that allows this call and no other.
 fn allow_option(question: &Interrupt) -> Option<&PermissionOption> {
-    let allowing = || question.options.iter().filter(|option| option.effect == Effect::Allow);
-    allowing().find(|option| !option.always).or_else(|| allowing().next())
+    question.options.iter().find(|option| option.effect == Effect::Allow && !option.always)
+}
+
+/// The option that rejects, and this call only where there is a choice.
+fn reject_option(question: &Interrupt) -> Option<&PermissionOption> {
+    let rejecting = || question.options.iter().filter(|option| option.effect == Effect::Reject);
+    rejecting().find(|option| !option.always).or_else(|| rejecting().next())
 }
 
 // === impl Applied ===

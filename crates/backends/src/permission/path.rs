@@ -1,26 +1,28 @@
 //! Where the paths of a call lead.
 
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use globset::GlobMatcher;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::Subject;
 
-/// The paths of a call. They are looked up when the first rule asks.
-pub(super) struct Places<'a> {
-    subject: &'a Subject<'a>,
-    found: OnceCell<Found>,
-}
+/// How long it may take to look where paths lead: a file system that is far away may not answer at all.
+const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 
-struct Found {
+/// The paths of a call.
+#[derive(Debug, Default)]
+pub(super) struct Places {
     /// The agent's folder, as it was given and where it really is.
     roots: Vec<PathBuf>,
     paths: Vec<Place>,
 }
 
 /// One path.
+#[derive(Debug)]
 struct Place {
     /// As it was written, made absolute where it is known where it begins, with what goes up resolved by its letters. `None` where it is no path.
     written: Option<PathBuf>,
@@ -32,17 +34,37 @@ struct Place {
 
 // === impl Places ===
 
-impl<'a> Places<'a> {
-    pub(super) fn of(subject: &'a Subject<'a>) -> Self {
-        Self { subject, found: OnceCell::new() }
+impl Places {
+    /// Looks where the paths of a call lead. This waits for the file system.
+    pub(super) fn of(subject: &Subject<'_>) -> Self {
+        let root = subject.root.filter(|root| root.is_absolute());
+        Self::found(subject.paths.iter().copied(), root)
+    }
+
+    /// The same beside the tasks of the server. `None` where nobody can say.
+    pub(super) async fn look(subject: &Subject<'_>) -> Option<Self> {
+        if subject.paths.is_empty() {
+            return Some(Self::default());
+        }
+        let paths: Vec<String> = subject.paths.iter().map(|&path| path.to_owned()).collect();
+        let root = subject.root.filter(|root| root.is_absolute()).map(Path::to_owned);
+        let found =
+            spawn_blocking(move || Self::found(paths.iter().map(String::as_str), root.as_deref()));
+        timeout(LOOKED_WITHIN, found).await.ok()?.ok()
+    }
+
+    fn found<'a>(paths: impl Iterator<Item = &'a str>, root: Option<&Path>) -> Self {
+        let mut roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
+        roots.extend(root.and_then(|root| root.canonicalize().ok()));
+        roots.dedup();
+        Self { roots, paths: paths.map(|written| Place::of(written, root)).collect() }
     }
 
     /// Whether there are paths, and every one of them fits, as it is written and where it leads.
     pub(super) fn all_fit(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
-        let found = self.found();
-        !found.paths.is_empty()
-            && found.paths.iter().all(|place| {
-                let fits = |path: &PathBuf| found.fits(path, pattern, is_relative);
+        !self.paths.is_empty()
+            && self.paths.iter().all(|place| {
+                let fits = |path: &PathBuf| self.fits(path, pattern, is_relative);
                 let by_letter = place.goes_up || place.written.as_ref().is_some_and(fits);
                 by_letter && place.real.as_ref().is_some_and(fits)
             })
@@ -50,28 +72,10 @@ impl<'a> Places<'a> {
 
     /// Whether one of the paths fits, as it is written or where it leads.
     pub(super) fn any_fits(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
-        let found = self.found();
-        found.paths.iter().any(|place| {
+        self.paths.iter().any(|place| {
             let mut forms = place.written.iter().chain(&place.real);
-            forms.any(|path| found.fits(path, pattern, is_relative))
+            forms.any(|path| self.fits(path, pattern, is_relative))
         })
-    }
-
-    fn found(&self) -> &Found {
-        self.found.get_or_init(|| Found::of(self.subject))
-    }
-}
-
-// === impl Found ===
-
-impl Found {
-    fn of(subject: &Subject<'_>) -> Self {
-        let root = subject.root.filter(|root| root.is_absolute());
-        let mut roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
-        roots.extend(root.and_then(|root| root.canonicalize().ok()));
-        roots.dedup();
-        let paths = subject.paths.iter().map(|written| Place::of(written, root)).collect();
-        Self { roots, paths }
     }
 
     fn fits(&self, path: &Path, pattern: &GlobMatcher, is_relative: bool) -> bool {

@@ -85,21 +85,29 @@ impl Rule {
         self.verdict
     }
 
+    /// Whether it depends on where the paths of a call lead.
+    pub(super) fn looks(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// Whether the rule is about this. What a rule asks for and the subject does not say, does not fit.
-    pub(super) fn fits(&self, subject: &Subject<'_>, places: &Places<'_>) -> bool {
+    pub(super) fn fits(&self, subject: &Subject<'_>, places: &Places) -> bool {
+        self.is_about(subject)
+            && self.path.as_ref().is_none_or(|path| match self.verdict {
+                Verdict::Allow => places.all_fit(&path.matcher, path.is_relative),
+                Verdict::Deny | Verdict::Ask => places.any_fits(&path.matcher, path.is_relative),
+            })
+    }
+
+    /// The same without its paths.
+    pub(super) fn is_about(&self, subject: &Subject<'_>) -> bool {
         let kind = self.kinds.as_ref().is_none_or(|kinds| {
             subject.kind.is_some_and(|kind| kinds.iter().any(|named| named == kind))
         });
         let tool = || {
             self.tool.as_ref().is_none_or(|tool| subject.tool.is_some_and(|it| tool.is_match(it)))
         };
-        let path = || {
-            self.path.as_ref().is_none_or(|path| match self.verdict {
-                Verdict::Allow => places.all_fit(&path.matcher, path.is_relative),
-                Verdict::Deny | Verdict::Ask => places.any_fits(&path.matcher, path.is_relative),
-            })
-        };
-        kind && tool() && path()
+        kind && tool()
     }
 }
 

@@ -155,8 +155,8 @@ fn without_a_folder_a_relative_path_is_taken_at_its_word() {
     }
 }
 
-#[test]
-fn a_rule_chooses_what_holds_for_this_call_only() {
+#[tokio::test]
+async fn a_rule_chooses_what_holds_for_this_call_only() {
     use Effect::{Allow, Reject};
     let all = [
         ("always", Allow, true),
@@ -168,7 +168,8 @@ fn a_rule_chooses_what_holds_for_this_call_only() {
         (Verdict::Allow, &all, Some("once")),
         (Verdict::Deny, &all, Some("no")),
         (Verdict::Ask, &all, None),
-        (Verdict::Allow, &all[..2], Some("always")),
+        // What is allowed for ever would be allowed for what no rule names.
+        (Verdict::Allow, &all[..2], None),
         (Verdict::Deny, &all[..2], Some("never")),
         (Verdict::Allow, &all[1..2], None),
         (Verdict::Deny, &all[..1], None),
@@ -177,7 +178,7 @@ fn a_rule_chooses_what_holds_for_this_call_only() {
     for (verdict, options, chosen) in cases {
         let rules = rules(vec![rule("it", verdict)]);
         let question = question(options);
-        let applied = rules.answer(&Subject::default(), &question);
+        let applied = rules.answer(&Subject::default(), &question).await;
         assert_eq!(applied.as_ref().map(|it| it.option.as_str()), chosen, "{verdict:?}");
         if let Some(applied) = applied {
             assert_eq!(applied.allowed, verdict == Verdict::Allow);
@@ -191,7 +192,36 @@ fn a_rule_chooses_what_holds_for_this_call_only() {
     }
     let mut form = question(&all);
     form.kind = InterruptKind::Form;
-    assert_eq!(rules(vec![rule("it", Verdict::Allow)]).answer(&Subject::default(), &form), None);
+    let rules = rules(vec![rule("it", Verdict::Allow)]);
+    assert_eq!(rules.answer(&Subject::default(), &form).await, None);
+}
+
+#[tokio::test]
+async fn an_answer_looks_where_paths_lead() {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path().canonicalize().unwrap();
+    fs::create_dir(root.join("src")).unwrap();
+    symlink("/etc", root.join("src/link")).unwrap();
+    let of_path = |name: &str, pattern: &str, verdict| RuleText {
+        path: Some(pattern.to_owned()),
+        ..rule(name, verdict)
+    };
+    let rules = rules(vec![
+        of_path("keys", "src/keys/**", Verdict::Deny),
+        of_path("source", "src/**", Verdict::Allow),
+    ]);
+    let question = question(&[("yes", Effect::Allow, false), ("no", Effect::Reject, false)]);
+    for (path, expected) in [
+        ("src/a", Some(("source", "yes"))),
+        ("src/keys/a", Some(("keys", "no"))),
+        ("src/link/passwd", None),
+        ("README", None),
+    ] {
+        let subject = Subject { paths: vec![path], root: Some(&root), ..Subject::default() };
+        let applied = rules.answer(&subject, &question).await;
+        let applied = applied.as_ref().map(|it| (it.rule.as_str(), it.option.as_str()));
+        assert_eq!(applied, expected, "{path}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One command, from its start to the end of everything it started.
 
-use std::io::{self, ErrorKind};
+use std::future::Future;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,19 +9,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::Errno;
+use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trilogue_wire::agent_client::{CreateTerminalRequest, TerminalExitStatus};
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::output::Output;
-use super::{Grants, Place, refusal, tree};
+use super::{Grants, Place, refusal};
+use crate::child::tree::Tree;
+use crate::child::{Leader, MARKER};
 
+/// The variable by which the processes of one command are known.
+const TERMINAL: &str = "TRILOGUE_TERMINAL";
+/// How long a command that was killed may take to end: one that hangs in the system may not end at all.
+const DYING: Duration = Duration::from_secs(2);
 /// How much is read at once, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The most that a pipe holds, in bytes: what a command said before it ended and was not read yet.
@@ -33,22 +42,42 @@ const SHELL_CHARACTERS: [char; 19] = [
     '=',
 ];
 
-/// A command that was started.
+/// A command that was started. When it is dropped it is ended, with all that it started.
 pub(super) struct Running {
-    /// The leader of its process group.
-    group: Pid,
-    /// By which its processes are known, wherever they went.
-    marker: String,
     output: Arc<Mutex<Output>>,
     ended: watch::Receiver<Option<TerminalExitStatus>>,
-    tended: AbortHandle,
+    /// Asks for the end.
+    stop: CancellationToken,
+    /// Says that nothing is left.
+    gone: CancellationToken,
 }
 
-/// Reads what a command says and waits for its end.
+/// Where commands belong to that are ended together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Family {
+    /// Asks all of them to end.
+    pub(super) stop: CancellationToken,
+    /// Those of which something is left.
+    pub(super) tasks: TaskTracker,
+}
+
+/// Reads what a command says, and sees to its end.
 struct Tender {
-    pipe: pipe::Receiver,
-    output: Arc<Mutex<Output>>,
+    leader: Leader,
+    tree: Tree,
+    reader: Reader,
     ended: watch::Sender<Option<TerminalExitStatus>>,
+    stop: CancellationToken,
+    grace: Duration,
+}
+
+/// Reads what a command says.
+struct Reader {
+    pipe: pipe::Receiver,
+    /// Whether somebody is left who could say something.
+    is_open: bool,
+    piece: Vec<u8>,
+    output: Arc<Mutex<Output>>,
     rate: Rate,
 }
 
@@ -64,43 +93,52 @@ struct Rate {
 pub(super) fn start(
     place: &Place,
     grants: &Grants,
+    family: &Family,
     request: &CreateTerminalRequest,
 ) -> Result<Running, ErrorObject> {
     check(request, grants.limits.max_command_bytes)?;
     let folder = Folder::open(place, request.cwd.as_deref())?;
-    let marker = format!("{}={}", tree::MARKER, uuid::Uuid::new_v4());
+    let marker = uuid::Uuid::new_v4().to_string();
     let shown = request.command.chars().take(200).collect::<String>();
     let failed = |error: io::Error| {
         refusal::refused(format!("'{}' cannot be run: {error}", shown.escape_debug()))
     };
     let (reader, writer) = io::pipe().map_err(failed)?;
+    let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(failed)?;
     let mut command = command_of(request);
     command
         .env_clear()
         .envs(grants.env.iter().map(|(name, value)| (name, value)))
         .env("PWD", &folder.path)
         .envs(request.env.iter().map(|it| (&it.name, &it.value)))
-        .envs(marker.split_once('='))
+        // By these two it is found, so that they are nobody's to choose.
+        .env_remove(MARKER)
+        .envs(grants.env.iter().filter(|(name, _)| name == MARKER).cloned())
+        .env(TERMINAL, &marker)
         .current_dir(folder.entry())
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer)
         .process_group(0)
         .kill_on_drop(true);
-    let child = command.spawn().map_err(failed)?;
+    let leader = command.spawn().and_then(Leader::of).map_err(failed)?;
     // The command holds the pipe's other end, which would keep it open.
     drop(command);
-    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let group = group.ok_or_else(refusal::lost)?;
-    let pipe = pipe::Receiver::from_owned_fd(OwnedFd::from(reader)).map_err(failed)?;
+    let tree = Tree::default().with_variable(TERMINAL, &marker).with_group(leader.pid());
     let asked = request.output_byte_limit.and_then(|it| usize::try_from(it).ok());
     let most = asked.unwrap_or(usize::MAX).min(grants.limits.max_output_bytes);
     let output = Arc::new(Mutex::new(Output::new(most)));
     let (ended, watched) = watch::channel(None);
-    let rate = Rate::new(grants.limits.max_output_rate);
-    let tender = Tender { pipe, output: Arc::clone(&output), ended, rate };
-    let tended = tokio::spawn(tender.tend(child)).abort_handle();
-    Ok(Running { group, marker, output, ended: watched, tended })
+    let reader = Reader::new(pipe, Arc::clone(&output), grants.limits.max_output_rate);
+    let (stop, gone) = (family.stop.child_token(), CancellationToken::new());
+    let grace = grants.limits.kill_grace;
+    let tender = Tender { leader, tree, reader, ended, stop: stop.clone(), grace };
+    let is_gone = gone.clone().drop_guard();
+    family.tasks.spawn(async move {
+        tender.tend().await;
+        drop(is_gone);
+    });
+    Ok(Running { output, ended: watched, stop, gone })
 }
 
 fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject> {
@@ -190,76 +228,107 @@ impl Running {
         status.clone()
     }
 
-    /// Ends it and all that it started: it is asked, and after the grace it is made to.
-    pub(super) async fn end(&self, grace: Duration) {
-        if self.ended().is_none() {
-            self.signal(Signal::TERM);
-            if timeout(grace, self.wait()).await.is_err() {
-                self.signal(Signal::KILL);
-                self.wait().await;
-            }
-        }
-        tree::end(self.group, &self.marker).await;
-    }
-
-    fn signal(&self, signal: Signal) {
-        // It may have ended by itself.
-        let _ = kill_process_group(self.group, signal);
+    /// Ends it and all that it started: it is asked, and after the grace it is made to. Returns when nothing is left.
+    pub(super) async fn end(&self) {
+        self.stop.cancel();
+        self.gone.cancelled().await;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.ended().is_none() {
-            self.signal(Signal::KILL);
-        }
-        self.tended.abort();
+        self.stop.cancel();
     }
 }
 
 // === impl Tender ===
 
 impl Tender {
-    /// Reads until nobody is left who could say something, and tells when the command itself has ended.
-    async fn tend(mut self, mut child: Child) {
-        let mut piece = vec![0; PIECE_BYTES];
-        let (mut is_open, mut has_ended) = (true, false);
-        while is_open || !has_ended {
+    /// Reads what the command says, tells when it has ended, and ends what is left of it when that is asked for.
+    async fn tend(self) {
+        let Self { leader, tree, mut reader, ended, stop, grace } = self;
+        let status = reader.while_waiting(end_of(&leader, &tree, &stop, grace)).await;
+        reader.drain();
+        ended.send_replace(Some(status_of(status)));
+        // What it started goes on until somebody ends that, and its group stays its own until then.
+        let left = async {
+            if tree.is_gone().await {
+                return;
+            }
+            stop.cancelled().await;
+            tree.kill().await;
+        };
+        reader.while_waiting(left).await;
+        reader.drain();
+        leader.reap().await;
+    }
+}
+
+/// Waits for a command to end, and makes it where that is asked for. `None` where nobody saw how it ended.
+async fn end_of(
+    leader: &Leader,
+    tree: &Tree,
+    stop: &CancellationToken,
+    grace: Duration,
+) -> Option<std::process::ExitStatus> {
+    let asked = async {
+        stop.cancelled().await;
+        tree.signal(Signal::TERM).await;
+        sleep(grace).await;
+        tree.kill().await;
+        sleep(DYING).await;
+    };
+    tokio::select! {
+        biased;
+        status = leader.ended() => status,
+        () = asked => None,
+    }
+}
+
+// === impl Reader ===
+
+impl Reader {
+    fn new(pipe: pipe::Receiver, output: Arc<Mutex<Output>>, bytes_per_second: usize) -> Self {
+        let (piece, rate) = (vec![0; PIECE_BYTES], Rate::new(bytes_per_second));
+        Self { pipe, is_open: true, piece, output, rate }
+    }
+
+    /// Reads until this is done.
+    async fn while_waiting<T>(&mut self, until: impl Future<Output = T>) -> T {
+        tokio::pin!(until);
+        loop {
             let pause = self.rate.pause();
             tokio::select! {
-                read = self.pipe.read(&mut piece), if is_open && pause.is_none() => {
-                    is_open = self.took(&piece, read);
+                done = &mut until => return done,
+                read = self.pipe.read(&mut self.piece), if self.is_open && pause.is_none() => {
+                    self.took(read);
                 }
                 () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
-                status = child.wait(), if !has_ended => {
-                    has_ended = true;
-                    is_open = is_open && self.drain(&mut piece);
-                    self.ended.send_replace(Some(status_of(status.ok())));
-                }
             }
         }
     }
 
-    /// Takes what is there already: the command's last words belong before its end.
-    fn drain(&mut self, piece: &mut [u8]) -> bool {
+    /// Takes what is there already: the command's last words belong before its end. The system itself is asked, as it may not have said
+    /// yet that there is something.
+    fn drain(&mut self) {
         let mut left = MAX_PIPE_BYTES;
-        while left > 0 {
-            match self.pipe.try_read(piece) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Ok(count) if self.took(piece, Ok(count)) => left = left.saturating_sub(count),
-                _ => return false,
+        while self.is_open && left > 0 {
+            match rustix::io::read(&self.pipe, &mut self.piece[..]) {
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                read => left = left.saturating_sub(self.took(read.map_err(io::Error::from))),
             }
         }
-        true
     }
 
-    /// Keeps what was read. Returns whether there can be more.
-    fn took(&mut self, piece: &[u8], read: io::Result<usize>) -> bool {
+    /// Keeps what was read, and says how much that is.
+    fn took(&mut self, read: io::Result<usize>) -> usize {
         let count = read.unwrap_or_default();
-        let said = piece.get(..count).unwrap_or_default();
+        let said = self.piece.get(..count).unwrap_or_default();
         self.rate.took(count);
         lock(&self.output).push(said);
-        count > 0
+        self.is_open = count > 0;
+        count
     }
 }
 

@@ -78,8 +78,10 @@ pub(super) async fn write(
 }
 
 fn read_text(place: &Place, path: &Path, lines: &Lines, limits: &Limits) -> io::Result<String> {
+    // Opening a device or a pipe does something already, so that it is looked first.
+    check_regular(&place.dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
-    // A pipe is opened without waiting for its other end; then it is seen what it is.
+    // Where somebody has put a pipe there since, it is opened without waiting for its other end; then it is seen what it is.
     options.read(true).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOCTTY));
     let file = place.dir.open_with(path, &options)?;
     check_regular(&file.metadata()?)?;

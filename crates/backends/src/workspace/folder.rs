@@ -7,18 +7,20 @@ use std::path::{Component, Path, PathBuf};
 
 use tokio::task::spawn_blocking;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, ThreadId};
+use trilogue_domain::{AgentName, Code, Error, TenantId, ThreadId, ThreadKey};
 use uuid::Uuid;
 
 use super::worktree::Repository;
 
 /// Where in the template the thread's name goes.
 const THREAD: &str = "{thread}";
-/// The longest thread id that is a folder's name as it is, in bytes.
+/// The longest thread id that stands in a folder's name as it is, in bytes.
 const MAX_NAME_BYTES: usize = 64;
+/// How much of what tells a thread from all others stands behind its id, in hexadecimal digits.
+const MARK_DIGITS: usize = 16;
 /// Who may enter a folder that is made here: this user alone.
 const MODE: u32 = 0o700;
-/// What names are made from where a thread's id is none.
+/// What names are made from.
 const NAMES: Uuid = Uuid::from_u128(0x7f0c_52a1_9d3e_4b6a_8f21_54c0_1e9b_d713);
 
 /// The path of a folder with a place for the thread's name: `work/{thread}`.
@@ -44,14 +46,19 @@ pub enum Removal {
     Kept(String),
 }
 
-/// What a thread is called where files are: its id where that is safe as a name everywhere, else a name made from it.
-pub(super) fn name(thread: &ThreadId) -> String {
+/// What a thread is called where files are: its id where that is safe in a name everywhere, and what is made from it and its tenant.
+///
+/// Clients choose the ids of threads, two tenants may choose the same, and one that was erased may be chosen again: a name never is one
+/// that something else has or had, such as a folder of the user that stands beside. A thread's key is never used again.
+pub(super) fn name(tenant: &TenantId, thread: &ThreadId, key: ThreadKey) -> String {
     let id = thread.as_str();
+    let mark = Uuid::new_v5(&NAMES, format!("{tenant}\0{id}\0{}", key.0).as_bytes());
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
     if id.len() <= MAX_NAME_BYTES && id.bytes().all(is_plain) && !id.starts_with('-') {
-        return id.to_owned();
+        let mark = mark.simple().to_string();
+        return format!("{id}-{}", mark.get(..MARK_DIGITS).unwrap_or(&mark));
     }
-    Uuid::new_v5(&NAMES, id.as_bytes()).to_string()
+    mark.to_string()
 }
 
 // === impl CwdTemplate ===
@@ -82,8 +89,14 @@ impl CwdTemplate {
     }
 
     /// The folder of a thread, and which folder on the way to it is the thread's own, if one is.
-    fn of(&self, base: &Path, thread: &ThreadId) -> (PathBuf, Option<PathBuf>) {
-        let name = name(thread);
+    fn of(
+        &self,
+        base: &Path,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        key: ThreadKey,
+    ) -> (PathBuf, Option<PathBuf>) {
+        let name = name(tenant, thread, key);
         let (mut path, mut own) = (base.to_owned(), None);
         for part in Path::new(&self.0).components() {
             let Component::Normal(part) = part else {
@@ -103,7 +116,7 @@ impl CwdTemplate {
 // === impl Folders ===
 
 impl Folders {
-    /// An agent's folders by this template. A relative one begins at `base`. With a repository each is a worktree of it, on a branch of its own: `trilogue/AGENT/THREAD`.
+    /// An agent's folders by this template. A relative one begins at `base`. With a repository each is a worktree of it, on a branch of its own: `trilogue/AGENT/FOLDER`.
     ///
     /// # Errors
     /// `invalid_request` for a repository where threads have no folders of their own.
@@ -126,22 +139,27 @@ impl Folders {
 
     /// The folder of a thread; it need not exist.
     #[must_use]
-    pub fn path(&self, thread: &ThreadId) -> PathBuf {
-        self.template.of(&self.base, thread).0
+    pub fn path(&self, tenant: &TenantId, thread: &ThreadId, key: ThreadKey) -> PathBuf {
+        self.template.of(&self.base, tenant, thread, key).0
     }
 
     /// Makes the folder of a thread where it is not there yet, for nobody but this user, and says where it is.
     ///
     /// # Errors
     /// `agent_failed` with a hint, when it cannot be made, or git cannot make it.
-    pub async fn prepare(&self, thread: &ThreadId) -> Result<PathBuf> {
-        let (path, own) = self.template.of(&self.base, thread);
+    pub async fn prepare(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        key: ThreadKey,
+    ) -> Result<PathBuf> {
+        let (path, own) = self.template.of(&self.base, tenant, thread, key);
         match &self.repository {
             Some(repository) => {
                 if let Some(parent) = path.parent() {
                     make(parent.to_owned(), false).await?;
                 }
-                repository.add(&path, &name(thread)).await?;
+                repository.add(&path, &name(tenant, thread, key)).await?;
             }
             None => make(path.clone(), own.is_some()).await?,
         }
@@ -152,12 +170,17 @@ impl Folders {
     ///
     /// # Errors
     /// `agent_failed` when it is there and cannot be removed.
-    pub async fn remove(&self, thread: &ThreadId) -> Result<Removal> {
-        let (path, Some(own)) = self.template.of(&self.base, thread) else {
+    pub async fn remove(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        key: ThreadKey,
+    ) -> Result<Removal> {
+        let (path, Some(own)) = self.template.of(&self.base, tenant, thread, key) else {
             return Ok(Removal::Kept("other threads work there too".to_owned()));
         };
         if let Some(repository) = &self.repository
-            && let Removal::Kept(why) = repository.remove(&path, &name(thread)).await?
+            && let Removal::Kept(why) = repository.remove(&path, &name(tenant, thread, key)).await?
         {
             return Ok(Removal::Kept(why));
         }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! - The folder is pinned when it is opened: every file is reached from its descriptor, and nothing outside of it is, whatever links, names or races there are.
 //! - What was not granted is not there: neither advertised nor answered.
-//! - A command that was started here is ended, with all that it started, when its terminal is released or the workspace is closed.
+//! - A command that was started here is ended, with all that it started, when its terminal is released, or the workspace is closed or its last clone dropped.
 
 mod command;
 mod file;
@@ -13,7 +13,6 @@ mod location;
 mod output;
 mod refusal;
 mod terminal;
-mod tree;
 mod worktree;
 
 use std::io;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::time::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use trilogue_wire::agent_client::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse,
     ReleaseTerminalRequest, ReleaseTerminalResponse, TerminalOutputRequest, TerminalOutputResponse,
@@ -14,7 +14,7 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::command::{self, Running};
+use super::command::{self, Family, Running};
 use super::{Grants, Place, refusal};
 
 /// The time in which the terminals that are made are counted.
@@ -27,6 +27,8 @@ pub(super) struct Terminals(Arc<Shared>);
 struct Shared {
     place: Arc<Place>,
     grants: Arc<Grants>,
+    /// What is ended when this is closed, or nobody is left who could name it.
+    family: Family,
     state: Mutex<State>,
 }
 
@@ -34,40 +36,42 @@ struct Shared {
 struct State {
     /// By id, until they are released.
     open: HashMap<String, Arc<Running>>,
+    /// How many are being started.
+    starting: usize,
     /// When those of the last minute were made.
     made: VecDeque<Instant>,
     is_closed: bool,
+}
+
+/// A place among the terminals for one that is being started. A close waits for it.
+struct Starting {
+    shared: Arc<Shared>,
+    _token: TaskTrackerToken,
 }
 
 // === impl Terminals ===
 
 impl Terminals {
     pub(super) fn new(place: Arc<Place>, grants: Arc<Grants>) -> Self {
-        Self(Arc::new(Shared { place, grants, state: Mutex::default() }))
+        let (family, state) = (Family::default(), Mutex::default());
+        Self(Arc::new(Shared { place, grants, family, state }))
     }
 
-    /// Starts a command.
+    /// Starts a command. Where this is dropped, the command is ended: nobody could name it.
     pub(super) async fn create(
         &self,
         request: CreateTerminalRequest,
     ) -> Result<Vec<u8>, ErrorObject> {
-        let terminals = self.clone();
+        let starting = Starting::begin(&self.0)?;
         // Starting a process waits for the system.
-        let made = tokio::task::spawn_blocking(move || terminals.start(&request));
-        let id = made.await.map_err(|_| refusal::lost())??;
+        let started = tokio::task::spawn_blocking(move || {
+            let Shared { place, grants, family, .. } = &*starting.shared;
+            let running = command::start(place, grants, family, &request);
+            (starting, running)
+        });
+        let (starting, running) = started.await.map_err(|_| refusal::lost())?;
+        let id = starting.finish(running?)?;
         Ok(refusal::result(&CreateTerminalResponse::new(id)))
-    }
-
-    /// Nothing is started behind a close, and never more than may be.
-    fn start(&self, request: &CreateTerminalRequest) -> Result<String, ErrorObject> {
-        let Shared { place, grants, .. } = &*self.0;
-        let mut state = self.state();
-        state.admit(grants)?;
-        let running = command::start(place, grants, request)?;
-        let id = uuid::Uuid::new_v4().to_string();
-        state.made.push_back(Instant::now());
-        state.open.insert(id.clone(), Arc::new(running));
-        Ok(id)
     }
 
     /// What a terminal shows.
@@ -94,7 +98,7 @@ impl Terminals {
 
     /// Ends a command. Its terminal stays.
     pub(super) async fn kill(&self, request: &KillTerminalRequest) -> Result<Vec<u8>, ErrorObject> {
-        self.find(&request.terminal_id)?.end(self.0.grants.limits.kill_grace).await;
+        self.find(&request.terminal_id)?.end().await;
         Ok(refusal::result(&KillTerminalResponse::new()))
     }
 
@@ -104,34 +108,80 @@ impl Terminals {
         request: &ReleaseTerminalRequest,
     ) -> Result<Vec<u8>, ErrorObject> {
         let id = &request.terminal_id;
-        let running = self.state().open.remove(id).ok_or_else(|| refusal::not_found(id))?;
-        running.end(self.0.grants.limits.kill_grace).await;
+        let running = self.0.state().open.remove(id).ok_or_else(|| refusal::not_found(id))?;
+        running.end().await;
         Ok(refusal::result(&ReleaseTerminalResponse::new()))
     }
 
-    /// Ends all of them at once.
+    /// Ends all of them at once, and returns when nothing is left.
     pub(super) async fn close(&self) {
-        let open: Vec<_> = {
-            let mut state = self.state();
+        {
+            let mut state = self.0.state();
             state.is_closed = true;
-            state.open.drain().map(|(_, running)| running).collect()
-        };
-        let grace = self.0.grants.limits.kill_grace;
-        join_all(open.iter().map(|running| running.end(grace))).await;
+            state.open.clear();
+        }
+        let Family { stop, tasks } = &self.0.family;
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
     }
 
     fn find(&self, id: &str) -> Result<Arc<Running>, ErrorObject> {
-        self.state().open.get(id).cloned().ok_or_else(|| refusal::not_found(id))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state().open.get(id).cloned().ok_or_else(|| refusal::not_found(id))
     }
 }
 
 impl fmt::Debug for Terminals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Terminals").field("open", &self.state().open.len()).finish_non_exhaustive()
+        f.debug_struct("Terminals")
+            .field("open", &self.0.state().open.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.family.stop.cancel();
+    }
+}
+
+// === impl Starting ===
+
+impl Starting {
+    /// Nothing is started behind a close, and never more than may be.
+    fn begin(shared: &Arc<Shared>) -> Result<Self, ErrorObject> {
+        let mut state = shared.state();
+        state.admit(&shared.grants)?;
+        state.starting += 1;
+        drop(state);
+        let _token = shared.family.tasks.token();
+        Ok(Self { shared: Arc::clone(shared), _token })
+    }
+
+    /// Gives a terminal its name.
+    fn finish(&self, running: Running) -> Result<String, ErrorObject> {
+        let mut state = self.shared.state();
+        if state.is_closed {
+            return Err(refusal::lost());
+        }
+        let id = uuid::Uuid::new_v4().to_string();
+        state.made.push_back(Instant::now());
+        state.open.insert(id.clone(), Arc::new(running));
+        Ok(id)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.shared.state().starting -= 1;
     }
 }
 
@@ -145,7 +195,7 @@ impl State {
         }
         let limits = &grants.limits;
         let most = limits.max_terminals;
-        if self.open.len() >= most {
+        if self.open.len() + self.starting >= most {
             return Err(refusal::refused(format!(
                 "there are {most} terminals, which is the most; release one"
             )));
@@ -155,7 +205,7 @@ impl State {
             self.made.pop_front();
         }
         let most = limits.max_terminals_per_minute;
-        if self.made.len() >= most {
+        if self.made.len() + self.starting >= most {
             return Err(refusal::refused(format!(
                 "{most} terminals were made within a minute, which is the most"
             )));

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -16,23 +15,34 @@ const HELPER: &str = "TRILOGUE_TEST_HELPER";
 /// How many agents it starts.
 const AGENTS: usize = 24;
 
-async fn start(children: &Children, command: &[&str], cwd: &Path) -> Started {
+pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> Started {
     let command: Vec<_> = command.iter().map(|&it| it.to_owned()).collect();
     let program = Program { name: "test", command: &command, cwd, env: &[], inherit: &[] };
     children.start(program).await.unwrap()
 }
 
-fn is_running(pid: u32) -> bool {
+pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // A dead one whose parent has not asked for it is gone too.
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn pid_in(file: &Path) -> Option<u32> {
+pub(crate) fn pid_in(file: &Path) -> Option<u32> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// The records that are there, of all lives.
+pub(crate) fn records(state: &Path) -> Vec<String> {
+    let names = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<_>>()
+    };
+    let all = state.join("children");
+    let lives = names(all.clone()).into_iter().map(|life| all.join(life));
+    lives.flat_map(names).filter(|name| name != "lock").collect()
+}
+
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = tokio::time::Instant::now() + Duration::from_secs(30);
     while !is_so() {
         assert!(tokio::time::Instant::now() < end, "{what}");
@@ -45,11 +55,11 @@ async fn a_child_ends_by_itself_when_its_input_does_and_its_record_goes() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(Some(folder.path().to_owned())).await.unwrap();
     let started = start(&children, &["cat"], folder.path()).await;
-    let records = || std::fs::read_dir(folder.path().join("children")).unwrap().count();
-    assert_eq!((records(), children.count()), (1, 1));
+    assert_eq!((records(folder.path()).len(), children.count()), (1, 1));
     drop(started.input);
     assert!(started.child.ended().await.is_success());
-    until("the record goes", || records() == 0 && children.count() == 0).await;
+    let is_gone = || records(folder.path()).is_empty() && children.count() == 0;
+    until("the record goes", is_gone).await;
 }
 
 #[tokio::test]
@@ -111,14 +121,17 @@ async fn a_child_knows_no_variable_but_those_that_it_may() {
 #[tokio::test]
 async fn a_server_leaves_those_of_another_that_lives_alone() {
     let folder = TempDir::new().unwrap();
-    let one = Children::open(Some(folder.path().to_owned())).await.unwrap();
-    let started = start(&one, &["sleep", "1000"], folder.path()).await;
-    // A record of this very server says that it was left by an earlier open, so it stands for another that lives.
-    let helper = helper(folder.path(), 0);
-    let pid = started.child.pid().unwrap();
-    assert!(is_running(pid));
+    let helper = helper(folder.path(), 1);
+    let agent = folder.path().join("agent-0");
+    until("it runs", || pid_in(&agent).is_some_and(is_running)).await;
+    let pid = pid_in(&agent).unwrap();
+    for _ in 0..2 {
+        let beside = Children::open(Some(folder.path().to_owned())).await.unwrap();
+        assert_eq!((beside.strays(), is_running(pid)), (0, true));
+    }
     end(helper);
-    started.child.kill().await;
+    let next = Children::open(Some(folder.path().to_owned())).await.unwrap();
+    assert!(next.strays() > 0 && !is_running(pid));
 }
 
 /// What a server does that is killed: run by the other tests, as a process of its own.
@@ -186,23 +199,8 @@ async fn a_server_that_is_killed_leaves_no_stray_to_the_next_one() {
     assert!(children.strays() >= pids.len(), "{}", children.strays());
     let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
     assert_eq!(left, Vec::<&u32>::new());
-    assert_eq!(std::fs::read_dir(state.join("children")).unwrap().count(), 0);
+    assert_eq!(records(&state), Vec::<String>::new());
     // There is nothing left to do for a third one.
     drop(children);
     assert_eq!(Children::open(Some(state)).await.unwrap().strays(), 0);
-}
-
-#[tokio::test]
-async fn records_that_cannot_be_read_keep_nothing_from_starting() {
-    let folder = TempDir::new().unwrap();
-    let records = folder.path().join("children");
-    std::fs::create_dir_all(&records).unwrap();
-    let name = uuid::Uuid::new_v4().to_string();
-    for (name, text) in [(&*name, "{ nonsense"), ("other", "x"), ("half.new", "")] {
-        std::fs::write(records.join(name), text).unwrap();
-    }
-    let children: Arc<Children> = Children::open(Some(folder.path().to_owned())).await.unwrap();
-    assert_eq!(children.strays(), 0);
-    let names = std::fs::read_dir(&records).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(names.collect::<Vec<_>>(), ["other"]);
 }

@@ -4,6 +4,8 @@
 mod admission;
 mod agent_client;
 mod child;
+mod child_ends;
+mod child_records;
 mod contract;
 mod echo;
 mod faults;
@@ -17,6 +19,7 @@ mod state;
 mod workspace_files;
 mod workspace_folders;
 mod workspace_terminals;
+mod workspace_trees;
 
 use std::sync::Arc;
 

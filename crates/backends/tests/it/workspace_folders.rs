@@ -6,14 +6,25 @@ use std::path::Path;
 use std::process::Command;
 
 use trilogue_backends::workspace::{CwdTemplate, Folders, Removal};
-use trilogue_domain::{AgentName, ThreadId};
+use trilogue_domain::{AgentName, TenantId, ThreadId, ThreadKey};
 
 const THREAD: &str = "0191c0de-0000-7000-8000-000000000001";
+const KEY: ThreadKey = ThreadKey(1);
 
 fn folders(base: &Path, template: &str, repository: Option<&Path>) -> Folders {
     let agent = AgentName::parse("org.coder").unwrap();
     let template = CwdTemplate::parse(template).unwrap();
     Folders::new(base, template, repository, &agent).unwrap()
+}
+
+fn tenant() -> TenantId {
+    TenantId::parse("default").unwrap()
+}
+
+/// What the thread's folder is called.
+fn name(folders: &Folders, id: &str) -> String {
+    let path = folders.path(&tenant(), &thread(id), KEY);
+    path.file_name().unwrap().to_str().unwrap().to_owned()
 }
 
 fn thread(id: &str) -> ThreadId {
@@ -43,18 +54,20 @@ fn repository(folder: &Path) {
 async fn each_thread_has_a_folder_that_nobody_else_enters() {
     let base = tempfile::tempdir().unwrap();
     let folders = folders(base.path(), "work/{thread}/src", None);
-    let made = folders.prepare(&thread(THREAD)).await.unwrap();
-    assert_eq!(made, base.path().join("work").join(THREAD).join("src"));
-    for folder in [&made, made.parent().unwrap(), &base.path().join("work")] {
+    let made = folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap();
+    let own = made.parent().unwrap().to_owned();
+    assert_eq!(own.parent(), Some(&*base.path().join("work")));
+    assert!(own.file_name().unwrap().to_str().unwrap().starts_with(THREAD), "{own:?}");
+    for folder in [&made, &own, &base.path().join("work")] {
         assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700, "{folder:?}");
     }
     fs::write(made.join("file"), "x").unwrap();
-    assert_eq!(folders.prepare(&thread(THREAD)).await.unwrap(), made);
+    assert_eq!(folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap(), made);
     assert!(made.join("file").exists());
-    let other = folders.prepare(&thread("other")).await.unwrap();
-    assert_eq!(folders.remove(&thread(THREAD)).await.unwrap(), Removal::Gone);
-    assert!(!base.path().join("work").join(THREAD).exists() && other.exists());
-    assert_eq!(folders.remove(&thread(THREAD)).await.unwrap(), Removal::Gone);
+    let other = folders.prepare(&tenant(), &thread("other"), KEY).await.unwrap();
+    assert_eq!(folders.remove(&tenant(), &thread(THREAD), KEY).await.unwrap(), Removal::Gone);
+    assert!(!own.exists() && other.exists());
+    assert_eq!(folders.remove(&tenant(), &thread(THREAD), KEY).await.unwrap(), Removal::Gone);
 }
 
 #[tokio::test]
@@ -63,16 +76,61 @@ async fn no_thread_is_called_so_that_its_folder_lies_elsewhere() {
     let folders = folders(base.path(), "work/{thread}", None);
     let long = "x".repeat(200);
     let ids = ["..", ".", "a/b", "../../x", "/etc", "A", "a", "-rf", "ü", &long, "CON"];
-    let made: Vec<_> = ids.iter().map(|id| folders.path(&thread(id))).collect();
+    let made: Vec<_> = ids.iter().map(|id| folders.path(&tenant(), &thread(id), KEY)).collect();
     for (id, path) in ids.iter().zip(&made) {
         assert_eq!(path.parent(), Some(&*base.path().join("work")), "{id}");
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(
             name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
         );
-        assert!(!name.starts_with('-') && name.len() <= 64, "{name}");
+        assert!(!name.starts_with('-') && name.len() <= 64 + 17, "{name}");
         assert_eq!(made.iter().filter(|other| *other == path).count(), 1, "{id}");
     }
+}
+
+#[tokio::test]
+async fn threads_of_two_tenants_with_the_same_id_have_folders_of_their_own() {
+    let base = tempfile::tempdir().unwrap();
+    let folders = folders(base.path(), "work/{thread}", None);
+    let stranger = TenantId::parse("stranger").unwrap();
+    for id in [THREAD, "t1", "A"] {
+        let (ours, theirs) = (
+            folders.prepare(&tenant(), &thread(id), KEY).await.unwrap(),
+            folders.prepare(&stranger, &thread(id), KEY).await.unwrap(),
+        );
+        assert_ne!(ours, theirs);
+        assert_eq!(folders.remove(&stranger, &thread(id), KEY).await.unwrap(), Removal::Gone);
+        assert!(ours.exists() && !theirs.exists(), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_was_made_anew_has_a_folder_of_its_own() {
+    let base = tempfile::tempdir().unwrap();
+    let folders = folders(base.path(), "work/{thread}", None);
+    for id in [THREAD, "t1", "A"] {
+        let new = ThreadKey(2);
+        let before = folders.prepare(&tenant(), &thread(id), KEY).await.unwrap();
+        let after = folders.prepare(&tenant(), &thread(id), new).await.unwrap();
+        assert_ne!(before, after);
+        assert_eq!(folders.remove(&tenant(), &thread(id), KEY).await.unwrap(), Removal::Gone);
+        assert!(after.exists() && !before.exists(), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn what_stood_there_before_is_neither_worked_in_nor_removed() {
+    let base = tempfile::tempdir().unwrap();
+    let folders = folders(base.path(), "projects/{thread}", None);
+    let precious = base.path().join("projects").join("website");
+    fs::create_dir_all(&precious).unwrap();
+    fs::write(precious.join("index.html"), "mine").unwrap();
+    let made = folders.prepare(&tenant(), &thread("website"), KEY).await.unwrap();
+    assert_ne!(made, precious);
+    assert_eq!(fs::read_dir(&made).unwrap().count(), 0);
+    assert_eq!(folders.remove(&tenant(), &thread("website"), KEY).await.unwrap(), Removal::Gone);
+    assert!(!made.exists());
+    assert_eq!(fs::read_to_string(precious.join("index.html")).unwrap(), "mine");
 }
 
 #[tokio::test]
@@ -81,10 +139,10 @@ async fn a_link_in_the_place_of_a_folder_is_refused_and_not_followed() {
     let folders = folders(base.path(), "work/{thread}", None);
     fs::create_dir_all(base.path().join("work")).unwrap();
     fs::create_dir(base.path().join("precious")).unwrap();
-    symlink(base.path().join("precious"), folders.path(&thread("t"))).unwrap();
-    let error = folders.prepare(&thread("t")).await.unwrap_err();
+    symlink(base.path().join("precious"), folders.path(&tenant(), &thread("t"), KEY)).unwrap();
+    let error = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap_err();
     assert!(error.to_string().contains("cannot be made"), "{error}");
-    assert_eq!(folders.remove(&thread("t")).await.unwrap(), Removal::Gone);
+    assert_eq!(folders.remove(&tenant(), &thread("t"), KEY).await.unwrap(), Removal::Gone);
     assert!(base.path().join("precious").exists());
 }
 
@@ -92,8 +150,11 @@ async fn a_link_in_the_place_of_a_folder_is_refused_and_not_followed() {
 async fn a_folder_of_all_threads_is_never_removed() {
     let base = tempfile::tempdir().unwrap();
     let folders = folders(base.path(), "shared", None);
-    let made = folders.prepare(&thread("t")).await.unwrap();
-    assert!(matches!(folders.remove(&thread("t")).await.unwrap(), Removal::Kept(_)));
+    let made = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap();
+    assert!(matches!(
+        folders.remove(&tenant(), &thread("t"), KEY).await.unwrap(),
+        Removal::Kept(_)
+    ));
     assert!(made.exists());
 }
 
@@ -103,29 +164,32 @@ async fn a_worktree_is_made_for_each_thread_and_goes_when_nothing_would_be_lost(
     let main = base.path().join("repo");
     repository(&main);
     let folders = folders(base.path(), "work/{thread}", Some(&main));
-    let tree = folders.prepare(&thread(THREAD)).await.unwrap();
+    let tree = folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap();
     assert_eq!(fs::read_to_string(tree.join("file")).unwrap(), "one");
-    let branch = format!("trilogue/org-coder/{THREAD}");
+    let branch = format!("trilogue/org-coder/{}", name(&folders, THREAD));
     assert_eq!(git(&tree, &["branch", "--show-current"]).trim(), branch);
-    assert_eq!(folders.prepare(&thread(THREAD)).await.unwrap(), tree);
+    assert_eq!(folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap(), tree);
     // Another thread has its own, and does not see this one's changes.
     fs::write(tree.join("file"), "two").unwrap();
-    let other = folders.prepare(&thread("other")).await.unwrap();
+    let other = folders.prepare(&tenant(), &thread("other"), KEY).await.unwrap();
     assert_eq!(fs::read_to_string(other.join("file")).unwrap(), "one");
 
-    let Removal::Kept(why) = folders.remove(&thread(THREAD)).await.unwrap() else { panic!() };
+    let Removal::Kept(why) = folders.remove(&tenant(), &thread(THREAD), KEY).await.unwrap() else {
+        panic!()
+    };
     assert!(why.contains("modified or untracked"), "{why}");
     assert_eq!(fs::read_to_string(tree.join("file")).unwrap(), "two");
     git(&tree, &["commit", "--quiet", "-am", "two"]);
-    // What was committed stays on its branch, and a thread of that name goes on with it.
-    assert_eq!(folders.remove(&thread(THREAD)).await.unwrap(), Removal::Gone);
+    // What was committed stays on its branch, and the thread goes on with it.
+    assert_eq!(folders.remove(&tenant(), &thread(THREAD), KEY).await.unwrap(), Removal::Gone);
     assert!(!tree.exists());
     assert!(git(&main, &["branch", "--list", &branch]).contains(&branch));
-    folders.prepare(&thread(THREAD)).await.unwrap();
+    folders.prepare(&tenant(), &thread(THREAD), KEY).await.unwrap();
     assert_eq!(fs::read_to_string(tree.join("file")).unwrap(), "two");
 
-    assert_eq!(folders.remove(&thread("other")).await.unwrap(), Removal::Gone);
-    assert_eq!(git(&main, &["branch", "--list", "trilogue/org-coder/other"]), "");
+    assert_eq!(folders.remove(&tenant(), &thread("other"), KEY).await.unwrap(), Removal::Gone);
+    let other = format!("trilogue/org-coder/{}", name(&folders, "other"));
+    assert_eq!(git(&main, &["branch", "--list", &other]), "");
     assert_eq!(git(&main, &["worktree", "list"]).lines().count(), 2);
 }
 
@@ -135,27 +199,28 @@ async fn a_worktree_that_was_removed_by_hand_is_made_again() {
     let main = base.path().join("repo");
     repository(&main);
     let folders = folders(base.path(), "work/{thread}", Some(&main));
-    let tree = folders.prepare(&thread("t")).await.unwrap();
+    let tree = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap();
     fs::remove_dir_all(&tree).unwrap();
-    assert_eq!(folders.prepare(&thread("t")).await.unwrap(), tree);
+    assert_eq!(folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap(), tree);
     assert!(tree.join("file").exists());
     fs::remove_dir_all(&tree).unwrap();
-    assert_eq!(folders.remove(&thread("t")).await.unwrap(), Removal::Gone);
+    assert_eq!(folders.remove(&tenant(), &thread("t"), KEY).await.unwrap(), Removal::Gone);
 }
 
 #[tokio::test]
 async fn what_git_refuses_is_told() {
     let base = tempfile::tempdir().unwrap();
     let none = base.path().join("none");
-    let error = folders(base.path(), "w/{thread}", Some(&none)).prepare(&thread("t")).await;
+    let error =
+        folders(base.path(), "w/{thread}", Some(&none)).prepare(&tenant(), &thread("t"), KEY).await;
     let error = error.unwrap_err();
     assert!(error.to_string().contains("none") && error.hint_text().is_some(), "{error}");
     let main = base.path().join("repo");
     repository(&main);
     let folders = folders(base.path(), "w/{thread}", Some(&main));
-    fs::create_dir_all(folders.path(&thread("t"))).unwrap();
-    fs::write(folders.path(&thread("t")).join("mine"), "x").unwrap();
-    let error = folders.prepare(&thread("t")).await.unwrap_err();
+    fs::create_dir_all(folders.path(&tenant(), &thread("t"), KEY)).unwrap();
+    fs::write(folders.path(&tenant(), &thread("t"), KEY).join("mine"), "x").unwrap();
+    let error = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap_err();
     assert!(error.to_string().contains("already exists"), "{error}");
     assert!(error.hint_text().unwrap().contains("`worktree`"));
 }
@@ -172,7 +237,10 @@ async fn hooks_are_not_run() {
     let trace = base.path().join("ran");
     fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", trace.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    folders(base.path(), "w/{thread}", Some(&main)).prepare(&thread("t")).await.unwrap();
+    folders(base.path(), "w/{thread}", Some(&main))
+        .prepare(&tenant(), &thread("t"), KEY)
+        .await
+        .unwrap();
     assert!(!trace.exists());
     // It would have been run by git itself.
     git(&main, &["worktree", "add", "--quiet", "../own"]);

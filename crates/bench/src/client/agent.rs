@@ -11,8 +11,8 @@ use serde_json::Value;
 const WRITE_BYTES: usize = 64 * 1024;
 /// The session that it has.
 const SESSION: &str = "0195c0de-0000-7000-8000-000000000001";
-/// The message that its updates continue.
-const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
+/// What the ids of its messages begin with. Each turn says one message, in however many updates.
+const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-";
 
 /// Is the agent until its input ends.
 ///
@@ -21,6 +21,7 @@ const MESSAGE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
 pub(crate) fn serve() -> Result<()> {
     let (mut input, mut output) = (BufReader::new(io::stdin().lock()), io::stdout().lock());
     let mut line = String::new();
+    let mut turns = 0_u64;
     loop {
         line.clear();
         if input.read_line(&mut line)? == 0 {
@@ -35,7 +36,8 @@ pub(crate) fn serve() -> Result<()> {
             "session/new" => format!(r#"{{"sessionId":"{SESSION}"}}"#),
             "session/prompt" => {
                 let said = message["params"]["prompt"][0]["text"].as_str().context("no text")?;
-                prompt(said, &mut output)?;
+                turns += 1;
+                prompt(said, &format!("{MESSAGE}{turns:012x}"), &mut output)?;
                 r#"{"stopReason":"end_turn"}"#.to_owned()
             }
             _ => "{}".to_owned(),
@@ -45,13 +47,13 @@ pub(crate) fn serve() -> Result<()> {
     }
 }
 
-fn prompt(said: &str, output: &mut impl Write) -> Result<()> {
+fn prompt(said: &str, message: &str, output: &mut impl Write) -> Result<()> {
     let mut words = said.split(' ');
     let (kind, count) = (words.next(), words.next().context("how many?")?.parse::<u64>()?);
     let mut bytes = Vec::with_capacity(WRITE_BYTES + 1024);
     if kind == Some("flood") {
         for _ in 0..count {
-            update(&mut bytes, "and on ")?;
+            update(&mut bytes, message, "and on ")?;
             if bytes.len() >= WRITE_BYTES {
                 output.write_all(&bytes)?;
                 bytes.clear();
@@ -63,17 +65,17 @@ fn prompt(said: &str, output: &mut impl Write) -> Result<()> {
     for _ in 0..count {
         thread::sleep(pause);
         bytes.clear();
-        update(&mut bytes, &now()?.as_nanos().to_string())?;
+        update(&mut bytes, message, &now()?.as_nanos().to_string())?;
         output.write_all(&bytes)?;
         output.flush()?;
     }
     Ok(())
 }
 
-fn update(bytes: &mut Vec<u8>, text: &str) -> Result<()> {
+fn update(bytes: &mut Vec<u8>, message: &str, text: &str) -> Result<()> {
     writeln!(
         bytes,
-        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk","messageId":"{MESSAGE}","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{SESSION}","update":{{"sessionUpdate":"agent_message_chunk","messageId":"{message}","content":{{"type":"text","text":"{text}"}}}}}}}}"#
     )?;
     Ok(())
 }

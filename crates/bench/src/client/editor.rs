@@ -11,6 +11,10 @@ use super::agent::now;
 
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
+/// How many updates are timed one by one.
+const PACED: u64 = 2_000;
+/// The pause between them, in microseconds.
+const PAUSE_MICROS: u64 = 1_000;
 
 /// A client with an agent that it launched. The agent is killed when this is dropped.
 #[derive(Debug)]
@@ -82,6 +86,11 @@ impl Editor {
                 return Ok(turn);
             }
         }
+    }
+
+    /// How old each of some updates is when it comes, which the agent writes one by one.
+    pub(crate) fn ages(&mut self) -> Result<Vec<Duration>> {
+        Ok(self.prompt(&format!("paced {PACED} {PAUSE_MICROS}"), true)?.ages)
     }
 
     /// Ends the agent by the end of its input.

@@ -1,32 +1,39 @@
 //! The Agent Client Protocol: an agent's standard streams, the server, a client's standard streams; beside the official libraries from agent to client with nothing between.
+//!
+//! Whoever is compared is measured in turn, round by round: what the machine does beside that falls on all alike.
 
 mod agent;
+mod allocations;
 mod editor;
+mod ours;
 mod peers;
+mod rates;
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use trilogue_testkit::{Home, ServerOptions};
+use anyhow::Result;
+use tokio::task::block_in_place;
 
-use crate::disk;
-use crate::report::{self, Report, median, percentile};
+use crate::disk::{self, Commit};
+use crate::report::Report;
 use editor::Editor;
+use ours::Ours;
+use peers::Peer;
+use rates::{Ages, Rates, median_of};
 
 pub(crate) use agent::serve as serve_agent;
 
 /// How many updates one turn of a measurement has.
 const UPDATES: u64 = 200_000;
+/// How many with a disk.
+const DURABLE_UPDATES: u64 = 100_000;
 /// How many turns are taken in a row, of one update each.
-const TURNS: u64 = 2_000;
-/// How many turns with a disk.
-const DURABLE_TURNS: u64 = 500;
-/// How many updates are timed one by one.
-const PACED: u64 = 2_000;
-/// The pause between them, in microseconds.
-const PAUSE_MICROS: u64 = 1_000;
+const TURNS: u64 = 5_000;
+/// How many with a disk.
+const DURABLE_TURNS: u64 = 1_000;
+/// The store with a disk.
+const DISK: &str = "sqlite:store/trilogue.db";
 /// About what one paced update appends, in bytes.
 const FRAME_BYTES: usize = 512;
 /// The least updates a second with memory, in times of the official Rust library.
@@ -37,135 +44,137 @@ const TURN_TIMES: f64 = 2.0;
 const DISK_SHARE: f64 = 0.5;
 /// The most that lies between agent and client for one update with memory.
 const ADDED: Duration = Duration::from_micros(200);
+/// What may come to twice the disk's commit.
+const BESIDE_COMMITS: Duration = Duration::from_micros(500);
 
-/// What one path does.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rates {
-    pub(super) updates: f64,
-    pub(super) turns: f64,
+/// What was measured in one round.
+#[derive(Clone, Debug)]
+struct Round {
+    /// Of the peers, in their order.
+    peers: Vec<Rates>,
+    memory: Rates,
+    disk: Rates,
+    /// With nothing between.
+    direct: Ages,
+    memory_ages: Ages,
+    disk_ages: Ages,
+    commit: Commit,
+    /// Commits for each turn in a row.
+    commits: f64,
 }
 
 pub(crate) async fn measure(report: &mut Report) -> Result<()> {
-    let peers = peers::measure(report).await?;
-    let direct = ages(&mut Editor::launch(&mut agent_command()?)?)?;
-    report.line("nothing between, age of an update, p50", &micros(percentile(&direct, 0.5)));
-    let memory = through(report, "memory:", TURNS).await?;
-    let disk = through(report, "sqlite:store/trilogue.db", DURABLE_TURNS).await?;
-    for (what, ours, theirs, least) in [
-        (
-            "memory:, updates a second, in times of the Rust library",
-            memory.rates.updates,
-            peers.updates,
-            UPDATE_TIMES,
-        ),
-        (
-            "memory:, turns in a row a second, in times of the Rust library",
-            memory.rates.turns,
-            peers.turns,
-            TURN_TIMES,
-        ),
-    ] {
-        let times = ours / theirs;
-        report.target(what, &format!("{times:.1}"), times >= least, &format!(">= {least}"));
+    peers::install().await?;
+    let peers = peers::all()?;
+    let mut memory = Ours::start("trilogue", "memory:").await?;
+    let mut disk = Ours::start("trilogue", DISK).await?;
+    let mut direct = Editor::launch(Command::new(std::env::current_exe()?).arg("agent"))?;
+    for editor in [&mut memory.editor, &mut disk.editor, &mut direct] {
+        editor.prompt("flood 20000", false)?;
     }
-    for (what, ours, memory) in [
-        ("SQLite, updates a second, share of memory", disk.rates.updates, memory.rates.updates),
-        ("SQLite, turns in a row a second, share of memory", disk.rates.turns, memory.rates.turns),
-    ] {
-        let share = ours / memory;
-        report.target(what, &format!("{share:.2}"), share >= DISK_SHARE, ">= 0.50");
+    let mut rounds = Vec::new();
+    for _ in 0..report.runs {
+        rounds.push(round(report, &peers, &mut memory, &mut disk, &mut direct).await?);
     }
-    let added = percentile(&memory.ages, 0.5).saturating_sub(percentile(&direct, 0.5));
-    let what = "memory:, added to the age of an update, p50";
-    report.target(what, &micros(added), added < ADDED, "< 200 us");
+    direct.close()?;
+    memory.stop().await?;
+    disk.stop().await?;
+    say_rates(report, &peers, &rounds);
+    judge_rates(report, &rounds);
+    judge_ages(report, &rounds);
+    allocations::measure(report).await
+}
+
+async fn round(
+    report: &mut Report,
+    peers: &[Peer],
+    memory: &mut Ours,
+    disk: &mut Ours,
+    direct: &mut Editor,
+) -> Result<Round> {
+    let rates = block_in_place(|| memory.rates(UPDATES, TURNS))?;
+    let peers = block_in_place(|| peers.iter().map(Peer::rates).collect::<Result<_>>())?;
+    let before = disk.commits().await?;
+    let in_a_row = block_in_place(|| disk.turns(DURABLE_TURNS))?;
+    let commits = disk.commits().await?.saturating_sub(before) as f64 / DURABLE_TURNS as f64;
+    let updates = block_in_place(|| disk.updates(DURABLE_UPDATES))?;
+    let (direct, memory_ages) = block_in_place(|| anyhow::Ok((direct.ages()?, memory.ages()?)))?;
     let commit = disk::measure(report, FRAME_BYTES)?;
-    let most = commit.p99 * 2 + Duration::from_micros(500);
-    let late = percentile(&disk.ages, 0.99).saturating_sub(percentile(&direct, 0.5));
-    let what = "SQLite, added to the age of an update, p99";
-    report.target(what, &micros(late), late <= most, &format!("<= {}", micros(most)));
-    Ok(())
+    Ok(Round {
+        peers,
+        memory: rates,
+        disk: Rates { updates, turns: in_a_row },
+        direct: Ages::of(&direct),
+        memory_ages: Ages::of(&memory_ages),
+        disk_ages: Ages::of(&block_in_place(|| disk.ages())?),
+        commit,
+        commits,
+    })
 }
 
-/// What the path through our server does.
-#[derive(Debug)]
-struct Through {
-    rates: Rates,
-    ages: Vec<Duration>,
-}
-
-async fn through(report: &mut Report, store: &str, turns: u64) -> Result<Through> {
-    let dir = tempfile::tempdir_in(report::folder())?;
-    let me = std::env::current_exe()?;
-    let settings = format!(
-        "[agents.flood]\nkind = \"agent-client\"\ncommand = [{:?}, \"agent\"]\n\n",
-        me.display().to_string()
-    );
-    let options = ServerOptions { settings, ..report::server_options(store)? };
-    let home = Home::new(dir.path(), &options)?;
-    let server = home.start().await?;
-    let measured = {
-        let runs = report.runs;
-        let dir = dir.path().to_owned();
-        tokio::task::spawn_blocking(move || -> Result<Through> {
-            let mut editor = Editor::launch(&mut connect_command(&dir)?)?;
-            let rates = rates(&mut editor, runs, turns)?;
-            let ages = ages(&mut editor)?;
-            editor.close()?;
-            Ok(Through { rates, ages })
-        })
-        .await??
-    };
-    server.stop().await?;
-    report.line(&format!("{store}, updates a second"), &format!("{:.0}", measured.rates.updates));
-    report.line(
-        &format!("{store}, turns in a row a second"),
-        &format!("{:.0}", measured.rates.turns),
-    );
-    report
-        .line(&format!("{store}, age of an update, p50"), &micros(percentile(&measured.ages, 0.5)));
-    report.line(
-        &format!("{store}, age of an update, p99"),
-        &micros(percentile(&measured.ages, 0.99)),
-    );
-    Ok(measured)
-}
-
-fn rates(editor: &mut Editor, runs: usize, turns: u64) -> Result<Rates> {
-    let (mut updates, mut in_a_row) = (Vec::new(), Vec::new());
-    editor.prompt("flood 1000", false)?;
-    for _ in 0..runs {
-        let turn = editor.prompt(&format!("flood {UPDATES}"), false)?;
-        ensure!(turn.updates == UPDATES, "{} of {UPDATES} updates came", turn.updates);
-        updates.push(UPDATES as f64 / turn.time.as_secs_f64());
-        let begun = std::time::Instant::now();
-        for _ in 0..turns {
-            let turn = editor.prompt("flood 1", false)?;
-            ensure!(turn.updates == 1, "{} updates came", turn.updates);
-        }
-        in_a_row.push(turns as f64 / begun.elapsed().as_secs_f64());
+fn say_rates(report: &mut Report, peers: &[Peer], rounds: &[Round]) {
+    for (index, peer) in peers.iter().enumerate() {
+        let of = |figure: fn(&Rates) -> f64| median_of(rounds, |round| figure(&round.peers[index]));
+        let line = |what: &str| format!("{}, client and agent alone, {what} a second", peer.name);
+        report.line(&line("updates"), &format!("{:.0}", of(|rates| rates.updates)));
+        report.line(&line("turns in a row"), &format!("{:.0}", of(|rates| rates.turns)));
     }
-    Ok(Rates { updates: median(updates), turns: median(in_a_row) })
+    for (store, of) in
+        [("memory:", (|round| round.memory) as fn(&Round) -> Rates), ("SQLite", |round| round.disk)]
+    {
+        let updates = median_of(rounds, |round| of(round).updates);
+        let turns = median_of(rounds, |round| of(round).turns);
+        report.line(&format!("{store}, updates a second"), &format!("{updates:.0}"));
+        report.line(&format!("{store}, turns in a row a second"), &format!("{turns:.0}"));
+    }
+    let commits = median_of(rounds, |round| round.commits);
+    report.line("SQLite, commits for a turn", &format!("{commits:.1}"));
 }
 
-fn ages(editor: &mut Editor) -> Result<Vec<Duration>> {
-    Ok(editor.prompt(&format!("paced {PACED} {PAUSE_MICROS}"), true)?.ages)
+fn judge_rates(report: &mut Report, rounds: &[Round]) {
+    let rust = |round: &Round| round.peers[peers::RUST];
+    let times = median_of(rounds, |round| round.memory.updates / rust(round).updates);
+    let what = "memory:, updates a second, in times of the Rust library";
+    report.target(what, &format!("{times:.1}"), times >= UPDATE_TIMES, ">= 5");
+    let times = median_of(rounds, |round| round.memory.turns / rust(round).turns);
+    let what = "memory:, turns in a row, in times of the Rust library";
+    report.target(what, &format!("{times:.1}"), times >= TURN_TIMES, ">= 2");
+    let share = median_of(rounds, |round| round.disk.updates / round.memory.updates);
+    let what = "SQLite, updates a second, share of memory";
+    report.target(what, &format!("{share:.2}"), share >= DISK_SHARE, ">= 0.50");
+    let share = median_of(rounds, |round| round.disk.turns / round.memory.turns);
+    let what = "SQLite, turns in a row, share of memory";
+    report.target(what, &format!("{share:.2}"), share >= DISK_SHARE, ">= 0.50");
 }
 
-fn agent_command() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("agent");
-    Ok(command)
+/// Compares like with like: a percentile with the same one of the path with nothing between.
+fn judge_ages(report: &mut Report, rounds: &[Round]) {
+    for (what, of) in [
+        ("nothing between", (|round| round.direct) as fn(&Round) -> Ages),
+        ("memory:", |round| round.memory_ages),
+        ("SQLite", |round| round.disk_ages),
+    ] {
+        let p50 = median_of(rounds, |round| micros(of(round).p50));
+        let p99 = median_of(rounds, |round| micros(of(round).p99));
+        report.line(
+            &format!("{what}, age of an update, p50 / p99"),
+            &format!("{p50:.0} us / {p99:.0} us"),
+        );
+    }
+    let added = |of: fn(&Ages) -> Duration, with: fn(&Round) -> Ages| {
+        median_of(rounds, |round| micros(of(&with(round))) - micros(of(&round.direct)))
+    };
+    let p50 = added(|ages| ages.p50, |round| round.memory_ages);
+    let what = "memory:, added to the age of an update, p50";
+    report.target(what, &format!("{p50:.0} us"), p50 < micros(ADDED), "< 200 us");
+    let p99 = added(|ages| ages.p99, |round| round.memory_ages);
+    report.line("memory:, added to the age of an update, p99", &format!("{p99:.0} us"));
+    let late = added(|ages| ages.p99, |round| round.disk_ages);
+    let most = median_of(rounds, |round| micros(round.commit.p99 * 2 + BESIDE_COMMITS));
+    let what = "SQLite, added to the age of an update, p99";
+    report.target(what, &format!("{late:.0} us"), late <= most, &format!("<= {most:.0} us"));
 }
 
-/// What an editor launches, for the server in this folder.
-fn connect_command(dir: &Path) -> Result<Command> {
-    let me = std::env::current_exe()?;
-    let binary = me.parent().context("the program lies in no folder")?.join("trilogue");
-    let mut command = Command::new(binary);
-    command.args(["connect", "flood"]).current_dir(dir).env("XDG_STATE_HOME", dir.join("state"));
-    Ok(command)
-}
-
-fn micros(duration: Duration) -> String {
-    format!("{:.0} us", duration.as_secs_f64() * 1e6)
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
 }

@@ -1,51 +1,42 @@
 //! The official libraries: client and agent of one language, with nothing between.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tokio::process::Command;
 
-use super::Rates;
+use super::rates::Rates;
 use crate::python::{ROOT, target};
-use crate::report::{Report, median};
+
+/// The place of the Rust library among the peers.
+pub(super) const RUST: usize = 0;
 
 /// A library, how its two programs are started, and how many updates and turns one measurement has.
-struct Peer {
-    name: &'static str,
+pub(super) struct Peer {
+    pub(super) name: &'static str,
     program: Vec<PathBuf>,
     updates: u64,
     turns: u64,
 }
 
-/// Measures every library, and gives what the Rust one does.
-pub(super) async fn measure(report: &mut Report) -> Result<Rates> {
-    let target = target()?;
-    let status = Command::new(Path::new(ROOT).join("scripts/foreign"))
+/// Installs the libraries where they are missing.
+pub(super) async fn install() -> Result<()> {
+    let status = tokio::process::Command::new(Path::new(ROOT).join("scripts/foreign"))
         .arg("bench")
-        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_DIR", target()?)
         .stdin(Stdio::null())
         .status()
         .await
         .context("scripts/foreign could not be started")?;
     ensure!(status.success(), "scripts/foreign ended with {status}");
-    let mut rust = Rates::default();
-    for peer in peers(&target.join("foreign/agent_client")) {
-        let rates = rates(&peer, report.runs).await?;
-        let line = |what: &str| format!("{}, client and agent alone, {what} a second", peer.name);
-        report.line(&line("updates"), &format!("{:.0}", rates.updates));
-        report.line(&line("turns in a row"), &format!("{:.0}", rates.turns));
-        if peer.name == "Rust" {
-            rust = rates;
-        }
-    }
-    Ok(rust)
+    Ok(())
 }
 
-fn peers(installed: &Path) -> [Peer; 3] {
+pub(super) fn all() -> Result<[Peer; 3]> {
+    let installed = target()?.join("foreign/agent_client");
     let source = Path::new(ROOT).join("foreign/agent_client");
-    [
+    Ok([
         Peer {
             name: "Rust",
             program: vec![installed.join("rust/release/official-bench")],
@@ -65,31 +56,35 @@ fn peers(installed: &Path) -> [Peer; 3] {
         },
         Peer {
             name: "Python",
-            program: vec![installed.join("python/bin/python"), source.join("python/bench.py")],
-            updates: 5_000,
-            turns: 500,
+            program: vec![
+                installed.join("python/bin/python"),
+                "-B".into(),
+                source.join("python/bench.py"),
+            ],
+            updates: 10_000,
+            turns: 1_000,
         },
-    ]
+    ])
 }
 
-async fn rates(peer: &Peer, runs: usize) -> Result<Rates> {
-    let (program, before) = peer.program.split_first().context("no program")?;
-    let (mut updates, mut turns) = (Vec::new(), Vec::new());
-    for _ in 0..runs {
+// === impl Peer ===
+
+impl Peer {
+    /// Measures once.
+    pub(super) fn rates(&self) -> Result<Rates> {
+        let (program, before) = self.program.split_first().context("no program")?;
         let output = Command::new(program)
             .args(before)
-            .args(["client", &peer.updates.to_string(), &peer.turns.to_string(), "--"])
-            .args(&peer.program)
+            .args(["client", &self.updates.to_string(), &self.turns.to_string(), "--"])
+            .args(&self.program)
             .arg("agent")
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
-            .await
             .with_context(|| format!("{} could not be started", program.display()))?;
-        ensure!(output.status.success(), "the {} library ended with {}", peer.name, output.status);
+        ensure!(output.status.success(), "the {} library ended with {}", self.name, output.status);
         let figures: Value = serde_json::from_slice(&output.stdout)?;
-        updates.push(figures["updates"].as_f64().context("no figure")?);
-        turns.push(figures["turns"].as_f64().context("no figure")?);
+        let figure = |name: &str| figures[name].as_f64().context("no figure");
+        Ok(Rates { updates: figure("updates")?, turns: figure("turns")? })
     }
-    Ok(Rates { updates: median(updates), turns: median(turns) })
 }

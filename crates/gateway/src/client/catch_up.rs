@@ -1,10 +1,10 @@
 //! What of a session's log was there before a client asked for it.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{RunId, RunStatus, limits};
+use trilogue_domain::{RunId, RunKey, RunStatus, limits};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::Range;
-use trilogue_store::rows::{InterruptFilter, Page, RunFilter};
+use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
 use trilogue_wire::jsonrpc::Id;
 
 use super::link::{Answer, Lines};
@@ -12,14 +12,15 @@ use super::opened::Opened;
 use super::pump::{Pump, READ_BYTES};
 use super::question;
 use super::question::Asked;
-use super::session::{CLIENT, scope_of};
+use super::session::{CLIENT, config_of, scope_of};
 use super::show::Show;
+use crate::stream::feed::run_id;
 
 /// Where a pump begins, and what it does when the client has what was there before.
 #[derive(Debug)]
 pub(super) struct Start {
-    /// The number of the last event that the client has.
-    pub(super) from: u64,
+    /// The number of the last event that the client has; `None` where it has all that there was, and all that it was shown since.
+    pub(super) from: Option<u64>,
     /// The number of the last event that was there when the client asked.
     pub(super) until: u64,
     /// Whether the client is told what it said itself.
@@ -42,23 +43,39 @@ pub(super) enum Opening {
 // === impl Pump ===
 
 impl Pump {
-    pub(super) async fn start(&mut self, start: Start) -> Result<()> {
+    /// Begins what the client has asked for while it was being shown something else. `true` where there was any.
+    pub(super) async fn start_next(&mut self) -> Result<bool> {
+        let mut has_begun = false;
+        while self.catching_up.is_none()
+            && let Some(start) = self.next.pop_front()
+        {
+            self.start(start).await?;
+            has_begun = true;
+        }
+        Ok(has_begun)
+    }
+
+    async fn start(&mut self, start: Start) -> Result<()> {
+        // A client that is shown the session already misses nothing by saying that it has all.
+        let from = start.from.unwrap_or(if self.is_started { self.cursor } else { start.until });
+        let until = start.until;
         self.show = Show::new(&self.session.thread.id, self.link.id_format(), &self.client);
         self.opened = Opened::default();
         self.results.clear();
-        self.cursor = start.from;
+        self.config = None;
+        (self.cursor, self.placed) = (from, u64::MAX);
         let reads_log = matches!(&start.request, Some((_, Opening::FromLog)));
-        if start.from > 0 {
-            self.fold_open_runs().await?;
+        self.show.is_replay = start.is_replay;
+        // First, so that its request is answered whatever fails.
+        self.catching_up = Some(start);
+        if from > 0 {
+            self.fold_open_runs(until).await?;
             if reads_log {
                 self.look_for_opened().await?;
             }
         }
-        self.show.is_replay = start.is_replay;
         self.is_started = true;
-        let is_there = self.cursor >= start.until;
-        self.catching_up = Some(start);
-        if is_there {
+        if self.cursor >= until {
             let mut lines = Lines::default();
             self.caught_up(&mut lines).await?;
             self.send(lines).await;
@@ -66,8 +83,8 @@ impl Pump {
         Ok(())
     }
 
-    /// Brings the fold to where the pump begins: what an open run has said so far decides how it goes on.
-    async fn fold_open_runs(&mut self) -> Result<()> {
+    /// Brings the fold to where the pump begins: what a run has said so far decides how it goes on, and how it ended where that is told now.
+    async fn fold_open_runs(&mut self, until: u64) -> Result<()> {
         let filter = RunFilter {
             thread: Some(self.session.thread.id.clone()),
             statuses: vec![RunStatus::Running, RunStatus::Interrupted, RunStatus::Cancelling],
@@ -75,25 +92,47 @@ impl Pump {
         };
         let scope = scope_of(&self.session.thread);
         let runs = self.link.shared.read().runs(&scope, &filter, &Page::default()).await?.rows;
-        for run in runs.iter().rev() {
-            let mut after = 0;
-            loop {
-                let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-                let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
-                let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
-                for frame in &frames {
-                    let events = frame.events()?;
-                    let told = events
-                        .iter()
-                        .filter(|event| event.number <= self.cursor && event.run_number > after);
-                    told.for_each(|event| self.show.pass(event, Some(run.id.as_str())));
+        let mut keys: Vec<_> = runs.iter().rev().map(|run| run.key).collect();
+        let mut after = self.cursor;
+        while after < until {
+            let range = Range { run: None, after, max_bytes: READ_BYTES };
+            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for key in frames.iter().filter_map(|frame| frame.run()) {
+                if !keys.contains(&key) {
+                    keys.push(key);
                 }
-                if last <= after {
-                    break;
-                }
-                after = last;
             }
-            self.names.insert(run.key, run.id.clone());
+            after = last;
+        }
+        for key in keys {
+            self.fold_run(key).await?;
+        }
+        Ok(())
+    }
+
+    /// Folds what a run has said up to where the pump begins.
+    async fn fold_run(&mut self, run: RunKey) -> Result<()> {
+        let id = run_id(self.link.shared.read(), &self.session.thread, run).await?;
+        let mut after = 0;
+        loop {
+            let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
+            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
+            let is_behind = frames.first().is_some_and(|frame| frame.first() > self.cursor);
+            for frame in frames.iter().filter(|_| !is_behind) {
+                let told = frame.events()?.iter();
+                let told =
+                    told.filter(|event| event.number <= self.cursor && event.run_number > after);
+                told.for_each(|event| self.show.pass(event, id.as_ref().map(RunId::as_str)));
+            }
+            if last <= after || is_behind {
+                break;
+            }
+            after = last;
+        }
+        if let Some(id) = id {
+            self.names.insert(run, id);
         }
         Ok(())
     }
@@ -107,7 +146,8 @@ impl Pump {
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
             for frame in &frames {
                 for event in frame.events()? {
-                    self.opened.push(event);
+                    // What it says is in the answer.
+                    let _ = self.opened.push(event);
                 }
             }
             after = last;
@@ -117,35 +157,62 @@ impl Pump {
 
     /// The client has what was there before it asked.
     pub(super) async fn caught_up(&mut self, lines: &mut Lines) -> Result<()> {
+        // Everything that can fail stands before the request is taken, which is answered then.
+        if self.config.is_none() {
+            self.config = Some(config_of(&self.session.row(&self.link).await?));
+        }
+        let pending = self.pending().await?;
         let Some(start) = self.catching_up.take() else { return Ok(()) };
-        self.show.is_replay = false;
+        let was_replay = std::mem::replace(&mut self.show.is_replay, false);
         if let Some((request, opening)) = start.request {
+            let is_resumed = matches!(opening, Opening::FromLog) && !was_replay;
             let answer = match opening {
                 Opening::Known(answer) => answer,
                 Opening::FromLog => self.opened.answer(&self.link, &self.session).await,
             };
             self.link.write_answer(lines, &request, &answer);
+            // What can be asked of the agent is no part of what was said, and in no answer.
+            if let Some(commands) = self.opened.commands.take().filter(|_| is_resumed) {
+                self.show.again(&commands, lines);
+            }
         }
+        for row in pending.into_iter().rev() {
+            let asking = mapping::asking(&row.interrupt, self.session.id(), &self.client);
+            if !start.knows_questions
+                && !self.show.has_asked(&row.interrupt.id)
+                && let mapping::Asking::Text(text) = &asking
+            {
+                self.show.question(&row.interrupt, text, lines);
+            }
+            if question::ask(&self.link, &self.session, row.run, &row.interrupt, asking, lines)
+                == Asked::AsText
+            {
+                self.session.state().asked = Some(row.interrupt);
+                self.asked_in_words(row.run, lines);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is asked in the session, the newest first.
+    async fn pending(&self) -> Result<Vec<InterruptRow>> {
         let filter = InterruptFilter {
             thread: Some(self.session.thread.id.clone()),
             pending: true,
             ..InterruptFilter::default()
         };
         let scope = scope_of(&self.session.thread);
-        let page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
-        let pending = self.link.shared.read().interrupts(&scope, &filter, &page).await?.rows;
-        for row in pending.into_iter().rev() {
-            let asking = mapping::asking(&row.interrupt, self.session.id(), &self.client);
-            if !start.knows_questions
-                && let mapping::Asking::Text(text) = &asking
-            {
-                self.show.question(&row.interrupt, text, lines);
-            }
-            if question::ask(&self.link, &row.interrupt, asking, lines) == Asked::AsText {
-                self.session.state().asked = Some(row.interrupt);
+        let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
+        let mut pending = Vec::new();
+        loop {
+            // A page ends early where questions are large; a run has only so many.
+            let listing = self.link.shared.read().interrupts(&scope, &filter, &page).await?;
+            pending.extend(listing.rows);
+            page.after = listing.next;
+            if page.after.is_none() {
+                return Ok(pending);
             }
         }
-        Ok(())
     }
 
     /// Whether this client prompted a run on a connection that has broken since.
@@ -166,6 +233,6 @@ impl Pump {
 impl Start {
     /// Begins behind this number, with nothing to answer.
     pub(super) const fn live(from: u64, until: u64) -> Self {
-        Self { from, until, is_replay: false, knows_questions: true, request: None }
+        Self { from: Some(from), until, is_replay: false, knows_questions: true, request: None }
     }
 }

@@ -19,7 +19,7 @@ use trilogue_wire::jsonrpc::{
 use trilogue_wire::native::local::Extras;
 
 use super::link::{Answer, Link, lock};
-use super::pending::Asked;
+use super::pending::{Asked, Question};
 use super::{calls, question, request};
 
 /// How much is read at once, in bytes.
@@ -53,7 +53,11 @@ pub(super) async fn serve<R, W>(
         () = link.closed.cancelled() => false,
         () = stop.cancelled() => true,
     };
-    link.pending.close();
+    let asked = link.pending.close();
+    if !stopped {
+        leave(&link, &asked).await;
+    }
+    drop(asked);
     if stopped {
         // The pumps show what the shutdown itself brought, and end.
         link.tasks.close();
@@ -69,6 +73,17 @@ pub(super) async fn serve<R, W>(
         agent = %link.agent, lines = counts.lines, noise = counts.noise, oversize = counts.oversize,
         "a client is gone"
     );
+}
+
+/// The client is not asked any more, and others may have refused to be.
+async fn leave(link: &Link, asked: &[Arc<Question>]) {
+    for question in asked {
+        question::leave(link, question).await;
+    }
+    let lanes: Vec<_> = lock(&link.lanes).values().cloned().collect();
+    for session in lanes.iter().filter_map(|lane| lane.session()) {
+        question::leave_words(link, &session).await;
+    }
 }
 
 /// Waits until every pump has ended.
@@ -128,7 +143,7 @@ async fn refuse(link: &Arc<Link>, invalid: &Invalid<'_>) {
         answered(link, id, Err(invalid.error()));
     }
     if let Some((id, error)) = invalid.reply() {
-        link.answer(&id.into_owned(), Err(error)).await;
+        link.answer_at_once(&id.into_owned(), Err(error)).await;
     }
 }
 
@@ -137,7 +152,7 @@ async fn request(link: &Arc<Link>, request: Request<'_>) {
     let params = match request.params {
         Some(params) if params.get().starts_with('[') => {
             let error = ErrorObject::new(Code::INVALID_PARAMS, "Invalid params: must be an object");
-            return link.answer(&id, Err(error)).await;
+            return link.answer_at_once(&id, Err(error)).await;
         }
         params => params.map(RawValue::get),
     };
@@ -191,7 +206,7 @@ pub(super) async fn answering(
     cancelled: CancellationToken,
     work: impl Future<Output = Option<Answer>> + Send,
 ) {
-    let work = AssertUnwindSafe(work).catch_unwind();
+    let work = AssertUnwindSafe(calls::on_behalf_of(id.clone(), work)).catch_unwind();
     let answer = tokio::select! {
         done = work => done.unwrap_or_else(|_| {
             link.shared.meters.panics.increment(1);

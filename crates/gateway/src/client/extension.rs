@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::ThreadId;
 use trilogue_mapping::agent_client as mapping;
-use trilogue_wire::agent_client::{AuthenticateRequest, LogoutRequest, method, splice};
+use trilogue_wire::agent_client::{
+    AuthenticateRequest, LogoutRequest, method, splice, without_parameters,
+};
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::calls::error_object;
-use super::connection::session_in;
+use super::calls::{SessionClient, error_object};
+use super::connection::{answering, session_in};
 use super::lane::Lane;
 use super::link::{Answer, Link, Met};
-use super::request::{invalid_params, read, to_json};
+use super::request::{Asked, invalid_params, read, to_json};
 use super::session::Session;
 use super::{open, option};
 
@@ -25,13 +31,45 @@ const NOT_PUT_THROUGH: &[&str] = &[
     "proxy/successor",
 ];
 
-/// A request that the protocol has no word for.
+/// A request for a session that the protocol has no word for. It begins behind what was asked of its session before, and what comes behind it waits only until the agent has it: what it answers may hang on what it is told next.
+pub(super) fn enqueue(
+    link: &Arc<Link>,
+    met: Arc<Met>,
+    asked: Asked,
+    params: String,
+    session: &ThreadId,
+    token: CancellationToken,
+) {
+    let worker = Arc::clone(link);
+    link.in_order(session, |lane| {
+        let lane = Arc::clone(lane);
+        async move {
+            let (begun, has_begun) = oneshot::channel();
+            let link = Arc::clone(&worker);
+            worker.tasks.spawn(async move {
+                let closed = link.closed.clone();
+                let work = async {
+                    Some(call(&link, &met, Some(&lane), &asked.method, &params, Some(begun)).await)
+                };
+                tokio::select! {
+                    () = answering(&link, asked.id.clone(), token, work) => {}
+                    () = closed.cancelled() => {}
+                }
+            });
+            // Whether it has begun or was refused.
+            drop(has_begun.await);
+        }
+    });
+}
+
+/// A request that the protocol has no word for. `begun` is told when the agent has it.
 pub(super) async fn call(
     link: &Arc<Link>,
     met: &Met,
     lane: Option<&Arc<Lane>>,
     name: &str,
     params: &str,
+    begun: Option<oneshot::Sender<()>>,
 ) -> Answer {
     let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
     // A method of the protocol is asked of the other side, or told.
@@ -45,17 +83,26 @@ pub(super) async fn call(
     let session = match lane {
         None => None,
         Some(lane) => {
-            let session = open::open(link, met, lane, None).await?;
+            let session = open::open(link, met, lane).await?;
             option::start(link, &session).await;
             Some(session)
         }
     };
-    forward(link, met, session.as_deref(), name, params).await
+    if let Some(session) = &session {
+        open::open_when_needed(link, met, session).await?;
+    }
+    let mut forwarded = std::pin::pin!(forward(link, met, session.as_deref(), name, params));
+    // An agent whose session is open takes a request at once.
+    if let Some(answer) = forwarded.as_mut().now_or_never() {
+        return answer;
+    }
+    drop(begun);
+    forwarded.await
 }
 
 /// Puts a request through to a hosted agent, and gives its answer as it came.
 pub(super) async fn forward(
-    link: &Link,
+    link: &Arc<Link>,
     met: &Met,
     session: Option<&Session>,
     name: &str,
@@ -66,23 +113,30 @@ pub(super) async fn forward(
         return Err(ErrorObject::method_not_found(name));
     };
     if let Some(session) = session {
-        open::open_when_needed(link, session).await?;
+        open::open_when_needed(link, met, session).await?;
     }
     let params = cut(params, session)?;
     let context =
         session.map(|session| link.runtime().thread_context(&session.thread, &link.agent));
-    let result = sessions.call(context.as_ref(), &met.profile, name, params).await;
+    let caller = SessionClient::caller(link, met);
+    let result = sessions.call(context.as_ref(), &caller, name, params).await;
     result.map(|result| result.as_bytes().to_vec()).map_err(|error| error_object(&error))
 }
 
 /// What is carried, without the session's id.
 fn cut(params: &str, session: Option<&Session>) -> Result<trilogue_domain::Json, ErrorObject> {
-    let cut = session.and_then(|_| splice::cut_session(params)).map(|(cut, _)| cut);
-    to_json(cut.as_deref().unwrap_or(params))
+    let params = without_parameters(params);
+    let cut = session.and_then(|_| splice::cut_session(&params)).map(|(cut, _)| cut);
+    to_json(cut.as_deref().unwrap_or(&params))
 }
 
 /// `authenticate` and `logout`.
-pub(super) async fn authentication(link: &Link, met: &Met, name: &str, params: &str) -> Answer {
+pub(super) async fn authentication(
+    link: &Arc<Link>,
+    met: &Met,
+    name: &str,
+    params: &str,
+) -> Answer {
     let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
     if name == "authenticate" {
         read::<AuthenticateRequest>(link, params)?;
@@ -102,21 +156,43 @@ pub(super) async fn authentication(link: &Link, met: &Met, name: &str, params: &
     Ok(if result == b"null" { b"{}".to_vec() } else { result })
 }
 
-/// A notification that the protocol has no word for.
+/// A notification that the protocol has no word for. It keeps its place among what was asked of its session; one of a session that the client has not open is nobody's.
 pub(super) fn tell(link: &Arc<Link>, name: &str, params: &str) {
     let Some(met) = link.met() else { return };
     let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
     if !is_hosted || NOT_PUT_THROUGH.contains(&name) {
         return;
     }
-    let session = session_in(params).and_then(|id| link.known_lane(&id)?.session());
+    let lane = match splice::get(params, &["sessionId"]) {
+        None => Arc::clone(&link.nameless),
+        Some(_) => match session_in(params).and_then(|id| link.known_lane(&id)) {
+            Some(lane) => lane,
+            None => return tracing::debug!(name, "what was told of no session is let go by"),
+        },
+    };
+    let Ok(told) = Arc::clone(&link.told).try_acquire_owned() else {
+        return tracing::warn!(name, "a client tells more than its agent hears: let go by");
+    };
+    let (worker, name, params) = (Arc::clone(link), name.to_owned(), params.to_owned());
+    let of_lane = Arc::clone(&lane);
+    let work = async move {
+        deliver(&worker, &met, &of_lane, &name, &params).await;
+        drop(told);
+    };
+    lane.push(link, Box::pin(work));
+}
+
+async fn deliver(link: &Arc<Link>, met: &Met, lane: &Arc<Lane>, name: &str, params: &str) {
+    let is_nameless = Arc::ptr_eq(lane, &link.nameless);
+    let session = lane.session();
+    if session.is_none() && !is_nameless {
+        return;
+    }
     let Ok(params) = cut(params, session.as_deref()) else { return };
-    let (link, name) = (Arc::clone(link), name.to_owned());
-    link.tasks.clone().spawn(async move {
-        let Ok(backend) = link.backend() else { return };
-        let Some(sessions) = backend.sessions() else { return };
-        let context =
-            session.map(|session| link.runtime().thread_context(&session.thread, &link.agent));
-        sessions.notify(context.as_ref(), &met.profile, &name, params).await;
-    });
+    let Ok(backend) = link.backend() else { return };
+    let Some(sessions) = backend.sessions() else { return };
+    let context =
+        session.map(|session| link.runtime().thread_context(&session.thread, &link.agent));
+    let caller = SessionClient::caller(link, met);
+    sessions.notify(context.as_ref(), &caller, name, params).await;
 }

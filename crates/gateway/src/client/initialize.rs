@@ -9,7 +9,7 @@ use trilogue_wire::agent_client::{
     InitializeRequest, InitializeResponse, Rules, read_json, splice,
 };
 
-use super::calls::error_object;
+use super::calls::{SessionClient, error_object};
 use super::link::{Answer, Link, Met};
 use super::request::read;
 
@@ -32,19 +32,24 @@ pub(super) async fn initialize(link: &Arc<Link>, params: &str) -> Answer {
     let backend = link.backend().map_err(|error| mapping::error_object(&error))?;
     let hosted = match backend.sessions() {
         Some(sessions) => {
-            let said = sessions.meet(&profile).await.map_err(|error| error_object(&error))?;
+            let can = request.client_capabilities.clone().unwrap_or_default();
+            let caller = SessionClient::of(link, profile.clone(), can);
+            let said = sessions.meet(&caller).await.map_err(|error| error_object(&error))?;
             let wire = trilogue_mapping::native::json(&said);
             read_json::<InitializeResponse>(&wire, Rules::Lenient).ok()
         }
         None => None,
     };
     let response = mapping::initialize_result(backend.card(), hosted.as_ref());
-    let prompt = response.agent_capabilities.as_ref().and_then(|it| it.prompt.clone());
+    let can = response.agent_capabilities.as_ref();
+    let prompt = can.and_then(|can| can.prompt.clone()).unwrap_or_default();
+    let servers = can.and_then(|can| can.mcp.clone()).unwrap_or_default();
     let result = serde_json::to_vec(&response).unwrap_or_else(|_| b"{}".to_vec());
     link.meet(Met {
         profile,
         client: request.client_capabilities.unwrap_or_default(),
-        prompt: prompt.unwrap_or_default(),
+        prompt,
+        servers,
         result: result.clone(),
     });
     Ok(result)

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use trilogue_domain::ThreadId;
 
@@ -20,8 +22,16 @@ pub(super) struct Lane {
     pub(super) id: ThreadId,
     queue: Mutex<Queue>,
     session: Mutex<Option<Arc<Session>>>,
-    /// How often the session's work was cancelled: what was asked before the last time is not begun.
-    cancels: watch::Sender<u64>,
+    cancels: watch::Sender<Cancels>,
+}
+
+/// How often a session's work was cancelled: what was asked before the last time is not begun.
+#[derive(Clone, Copy, Default)]
+struct Cancels {
+    asked: u64,
+    /// Up to which time everything has ended.
+    done: u64,
+    is_at_work: bool,
 }
 
 #[derive(Default)]
@@ -38,7 +48,7 @@ impl Lane {
             id: id.clone(),
             queue: Mutex::default(),
             session: Mutex::default(),
-            cancels: watch::Sender::new(0),
+            cancels: watch::Sender::new(Cancels::default()),
         }
     }
 
@@ -54,19 +64,41 @@ impl Lane {
 
     /// How often the session's work was cancelled.
     pub(super) fn cancels(&self) -> u64 {
-        *self.cancels.borrow()
+        self.cancels.borrow().asked
     }
 
-    /// Cancels what was asked so far and is not begun.
-    pub(super) fn cancel(&self) {
-        self.cancels.send_modify(|cancels| *cancels += 1);
+    /// Cancels what was asked so far and is not begun. `true` where whoever calls has to end what is: nobody is at it.
+    pub(super) fn cancel(&self) -> bool {
+        let mut begins = false;
+        self.cancels.send_modify(|cancels| {
+            cancels.asked += 1;
+            begins = !std::mem::replace(&mut cancels.is_at_work, true);
+        });
+        begins
+    }
+
+    /// What was begun before the session's work was cancelled for this time has ended. `false` where it was cancelled again meanwhile.
+    pub(super) fn has_cancelled(&self, until: u64) -> bool {
+        let mut is_all = false;
+        self.cancels.send_modify(|cancels| {
+            cancels.done = until;
+            is_all = cancels.asked == until;
+            cancels.is_at_work = !is_all;
+        });
+        is_all
+    }
+
+    /// Waits until what was begun before the session's work was cancelled for this time has ended, or is being ended.
+    pub(super) async fn when_cancelled(&self, until: u64) {
+        let mut changes = self.cancels.subscribe();
+        drop(changes.wait_for(|now| now.done >= until).await);
     }
 
     /// Waits until the session's work is cancelled once more than this.
     pub(super) async fn cancelled_since(&self, cancels: u64) {
         let mut changes = self.cancels.subscribe();
         // The sender lives as long as the lane.
-        drop(changes.wait_for(|now| *now != cancels).await);
+        drop(changes.wait_for(|now| now.asked != cancels).await);
     }
 
     /// Does this behind everything that was asked before. For [`Link::in_order`], which keeps the lane from being forgotten meanwhile.
@@ -89,7 +121,10 @@ impl Lane {
 
     async fn work(self: &Arc<Self>, link: &Link) {
         while let Some(work) = self.next(link) {
-            work.await;
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                link.shared.meters.panics.increment(1);
+                tracing::error!(session = %self.id, "work for a session panicked; what is asked next goes on");
+            }
         }
     }
 

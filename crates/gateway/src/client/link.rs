@@ -7,23 +7,28 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Principal, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Backend, ClientProfile, Runtime};
-use trilogue_wire::agent_client::{ClientCapabilities, PromptCapabilities, Rules};
+use trilogue_wire::agent_client::{ClientCapabilities, McpCapabilities, PromptCapabilities, Rules};
 use trilogue_wire::jsonrpc::{
     ErrorObject, Id, Payload, write_error, write_notification, write_request, write_response,
 };
 use trilogue_wire::native::local::Control;
 
+use super::cancel::MAX_STRANGERS;
 use super::lane::Lane;
 use super::options::{ClientOptions, MessageIdFormat};
 use super::outbox::{Batch, Outbox};
 use super::pending::Pending;
 use crate::shared::Shared;
+
+/// How many lines of the longest kind the requests can carry together that are worked on.
+const MAX_REQUEST_LINES: usize = 8;
 
 /// The answer to a request: the JSON of its result, or why there is none.
 pub(super) type Answer = Result<Vec<u8>, ErrorObject>;
@@ -41,8 +46,14 @@ pub(super) struct Link {
     pub(super) pending: Pending,
     /// What keeps the requests of each session in order.
     pub(super) lanes: Mutex<HashMap<ThreadId, Arc<Lane>>>,
-    requests: Mutex<HashMap<Id<'static>, InFlight>>,
+    /// Keeps what the client tells of no session in order.
+    pub(super) nameless: Arc<Lane>,
+    /// How much more the client may tell before its agent has heard what it told.
+    pub(super) told: Arc<Semaphore>,
+    requests: Mutex<Requests>,
     met: Mutex<Option<Arc<Met>>>,
+    /// How many more sessions the client may be ending that it has not open.
+    pub(super) strangers: Arc<Semaphore>,
     /// Ends everything that is done for the client.
     pub(super) closed: CancellationToken,
     pub(super) tasks: TaskTracker,
@@ -55,15 +66,36 @@ pub(super) struct Met {
     pub(super) client: ClientCapabilities,
     /// What the agent takes in prompts.
     pub(super) prompt: PromptCapabilities,
+    /// Which tool servers the agent can reach.
+    pub(super) servers: McpCapabilities,
     /// What the client was told.
     pub(super) result: Vec<u8>,
+}
+
+/// What became of a request that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Begun {
+    /// It is worked on.
+    Yes,
+    /// Too many others are.
+    TooMany,
+    /// Another of the same id is.
+    Twice,
+}
+
+/// The requests that are worked on.
+#[derive(Debug, Default)]
+struct Requests {
+    by_id: HashMap<Id<'static>, (InFlight, usize)>,
+    /// How much they carry together, in bytes.
+    bytes: usize,
 }
 
 /// A request that is being worked on.
 #[derive(Clone, Debug)]
 pub(super) enum InFlight {
-    /// A prompt: it is ended like its turn.
-    Prompt(Arc<Lane>),
+    /// A prompt: its turn is ended, and it is answered like any whose turn was.
+    Prompt { lane: Arc<Lane>, cancelled: CancellationToken },
     /// Anything else.
     Other(CancellationToken),
 }
@@ -82,8 +114,11 @@ impl Link {
             client: None,
             pending: Pending::default(),
             lanes: Mutex::default(),
+            nameless: Arc::new(Lane::new(&ThreadId::generate())),
+            told: Arc::new(Semaphore::new(options.max_requests)),
             requests: Mutex::default(),
             met: Mutex::default(),
+            strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),
             shared,
@@ -124,44 +159,69 @@ impl Link {
         *lock(&self.met) = Some(Arc::new(met));
     }
 
-    /// Notes that a request is worked on; `false` when there are too many.
-    pub(super) fn begin(&self, id: &Id<'_>, work: InFlight) -> bool {
+    /// Notes that a request which carries so many bytes is worked on, where it can be.
+    pub(super) fn begin(&self, id: &Id<'_>, bytes: usize, work: InFlight) -> Begun {
         let mut requests = lock(&self.requests);
-        if requests.len() >= self.options().max_requests {
-            return false;
+        if requests.by_id.contains_key(id) {
+            return Begun::Twice;
         }
-        requests.insert(id.clone().into_owned(), work);
-        true
+        let room = MAX_REQUEST_LINES.saturating_mul(self.options().max_line_bytes);
+        let has_room = requests.bytes.saturating_add(bytes) <= room;
+        if !has_room || requests.by_id.len() >= self.options().max_requests {
+            return Begun::TooMany;
+        }
+        requests.bytes += bytes;
+        requests.by_id.insert(id.clone().into_owned(), (work, bytes));
+        Begun::Yes
     }
 
-    /// Notes what a request became.
+    /// Notes what a request became that is worked on.
     pub(super) fn rebind(&self, id: &Id<'static>, work: InFlight) {
-        lock(&self.requests).insert(id.clone(), work);
+        if let Some((known, _)) = lock(&self.requests).by_id.get_mut(id) {
+            *known = work;
+        }
     }
 
     /// The work on a request, where it is being worked on.
     pub(super) fn in_flight(&self, id: &Id<'_>) -> Option<InFlight> {
-        lock(&self.requests).get(id).cloned()
+        lock(&self.requests).by_id.get(id).map(|(work, _)| work.clone())
     }
 
-    /// Adds the answer to a request to lines that go out.
+    /// Adds the answer to a request that is worked on to lines that go out. Only the first one counts.
     pub(super) fn write_answer(&self, lines: &mut Lines, id: &Id<'static>, answer: &Answer) {
-        lock(&self.requests).remove(id);
-        match answer {
-            Ok(result) => match serde_json::from_slice::<&RawValue>(result) {
-                Ok(raw) => write_response(&mut lines.bytes, id, raw),
-                Err(_) => write_response(&mut lines.bytes, id, &()),
-            },
-            Err(error) => write_error(&mut lines.bytes, id, error),
+        let is_first = {
+            let mut requests = lock(&self.requests);
+            let known = requests.by_id.remove(id);
+            requests.bytes -= known.as_ref().map_or(0, |(_, bytes)| *bytes);
+            known.is_some()
+        };
+        if is_first {
+            lines.answer(id, answer);
         }
-        lines.end();
     }
 
-    /// Answers a request.
+    /// Answers a request that is worked on. Only the first answer counts.
     pub(super) async fn answer(&self, id: &Id<'static>, answer: Answer) {
         let mut lines = Lines::default();
         self.write_answer(&mut lines, id, &answer);
+        if !lines.bytes.is_empty() {
+            self.send(lines, Control::Boundary).await;
+        }
+    }
+
+    /// Answers a request that nobody works on.
+    pub(super) async fn answer_at_once(&self, id: &Id<'static>, answer: Answer) {
+        let mut lines = Lines::default();
+        lines.answer(id, &answer);
         self.send(lines, Control::Boundary).await;
+    }
+
+    /// Says that a prompt's turn goes on whatever becomes of the connection, to whoever takes it.
+    pub(super) async fn confirm(&self, prompt: &Id<'static>) {
+        if self.numbered {
+            let request = prompt.as_str().into();
+            self.send(Lines::default(), Control::Accepted { request }).await;
+        }
     }
 
     /// Sends lines, and behind them what they mean for the client's position where it wants to know.
@@ -218,6 +278,17 @@ pub(super) struct Lines {
 // === impl Lines ===
 
 impl Lines {
+    fn answer(&mut self, id: &Id<'static>, answer: &Answer) {
+        match answer {
+            Ok(result) => match serde_json::from_slice::<&RawValue>(result) {
+                Ok(raw) => write_response(&mut self.bytes, id, raw),
+                Err(_) => write_response(&mut self.bytes, id, &()),
+            },
+            Err(error) => write_error(&mut self.bytes, id, error),
+        }
+        self.end();
+    }
+
     pub(super) fn request<P: Payload + ?Sized>(&mut self, number: u64, method: &str, params: &P) {
         write_request(&mut self.bytes, &Id::number(number), method, params);
         self.end();

@@ -8,9 +8,9 @@ use trilogue_wire::agent_client::{ListSessionsRequest, ListSessionsResponse, Ses
 
 use super::link::{Answer, Link};
 use super::request::{invalid_params, read};
-use super::session::{ADDITIONAL_DIRECTORIES, AGENT, CWD, TITLE};
+use super::session::{ADDITIONAL_DIRECTORIES, CWD, TITLE};
 
-/// The sessions of the agent, newest first.
+/// The sessions of the agent, newest first: those that clients have opened, and all other threads in which it has run.
 pub(super) async fn list(link: &Link, params: &str) -> Answer {
     let request: ListSessionsRequest = read(link, params)?;
     let after = match &request.cursor {
@@ -19,28 +19,41 @@ pub(super) async fn list(link: &Link, params: &str) -> Answer {
             invalid_params("/cursor", "is not where a page said that the next begins")
         })?),
     };
-    let mut metadata = vec![equals(AGENT, link.agent.as_str())];
-    metadata.extend(request.cwd.as_deref().map(|cwd| equals(CWD, cwd)));
-    let filter = ThreadFilter { metadata, ..ThreadFilter::default() };
+    let elsewhere = default_cwd();
+    // Threads that say nothing of it are where agents work by default, which no index knows.
+    let indexed = request.cwd.as_deref().filter(|cwd| *cwd != elsewhere);
+    let filter = ThreadFilter {
+        metadata: indexed.map(|cwd| equals(CWD, cwd)).into_iter().collect(),
+        agent: Some(link.agent.clone()),
+        ..ThreadFilter::default()
+    };
     let page = Page { limit: limits::DEFAULT_PAGE_ROWS, after, skip: 0 };
     let listing = link.shared.read().threads(&link.principal.scope(), &filter, &page).await;
     let listing = listing.map_err(|error| mapping::error_object(&error))?;
-    let sessions: Vec<_> = listing.rows.iter().map(info).collect();
-    let mut response = ListSessionsResponse::new(sessions);
+    let rows = listing.rows.iter().filter(|row| !row.ephemeral);
+    let infos = rows.map(|row| info(row, &elsewhere));
+    let sessions = infos.filter(|info| request.cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd));
+    let mut response = ListSessionsResponse::new(sessions.collect::<Vec<_>>());
     response.next_cursor = listing.next.map(|next| next.to_string());
     Ok(serde_json::to_vec(&response).unwrap_or_default())
+}
+
+/// Where an agent works in a thread that says nothing of it: where this server does.
+fn default_cwd() -> String {
+    let cwd = std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
+    cwd.unwrap_or_else(|| "/".to_owned())
 }
 
 fn equals(key: &str, value: &str) -> (String, String) {
     (key.to_owned(), Value::from(value).to_string())
 }
 
-fn info(thread: &ThreadRow) -> SessionInfo {
+fn info(thread: &ThreadRow, default_cwd: &str) -> SessionInfo {
     let metadata = thread.metadata.to_value();
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
     let mut info = SessionInfo::new(
         thread.id.as_str().to_owned(),
-        text(CWD).unwrap_or_else(|| "/".to_owned()),
+        text(CWD).unwrap_or_else(|| default_cwd.to_owned()),
     );
     info.title = text(TITLE);
     info.updated_at = Some(thread.updated_at.to_string());

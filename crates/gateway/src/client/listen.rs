@@ -137,6 +137,8 @@ impl Door {
             agent: agent.as_str().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             life: self.shared.life.clone(),
+            max_line: Some(self.shared.options.client.max_line_bytes),
+            max_sent: Some(self.shared.options.client.max_sent_bytes),
         });
         Ok((link, welcome))
     }

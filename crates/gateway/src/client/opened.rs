@@ -6,7 +6,6 @@ use trilogue_domain::event::{Event, StateEvent};
 use trilogue_domain::{Body, Json};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::ThreadContext;
-use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::SessionConfigOption;
 
 use super::link::{Answer, Link};
@@ -14,6 +13,8 @@ use super::session::{Session, config_of};
 
 /// The kind of the event that keeps what an agent said when its session was opened.
 const KIND: &str = "session_opened";
+/// The kind of the event that keeps which mode or options a client gave the agent's session.
+const SET: &str = "session_set";
 
 /// What the log says of a hosted agent's own session: its modes and options when it was opened, and as they are now.
 #[derive(Debug, Default)]
@@ -21,28 +22,58 @@ pub(super) struct Opened {
     result: Option<Value>,
     mode: Option<Value>,
     options: Option<Value>,
+    /// The commands that the agent told of last.
+    pub(super) commands: Option<Event>,
+}
+
+/// Which event it was.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Pushed {
+    /// One that clients see.
+    Shown,
+    /// One that no client sees.
+    Hidden,
+    /// A client gave the agent's session a mode or options: this update says so, and whether that is news.
+    Set(Value, bool),
 }
 
 // === impl Opened ===
 
 impl Opened {
-    /// Takes the next event; `true` where it is one that no client sees.
-    pub(super) fn push(&mut self, event: &Event) -> bool {
-        let Body::State(StateEvent::Custom { kind, data }) = &event.body else { return false };
+    /// Takes the next event.
+    pub(super) fn push(&mut self, event: &Event) -> Pushed {
+        let Body::State(StateEvent::Custom { kind, data }) = &event.body else {
+            return Pushed::Shown;
+        };
         match kind.as_str() {
             KIND if event.original.is_none() => {
-                *self = Self { result: Some(data.to_value()), mode: None, options: None };
-                return true;
+                let (result, commands) = (Some(data.to_value()), self.commands.take());
+                *self = Self { result, commands, ..Self::default() };
+                return Pushed::Hidden;
             }
+            SET if event.original.is_none() => return self.set(data.to_value()),
             "current_mode_update" => {
                 self.mode = data.to_value().get("currentModeId").cloned();
             }
             "config_option_update" => {
                 self.options = data.to_value().get("configOptions").cloned();
             }
+            "available_commands_update" => self.commands = Some(event.clone()),
             _ => {}
         }
-        false
+        Pushed::Shown
+    }
+
+    fn set(&mut self, update: Value) -> Pushed {
+        let (place, now) = match (update.get("currentModeId"), update.get("configOptions")) {
+            (Some(mode), _) => (&mut self.mode, mode),
+            (_, Some(options)) => (&mut self.options, options),
+            _ => return Pushed::Hidden,
+        };
+        // The agent may have told of it itself.
+        let is_news = place.as_ref() != Some(now);
+        *place = Some(now.clone());
+        Pushed::Set(update, is_news)
     }
 
     /// What a client is answered that opens the session again.
@@ -52,7 +83,8 @@ impl Opened {
             if backend.sessions().is_some() {
                 return Ok(None);
             }
-            Ok(Some(options_of(link, backend.card(), &session.row(link).await?)))
+            let config = config_of(&session.row(link).await?);
+            Ok(Some(options_of(link, backend.card(), config.as_ref())))
         };
         match native().await {
             Ok(Some(options)) => Ok(result(&options)),
@@ -107,13 +139,22 @@ pub(super) async fn keep(context: &ThreadContext, result: &Json) -> Result<()> {
     context.note(Body::State(event), None).await
 }
 
+/// Keeps which mode or options a client gave the agent's session, as an update that says so: agents need not tell of it.
+///
+/// # Errors
+/// As storing an event.
+pub(super) async fn keep_set(context: &ThreadContext, update: &Value) -> Result<()> {
+    let data = Json::from_value(update);
+    context.note(Body::State(StateEvent::Custom { kind: SET.to_owned(), data }), None).await
+}
+
 /// The options of an agent's configuration that this client can show.
 pub(super) fn options_of(
     link: &Link,
     card: &trilogue_domain::AgentCard,
-    thread: &ThreadRow,
+    config: Option<&Json>,
 ) -> Vec<SessionConfigOption> {
-    let options = mapping::config_options(card, config_of(thread).as_ref());
+    let options = mapping::config_options(card, config);
     match link.met() {
         Some(met) => mapping::for_client(options, &met.client),
         None => options,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trilogue_domain::{AgentCard, Json};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::ThreadPatch;
@@ -23,11 +23,16 @@ pub(super) async fn set_mode(
     lane: &Arc<Lane>,
     params: &str,
 ) -> Answer {
-    read::<SetSessionModeRequest>(link, params)?;
-    let session = open::open(link, met, lane, None).await?;
+    let request: SetSessionModeRequest = read(link, params)?;
+    let session = open::open(link, met, lane).await?;
     start(link, &session).await;
     if is_hosted(link) {
-        return extension::forward(link, met, Some(&session), "session/set_mode", params).await;
+        const METHOD: &str = "session/set_mode";
+        let result = extension::forward(link, met, Some(&session), METHOD, params).await?;
+        let mode = request.mode_id;
+        let update = json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode });
+        was_set(link, &session, update).await;
+        return Ok(result);
     }
     Err(invalid_params("/modeId", "is none of the session's modes, of which there are none"))
 }
@@ -41,10 +46,18 @@ pub(super) async fn set_config_option(
 ) -> Answer {
     const METHOD: &str = "session/set_config_option";
     let request: SetSessionConfigOptionRequest = read(link, params)?;
-    let session = open::open(link, met, lane, None).await?;
+    let session = open::open(link, met, lane).await?;
     start(link, &session).await;
     if is_hosted(link) {
         let result = extension::forward(link, met, Some(&session), METHOD, params).await?;
+        let options = serde_json::from_slice(&result).ok().and_then(|mut result: Value| {
+            result.get_mut("configOptions").filter(|it| it.is_array()).map(Value::take)
+        });
+        if let Some(options) = options {
+            let kind = "config_option_update";
+            let update = json!({ "sessionUpdate": kind, "configOptions": options });
+            was_set(link, &session, update).await;
+        }
         return Ok(opened::shown(link, std::str::from_utf8(&result).unwrap_or("{}")));
     }
     let card = link.backend().map_err(|error| mapping::error_object(&error))?.card();
@@ -63,9 +76,25 @@ async fn set(
     let metadata = json!({ CONFIG: config.to_value() });
     let patch =
         ThreadPatch { metadata: Some(Json::from_value(&metadata)), ..ThreadPatch::default() };
-    let row = link.runtime().patch_thread(&link.principal, &row.id, patch).await?;
-    let options = opened::options_of(link, card, &row);
+    let given = config.to_value();
+    session.state().set.push(given.clone());
+    let patched = link.runtime().patch_thread(&link.principal, &row.id, patch).await;
+    if let Err(error) = patched {
+        session.state().take_set(&given);
+        return Err(error);
+    }
+    let options = opened::options_of(link, card, Some(&config));
     Ok(json!({ "configOptions": options }).to_string().into_bytes())
+}
+
+/// Has the session's other clients told what this one has set, and the log remember it.
+async fn was_set(link: &Link, session: &Session, update: Value) {
+    session.state().set.push(update.clone());
+    let context = link.runtime().thread_context(&session.thread, &link.agent);
+    if let Err(error) = opened::keep_set(&context, &update).await {
+        tracing::warn!(thread = %session.thread.id, %error, "what a client has set is not kept");
+        session.state().take_set(&update);
+    }
 }
 
 /// Shows a session from here on, where it was not open before.

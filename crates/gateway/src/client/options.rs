@@ -17,6 +17,8 @@ pub struct ClientOptions {
     pub when_busy: WhenBusy,
     /// The longest line that is taken, in bytes without its end.
     pub max_line_bytes: usize,
+    /// The longest line that clients are prepared for, in bytes without its end. Nothing is cut to it.
+    pub max_sent_bytes: usize,
     /// The most messages that wait to be taken by one client.
     pub max_outbox_messages: usize,
     /// The most bytes that wait to be taken by one client.
@@ -76,6 +78,7 @@ impl Default for ClientOptions {
             strict: false,
             when_busy: WhenBusy::default(),
             max_line_bytes: 16 * 1024 * 1024,
+            max_sent_bytes: 32 * 1024 * 1024,
             max_outbox_messages: 1_024,
             max_outbox_bytes: 16 * 1024 * 1024,
             max_requests: 256,

@@ -1,12 +1,17 @@
 //! What the client was asked and has not answered.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
-use trilogue_domain::{Interrupt, InterruptId, Json};
+use trilogue_domain::{Interrupt, InterruptId, Json, RunKey, ThreadId};
 use trilogue_runtime::CallError;
+
+use super::voice::Voice;
+
+/// The most requests that one client has not answered. What agents ask it beyond that is refused.
+const MAX_ASKED: usize = 4_096;
 
 /// What the client was asked and has not answered, by the number that the request has as its id.
 #[derive(Debug, Default)]
@@ -30,11 +35,27 @@ pub(super) enum Asked {
     Question(Arc<Question>),
 }
 
+/// Why a client is not asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotAsked {
+    /// It is gone.
+    Closed,
+    /// It has not answered too much already.
+    Full,
+}
+
 /// An interrupt that the client was asked about.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) interrupt: Interrupt,
     pub(super) form: Form,
+    pub(super) session: ThreadId,
+    /// The run that waits.
+    pub(super) run: RunKey,
+    /// Counts the client among those who are asked.
+    pub(super) voice: Voice,
+    /// Set when the client has ended the turn: what it answers after that is no answer.
+    is_over: AtomicBool,
 }
 
 /// How the client was asked.
@@ -52,13 +73,20 @@ impl Pending {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits for the answer to this request. `false` when no answer comes any more.
-    pub(super) fn wait(&self, number: u64, asked: Asked) -> bool {
+    /// Waits for the answer to this request.
+    ///
+    /// # Errors
+    /// Where no answer comes any more, or too many are waited for.
+    pub(super) fn wait(&self, number: u64, asked: Asked) -> Result<(), NotAsked> {
         let mut waiting = self.lock();
-        if !waiting.is_closed {
-            waiting.asked.insert(number, asked);
+        if waiting.is_closed {
+            return Err(NotAsked::Closed);
         }
-        !waiting.is_closed
+        if waiting.asked.len() >= MAX_ASKED {
+            return Err(NotAsked::Full);
+        }
+        waiting.asked.insert(number, asked);
+        Ok(())
     }
 
     /// Who waits for the answer to this request; nobody does any more.
@@ -79,11 +107,39 @@ impl Pending {
         Some(number)
     }
 
-    /// Nobody waits any more: the client is gone.
-    pub(super) fn close(&self) {
+    /// The client has ended what these questions belong to: it answers them because it has to, and chooses nothing by that.
+    pub(super) fn give_up(&self, is_meant: impl Fn(&Question) -> bool) {
+        for asked in self.lock().asked.values() {
+            if let Asked::Question(question) = asked
+                && is_meant(question)
+            {
+                question.is_over.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes the questions of a session: the client is not asked them any more.
+    pub(super) fn leave(&self, session: &ThreadId) -> Vec<(u64, Arc<Question>)> {
+        let mut left = Vec::new();
+        self.lock().asked.retain(|number, asked| match asked {
+            Asked::Question(question) if question.session == *session => {
+                left.push((*number, Arc::clone(question)));
+                false
+            }
+            _ => true,
+        });
+        left
+    }
+
+    /// Nobody waits any more: the client is gone. Gives what it was asked.
+    pub(super) fn close(&self) -> Vec<Arc<Question>> {
         let mut waiting = self.lock();
         waiting.is_closed = true;
-        waiting.asked.clear();
+        let left = waiting.asked.drain().filter_map(|(_, asked)| match asked {
+            Asked::Question(question) => Some(question),
+            Asked::Call(_) => None,
+        });
+        left.collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -96,5 +152,25 @@ impl Pending {
 impl Asked {
     fn is_about(&self, id: &InterruptId) -> bool {
         matches!(self, Self::Question(question) if question.interrupt.id == *id)
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    pub(super) fn new(
+        interrupt: &Interrupt,
+        form: Form,
+        session: &ThreadId,
+        run: RunKey,
+        voice: Voice,
+    ) -> Self {
+        let (interrupt, session) = (interrupt.clone(), session.clone());
+        Self { interrupt, form, session, run, voice, is_over: AtomicBool::new(false) }
+    }
+
+    /// Whether the client has ended the turn that asks.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 }

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{
-    Code, Input, Interrupt, Json, MessageId, Outcome, Role, RunKey, Strategy, ThreadId,
+    Code, Input, Json, Message, MessageId, Outcome, Role, RunKey, Strategy, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_mapping::native::hex;
-use trilogue_runtime::{AnswerTo, NewRun, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{NewRun, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::Range;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_client::{PromptRequest, check_prompt};
@@ -21,11 +21,12 @@ use trilogue_wire::jsonrpc::{self, ErrorObject, Id};
 use uuid::Uuid;
 
 use super::connection::answering;
+use super::in_words::InWords;
 use super::lane::Lane;
 use super::link::{Answer, InFlight, Link, Met};
 use super::options::{MessageIdFormat, UserMessageId, WhenBusy};
 use super::pump::Order;
-use super::request::{Asked, invalid_params, read, session_error};
+use super::request::{Asked, read, session_error};
 use super::session::{CLIENT, DIGEST, Ended, OpenPrompt, Session, config_of, scope_of};
 use super::{cancel, open, option};
 use crate::stream::feed::run_id;
@@ -36,23 +37,27 @@ const READ_BYTES: usize = 64 * 1024;
 const SETTLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A prompt on its way to a run.
-struct Prompt<'a> {
-    link: &'a Arc<Link>,
+pub(super) struct Prompt<'a> {
+    pub(super) link: &'a Arc<Link>,
     lane: &'a Arc<Lane>,
-    session: Arc<Session>,
-    asked: &'a Asked,
-    request: PromptRequest,
+    pub(super) session: Arc<Session>,
+    pub(super) asked: &'a Asked,
+    pub(super) request: PromptRequest,
     /// What makes it the same when it comes again.
-    digest: [u8; 32],
+    pub(super) digest: [u8; 32],
+    /// What the prompt carries beyond its message, where its agent speaks the protocol too.
+    extra: Option<Json>,
     /// How often the session's work had been cancelled when the prompt came.
     cancels: u64,
+    /// Cancelled when this prompt alone is.
+    cancelled: CancellationToken,
 }
 
 /// What becomes of a message's id.
-struct Chosen {
-    message: MessageId,
+pub(super) struct Chosen {
+    pub(super) message: MessageId,
     /// What the client is told.
-    told: Option<String>,
+    pub(super) told: Option<String>,
 }
 
 /// Takes a prompt behind everything that was asked of its session before.
@@ -62,17 +67,25 @@ pub(super) fn enqueue(
     asked: Asked,
     params: String,
     session: &ThreadId,
+    cancelled: CancellationToken,
 ) {
     let worker = Arc::clone(link);
     link.in_order(session, |lane| {
-        worker.rebind(&asked.id, InFlight::Prompt(Arc::clone(lane)));
-        let (lane, cancels) = (Arc::clone(lane), lane.cancels());
+        let in_flight = InFlight::Prompt { lane: Arc::clone(lane), cancelled: cancelled.clone() };
+        worker.rebind(&asked.id, in_flight);
+        let (lane, since) = (Arc::clone(lane), Since { cancels: lane.cancels(), cancelled });
         async move {
             let id = asked.id.clone();
-            let work = prompt(&worker, &met, &lane, &asked, &params, cancels);
-            answering(&worker, id, CancellationToken::new(), work).await;
+            let work = prompt(&worker, &met, &lane, &asked, &params, since);
+            Box::pin(answering(&worker, id, CancellationToken::new(), work)).await;
         }
     });
+}
+
+/// What tells whether a prompt was cancelled since it came.
+struct Since {
+    cancels: u64,
+    cancelled: CancellationToken,
 }
 
 async fn prompt(
@@ -81,7 +94,7 @@ async fn prompt(
     lane: &Arc<Lane>,
     asked: &Asked,
     params: &str,
-    cancels: u64,
+    Since { cancels, cancelled }: Since,
 ) -> Option<Answer> {
     let request: PromptRequest = match read(link, params) {
         Ok(request) => request,
@@ -90,29 +103,34 @@ async fn prompt(
     if let Err(violation) = check_prompt(&request.prompt, Some(&met.prompt)) {
         return Some(Err(violation.error()));
     }
-    let session = match open::open(link, met, lane, None).await {
+    let session = match open::open(link, met, lane).await {
         Ok(session) => session,
         Err(error) => return Some(Err(error)),
     };
     option::start(link, &session).await;
     session.take_control();
     let opened = tokio::select! {
-        opened = open::open_when_needed(link, &session) => opened,
-        () = lane.cancelled_since(cancels) => return Some(cancelled()),
+        opened = open::open_when_needed(link, met, &session) => opened,
+        () = lane.cancelled_since(cancels) => return Some(not_begun()),
+        () = cancelled.cancelled() => return Some(not_begun()),
     };
+    // What was cancelled before it came has ended, so that the cancelling cannot mean this one.
+    lane.when_cancelled(cancels).await;
     if let Err(error) = opened {
         return Some(Err(error));
     }
     let digest = Sha256::digest(params).into();
-    let prompt = Prompt { link, lane, session, asked, request, digest, cancels };
+    let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
+    let extra = if is_hosted { mapping::extra_of_prompt(params) } else { None };
+    let prompt = Prompt { link, lane, session, asked, request, digest, extra, cancels, cancelled };
     match prompt.take().await {
         Ok(answer) => answer,
         Err(error) => Some(Err(prompt.error(&error))),
     }
 }
 
-/// The answer to a prompt whose turn was ended before it began.
-fn cancelled() -> Answer {
+/// The answer to a prompt whose turn was ended before it began: nothing of it is recorded, its message's id neither.
+pub(super) fn not_begun() -> Answer {
     mapping::prompt_result(&Outcome::Cancelled { reason: None }, None, None)
 }
 
@@ -120,25 +138,41 @@ fn cancelled() -> Answer {
 
 impl Prompt<'_> {
     async fn take(&self) -> Result<Option<Answer>> {
-        let question = self.session.state().asked.clone();
-        if let Some(question) = question
-            && let Some(answer) = self.answer_in_words(&question).await?
-        {
-            return Ok(answer);
-        }
         let mut new = self.new_run().await?;
         let _accepting = Accepting::begin(&self.session);
+        // What was taken before is taken as that, whatever is asked by now.
         if let Some(known) = self.link.runtime().known(&self.link.principal, &new).await? {
-            return self.join(known.run).await.map(|()| None);
+            let message = first_message(self.link, &self.session, known.run.key).await?;
+            return self.join(known.run, message).await.map(|()| None);
+        }
+        let before = self.said_before().await?;
+        if let Some(said) = &before
+            && let Some(run) = self.answered_run(said).await?
+        {
+            return self.join(run, Some(said.message.clone())).await.map(|()| None);
+        }
+        let question = self.session.state().asked.clone();
+        let mut is_late = false;
+        if let Some(question) = question {
+            match self.answer_in_words(&question, before).await? {
+                InWords::Taken(answer) => return Ok(answer),
+                InWords::TooLate => is_late = true,
+                InWords::Unasked => {}
+            }
         }
         if let Some(run) = self.same_before().await? {
-            return self.join(run).await.map(|()| None);
+            let message = first_message(self.link, &self.session, run.key).await?;
+            return self.join(run, message).await.map(|()| None);
         }
-        if self.lane.cancels() != self.cancels {
-            return Ok(Some(cancelled()));
+        let chosen = match is_late {
+            // Its own stands where it was to be the answer.
+            true => Chosen { message: MessageId::generate(), told: None },
+            false => self.choose_id().await?,
+        };
+        if self.is_cancelled() {
+            return Ok(Some(not_begun()));
         }
-        let chosen = self.choose_id().await?;
-        let message = mapping::message_of_prompt(&self.request.prompt, chosen.message.clone());
+        let message = self.message(chosen.message.clone());
         new.input = Input::Messages(vec![message]);
         self.session.state().mine.insert(chosen.message.clone());
         match self.link.runtime().submit(&self.link.principal, new).await {
@@ -151,6 +185,19 @@ impl Prompt<'_> {
                 Err(error)
             }
         }
+    }
+
+    /// Whether the client has ended the turn.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled() || self.lane.cancels() != self.cancels
+    }
+
+    fn message(&self, id: MessageId) -> Message {
+        let mut message = mapping::message_of_prompt(&self.request.prompt, id);
+        if let Some(extra) = &self.extra {
+            mapping::keep_extra(&mut message, extra);
+        }
+        message
     }
 
     async fn new_run(&self) -> Result<NewRun> {
@@ -194,7 +241,7 @@ impl Prompt<'_> {
     }
 
     /// Which id the message gets, and what the client is told of it.
-    async fn choose_id(&self) -> Result<Chosen> {
+    pub(super) async fn choose_id(&self) -> Result<Chosen> {
         let options = self.link.options();
         let given = self.request.given_message_id();
         let is_told = match options.user_message_id {
@@ -259,15 +306,15 @@ impl Prompt<'_> {
             ended_at: None,
         };
         self.wait_for_end(open).await;
-        if self.lane.cancels() != self.cancels {
-            cancel::run(self.link, run).await;
+        if self.is_cancelled() {
+            cancel::run(self.link, &run.id).await;
         }
+        self.link.confirm(&self.asked.id).await;
     }
 
     /// A prompt that came again is answered with the turn that it began.
-    async fn join(&self, run: RunRow) -> Result<()> {
+    async fn join(&self, run: RunRow, message: Option<MessageId>) -> Result<()> {
         let (thread, options) = (&self.session.thread, self.link.options());
-        let message = first_message(self.link, &self.session, run.key).await?;
         let given = self.request.given_message_id();
         let told = message.as_ref().map(|id| id.as_str().to_owned()).filter(|id| {
             match options.user_message_id {
@@ -284,6 +331,11 @@ impl Prompt<'_> {
                 let last = *self.link.shared.read().tail(thread.key).committed.borrow();
                 Some((last, Ended { outcome: outcome.clone(), result }))
             }
+            // The turn has ended with a question.
+            _ if self.asks(&now).await? => {
+                let last = *self.link.shared.read().tail(thread.key).committed.borrow();
+                Some((last, Ended { outcome: Outcome::Completed, result: None }))
+            }
             _ => None,
         };
         let open = OpenPrompt {
@@ -296,11 +348,15 @@ impl Prompt<'_> {
         };
         self.wait_for_end(open).await;
         self.session.order(Order::Look).await;
+        if self.is_cancelled() {
+            cancel::run(self.link, &now.id).await;
+        }
+        self.link.confirm(&self.asked.id).await;
         Ok(())
     }
 
     /// Has the pump answer when the run has ended. Where it has passed that already, the answer is given here.
-    async fn wait_for_end(&self, open: OpenPrompt) {
+    pub(super) async fn wait_for_end(&self, open: OpenPrompt) {
         let ended = {
             let mut state = self.session.state();
             let ended = state.ended.get(&open.run).cloned();
@@ -313,47 +369,6 @@ impl Prompt<'_> {
             let told = open.user_message_id.as_deref();
             let answer = mapping::prompt_result(&ended.outcome, ended.result.as_deref(), told);
             self.link.answer(&open.request, answer).await;
-        }
-    }
-
-    /// Takes the prompt as the answer to the question that the last turn ended with. `None` where nobody waits for it any more.
-    async fn answer_in_words(&self, question: &Interrupt) -> Result<Option<Option<Answer>>> {
-        let link = self.link;
-        let scope = scope_of(&self.session.thread);
-        let row = link.shared.read().interrupt(&scope, &question.id).await?;
-        let Some(row) = row.filter(|row| row.resolution.is_none()) else {
-            self.session.state().asked = None;
-            return Ok(None);
-        };
-        let message = mapping::message_of_prompt(&self.request.prompt, MessageId::generate());
-        let Some(answer) = mapping::answer_of_prompt(question, &message) else {
-            let error = invalid_params("/prompt", "does not answer what the agent asks");
-            return Ok(Some(Some(Err(error))));
-        };
-        let _accepting = Accepting::begin(&self.session);
-        self.session.state().answered.insert(question.id.clone());
-        let to = AnswerTo::Interrupt(question.id.clone());
-        match link.runtime().answer(&link.principal, to, answer).await {
-            Ok(_) => {
-                self.session.state().asked.take_if(|asked| asked.id == question.id);
-                let open = OpenPrompt {
-                    request: self.asked.id.clone(),
-                    run: row.run,
-                    run_id: row.run_id,
-                    user_message_id: None,
-                    message: None,
-                    ended_at: None,
-                };
-                self.wait_for_end(open).await;
-                Ok(Some(None))
-            }
-            Err(error) => {
-                self.session.state().answered.remove(&question.id);
-                match error.code() {
-                    Code::InterruptResolved | Code::InterruptNotFound => Ok(None),
-                    _ => Err(error),
-                }
-            }
         }
     }
 
@@ -434,7 +449,6 @@ pub(super) async fn settled(session: &Session) {
             settled.await;
         }
     };
-    // What does not end in time is answered when it does, as far as the session is shown.
     drop(tokio::time::timeout(SETTLE_WITHIN, waiting).await);
     let (sender, passed) = oneshot::channel();
     session.order(Order::Pass(sender)).await;

@@ -1,22 +1,24 @@
 //! Shows a session's log to a client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent};
-use trilogue_domain::{Body, Code, Outcome, Role, RunId, RunKey};
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
+use trilogue_domain::{Body, Code, Json, Outcome, Role, RunId, RunKey};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::{Frame, Range, Tail};
 use trilogue_wire::agent_client::ClientCapabilities;
+use trilogue_wire::jsonrpc::{self, ErrorObject};
 use trilogue_wire::native::local::Control;
 
 use super::catch_up::Start;
 use super::link::{Lines, Link, Met};
-use super::opened::Opened;
+use super::opened::{Opened, Pushed};
 use super::question::{self, Asked};
 use super::session::{Ended, OpenPrompt, Session};
+use super::settings::is_setting;
 use super::show::Show;
 use crate::http::call::no_thread;
 use crate::stream::feed::run_id;
@@ -34,6 +36,8 @@ pub(super) struct Pump {
     tail: Tail,
     /// The number of the last event that was shown.
     pub(super) cursor: u64,
+    /// Where the client was told last that it is.
+    pub(super) placed: u64,
     pub(super) show: Show,
     /// What was seen of the agent's own session.
     pub(super) opened: Opened,
@@ -42,10 +46,16 @@ pub(super) struct Pump {
     pub(super) results: HashMap<RunKey, String>,
     /// What of the log was there before the client asked for it.
     pub(super) catching_up: Option<Start>,
+    /// What the client has asked for meanwhile, oldest first.
+    pub(super) next: VecDeque<Start>,
     /// Whether anything is shown yet.
     pub(super) is_started: bool,
+    /// The options that the thread's runs are given, where they are known so far.
+    pub(super) config: Option<Option<Json>>,
     /// Runs that have ended since the last batch went out, and whose prompts were not there.
     unclaimed: Vec<(RunKey, Ended)>,
+    /// Whether nothing happened since the last batch went out but that runs began.
+    only_begun: bool,
 }
 
 /// What a pump is told.
@@ -75,13 +85,17 @@ impl Pump {
             client: met.client.clone(),
             tail: link.shared.read().tail(session.thread.key),
             cursor: 0,
+            placed: u64::MAX,
             show: Show::new(&session.thread.id, link.id_format(), &met.client),
             opened: Opened::default(),
             names: HashMap::new(),
             results: HashMap::new(),
             catching_up: None,
+            next: VecDeque::new(),
             is_started: false,
+            config: None,
             unclaimed: Vec::new(),
+            only_begun: false,
             session,
             link,
         }
@@ -93,13 +107,25 @@ impl Pump {
         let working = self.work(&mut orders);
         let ended = tokio::select! {
             () = closed.cancelled() => return,
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => Ok(()),
             ended = working => ended,
         };
-        if let Err(error) = ended {
-            tracing::debug!(thread = %self.session.thread.id, %error, "a session cannot be shown any more");
-            self.give_up(&error).await;
+        let error = match &ended {
+            Ok(()) if !stop.is_cancelled() => return,
+            Ok(()) => None,
+            Err(error) => {
+                tracing::debug!(thread = %self.session.thread.id, %error, "a session cannot be shown any more");
+                Some(error)
+            }
+        };
+        // Nothing is taken any more that would not be answered.
+        orders.close();
+        while let Ok(order) = orders.try_recv() {
+            if let Order::Start(start) = order {
+                self.next.push_back(start);
+            }
         }
+        self.give_up(error).await;
     }
 
     async fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<()> {
@@ -108,6 +134,10 @@ impl Pump {
                 while let Ok(order) = orders.try_recv() {
                     self.take(order).await?;
                 }
+                self.start_next().await?;
+            }
+            if self.start_next().await? {
+                continue;
             }
             match self.wait(orders).await {
                 Woken::Committed => {}
@@ -136,7 +166,10 @@ impl Pump {
 
     async fn take(&mut self, order: Order) -> Result<()> {
         match order {
-            Order::Start(start) => self.start(start).await,
+            Order::Start(start) => {
+                self.next.push_back(start);
+                self.start_next().await.map(drop)
+            }
             Order::Pass(passed) => {
                 // Whoever asked may have gone.
                 let _ = passed.send(());
@@ -166,6 +199,8 @@ impl Pump {
             self.frame(frame, &mut lines).await?;
             if self.catching_up.as_ref().is_some_and(|start| self.cursor >= start.until) {
                 self.caught_up(&mut lines).await?;
+                // What was there before and its answer end together, and nothing else with them.
+                self.flush(&mut lines).await;
             }
             if lines.bytes.len() >= READ_BYTES {
                 self.flush(&mut lines).await;
@@ -186,9 +221,10 @@ impl Pump {
             self.cursor = record.number;
             match record.original.as_ref() {
                 // What an agent said in this protocol is given on without being read.
-                Some(original) if self.show.relay(original, lines) => {
-                    if self.catching_up.is_some() {
-                        self.opened.push(&record.event()?);
+                Some(original) if self.show.relay(original, frame.run(), lines) => {
+                    if self.catching_up.is_some() || is_setting(&original.bytes) {
+                        // It was shown.
+                        let _ = self.opened.push(&record.event()?);
                     }
                 }
                 Some(original) if original.dialect == mapping::RESULT => {
@@ -217,8 +253,24 @@ impl Pump {
 
     /// Shows an event that has no words of this protocol.
     async fn event(&mut self, event: &Event, lines: &mut Lines) -> Result<()> {
-        if self.opened.push(event) {
-            return Ok(());
+        self.only_begun = match &event.body {
+            Body::Run(RunEvent::Created { .. }) => true,
+            Body::Run(_) | Body::Message(_) => self.only_begun,
+            _ => false,
+        };
+        match self.opened.push(event) {
+            Pushed::Shown => {}
+            Pushed::Hidden => return Ok(()),
+            Pushed::Set(update, is_news) => {
+                self.was_set(&update, is_news, lines);
+                return Ok(());
+            }
+        }
+        if let Body::Thread(
+            ThreadEvent::Created { metadata, .. } | ThreadEvent::Metadata(metadata),
+        ) = &event.body
+        {
+            self.configured(metadata, lines);
         }
         let run = match event.run {
             Some(key) => self.name(key, event).await?,
@@ -251,7 +303,7 @@ impl Pump {
                 state.asked.take_if(|asked| asked.id == *interrupt);
                 state.answered.remove(interrupt);
                 drop(state);
-                question::withdraw(&self.link, interrupt, lines);
+                question::withdraw(&self.link, &self.session, interrupt, lines);
             }
             _ => {}
         }
@@ -264,15 +316,20 @@ impl Pump {
             return;
         }
         let asking = mapping::asking(interrupt, self.session.id(), &self.client);
-        if question::ask(&self.link, interrupt, asking, lines) == Asked::AsText {
+        if question::ask(&self.link, &self.session, run, interrupt, asking, lines) == Asked::AsText
+        {
             let mut state = self.session.state();
             state.asked = Some(interrupt.clone());
-            // The turn ends with the question.
-            let prompts = state.take_prompts(run);
             drop(state);
-            let ended = Ended { outcome: Outcome::Completed, result: None };
-            self.settle(prompts, &ended, lines);
+            self.asked_in_words(run, lines);
         }
+    }
+
+    /// The turn ends with the question.
+    pub(super) fn asked_in_words(&self, run: RunKey, lines: &mut Lines) {
+        let prompts = self.session.state().take_prompts(run);
+        let ended = Ended { outcome: Outcome::Completed, result: None };
+        self.settle(prompts, &ended, lines);
     }
 
     /// Answers the prompts of a run that has ended here.
@@ -314,7 +371,12 @@ impl Pump {
 
     /// Sends what was shown, and remembers what ended for prompts that are being accepted.
     async fn flush(&mut self, lines: &mut Lines) {
-        self.send(std::mem::take(lines)).await;
+        let is_behind = self.placed != self.cursor;
+        if !lines.bytes.is_empty() || is_behind && !self.may_wait() {
+            self.send(std::mem::take(lines)).await;
+            self.placed = self.cursor;
+            self.only_begun = false;
+        }
         let unclaimed = std::mem::take(&mut self.unclaimed);
         for (run, ended) in unclaimed {
             let mut lines = Lines::default();
@@ -326,10 +388,23 @@ impl Pump {
         }
     }
 
+    /// Whether a position without lines can wait for the next ones: this client has prompted, and will hear more of that.
+    ///
+    /// A client that comes back meanwhile is told from the position before, and knows its own prompt by its run.
+    fn may_wait(&self) -> bool {
+        let state = self.session.state();
+        let is_prompting = state.prompts.len() + state.accepting == 1;
+        is_prompting && self.only_begun && self.catching_up.is_none() && self.link.client.is_some()
+    }
+
     pub(super) async fn send(&self, lines: Lines) {
         let (session, number) = (self.session.id().into(), self.cursor);
         let says_nothing = lines.bytes.is_empty();
-        let position = Control::Position { session, number };
+        // A history that is cut is told anew from its beginning: it moves the client nowhere until it is answered.
+        let position = match self.show.is_replay {
+            true => Control::Boundary,
+            false => Control::Position { session, number },
+        };
         if !says_nothing || self.link.numbered {
             self.link.send(lines, position).await;
         }
@@ -353,10 +428,13 @@ impl Pump {
         Ok(name)
     }
 
-    /// Nothing more comes: whoever waits is told why.
-    async fn give_up(&mut self, error: &trilogue_domain::Error) {
-        let is_gone = error.code() == Code::ThreadNotFound;
-        let error = mapping::session_error(error, self.session.id());
+    /// Nothing more comes: whoever waits is told why. Without an error the client has closed the session.
+    async fn give_up(&mut self, error: Option<&trilogue_domain::Error>) {
+        let is_gone = error.is_none_or(|error| error.code() == Code::ThreadNotFound);
+        let error = match error {
+            Some(error) => mapping::session_error(error, self.session.id()),
+            None => ErrorObject::of(jsonrpc::Code::REQUEST_CANCELLED),
+        };
         let prompts = std::mem::take(&mut self.session.state().prompts);
         let mut lines = Lines::default();
         for prompt in prompts {
@@ -369,8 +447,9 @@ impl Pump {
             self.link.write_answer(&mut lines, &prompt.request, &answer);
         }
         self.session.settled.notify_waiters();
-        if let Some(Start { request: Some((request, _)), .. }) = self.catching_up.take() {
-            self.link.write_answer(&mut lines, &request, &Err(error));
+        let starts = self.catching_up.take().into_iter().chain(self.next.drain(..));
+        for (request, _) in starts.filter_map(|start| start.request) {
+            self.link.write_answer(&mut lines, &request, &Err(error.clone()));
         }
         if !lines.bytes.is_empty() {
             self.link.send(lines, Control::Boundary).await;

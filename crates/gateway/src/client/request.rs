@@ -13,8 +13,8 @@ use trilogue_wire::native::local::{ATTACH_METHOD, Extras};
 
 use super::connection::{answering, session_in};
 use super::lane::Lane;
-use super::link::{Answer, InFlight, Link, Met};
-use super::{cancel, close, extension, initialize, list, open, option, prompt};
+use super::link::{Answer, Begun, InFlight, Link, Met};
+use super::{calls, cancel, close, extension, initialize, list, open, option, prompt};
 
 /// A request.
 #[derive(Debug)]
@@ -28,23 +28,40 @@ pub(super) struct Asked {
 pub(super) async fn take(link: &Arc<Link>, asked: Asked, params: String) {
     if asked.method == "initialize" {
         // What comes behind it waits until it is answered.
-        let answer = initialize::initialize(link, &params).await;
-        return link.answer(&asked.id, answer).await;
+        let answer = calls::on_behalf_of(asked.id.clone(), initialize::initialize(link, &params));
+        let answer = answer.await;
+        return link.answer_at_once(&asked.id, answer).await;
     }
     let Some(met) = link.met() else {
         let message = format!("Invalid request: {} came before initialize", asked.method);
         let error = ErrorObject::new(Code::INVALID_REQUEST, message);
-        return link.answer(&asked.id, Err(error)).await;
+        return link.answer_at_once(&asked.id, Err(error)).await;
     };
     let token = CancellationToken::new();
-    if !link.begin(&asked.id, InFlight::Other(token.clone())) {
-        let error = Error::new(Ours::Overloaded, "too many requests are open")
-            .hint("wait for answers before asking more");
-        return link.answer(&asked.id, Err(mapping::error_object(&error))).await;
+    let refused = match link.begin(&asked.id, params.len(), InFlight::Other(token.clone())) {
+        Begun::Yes => None,
+        Begun::TooMany => {
+            let error = Error::new(Ours::Overloaded, "too many requests are open")
+                .hint("wait for answers before asking more");
+            Some(mapping::error_object(&error))
+        }
+        Begun::Twice => {
+            link.shared.meters.repeated_ids.increment(1);
+            let message = "Invalid request: another request of this id is not answered yet";
+            Some(ErrorObject::new(Code::INVALID_REQUEST, message))
+        }
+    };
+    if let Some(error) = refused {
+        return link.answer_at_once(&asked.id, Err(error)).await;
     }
     let session = session_in(&params);
     match (asked.method.as_str(), session) {
-        ("session/prompt", Some(session)) => prompt::enqueue(link, met, asked, params, &session),
+        ("session/prompt", Some(session)) => {
+            prompt::enqueue(link, met, asked, params, &session, token);
+        }
+        (name, Some(session)) if method(name).is_none() && !is_attach(link, name) => {
+            extension::enqueue(link, met, asked, params, &session, token);
+        }
         (name, Some(session)) if is_of_session(link, name) => {
             let link_of_work = Arc::clone(link);
             link.in_order(&session, |lane| {
@@ -80,10 +97,13 @@ fn is_of_session(link: &Link, name: &str) -> bool {
         | "session/delete"
         | "session/set_mode"
         | "session/set_config_option" => true,
-        ATTACH_METHOD => link.numbered,
-        // What the protocol has no word for goes to the session that it names.
-        _ => method(name).is_none(),
+        name => is_attach(link, name),
     }
+}
+
+/// Whether a program asks this whose connection broke. What else the protocol has no word for goes to the session that it names.
+fn is_attach(link: &Link, name: &str) -> bool {
+    link.numbered && name == ATTACH_METHOD
 }
 
 async fn in_session(
@@ -96,14 +116,13 @@ async fn in_session(
     match asked.method.as_str() {
         "session/load" => open::load(link, met, lane, asked, params).await,
         "session/resume" => open::resume(link, met, lane, asked, params).await,
-        ATTACH_METHOD if link.numbered => open::attach(link, met, lane, asked, &params).await,
         "session/close" => Some(close::close(link, lane, &params).await),
         "session/delete" => Some(close::delete(link, lane, &params).await),
         "session/set_mode" => Some(option::set_mode(link, met, lane, &params).await),
         "session/set_config_option" => {
             Some(option::set_config_option(link, met, lane, &params).await)
         }
-        name => Some(extension::call(link, met, Some(lane), name, &params).await),
+        _ => open::attach(link, met, lane, asked, &params).await,
     }
 }
 
@@ -128,7 +147,7 @@ async fn elsewhere(link: &Arc<Link>, met: &Met, asked: Asked, params: String) ->
         "session/set_config_option" => {
             Some(nameless::<wire::SetSessionConfigOptionRequest>(link, &params))
         }
-        name => Some(extension::call(link, met, None, name, &params).await),
+        name => Some(extension::call(link, met, None, name, &params, None).await),
     }
 }
 
@@ -160,7 +179,7 @@ pub(super) fn told(link: &Arc<Link>, name: &str, params: &str) {
 
 fn cancel_request(link: &Arc<Link>, id: &WireId<'_>) {
     match link.in_flight(id) {
-        Some(InFlight::Prompt(lane)) => cancel::lane(link, &lane),
+        Some(InFlight::Prompt { lane, cancelled }) => cancel::prompt(link, &lane, &cancelled, id),
         Some(InFlight::Other(token)) => token.cancel(),
         None => {}
     }

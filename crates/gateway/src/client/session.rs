@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Interrupt, InterruptId, Json, MessageId, Outcome, RunId, RunKey, Scope};
-use trilogue_runtime::{Attached, Client, Opening, Presence};
+use trilogue_runtime::{Attached, Client, Presence};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
 
@@ -16,6 +16,8 @@ use super::calls::SessionClient;
 use super::link::{Link, Met, lock};
 use super::open_sessions::Counted;
 use super::pump::{Order, Pump};
+use super::said::Said;
+use super::voice::Voice;
 use crate::http::call::no_thread;
 
 /// The most orders that wait for a pump.
@@ -68,8 +70,16 @@ pub(super) struct State {
     pub(super) answered: HashSet<InterruptId>,
     /// The question that the last turn ended with: the next prompt is its answer.
     pub(super) asked: Option<Interrupt>,
+    /// Counts this client among those who are asked it.
+    pub(super) voice: Option<Voice>,
+    /// What this client has set, until the log tells of it: the others are told.
+    pub(super) set: Vec<serde_json::Value>,
     /// What the agent's own session is to be opened with before it is used.
-    pub(super) opening: Option<Opening>,
+    pub(super) opening: Option<Json>,
+    /// Whether the client may say again what it said on a connection that has broken since.
+    pub(super) may_repeat: bool,
+    /// What was said on such a connection in answer to questions, once it was looked for.
+    pub(super) said_before: Option<Arc<Vec<Said>>>,
 }
 
 /// A prompt that waits for the end of its run.
@@ -136,9 +146,9 @@ impl Session {
         self.attached.take_control();
     }
 
-    /// Has the pump do something. After its end nothing is done.
-    pub(super) async fn order(&self, order: Order) {
-        drop(self.orders.send(order).await);
+    /// Has the pump do something. `false` after its end: nothing is done.
+    pub(super) async fn order(&self, order: Order) -> bool {
+        self.orders.send(order).await.is_ok()
     }
 
     /// The thread as it is now.
@@ -165,22 +175,27 @@ pub(super) fn scope_of(thread: &ThreadRow) -> Scope {
     Scope { tenant: thread.tenant.clone(), owner: None }
 }
 
-/// A member of a thread's metadata.
-pub(super) fn metadata(thread: &ThreadRow, key: &str) -> Option<serde_json::Value> {
-    match thread.metadata.to_value() {
-        serde_json::Value::Object(mut object) => object.remove(key),
-        _ => None,
-    }
-}
-
 /// The options that a thread's runs are given.
 pub(super) fn config_of(thread: &ThreadRow) -> Option<Json> {
-    metadata(thread, CONFIG).filter(serde_json::Value::is_object).map(|it| Json::from_value(&it))
+    config_in(&thread.metadata)
+}
+
+/// The same, of a thread with these metadata.
+pub(super) fn config_in(metadata: &Json) -> Option<Json> {
+    let metadata = metadata.to_value();
+    let config = metadata.get(CONFIG).filter(|config| config.is_object());
+    config.map(Json::from_value)
 }
 
 // === impl State ===
 
 impl State {
+    /// Whether this client has set this; it counts once.
+    pub(super) fn take_set(&mut self, set: &serde_json::Value) -> bool {
+        let place = self.set.iter().position(|mine| mine == set);
+        place.map(|place| self.set.remove(place)).is_some()
+    }
+
     /// The prompts that wait for this run; they wait no more.
     pub(super) fn take_prompts(&mut self, run: RunKey) -> Vec<OpenPrompt> {
         let (taken, rest) =

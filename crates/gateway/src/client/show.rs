@@ -1,21 +1,23 @@
 //! Events as lines for one client.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent};
 use trilogue_domain::{
-    Answer, Body, Interrupt, InterruptId, Message, Resolution, Role, RunId, RunKey, ThreadId,
+    Answer, Body, Interrupt, InterruptId, Message, MessageId, Resolution, Role, RunId, RunKey,
+    ThreadId,
 };
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{RawOriginal, Read};
-use trilogue_wire::agent_client::{ClientCapabilities, ContentBlock, TextContent};
+use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, TextContent};
 use uuid::Uuid;
 
 use super::link::Lines;
+use super::said::Said;
 use super::session::State;
 use crate::stream::inline::inlined;
 
@@ -27,8 +29,10 @@ const UPDATE_METHOD: &str = "session/update";
 pub(super) struct Show {
     updates: Updates,
     session: ThreadId,
+    ids: IdFormat,
     client: ClientCapabilities,
     notices: bool,
+    visits: bool,
     compaction: bool,
     booleans: bool,
     /// Whether the client is told what it said itself.
@@ -39,6 +43,8 @@ pub(super) struct Show {
     is_mine: bool,
     /// The questions that were shown in words.
     in_words: HashSet<InterruptId>,
+    /// The messages that may answer questions which are not answered yet, oldest first.
+    answers: HashMap<InterruptId, Vec<Said>>,
     made: Vec<Update>,
 }
 
@@ -51,7 +57,9 @@ impl Show {
         Self {
             updates: Updates::with_ids(thread, ids),
             session: thread.clone(),
+            ids,
             notices: session.is_some_and(|session| session.notices.is_some()),
+            visits: ClientGate::ElicitationUrl.is_open(client),
             compaction: session.is_some_and(|session| session.compaction.is_some()),
             booleans: options.is_some_and(|options| options.boolean.is_some()),
             client: client.clone(),
@@ -59,6 +67,7 @@ impl Show {
             own_run: None,
             is_mine: false,
             in_words: HashSet::new(),
+            answers: HashMap::new(),
             made: Vec::new(),
         }
     }
@@ -69,10 +78,25 @@ impl Show {
         self.made.clear();
     }
 
-    /// Gives on what a hosted agent said, as it said it. `false` where it is nothing that clients get as it is.
-    pub(super) fn relay(&self, original: &RawOriginal<'_>, lines: &mut Lines) -> bool {
+    /// Shows an event once more that makes updates by itself.
+    pub(super) fn again(&self, event: &Event, lines: &mut Lines) {
+        let (mut updates, mut made) = (self.updates.clone(), Vec::new());
+        updates.push(event, None, &mut made);
+        made.iter().for_each(|update| self.update(update, lines));
+    }
+
+    /// Gives on what a hosted agent said in a run, as it said it. `false` where it is nothing that clients get as it is.
+    pub(super) fn relay(
+        &mut self,
+        original: &RawOriginal<'_>,
+        run: Option<RunKey>,
+        lines: &mut Lines,
+    ) -> bool {
         if original.version != mapping::VERSION {
             return false;
+        }
+        if original.call.is_some() && original.dialect == mapping::UPDATE {
+            self.updates.heard_call(run, &original.bytes);
         }
         let (dialect, bytes) = (original.dialect, &original.bytes);
         let start = lines.bytes.len();
@@ -122,6 +146,10 @@ impl Show {
         run: Option<&RunId>,
         lines: &mut Lines,
     ) -> Result<()> {
+        if let Some(said) = Said::read(event) {
+            self.answers.entry(said.interrupt.clone()).or_default().push(said);
+            return Ok(());
+        }
         let event = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
         let mut made = std::mem::take(&mut self.made);
         self.updates.push(&event, run.map(RunId::as_str), &mut made);
@@ -138,15 +166,22 @@ impl Show {
             }
             Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
                 let was_asked = self.in_words.remove(interrupt);
+                let said = self.answers.remove(interrupt).unwrap_or_default();
                 if let Resolution::Answered { answer, .. } = resolution
                     && was_asked
                 {
-                    self.answer(interrupt, answer, lines);
+                    let id = said.iter().find(|said| said.is(answer)).map(|said| &said.message);
+                    self.answer(interrupt, answer, id, lines);
                 }
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether this was asked in words.
+    pub(super) fn has_asked(&self, interrupt: &InterruptId) -> bool {
+        self.in_words.contains(interrupt)
     }
 
     /// Asks in words, as the agent's message.
@@ -158,11 +193,20 @@ impl Show {
     }
 
     /// An answer in words, as the user's message.
-    fn answer(&self, interrupt: &InterruptId, answer: &Answer, lines: &mut Lines) {
+    fn answer(
+        &self,
+        interrupt: &InterruptId,
+        answer: &Answer,
+        id: Option<&MessageId>,
+        lines: &mut Lines,
+    ) {
         if !self.is_open(Gate::UserMessage) {
             return;
         }
-        let id = derived(interrupt, "answer");
+        let id = match id {
+            Some(id) => mapping::shown_id(self.ids, self.session.as_str(), id.as_str()).into(),
+            None => derived(interrupt, "answer"),
+        };
         let blocks = match answer {
             Answer::Message(parts) => {
                 let Ok(message) = trilogue_domain::MessageId::parse(&id) else { return };
@@ -191,6 +235,16 @@ impl Show {
         }
     }
 
+    /// Tells of a mode or of options that another client has set.
+    pub(super) fn set(&self, update: &serde_json::Value, lines: &mut Lines) {
+        let params = json!({ "sessionId": self.session.as_str(), "update": update });
+        let params = params.to_string().into_bytes();
+        match self.booleans {
+            true => write_update(lines, &params),
+            false => write_update(lines, &mapping::without_booleans(&params)),
+        }
+    }
+
     fn chunk(&self, kind: &str, block: &ContentBlock, id: &str, lines: &mut Lines) {
         let update = json!({ "sessionUpdate": kind, "content": block, "messageId": id });
         let params = json!({ "sessionId": self.session.as_str(), "update": update });
@@ -212,6 +266,7 @@ impl Show {
             Gate::Always | Gate::Opaque => true,
             Gate::UserMessage => self.is_replay || !self.is_mine,
             Gate::Notices => self.notices,
+            Gate::Visited => self.visits && !self.is_replay,
             Gate::Compaction => self.compaction,
             Gate::BooleanConfig => self.booleans,
         }

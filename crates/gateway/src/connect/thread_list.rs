@@ -39,6 +39,7 @@ async fn search(call: Call) -> Result<Reply> {
         metadata: request::members(body.metadata)?,
         values: request::members(body.values)?,
         standing: body.status.map(mapping::standing),
+        agent: None,
     };
     let page = request::page(body.limit, body.offset);
     let rows = found(&call, &filter, page).await?;

@@ -1,18 +1,18 @@
 //! An agent that keeps sessions of its own and speaks the Agent Client Protocol, without a process: the first word of its prompt chooses.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use trilogue_domain::event::{Body, MessageEvent, Original};
 use trilogue_domain::{
     AgentCard, AgentName, Failure, InterruptId, Json, Message, MessageId, Role, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{
-    Backend, CallError, ClientProfile, Ending, Input, Opening, RunContext, Sessions, ThreadContext,
-    Turn,
+    Backend, CallError, Client, Ending, Input, RunContext, Sessions, ThreadContext, Turn,
 };
 use trilogue_wire::agent_client::{RequestPermissionRequest, Rules, read};
 
@@ -23,6 +23,8 @@ pub(crate) struct Hosted {
     card: AgentCard,
     /// What was asked of it, in order.
     pub(crate) heard: Mutex<Vec<Value>>,
+    /// Woken when it is told a piece of what is uploaded to it.
+    chunk: Notify,
 }
 
 /// Every kind of update that the protocol has, and two that it has not, without session id.
@@ -43,6 +45,20 @@ pub(crate) fn samples() -> Vec<Value> {
         json!({"sessionUpdate": "usage_update", "used": 5, "size": 10}),
     ]
     .to_vec()
+}
+
+/// Three tool calls, of which the first is at work and the second has ended, and is spoken of once more.
+pub(crate) fn calls() -> Vec<Value> {
+    let call = |id: &str| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "T"});
+    let update = |id: &str, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status});
+    vec![
+        call("c-1"),
+        call("c-2"),
+        update("c-1", "in_progress"),
+        update("c-2", "completed"),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c-2", "title": "Late"}),
+        call("c-3"),
+    ]
 }
 
 /// Updates that not every client gets.
@@ -66,7 +82,7 @@ impl Hosted {
     pub(crate) fn new() -> Self {
         let mut card = Puppet::named("hosted").card().clone();
         card.name = AgentName::parse("hosted").unwrap();
-        Self { card, heard: Mutex::default() }
+        Self { card, heard: Mutex::default(), chunk: Notify::new() }
     }
 
     fn hear(&self, what: &str, thread: Option<&ThreadId>, params: &Json) {
@@ -81,7 +97,16 @@ impl Hosted {
     }
 }
 
-fn lost<E: std::fmt::Display>(error: E) -> Failure {
+/// Says that nobody waits for an answer any more.
+struct GivenUp<'a>(&'a Hosted);
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        self.0.hear("given up", None, &Json::null());
+    }
+}
+
+pub(crate) fn lost<E: std::fmt::Display>(error: E) -> Failure {
     Failure { code: "lost".to_owned(), message: error.to_string(), transient: false, data: None }
 }
 
@@ -100,7 +125,7 @@ fn logged(update: &Value) -> (Body, Option<Original>) {
     (body, Some(original(mapping::UPDATE, &params)))
 }
 
-async fn emit(context: &RunContext, update: &Value) -> Result<(), Failure> {
+pub(crate) async fn emit(context: &RunContext, update: &Value) -> Result<(), Failure> {
     let (body, original) = logged(update);
     context.emit(body, original).await.map_err(lost)
 }
@@ -173,14 +198,36 @@ impl Backend for Hosted {
                     emit(&context, &update).await?;
                 }
             }
+            "open-calls" => {
+                for update in calls() {
+                    emit(&context, &update).await?;
+                }
+                match rest {
+                    "fail" => return Err(mapping::failure_of(-32010, "no credit", None)),
+                    "cancel" => context.cancelled().await,
+                    _ => {}
+                }
+            }
+            "visited" => {
+                let params = json!({"sessionId": "", "elicitationId": "e"});
+                let told = json!({"method": "elicitation/complete", "params": params});
+                let told = original(mapping::NOTIFICATION, &told);
+                context.emit(Body::Opaque, Some(told)).await.map_err(lost)?;
+            }
             "unknown" => {
                 emit(&context, &json!({"sessionUpdate": "subagent_update", "what": [1]})).await?;
                 let told = json!({"method": "_x/told", "params": {"sessionId": "", "n": 1.50}});
                 let told = original(mapping::NOTIFICATION, &told);
                 context.emit(Body::Opaque, Some(told)).await.map_err(lost)?;
             }
-            "permission" => {
-                let raw = permission();
+            "permission" | "forever" => {
+                let mut raw = permission();
+                if command == "forever" {
+                    raw["options"] = json!([
+                        {"optionId": "once", "name": "Once", "kind": "allow_once"},
+                        {"optionId": "never", "name": "Never", "kind": "reject_always"},
+                    ]);
+                }
                 let params: RequestPermissionRequest =
                     read(raw.to_string().as_bytes(), Rules::Lenient).map_err(lost)?;
                 let id = InterruptId::generate();
@@ -190,6 +237,7 @@ impl Backend for Hosted {
                 let outcome = serde_json::to_string(&outcome).map_err(lost)?;
                 say(&context, "m-outcome", &outcome).await?;
             }
+            "much" => crate::client_large::say(&context, rest).await?,
             "read" => {
                 let params = json!({"sessionId": "", "path": rest});
                 let params = Json::from_value(&params);
@@ -202,6 +250,13 @@ impl Backend for Hosted {
                     Err(error) => error.code.to_string(),
                 };
                 say(&context, &MessageId::generate().to_string(), &told).await?;
+            }
+            "blocks" => {
+                let prompt = messages.last().unwrap();
+                let blocks = mapping::blocks_of_message(prompt);
+                let extra = mapping::extra_of_message(prompt).map(|extra| extra.to_value());
+                let told = json!({"blocks": blocks, "extra": extra});
+                say(&context, "m-blocks", &told.to_string()).await?;
             }
             "wait" => {
                 emit(&context, &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "waiting"}, "messageId": "m-wait"})).await?;
@@ -230,8 +285,8 @@ impl Sessions for Hosted {
         (mapping::UPDATE, mapping::VERSION)
     }
 
-    async fn meet(&self, client: &ClientProfile) -> Result<Json, CallError> {
-        self.hear("meet", None, &client.capabilities);
+    async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError> {
+        self.hear("meet", None, &caller.profile().capabilities);
         Ok(Json::from_value(&json!({
             "protocolVersion": 1,
             "agentCapabilities": {
@@ -243,9 +298,18 @@ impl Sessions for Hosted {
         })))
     }
 
-    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError> {
-        self.hear("open", Some(thread.thread()), &opening.params);
-        if opening.params.as_str().contains("/forbidden") {
+    async fn open(
+        &self,
+        thread: &ThreadContext,
+        _: &Arc<dyn Client>,
+        params: Json,
+    ) -> Result<Json, CallError> {
+        self.hear("open", Some(thread.thread()), &params);
+        if params.as_str().contains("/slow") {
+            let _given_up = GivenUp(self);
+            std::future::pending::<()>().await;
+        }
+        if params.as_str().contains("/forbidden") {
             return Err(CallError::new(-32000, "Authentication required"));
         }
         let update = json!({"sessionUpdate": "available_commands_update", "availableCommands": []});
@@ -263,7 +327,7 @@ impl Sessions for Hosted {
     async fn call(
         &self,
         thread: Option<&ThreadContext>,
-        _: &ClientProfile,
+        caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) -> Result<Json, CallError> {
@@ -271,14 +335,43 @@ impl Sessions for Hosted {
         match method {
             "session/set_mode" => {
                 let mode = params.to_value()["modeId"].clone();
-                let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": mode});
+                let update =
+                    json!({"sessionUpdate": "current_mode_update", "currentModeId": &mode});
                 let (body, original) = logged(&update);
-                if let Some(thread) = thread {
+                // Not every agent tells of what it was told.
+                if let Some(thread) = thread.filter(|_| mode != "quiet") {
                     drop(thread.note(body, original).await);
                 }
                 Ok(Json::empty_object())
             }
-            "authenticate" => Ok(Json::null()),
+            "session/set_config_option" => {
+                let value = params.to_value()["value"].clone();
+                let mut options = gated()[2]["configOptions"].clone();
+                options[0]["currentValue"] = value;
+                Ok(Json::from_value(&json!({ "configOptions": options })))
+            }
+            "authenticate" => match params.to_value()["methodId"].as_str() {
+                // What only this agent asks about: in the words of its own request.
+                Some(mode @ ("form" | "url")) => {
+                    let asked = json!({"requestId": "agents-own", "mode": mode, "message": "who?", "requestedSchema": {"type": "object", "properties": {}}, "elicitationId": "e", "url": "https://a.example/"});
+                    let answer =
+                        caller.call("elicitation/create", Json::from_value(&asked)).await?;
+                    let done = Json::from_value(&json!({"elicitationId": "e"}));
+                    caller.notify("elicitation/complete", done).await;
+                    self.hear("answered", None, &answer);
+                    Ok(Json::null())
+                }
+                _ => Ok(Json::null()),
+            },
+            "_x/slow" => {
+                let _given_up = GivenUp(self);
+                std::future::pending().await
+            }
+            // What it is told next belongs to this.
+            "_x/upload" => {
+                self.chunk.notified().await;
+                Ok(Json::empty_object())
+            }
             "logout" => Ok(Json::empty_object()),
             "_x/echo" => Ok(params),
             _ => Err(CallError::new(CallError::METHOD_NOT_FOUND, "Method not found")),
@@ -288,18 +381,21 @@ impl Sessions for Hosted {
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
-        _: &ClientProfile,
+        _: &Arc<dyn Client>,
         method: &str,
         params: Json,
     ) {
         self.hear(method, thread.map(ThreadContext::thread), &params);
+        if method == "_x/chunk" {
+            self.chunk.notify_one();
+        }
     }
 
-    async fn close(&self, thread: &ThreadId) {
-        self.hear("close", Some(thread), &Json::null());
+    async fn close(&self, thread: &ThreadContext) {
+        self.hear("close", Some(thread.thread()), &Json::null());
     }
 
-    async fn forget(&self, thread: &ThreadId) {
-        self.hear("forget", Some(thread), &Json::null());
+    async fn forget(&self, thread: &ThreadContext) {
+        self.hear("forget", Some(thread.thread()), &Json::null());
     }
 }

@@ -1,11 +1,9 @@
 //! A client of the Agent Client Protocol, as an editor is one: it holds every line that it gets to the official schema.
 
-use std::collections::{HashMap, VecDeque};
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use jsonschema::Validator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -14,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use trilogue_domain::{AgentName, Principal, PrincipalId, Result, Rights, TenantId};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::Runtime;
+use trilogue_testkit::schema::{Conversation, Side};
 
 use crate::agent::Puppet;
 use crate::rig::{LIMIT, Rig};
@@ -94,8 +93,8 @@ pub(crate) struct Editor {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     next: u64,
-    /// What was asked, by the id that it was asked under.
-    asked: HashMap<String, String>,
+    /// What comes is held to the schema.
+    conversation: Conversation,
     /// What came while something else was waited for.
     before: VecDeque<Value>,
     /// The updates that came, oldest first.
@@ -111,7 +110,7 @@ impl Editor {
             reader: BufReader::new(reader),
             writer,
             next: 0,
-            asked: HashMap::new(),
+            conversation: Conversation::holding(Side::Agent),
             before: VecDeque::new(),
             updates: Vec::new(),
             control: Vec::new(),
@@ -135,6 +134,7 @@ impl Editor {
     }
 
     pub(crate) async fn send(&mut self, message: &Value) {
+        self.conversation.note(message);
         self.raw(format!("{message}\n").as_bytes()).await;
     }
 
@@ -142,7 +142,6 @@ impl Editor {
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = json!(self.next);
         self.next += 1;
-        self.asked.insert(id.to_string(), method.to_owned());
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
         id
     }
@@ -253,6 +252,11 @@ impl Editor {
         }
     }
 
+    /// Whether a message came that this is true of, and was not asked for.
+    pub(crate) fn has_before(&self, fits: impl Fn(&Value) -> bool) -> bool {
+        self.before.iter().any(fits)
+    }
+
     /// The next message; `None` at the end of the stream. Updates are kept in [`Editor::updates`] too.
     pub(crate) async fn message(&mut self) -> Option<Value> {
         loop {
@@ -262,7 +266,8 @@ impl Editor {
                 continue;
             }
             let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-            self.check(&message);
+            let held = self.conversation.hold(&message);
+            held.unwrap_or_else(|error| panic!("{error:#}: {message}"));
             if message["method"] == "session/update" {
                 self.updates.push(message["params"].clone());
                 return Some(message);
@@ -284,90 +289,4 @@ impl Editor {
         line.pop();
         Some(line)
     }
-
-    /// Holds a message to the schema of its method.
-    fn check(&mut self, message: &Value) {
-        assert_eq!(message["jsonrpc"], "2.0", "{message}");
-        match message["method"].as_str() {
-            Some(method) => {
-                let kind = if message.get("id").is_some() { "Request" } else { "Notification" };
-                hold(method, "client", kind, &message["params"]);
-            }
-            None => {
-                let both = message.get("result").is_some() == message.get("error").is_some();
-                assert!(!both, "{message}");
-                let method = self.asked.remove(&message["id"].to_string());
-                if let (Some(method), Some(result)) = (method, message.get("result")) {
-                    hold(&method, "agent", "Response", result);
-                }
-            }
-        }
-    }
-}
-
-type Validators = HashMap<(String, String, String), Validator>;
-
-/// Holds what a message carries to the official schema and to our own of message ids, where somebody said where the former lies.
-fn hold(method: &str, side: &str, kind: &str, carried: &Value) {
-    static OFFICIAL: OnceLock<Option<Validators>> = OnceLock::new();
-    let Some(validators) = OFFICIAL.get_or_init(official) else { return };
-    let known = [side, "protocol"]
-        .into_iter()
-        .find_map(|side| validators.get(&(method.to_owned(), side.to_owned(), kind.to_owned())));
-    match known {
-        Some(validator) => {
-            let kept = validator.validate(carried);
-            assert!(kept.is_ok(), "{method} {kind}: {} in {carried}", kept.unwrap_err());
-        }
-        None => assert!(method.starts_with('_') || !method.contains('/'), "{method} is not known"),
-    }
-    hold_ids(method, kind, carried);
-}
-
-fn hold_ids(method: &str, kind: &str, carried: &Value) {
-    static IDS: OnceLock<(Validator, Validator)> = OnceLock::new();
-    let (chunk, prompted) = IDS.get_or_init(|| {
-        let path =
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/agent-client-message-ids.json");
-        let document: Value =
-            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        (definition(&document, "ContentChunk"), definition(&document, "PromptResponse"))
-    });
-    let update = &carried["update"];
-    let is_chunk = update["sessionUpdate"].as_str().is_some_and(|it| it.ends_with("message_chunk"));
-    if is_chunk {
-        assert!(chunk.is_valid(update), "{update}");
-    }
-    if method == "session/prompt" && kind == "Response" {
-        assert!(prompted.is_valid(carried), "{carried}");
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "a check that was not made says so")]
-fn official() -> Option<Validators> {
-    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
-        eprintln!("NOT CHECKED: TRILOGUE_SPECS names no folder with the published schemas");
-        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-        return None;
-    };
-    let path = Path::new(&specs).join("agent_client/v1.schema.json");
-    let document: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut validators = HashMap::new();
-    for (name, schema) in document["$defs"].as_object().unwrap() {
-        let (Some(method), Some(side)) = (schema["x-method"].as_str(), schema["x-side"].as_str())
-        else {
-            continue;
-        };
-        let kind = ["Response", "Notification", "Request"].into_iter();
-        let kind = kind.into_iter().find(|kind| name.ends_with(kind)).unwrap_or("Request");
-        let key = (method.to_owned(), side.to_owned(), kind.to_owned());
-        validators.insert(key, definition(&document, name));
-    }
-    Some(validators)
-}
-
-fn definition(document: &Value, name: &str) -> Validator {
-    assert!(document["$defs"][name].is_object(), "no definition {name}");
-    let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
-    jsonschema::options().should_validate_formats(true).build(&root).unwrap()
 }

@@ -92,6 +92,8 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_nothing_twice() {
     let new = json!({"cwd": "/w", "mcpServers": [], "_meta": {"trilogue": {"session": session}}});
     assert_eq!(first.ok("session/new", new.clone()).await["sessionId"], session);
     first.ok("session/prompt", keyed(session, "hello", "k1")).await;
+    // Where it is behind the answer, not before.
+    first.control.clear();
     first.until_control(|line| line.starts_with("#P")).await;
     let after = position(&first, session);
     let waiting = first.ask("session/prompt", keyed(session, "ask", "k2")).await;

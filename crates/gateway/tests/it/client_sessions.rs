@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client_editor::Door;
+use crate::client_history::numbered;
 use crate::rig::Rig;
 
 #[tokio::test]
@@ -129,6 +130,8 @@ async fn sessions_are_listed_by_agent_and_folder_in_pages() {
     assert!(second.get("nextCursor").is_none(), "{second}");
     let both = [&first, &second].into_iter().flat_map(|page| page["sessions"].as_array().unwrap());
     let listed: Vec<_> = both.map(|it| it["sessionId"].clone()).collect();
+    // One that another face has begun is a session too, the oldest.
+    made.push("of-another-face".into());
     assert_eq!(listed, made);
     let five = editor.ok("session/list", json!({"cwd": "/five"})).await;
     assert_eq!(five["sessions"].as_array().unwrap().len(), 21);
@@ -227,4 +230,57 @@ async fn what_a_second_prompt_does_is_configured() {
     assert_eq!(editor.answer(&first).await["result"]["stopReason"], "cancelled");
     assert_eq!(editor.answer(&second).await["result"]["stopReason"], "end_turn");
     assert_eq!(editor.words("agent_message_chunk"), ["now"]);
+}
+
+#[tokio::test]
+async fn every_request_that_opens_a_session_is_answered() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = numbered(&door, "puppet").await;
+    let session = first.session().await;
+    for _ in 0..4 {
+        first.prompt(&session, "large").await;
+    }
+    let opens = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    let mut second = door.plain("puppet").await;
+    // One behind the other: each is told all, then answered.
+    let loads = [
+        second.ask("session/load", opens.clone()).await,
+        second.ask("session/load", opens.clone()).await,
+    ];
+    second.answer(&loads[0]).await;
+    let all = second.updates.len();
+    assert!(second.answer(&loads[1]).await["result"].is_object());
+    assert_eq!(second.updates.len(), 2 * all);
+    // Closed or removed meanwhile: the answer says so, or everything came before.
+    for ends in ["session/close", "session/delete"] {
+        let load = second.ask("session/load", opens.clone()).await;
+        let resume = second.ask("session/resume", opens.clone()).await;
+        second.ok(ends, json!({"sessionId": session})).await;
+        for asked in [load, resume] {
+            let answer = second.answer(&asked).await;
+            let code = answer["error"]["code"].as_i64();
+            assert!(matches!(code, None | Some(-32800 | -32002)), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_resumed_behind_a_return_misses_nothing() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = numbered(&door, "puppet").await;
+    let session = first.session().await;
+    for text in ["large", "large", "large", "last"] {
+        first.prompt(&session, text).await;
+    }
+    let all = first.words("agent_message_chunk");
+    drop(first);
+    let mut back = numbered(&door, "puppet").await;
+    let attach = back.ask("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
+    let opens = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    let resume = back.ask("session/resume", opens).await;
+    assert_eq!(back.answer(&attach).await["result"], json!({}));
+    assert!(back.answer(&resume).await["result"].is_object());
+    assert_eq!(back.words("agent_message_chunk"), all);
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use http::Method;
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use trilogue_testkit::Reply;
+use trilogue_testkit::{Reply, specs};
 
 /// Answers that the document does not list for every operation, and that any server may give.
 const EVERYWHERE: [u16; 8] = [401, 403, 405, 413, 429, 500, 503, 507];
@@ -29,15 +29,9 @@ struct Operation {
 }
 
 /// The official document; `None` where nothing names it.
-#[expect(clippy::print_stderr, reason = "a test that cannot hold its answers against it says so")]
 pub(crate) fn official() -> Option<&'static Value> {
     static DOCUMENT: LazyLock<Option<Value>> = LazyLock::new(|| {
-        let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
-            eprintln!("NOT HELD AGAINST THE DOCUMENT: TRILOGUE_SPECS names no folder with it");
-            assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-            return None;
-        };
-        let file = std::path::Path::new(&specs).join("agent_connect/openapi-0.2.3.json");
+        let file = specs::document("agent_connect/openapi-0.2.3.json")?;
         Some(serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
     });
     DOCUMENT.as_ref()

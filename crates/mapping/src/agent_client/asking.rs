@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
-use trilogue_domain::{Answer, Content, Interrupt, InterruptKind, Json, Message, Part};
+use trilogue_domain::{Answer, Content, Interrupt, InterruptKind, Json, Message, Part, Survives};
 use trilogue_wire::agent_client::{
     ClientCapabilities, CreateElicitationRequest, CreateElicitationResponse, ElicitationForm,
     ElicitationPropertySchema, ElicitationSchema, ElicitationUrl, MultiSelectItems,
@@ -289,7 +289,7 @@ fn fits(interrupt: &Interrupt) -> Option<String> {
     Some(format!("Answer with JSON that fits this schema:\n\n{}", fenced(schema.as_str())))
 }
 
-/// The answer that a client gave to a permission request. One that chooses nothing that was offered rejects where that can be done; `None` where it cannot, which allows nothing.
+/// The answer that a client gave to a permission request. A hosted agent is told of one that chooses nothing that was offered, which is the answer `null`; to others it rejects this call where an option does. `None` where nothing can be answered, which allows nothing.
 #[must_use]
 pub fn answer_of_permission(
     interrupt: &Interrupt,
@@ -301,6 +301,9 @@ pub fn answer_of_permission(
     };
     if interrupt.kind == InterruptKind::Permission {
         let offered = interrupt.options.iter().find(|option| Some(option.id.as_str()) == chosen);
+        if offered.is_none() && is_request(interrupt) {
+            return Some(Answer::Json(Json::null()));
+        }
         let option = offered.or_else(|| interrupt.reject_option())?;
         return Some(Answer::Option(option.id.clone()));
     }
@@ -346,6 +349,11 @@ fn no() -> Answer {
 #[must_use]
 pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
     answer_of_parts(interrupt, message.parts.clone()).ok()
+}
+
+/// Whether an interrupt is a hosted agent's request for permission, which waits in its process.
+fn is_request(interrupt: &Interrupt) -> bool {
+    interrupt.survives == Survives::Process && tool_call_of(&interrupt.payload).is_some()
 }
 
 /// What a request for permission of this protocol says of its tool call, where an interrupt's payload is one.

@@ -87,19 +87,22 @@ fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     }
 }
 
-/// What a hosted agent is told about its request for permission. Whatever is no choice of an option allows nothing.
+/// What a hosted agent is told about its request for permission. Whatever is no choice of an option is told as cancelled, and what was taken because nobody chose holds for this call only.
 #[must_use]
 pub fn permission_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,
 ) -> RequestPermissionResponse {
+    let offered = |id: &String| interrupt.options.iter().find(|option| option.id == *id);
     let chosen = match resolution {
-        Resolution::Answered { answer: Answer::Option(option), .. }
-        | Resolution::TimedOut { option: Some(option) } => Some(option),
+        Resolution::Answered { answer: Answer::Option(option), .. } => offered(option),
+        Resolution::TimedOut { option: Some(option) } => {
+            offered(option).filter(|option| option.effect == Effect::Reject && !option.always)
+        }
         _ => None,
     };
-    match chosen.filter(|id| interrupt.options.iter().any(|option| option.id == **id)) {
-        Some(id) => RequestPermissionResponse::selected(id.as_str()),
+    match chosen {
+        Some(option) => RequestPermissionResponse::selected(option.id.as_str()),
         None => RequestPermissionResponse::cancelled(),
     }
 }

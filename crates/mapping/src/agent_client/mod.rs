@@ -8,6 +8,7 @@ mod asking;
 mod block;
 mod config;
 mod error;
+mod extra;
 pub mod fidelity;
 mod interrupt;
 mod original;
@@ -23,6 +24,7 @@ pub use asking::{
 pub use block::Extension;
 pub use config::{config_options, for_client, set_config_option};
 pub use error::{error_object, failure_of, session_error};
+pub use extra::{extra_of_message, extra_of_prompt, keep_extra};
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
     subject,

@@ -28,6 +28,8 @@ pub enum Gate {
     Notices,
     /// Clients with `session.compaction`.
     Compaction,
+    /// A form that the user was to visit is done: clients with `elicitation.url`, and only while it is live.
+    Visited,
     /// It holds options that are on or off: as it is for clients with `session.configOptions.boolean`, for others what [`without_booleans`] makes of it.
     BooleanConfig,
     /// A kind of update that the protocol has no word for, or something that is none: whoever cannot read it passes over it.
@@ -90,7 +92,8 @@ impl Relay {
                 let (method, params) = notification(std::str::from_utf8(bytes).ok()?)?;
                 let method = decode(method)?;
                 self.push_params(params.unwrap_or_default(), out);
-                Some(Relayed { method, gate: Gate::Always })
+                let gate = gate_of_method(&method);
+                Some(Relayed { method, gate })
             }
             _ => None,
         }
@@ -109,13 +112,14 @@ impl Relay {
             }
             NOTIFICATION => {
                 let (method, params) = notification(json)?;
+                let gate = gate_of_method(&decode(method)?);
                 out.extend_from_slice(LINE);
                 out.extend_from_slice(method.as_bytes());
                 if let Some(params) = params {
                     out.extend_from_slice(PARAMS);
                     self.push_params(params, out);
                 }
-                Gate::Always
+                gate
             }
             _ => return None,
         };
@@ -218,6 +222,11 @@ fn notification(original: &str) -> Option<(&str, Option<&str>)> {
         }
     }
     Some((method?, params))
+}
+
+/// Whom another notification is for.
+fn gate_of_method(method: &str) -> Gate {
+    if method == "elicitation/complete" { Gate::Visited } else { Gate::Always }
 }
 
 /// Whom an update is for that follows the session's id at once and begins with its kind; `None` where more has to be looked at.

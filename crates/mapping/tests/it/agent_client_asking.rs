@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{
-    Answer, Code, Interrupt, InterruptId, InterruptKind, MessageId, Part, PrincipalId, Resolution,
+    Answer, Code, Interrupt, InterruptId, InterruptKind, Json, MessageId, Part, PrincipalId,
+    Resolution,
 };
 use trilogue_mapping::agent_client::{
     Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking,
@@ -130,7 +131,7 @@ fn rules_see_the_tool_and_its_files() {
 }
 
 #[test]
-fn whatever_chooses_nothing_that_was_offered_rejects() {
+fn whatever_chooses_nothing_that_was_offered_allows_nothing() {
     let (_, interrupt) = permission();
     let option = |id: &str| Some(Answer::Option(id.to_owned()));
     let answer = |value: Value| {
@@ -140,12 +141,26 @@ fn whatever_chooses_nothing_that_was_offered_rejects() {
         )
     };
     assert_eq!(answer(json!({ "outcome": "selected", "optionId": "once" })), option("once"));
-    assert_eq!(answer(json!({ "outcome": "selected", "optionId": "other" })), option("no"));
-    assert_eq!(answer(json!({ "outcome": "cancelled" })), option("no"));
-    assert_eq!(answer(json!({ "outcome": "approved", "optionId": "once" })), option("no"));
-    let mut allowing = interrupt.clone();
-    allowing.options.retain(|option| option.effect == Effect::Allow);
+    // A hosted agent is told that nobody chose.
+    let nothing = Some(Answer::Json(Json::null()));
+    for unchosen in [
+        json!({ "outcome": "selected", "optionId": "other" }),
+        json!({ "outcome": "cancelled" }),
+        json!({ "outcome": "approved", "optionId": "once" }),
+    ] {
+        assert_eq!(answer(unchosen.clone()), nothing, "{unchosen}");
+    }
+    assert!(interrupt.check(&Answer::Json(Json::null())).is_ok());
+    assert!(interrupt.check(&Answer::Json(json_of(&json!(false)))).is_err());
+    // For another agent this call is rejected, and no other.
+    let native = Interrupt { payload: Json::null(), ..interrupt.clone() };
     let cancelled = RequestPermissionResponse::cancelled();
+    assert_eq!(answer_of_permission(&native, &cancelled), option("no"));
+    let mut forever = native.clone();
+    forever.options.iter_mut().for_each(|option| option.always = true);
+    assert_eq!(answer_of_permission(&forever, &cancelled), None);
+    let mut allowing = native;
+    allowing.options.retain(|option| option.effect == Effect::Allow);
     assert_eq!(answer_of_permission(&allowing, &cancelled), None);
     assert_eq!(answer_of_permission(&allowing, &RequestPermissionResponse::selected("no")), None);
 }
@@ -166,6 +181,8 @@ fn a_hosted_agent_is_told_what_was_chosen_and_else_that_nobody_did() {
     );
     for nobody in [
         Resolution::TimedOut { option: None },
+        Resolution::TimedOut { option: Some("once".to_owned()) },
+        answered(Answer::Json(Json::null())),
         Resolution::Cancelled,
         Resolution::Withdrawn { reason: Code::AgentLost },
         answered(Answer::Option("other".to_owned())),

@@ -4,6 +4,7 @@
 
 mod agent_client_asking;
 mod agent_client_blocks;
+mod agent_client_extra;
 mod agent_client_faces;
 mod agent_client_originals;
 mod agent_client_rest;
@@ -20,3 +21,6 @@ mod connect_values;
 mod official;
 mod published;
 mod sample;
+#[path = "../../../testkit/src/specs.rs"]
+#[expect(unreachable_pub, reason = "it is another crate's module")]
+mod specs;

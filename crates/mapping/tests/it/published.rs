@@ -1,8 +1,8 @@
 //! Where the published documents of the Agent Connect Protocol lie, and how JSON is held to them.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
+
+use crate::specs;
 
 /// The document of the protocol, or `None` where nobody said where it lies.
 pub(crate) fn document() -> Option<Value> {
@@ -10,15 +10,8 @@ pub(crate) fn document() -> Option<Value> {
 }
 
 /// A published file.
-#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
 pub(crate) fn file(name: &str) -> Option<Value> {
-    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
-        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published schemas");
-        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-        return None;
-    };
-    let path = Path::new(&specs).join("agent_connect").join(name);
-    let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = std::fs::read(specs::document(&format!("agent_connect/{name}"))?).unwrap();
     Some(serde_json::from_slice(&text).unwrap())
 }
 

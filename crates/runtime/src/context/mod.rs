@@ -1,5 +1,6 @@
 //! What a run's agent can do.
 
+mod question;
 mod shared;
 
 use std::sync::Arc;
@@ -8,9 +9,10 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use trilogue_domain::event::{Body, Original};
 use trilogue_domain::{
-    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, RunId, Survives, ThreadId,
+    AgentName, Error, Interrupt, Json, Message, MessageId, Resolution, RunId, Survives, TenantId,
+    ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{BindingRow, CheckpointRow};
+use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
 use crate::backend::{EmitError, Stopped};
 use crate::client::{CallError, ClientProfile};
@@ -19,6 +21,8 @@ use crate::owner::Envelope;
 use crate::part::{has_large_content, outlined};
 use crate::services::lock;
 use crate::session::ThreadContext;
+
+use question::Question;
 
 pub(crate) use shared::{Parts, Shared};
 
@@ -58,6 +62,18 @@ impl RunContext {
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.0.thread
+    }
+
+    /// The thread's key, which is unique over all tenants.
+    #[must_use]
+    pub fn key(&self) -> ThreadKey {
+        self.0.thread_key
+    }
+
+    /// Whose thread it is. Threads of two tenants may have the same id.
+    #[must_use]
+    pub fn tenant(&self) -> &TenantId {
+        &self.0.scope.tenant
     }
 
     /// The agent's name in this server.
@@ -117,7 +133,7 @@ impl RunContext {
     }
 
     /// Raises an interrupt that survives as long as this task, and waits for its end.
-    /// Without a patience of its own it gets the server's default.
+    /// Without a patience of its own it gets the server's default. Giving up waiting withdraws it: nobody is asked any more.
     ///
     /// # Errors
     /// [`EmitError`] when the run was stopped, or the interrupt was refused.
@@ -125,9 +141,7 @@ impl RunContext {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
         self.0.check_interrupt(&interrupt)?;
-        let (answer, answered) = oneshot::channel();
-        let id = interrupt.id.clone();
-        lock(&self.0.asks).insert(id.clone(), answer);
+        let (answered, question) = Question::ask(&self.0, interrupt.id.clone())?;
         let (reply, raised) = oneshot::channel();
         let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
         let outcome = match self.0.tell(request).await {
@@ -135,7 +149,7 @@ impl RunContext {
             Err(Stopped) => return Err(EmitError::Stopped),
         };
         if let Err(error) = outcome {
-            lock(&self.0.asks).remove(&id);
+            question.was_refused();
             return Err(EmitError::Refused(error));
         }
         answered.await.map_err(|_| EmitError::Stopped)
@@ -175,20 +189,27 @@ impl RunContext {
         Ok(stored)
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns, so that it stands before the first prompt.
+    /// Binds the thread to a session at the other side; durable when this returns, so that it stands before the first prompt. A session that it is bound to already knows what it was told before; a new one knows nothing until the run has completed.
     ///
     /// # Errors
     /// [`Stopped`] as [`Self::commit`].
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
+        let known = self.binding().await.map_err(|_| Stopped)?;
+        let told = known.filter(|row| row.remote == remote).and_then(|row| row.told);
         let row = BindingRow {
             thread: self.0.thread_key,
             agent: self.0.agent.clone(),
             remote: remote.to_owned(),
             capabilities,
-            told: self.0.base(),
+            told,
         };
         self.0.bind(Some(row));
-        self.commit().await
+        tokio::select! {
+            biased;
+            done = self.commit() => done,
+            // Who ends the run may wait for whoever binds.
+            () = self.0.ended() => Err(Stopped),
+        }
     }
 
     /// How far this agent's own memory of the thread reaches, seen from the head that this run is based on.
@@ -242,6 +263,25 @@ impl RunContext {
     /// Notes that the agent knows a message of this run by another id. Stored with what is emitted next.
     pub fn alias(&self, message: &MessageId, alias: &MessageId) {
         self.0.alias(message, alias);
+    }
+
+    /// Whether a message of the thread has this id already, or is known to its agent by it. What this run says itself need not be stored yet.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn has_message(&self, id: &MessageId) -> Result<bool, Error> {
+        let Some(row) = self.0.thread_row().await? else { return Ok(false) };
+        Ok(self.0.store.message_in(&row, id).await?.is_some())
+    }
+
+    /// Whether the thread has no other run.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn is_first(&self) -> Result<bool, Error> {
+        let filter = RunFilter { thread: Some(self.0.thread.clone()), ..RunFilter::default() };
+        let page = Page { limit: 2, ..Page::default() };
+        Ok(self.0.store.runs(&self.0.scope, &filter, &page).await?.rows.len() < 2)
     }
 
     /// Whether the run was asked to stop.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -12,7 +12,7 @@ use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, Resolution, Role,
     RunId, RunKey, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{BindingRow, RunRow};
+use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
 
 use crate::backend::{EmitError, Stopped};
@@ -56,9 +56,11 @@ pub(crate) struct Shared {
     /// Whether the run was asked to stop, and who waits for that.
     pub(super) cancelled: AtomicBool,
     cancel: Notify,
-    stopped: AtomicBool,
+    pub(super) stopped: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
     base: Mutex<Option<CheckpointKey>>,
+    /// The thread as it was when it was read first; its key and names do not change.
+    row: OnceLock<ThreadRow>,
 }
 
 /// What has been emitted since the owner took the draft last.
@@ -128,6 +130,7 @@ impl Shared {
             stopped: AtomicBool::new(false),
             asks: Mutex::default(),
             base: Mutex::new(row.base),
+            row: OnceLock::new(),
         })
     }
 
@@ -150,6 +153,19 @@ impl Shared {
 
     pub(super) fn source(&self) -> Source<'_> {
         Source { store: self.store.as_ref(), outside: &self.outside, scope: &self.scope }
+    }
+
+    /// The thread, where it is stored.
+    pub(super) async fn thread_row(&self) -> Result<Option<ThreadRow>, Error> {
+        if let Some(row) = self.row.get() {
+            return Ok(Some(row.clone()));
+        }
+        let row = self.store.thread(&self.scope, &self.thread).await?;
+        if let Some(row) = &row {
+            // Whoever was faster has put in the same.
+            let _: Result<(), ThreadRow> = self.row.set(row.clone());
+        }
+        Ok(row)
     }
 
     /// Takes what was emitted, for the owner. What is emitted next fills `spare`.
@@ -192,6 +208,7 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         lock(&self.asks).clear();
+        self.cancel.notify_waiters();
         self.space.notify_waiters();
     }
 
@@ -244,6 +261,17 @@ impl Shared {
                 return;
             }
             asked.await;
+        }
+    }
+
+    /// Returns when the run has ended.
+    pub(super) async fn ended(&self) {
+        loop {
+            let told = self.cancel.notified();
+            if self.stopped.load(Ordering::Acquire) {
+                return;
+            }
+            told.await;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Error, Failure, Interrupt, RunKey};
+use trilogue_domain::{Error, Failure, Interrupt, InterruptId, RunKey};
 use trilogue_store::rows::RunRow;
 
 use crate::backend::Ending;
@@ -24,6 +24,8 @@ pub(crate) enum Envelope {
     Flush { run: RunKey, reply: Option<oneshot::Sender<Result<()>>> },
     /// A run's task asks.
     Raise { run: RunKey, interrupt: Box<Interrupt>, reply: oneshot::Sender<Result<()>> },
+    /// A run's task does not wait for the answer any more.
+    Withdraw { run: RunKey, interrupt: InterruptId },
     /// A run's task is done.
     Finish { run: RunKey, ending: Box<Result<Ending, Failure>> },
     /// Any other change.
@@ -50,7 +52,11 @@ impl Envelope {
     pub(super) fn is_of_task(&self) -> bool {
         matches!(
             self,
-            Self::Progress { .. } | Self::Flush { .. } | Self::Raise { .. } | Self::Finish { .. }
+            Self::Progress { .. }
+                | Self::Flush { .. }
+                | Self::Raise { .. }
+                | Self::Withdraw { .. }
+                | Self::Finish { .. }
         )
     }
 
@@ -75,6 +81,7 @@ impl Envelope {
             Self::Shutdown { reply } => drop(reply.send(Vec::new())),
             Self::Progress { .. }
             | Self::Flush { reply: None, .. }
+            | Self::Withdraw { .. }
             | Self::Finish { .. }
             | Self::Wake => {}
         }

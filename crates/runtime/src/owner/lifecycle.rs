@@ -102,15 +102,17 @@ impl Owner {
     /// Has agents with sessions of their own remove what they kept for the thread, which is erased.
     pub(super) async fn forget(&self) {
         if let Some(state) = &self.state {
-            self.services.forget(&state.thread.id).await;
+            let thread = &state.thread;
+            self.services.forget(thread.key, &thread.id, &thread.tenant).await;
         }
     }
 
     /// Ends every task, keeps what survives a restart, and leaves.
-    pub(super) fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
+    pub(super) async fn shutdown(&mut self, reply: oneshot::Sender<Vec<RunRow>>) {
         let lost_runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in &lost_runs {
             self.progress(*run);
+            self.relieve().await;
         }
         let runs = self.state.iter().flat_map(|state| state.runs.values());
         let abandoned = runs.filter(|run| run.has_task).map(|run| run.row.clone()).collect();

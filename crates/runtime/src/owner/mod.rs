@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, InterruptId, RunKey, ThreadKey};
+use trilogue_domain::{Code, Error, InterruptId, RunKey, Scope, ThreadKey};
 use trilogue_store::Frame;
 use trilogue_store::rows::{BindingRow, RunRow};
 
@@ -32,8 +32,6 @@ use pending::{Acknowledgement, Pending};
 
 /// The most requests that become one append.
 const MAX_REQUESTS_PER_APPEND: usize = 64;
-/// An append is sent on when its events reach this many bytes, roughly.
-const MAX_APPEND_EVENTS: usize = 2_048;
 /// How long a thread whose append failed rests before its queued runs are tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -133,9 +131,7 @@ impl Owner {
             }
             for request in requests.drain(..) {
                 self.take(request).await;
-                if self.pending.events >= MAX_APPEND_EVENTS {
-                    self.commit().await;
-                }
+                self.relieve().await;
             }
             self.expire();
             if !self.pending.may_wait {
@@ -206,13 +202,21 @@ impl Owner {
             }
             Envelope::Raise { run, interrupt, reply } => {
                 self.progress(run);
+                // What it asks with may be large, and what it said before too.
+                self.relieve().await;
                 match self.step(Command::Raise { run, interrupt }) {
                     Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
+            Envelope::Withdraw { run, interrupt } => {
+                self.progress(run);
+                // One that is not pending any more was answered first.
+                drop(self.step(Command::Withdraw { run, interrupt }));
+            }
             Envelope::Finish { run, ending } => {
                 self.progress(run);
+                self.relieve().await;
                 self.end_task(run);
                 let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
                 let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
@@ -224,18 +228,18 @@ impl Owner {
                     // Since the command was sent a run may have made the head, under a newer key; a path ends at a parent that is not older than its child.
                     *checkpoint = self.services.new_checkpoint();
                 }
-                if let Command::Note { bound, .. } = &*command {
-                    self.before_note(bound.as_ref());
-                }
-                let checked = self.check_stored(&command).await;
-                match checked.and_then(|()| self.step(*command)) {
+                let prepared = match &mut *command {
+                    Command::Note { bound, .. } => self.before_note(bound.as_mut()).await,
+                    command => self.check_stored(command).await,
+                };
+                match prepared.and_then(|()| self.step(*command)) {
                     Ok(done) => self.acknowledge(Acknowledgement::Reply(reply, done)),
                     Err(error) => drop(reply.send(Err(error))),
                 }
             }
             Envelope::Settled { run, reply } => self.settled(run, reply),
             Envelope::Wake => {}
-            Envelope::Shutdown { reply } => self.shutdown(reply),
+            Envelope::Shutdown { reply } => self.shutdown(reply).await,
         }
         if self.pending.erases {
             // What comes next must not be stored and erased in one append.
@@ -323,15 +327,25 @@ impl Owner {
     }
 
     /// What happens outside of runs stands behind what they have emitted so far.
-    fn before_note(&mut self, bound: Option<&BindingRow>) {
+    async fn before_note(&mut self, bound: Option<&mut BindingRow>) -> Result<()> {
         let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in runs {
             self.progress(run);
+            self.relieve().await;
         }
-        let Some(bound) = bound else { return };
+        let Some(bound) = bound else { return Ok(()) };
+        // What a run has noted is looked up in the store, and has to be there.
+        self.commit().await;
+        if let Some(state) = &self.state {
+            let (thread, store) = (&state.thread, &self.services.store);
+            let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+            let known = store.binding(&scope, &thread.id, &bound.agent).await?;
+            bound.told = known.filter(|row| row.remote == bound.remote).and_then(|row| row.told);
+        }
         for task in self.tasks.values().filter(|task| task.shared.agent == bound.agent) {
             task.shared.rebind(bound.clone());
         }
+        Ok(())
     }
 
     /// What is told may stand in an append that has not been made: whoever asks hears of it when it is durable.
@@ -363,6 +377,13 @@ impl Owner {
         self.pending.acknowledgements.push(acknowledgement);
     }
 
+    /// Appends what is pending when it is enough for one append.
+    async fn relieve(&mut self) {
+        if self.pending.is_full() {
+            self.commit().await;
+        }
+    }
+
     /// Appends what is pending and carries out its effects.
     async fn commit(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
@@ -376,7 +397,7 @@ impl Owner {
         let Some(state) = &self.state else { return };
         let batch = pending.batch(&self.services, state, self.committed, &mut self.spare);
         if self.keeps_log {
-            self.log.clone_from(&batch.frames);
+            self.log.extend_from_slice(&batch.frames);
         }
         let last = state.last;
         match self.services.store.append(batch).await {

@@ -1,14 +1,19 @@
 //! What the next append will hold, and who is told of it.
 
 use tokio::sync::oneshot;
-use trilogue_domain::RunKey;
 use trilogue_domain::error::Result;
+use trilogue_domain::{RunKey, limits};
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Batch, Change};
 
 use crate::services::Services;
 use crate::state::ThreadState;
 use crate::step::{Effect, Reply, Sections, Step};
+
+/// An append is sent on when it holds this many events.
+const MAX_APPEND_EVENTS: usize = 2_048;
+/// An append is sent on when its events have this many bytes. So what comes in last may be one event that is larger, and the append stays within [`limits::MAX_BATCH_BYTES`] beside it.
+const MAX_APPEND_BYTES: usize = limits::MAX_FRAME_BYTES;
 
 /// What the next append will hold.
 #[derive(Debug, Default)]
@@ -23,6 +28,8 @@ pub(super) struct Pending {
     /// Whether the thread goes with it.
     pub(super) erases: bool,
     pub(super) events: usize,
+    /// The bytes of its events.
+    pub(super) bytes: usize,
     /// Whether it may wait for the run's first word: nobody was told of anything in it.
     pub(super) may_wait: bool,
 }
@@ -41,7 +48,10 @@ pub(super) enum Acknowledgement {
 
 impl Pending {
     pub(super) fn add(&mut self, step: Step) {
-        self.events += step.sections.iter().map(|section| section.draft.len()).sum::<usize>();
+        for section in &step.sections {
+            self.events += section.draft.len();
+            self.bytes += section.draft.bytes();
+        }
         self.sections.extend(step.sections);
         for change in step.changes {
             self.change(change);
@@ -105,6 +115,11 @@ impl Pending {
             blobs,
             vital: self.vital && !self.new_work,
         }
+    }
+
+    /// Whether it is sent on before more comes in.
+    pub(super) fn is_full(&self) -> bool {
+        self.events >= MAX_APPEND_EVENTS || self.bytes >= MAX_APPEND_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -46,12 +46,32 @@ impl Output<'_> {
         let row = self.resolve(run, row, Resolution::TimedOut { option: reject.clone() });
         match (is_permission, reject) {
             (true, Some(_)) => self.after_resolution(run, row, index),
-            (true, None) => self.cancel(run, Some(Code::AwaitTimeout)),
+            (true, None) => {
+                if let Some(state) = self.run(run).filter(|state| state.has_task) {
+                    // The task that asked hears of it, so that it can tell whom it asked for.
+                    let timed_out = Resolution::TimedOut { option: None };
+                    state.undelivered.push((interrupt.clone(), timed_out));
+                }
+                self.cancel(run, Some(Code::AwaitTimeout));
+            }
             (false, _) => {
                 self.withdraw_pending(run, Code::AwaitTimeout);
                 self.end_run(run, Outcome::TimedOut { reason: Code::AwaitTimeout });
             }
         }
+    }
+
+    /// Who asked does not wait any more: nobody is asked any more either, and the run goes on.
+    pub(super) fn withdraw(&mut self, run: RunKey, interrupt: &InterruptId) {
+        let Some(state) = self.state.runs.get_mut(&run) else { return };
+        let Some(index) = state.pending.iter().position(|row| row.interrupt.id == *interrupt)
+        else {
+            return;
+        };
+        let row = state.pending.remove(index);
+        let reason = Code::InterruptResolved;
+        let row = self.resolve(run, row, Resolution::Withdrawn { reason });
+        self.after_resolution(run, row, index);
     }
 
     /// `place` is where the interrupt stood among the pending ones. Lets the run go on when nothing is pending any more and the turn is free; hands a task that kept the turn its answer at once.

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Progress(Progress),
     /// A run's task asks and goes on waiting.
     Raise { run: RunKey, interrupt: Box<Interrupt> },
+    /// A run's task has given up on what it asked.
+    Withdraw { run: RunKey, interrupt: InterruptId },
     /// A run's agent is done with its turn.
     Finish {
         run: RunKey,
@@ -221,6 +223,7 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Submit(submit) => output.submit(*submit)?,
         Command::Progress(progress) => output.progress(progress)?,
         Command::Raise { run, interrupt } => output.raise(run, *interrupt)?,
+        Command::Withdraw { run, interrupt } => output.withdraw(run, &interrupt),
         Command::Finish { run, ending, checkpoint } => output.finish(run, ending, checkpoint)?,
         Command::Answer { to, answer, by } => output.answer(&to, answer, &by)?,
         Command::Cancel { run, reason, roll_back } => {

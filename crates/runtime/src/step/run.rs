@@ -7,8 +7,8 @@ use trilogue_domain::{
     Answer, CheckpointId, CheckpointKey, Code, Error, Failure, Interrupt, Json, Outcome,
     Resolution, RunKey, RunStatus, Survives, limits,
 };
-use trilogue_store::Change;
 use trilogue_store::rows::{CheckpointRow, InterruptRow, MessageRow, QueueItem, QueueKind};
+use trilogue_store::{Change, Draft};
 
 use super::output::Output;
 use super::{Effect, Progress, StartTurn};
@@ -60,8 +60,8 @@ impl Output<'_> {
     /// A run's task asks and goes on waiting.
     pub(super) fn raise(&mut self, run: RunKey, interrupt: Interrupt) -> Result<()> {
         self.known(run)?;
-        self.check_raise(run, &interrupt)?;
-        self.raise_now(run, interrupt);
+        let asked = self.check_raise(run, &interrupt)?;
+        self.raise_now(run, interrupt, asked);
         let gives_up = self.run(run).is_some_and(|state| state.native);
         if gives_up && self.state.turn == Some(run) {
             self.release_turn(run);
@@ -92,13 +92,16 @@ impl Output<'_> {
         }
         match ending {
             Ok(Ending::Completed) => self.complete(run, checkpoint),
-            Ok(Ending::Suspended { interrupt, saved }) => match self.check_raise(run, &interrupt) {
-                Ok(()) => self.suspend(run, *interrupt, saved),
-                Err(error) => {
-                    let failure = Failure::of(error.code(), error.message());
-                    self.end_run(run, Outcome::Failed(failure));
+            Ok(Ending::Suspended { mut interrupt, saved }) => {
+                interrupt.survives = Survives::Restart;
+                match self.check_raise(run, &interrupt) {
+                    Ok(asked) => self.suspend(run, *interrupt, saved, asked),
+                    Err(error) => {
+                        let failure = Failure::of(error.code(), error.message());
+                        self.end_run(run, Outcome::Failed(failure));
+                    }
                 }
-            },
+            }
             Err(failure) => self.end_run(run, Outcome::Failed(failure.bounded())),
         }
         Ok(())
@@ -173,12 +176,22 @@ impl Output<'_> {
         Err(Error::new(Code::RunEnded, "the run has ended"))
     }
 
-    fn check_raise(&self, run: RunKey, interrupt: &Interrupt) -> Result<()> {
-        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+    /// Passes when a run may ask this; gives the event that says so.
+    fn check_raise(&self, run: RunKey, interrupt: &Interrupt) -> Result<Draft> {
+        let Some(state) = self.state.runs.get(&run) else { return Ok(Draft::default()) };
         if state.pending.len() >= limits::MAX_PENDING_INTERRUPTS {
             return Err(Error::new(
                 Code::Overloaded,
                 format!("the run has {} pending interrupts", state.pending.len()),
+            ));
+        }
+        let asked_with = |interrupt: &Interrupt| interrupt.payload.as_bytes().len();
+        let pending: usize = state.pending.iter().map(|row| asked_with(&row.interrupt)).sum();
+        if !state.pending.is_empty() && pending + asked_with(interrupt) > limits::MAX_PENDING_BYTES
+        {
+            return Err(Error::new(
+                Code::Overloaded,
+                format!("the run's pending interrupts ask with {pending} bytes already"),
             ));
         }
         if state.pending.iter().any(|row| row.interrupt.id == interrupt.id) {
@@ -187,21 +200,23 @@ impl Output<'_> {
                 format!("the interrupt '{}' is pending already", interrupt.id),
             ));
         }
-        Ok(())
+        let mut asked = Draft::default();
+        let raised = InterruptEvent::Raised(Box::new(interrupt.clone()));
+        asked.push(self.now, &Body::Interrupt(raised), None)?;
+        Ok(asked)
     }
 
-    fn suspend(&mut self, run: RunKey, mut interrupt: Interrupt, saved: Json) {
-        interrupt.survives = Survives::Restart;
+    fn suspend(&mut self, run: RunKey, interrupt: Interrupt, saved: Json, asked: Draft) {
         if let Some(state) = self.run(run) {
             state.row.saved = Some(saved);
         }
-        self.raise_now(run, interrupt);
+        self.raise_now(run, interrupt, asked);
         self.release_turn(run);
     }
 
-    fn raise_now(&mut self, run: RunKey, interrupt: Interrupt) {
+    fn raise_now(&mut self, run: RunKey, interrupt: Interrupt, asked: Draft) {
         let now = self.now;
-        self.log(Some(run), &Body::Interrupt(InterruptEvent::Raised(Box::new(interrupt.clone()))));
+        self.log_draft(Some(run), asked);
         self.transit(run, Transition::Raise);
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let row = InterruptRow {

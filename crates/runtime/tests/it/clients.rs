@@ -13,7 +13,7 @@ use crate::keeper::{furnished, keeps};
 
 /// A client that answers with its name.
 #[derive(Debug)]
-struct Editor {
+pub(crate) struct Editor {
     profile: ClientProfile,
     calls: AtomicUsize,
     /// A call waits for a permit of this.
@@ -21,7 +21,7 @@ struct Editor {
 }
 
 impl Editor {
-    fn named(name: &'static str) -> Arc<Self> {
+    pub(crate) fn named(name: &'static str) -> Arc<Self> {
         let profile = ClientProfile {
             dialect: "editing".into(),
             version: 1,

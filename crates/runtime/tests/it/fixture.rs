@@ -347,6 +347,10 @@ impl Scripted {
                 let saved = Json::parse(format!("{rest:?}")).unwrap();
                 return Ok(Some(Ending::Suspended { interrupt, saved }));
             }
+            "ask-until-gate" => tokio::select! {
+                _ = context.ask(interrupt(InterruptKind::Form)) => {}
+                gate = self.gate.acquire() => gate.unwrap().forget(),
+            },
             "ask-message" => {
                 context.ask(interrupt(InterruptKind::Message)).await.map_err(refused)?;
             }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
-use trilogue_domain::{AgentCard, Failure, Json, MessageId, ThreadId};
+use trilogue_domain::{AgentCard, Code, Failure, Json, MessageId, ThreadId};
 use trilogue_runtime::{
-    Backend, CallError, ClientProfile, Ending, Input, NewRun, Opening, Rewind, RunContext,
-    Sessions, Standing, ThreadChoice, ThreadContext, Turn,
+    Backend, CallError, Client, Ending, Input, NewRun, Rewind, RunContext, Sessions, Standing,
+    ThreadChoice, ThreadContext, Turn,
 };
 
 use crate::fixture::{House, Scripted, new_run, say};
@@ -102,6 +102,9 @@ impl Backend for Keeper {
         };
         let prompt = messages.last().unwrap();
         for word in prompt.text().split_whitespace() {
+            if word == "fail" {
+                return Err(Failure::of(Code::AgentFailed, "it was told to"));
+            }
             self.word(word, &prompt.id, &context).await;
         }
         Ok(Ending::Completed)
@@ -114,12 +117,17 @@ impl Sessions for Keeper {
         ("keeping", 1)
     }
 
-    async fn meet(&self, _client: &ClientProfile) -> Result<Json, CallError> {
+    async fn meet(&self, _caller: &Arc<dyn Client>) -> Result<Json, CallError> {
         Ok(Json::empty_object())
     }
 
-    async fn open(&self, thread: &ThreadContext, opening: Opening) -> Result<Json, CallError> {
-        let remote = opening.params.to_value()["remote"].as_str().unwrap().to_owned();
+    async fn open(
+        &self,
+        thread: &ThreadContext,
+        _caller: &Arc<dyn Client>,
+        params: Json,
+    ) -> Result<Json, CallError> {
+        let remote = params.to_value()["remote"].as_str().unwrap().to_owned();
         let bound = thread.bind(&remote, Json::empty_object()).await;
         bound.map(|()| Json::null()).map_err(|_| CallError::gone())
     }
@@ -127,7 +135,7 @@ impl Sessions for Keeper {
     async fn call(
         &self,
         _thread: Option<&ThreadContext>,
-        _client: &ClientProfile,
+        _caller: &Arc<dyn Client>,
         method: &str,
         _params: Json,
     ) -> Result<Json, CallError> {
@@ -137,16 +145,16 @@ impl Sessions for Keeper {
     async fn notify(
         &self,
         _thread: Option<&ThreadContext>,
-        _client: &ClientProfile,
+        _caller: &Arc<dyn Client>,
         _method: &str,
         _params: Json,
     ) {
     }
 
-    async fn close(&self, _thread: &ThreadId) {}
+    async fn close(&self, _thread: &ThreadContext) {}
 
-    async fn forget(&self, thread: &ThreadId) {
+    async fn forget(&self, thread: &ThreadContext) {
         self.may_forget.acquire().await.unwrap().forget();
-        self.forgotten.lock().unwrap().push(thread.clone());
+        self.forgotten.lock().unwrap().push(thread.thread().clone());
     }
 }

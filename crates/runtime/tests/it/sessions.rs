@@ -5,12 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::{Body, Code, Event, Json, MessageId, Part, RunStatus, ThreadId, limits};
-use trilogue_runtime::{
-    ClientProfile, NewThread, Opening, ThreadChoice, ThreadContext, ThreadPatch,
-};
+use trilogue_runtime::{Client, NewThread, ThreadChoice, ThreadContext, ThreadPatch};
 use trilogue_store::Range;
 use trilogue_store::rows::ThreadRow;
 
+use crate::clients::Editor;
 use crate::fixture::{House, alice, new_run, on, scope, until};
 use crate::keeper::{Keeper, furnished, keeps};
 
@@ -85,7 +84,7 @@ async fn a_note_that_does_not_fit_is_refused_and_large_content_is_stored_beside_
         };
         let trilogue_domain::Content::Blob(blob) = part.content else { panic!("{part:?}") };
         assert_eq!(blob.length, 100_000);
-        let bytes = Bytes::from(vec![b' '; limits::MAX_EVENT_BYTES]);
+        let bytes = Bytes::from(vec![b' '; limits::MAX_ORIGINAL_BYTES]);
         let original = Original { dialect: "d".into(), version: 1, bytes };
         let error = context.note(Body::Opaque, Some(original)).await.unwrap_err();
         assert_eq!(error.code(), Code::EventTooLarge);
@@ -103,14 +102,9 @@ async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() 
         let context = context(&house, &keeper, &thread).await;
         assert_eq!(context.binding().await.unwrap(), None);
         let sessions = house.runtime.backend(context.agent()).unwrap().sessions().unwrap();
-        let client = ClientProfile {
-            dialect: "d".into(),
-            version: 1,
-            capabilities: Json::empty_object(),
-            info: None,
-        };
-        let opening = Opening { client, params: Json::parse(r#"{"remote":"s1"}"#).unwrap() };
-        sessions.open(&context, opening.clone()).await.unwrap();
+        let client: Arc<dyn Client> = Editor::named("editor");
+        let params = Json::parse(r#"{"remote":"s1"}"#).unwrap();
+        sessions.open(&context, &client, params.clone()).await.unwrap();
         assert_eq!(context.binding().await.unwrap().unwrap().remote, "s1");
         let said = async |script: &str| {
             let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
@@ -121,7 +115,7 @@ async fn a_thread_that_was_bound_outside_of_runs_is_told_everything_it_missed() 
         assert_eq!(said("standing").await, "s1 missed 0");
         house.submit(on(&thread, "say:y")).await.settled.wait().await.unwrap();
         // Opened again, it knows what it knew.
-        sessions.open(&context, opening).await.unwrap();
+        sessions.open(&context, &client, params).await.unwrap();
         assert_eq!(said("standing").await, "s1 missed 2");
         context.bind("s2", Json::empty_object()).await.unwrap();
         assert_eq!(said("standing").await, "s2 missed 10");
@@ -141,6 +135,49 @@ async fn a_binding_that_is_made_while_a_run_is_at_work_stays() {
         let binding = context.binding().await.unwrap().unwrap();
         assert_eq!(binding.remote, "s2");
         assert_eq!(binding.told, row(&house, &thread).await.head);
+    }
+}
+
+#[tokio::test]
+async fn binding_a_thread_again_takes_nothing_back_of_what_its_agent_was_told() {
+    for (house, keeper) in houses().await {
+        let thread = house.thread().await;
+        let context = context(&house, &keeper, &thread).await;
+        context.bind("s1", Json::empty_object()).await.unwrap();
+        for number in 0..20 {
+            let submitted = house.submit(keeps(&thread, "standing gate say:x")).await;
+            // As the run ends, somebody opens the session once more.
+            let bound = async {
+                for _ in 0..=number % 5 {
+                    tokio::task::yield_now().await;
+                }
+                context.bind("s1", Json::empty_object()).await
+            };
+            keeper.gate.add_permits(1);
+            let (run, bound) = tokio::join!(submitted.settled.wait(), bound);
+            bound.unwrap();
+            assert_eq!(run.unwrap().status, RunStatus::Completed);
+            let binding = context.binding().await.unwrap().unwrap();
+            assert_eq!(binding.told, row(&house, &thread).await.head, "{number}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_a_run_bound_knows_nothing_until_a_run_of_it_has_completed() {
+    for (house, _) in houses().await {
+        let thread = house.thread().await;
+        house.submit(on(&thread, "say:x")).await.settled.wait().await.unwrap();
+        let said = async |script: &str| {
+            let run = house.submit(keeps(&thread, script)).await.settled.wait().await.unwrap();
+            (run.status, house.said(&run).await)
+        };
+        assert_eq!(said("bind:s1 fail").await.0, RunStatus::Failed);
+        assert_eq!(said("standing").await.1, "s1 missed 2");
+        assert_eq!(said("standing").await.1, "s1 missed 0");
+        // The same session once more, in a run that fails too.
+        assert_eq!(said("bind:s1 fail").await.0, RunStatus::Failed);
+        assert_eq!(said("standing").await.1, "s1 missed 0");
     }
 }
 

@@ -40,6 +40,8 @@ impl Context {
             Resolution::Answered { by, answer: Answer::Option(option), .. } => {
                 (Some(option), Some(by))
             }
+            // Somebody dismissed the question.
+            Resolution::Answered { by, answer: Answer::Json(_), .. } => (None, Some(by)),
             Resolution::TimedOut { option } => (option, None),
             other => return Err(unanswered(&other)),
         };

@@ -327,10 +327,16 @@ async fn a_permission_is_never_given_by_a_time_out() {
         answer: Answer::Option(option.to_owned()),
         digest: String::new(),
     };
+    let dismissed = Resolution::Answered {
+        by: PrincipalId::parse("alice").unwrap(),
+        answer: Answer::Json(Json::null()),
+        digest: String::new(),
+    };
     let timed_out = |option: &str| Resolution::TimedOut { option: Some(option.to_owned()) };
     for (resolution, allowed) in [
         (answered("allow"), true),
         (answered("reject"), false),
+        (dismissed, false),
         (timed_out("reject"), false),
         (timed_out("allow"), false),
     ] {

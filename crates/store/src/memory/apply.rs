@@ -169,7 +169,7 @@ impl State {
             }
         }
         if let Some(alias) = &row.alias {
-            thread.aliases.entry(alias.clone()).or_default().push(row.id.clone());
+            thread.aliases.entry(alias.clone()).or_default().insert(place, row.id.clone());
         }
         thread.messages.insert(row.id.clone(), Held { row: Arc::new(row), place });
     }

@@ -7,9 +7,6 @@ use super::state::State;
 use crate::port::{Batch, Change};
 use crate::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 
-/// The most bytes of frames of one batch.
-const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
-
 /// The ids that a batch has taken and given up so far.
 #[derive(Debug, Default)]
 struct Claims<'a> {
@@ -186,18 +183,17 @@ impl State {
 
 /// Passes when the frames continue the number that the batch expects, and are not too many.
 fn check_frames(batch: &Batch) -> Result<()> {
-    let (mut last, mut bytes) = (batch.expected_last, 0);
+    let mut last = batch.expected_last;
     for frame in &batch.frames {
         if frame.thread() != batch.thread || frame.first() != last.saturating_add(1) {
             return Err(lost(batch.thread, "its frames do not continue the log"));
         }
         last = frame.last();
-        bytes += frame.bytes().len();
     }
-    if bytes > MAX_BATCH_BYTES {
-        return Err(misfit(batch.thread, "its frames have more than 4 MiB"));
+    match batch.frame_bytes() {
+        Some(_) => Ok(()),
+        None => Err(misfit(batch.thread, "its frames are too many bytes")),
     }
-    Ok(())
 }
 
 fn lost(thread: ThreadKey, why: &'static str) -> Error {

@@ -89,16 +89,16 @@ impl Housekeeping for MemoryStore {
         Ok(ended.iter().rev().take(limit).map(|row| RunRow::clone(row)).collect())
     }
 
-    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<bool> {
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
         let mut state = self.open()?;
         let found = state.threads.values().map(|thread| &thread.row).find(|row| {
             row.id == *id
                 && scope.sees(&row.tenant, &row.owner)
                 && state.quarantined.contains(&row.key)
         });
-        let Some(key) = found.map(|row| row.key) else { return Ok(false) };
+        let Some(key) = found.map(|row| row.key) else { return Ok(None) };
         state.remove_thread(key);
-        Ok(true)
+        Ok(Some(key))
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {

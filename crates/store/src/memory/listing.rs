@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{Json, Standing, ThreadKey, limits};
+use trilogue_domain::{AgentName, Json, Standing, ThreadKey, limits};
 
 use super::state::State;
 use super::thread::Thread;
-use crate::rows::{Listing, Page, ThreadFilter, standing_of};
+use crate::rows::{Listing, Page, RunRow, ThreadFilter, ThreadRow, standing_of};
 
 /// The page that fills.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) struct Residual<'a> {
 pub(super) struct Beside {
     standing: Option<Standing>,
     value: Option<Json>,
+    /// Whether a run of the wanted agent is in it.
+    has_run: bool,
     /// How many rows were looked at for this.
     looked_at: usize,
 }
@@ -130,7 +132,10 @@ impl Beside {
     /// What the filter asks of a thread beside its metadata.
     pub(super) fn of(state: &State, thread: &Thread, filter: &ThreadFilter) -> Self {
         let standing = filter.standing.map(|_| state.standing(thread.row.key));
-        let mut beside = Self { standing, ..Self::default() };
+        let is_named = filter.agent.is_some() && thread.row.agent() == filter.agent;
+        let wanted = |agent: &AgentName| state.runs_of(thread).any(|row| row.agent == *agent);
+        let has_run = !is_named && filter.agent.as_ref().is_some_and(wanted);
+        let mut beside = Self { standing, has_run, ..Self::default() };
         if !filter.values.is_empty() {
             (beside.value, beside.looked_at) = state.value_at_head(thread);
         }
@@ -138,8 +143,16 @@ impl Beside {
         beside
     }
 
-    /// Whether the thread fulfils the filter's conditions on its state and standing.
-    pub(super) fn fits(&self, filter: &ThreadFilter, residual: &mut Residual<'_>) -> Result<bool> {
+    /// Whether the thread fulfils the filter's conditions on its agent, state and standing.
+    pub(super) fn fits(
+        &self,
+        row: &ThreadRow,
+        filter: &ThreadFilter,
+        residual: &mut Residual<'_>,
+    ) -> Result<bool> {
+        if filter.agent.is_some() && !self.has_run && row.agent() != filter.agent {
+            return Ok(false);
+        }
         if self.looked_at > 0 {
             residual.look_at(self.looked_at)?;
         }
@@ -157,6 +170,12 @@ impl Beside {
 // === impl State ===
 
 impl State {
+    /// The rows of a thread's runs, newest first.
+    fn runs_of<'a>(&'a self, thread: &'a Thread) -> impl Iterator<Item = &'a RunRow> {
+        let rows = thread.runs.iter().rev().filter_map(|run| self.runs.get(run));
+        rows.map(|run| &*run.row)
+    }
+
     /// How a thread stands.
     pub(super) fn standing(&self, key: ThreadKey) -> Standing {
         use trilogue_domain::RunStatus::{Cancelling, Queued, Running};

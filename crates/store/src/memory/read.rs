@@ -8,7 +8,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, Standing,
-    ThreadId, ThreadKey,
+    ThreadId, ThreadKey, limits,
 };
 
 use super::MemoryStore;
@@ -85,7 +85,7 @@ impl Read for MemoryStore {
         let mut pages = Pages::new(page);
         for (row, beside) in candidates {
             if residual.fits(&row.metadata)?
-                && beside.fits(filter, &mut residual)?
+                && beside.fits(&row, filter, &mut residual)?
                 && !pages.add(row.key.0, row)
             {
                 break;
@@ -177,7 +177,13 @@ impl Read for MemoryStore {
                 && !(filter.pending && row.resolution.is_some())
         });
         let mut rows: Vec<_> = rows.skip(page.skip).take(page.rows() + 1).collect();
-        let next = next_of(&mut rows, page, |row| row.0);
+        let next = match asked_with(&rows) {
+            count if count < rows.len().min(page.rows()) => {
+                rows.truncate(count);
+                rows.last().map(|row| row.0)
+            }
+            _ => next_of(&mut rows, page, |row| row.0),
+        };
         Ok(Listing {
             rows: rows.into_iter().map(|(_, row)| InterruptRow::clone(row)).collect(),
             next,
@@ -338,4 +344,15 @@ fn up_to<'a>(
         }
     }
     taken
+}
+
+/// How many interrupts a page holds by their payloads' size.
+fn asked_with(rows: &[(i64, &Arc<InterruptRow>)]) -> usize {
+    let mut bytes = 0;
+    let fits = |(_, row): &&(i64, &Arc<InterruptRow>)| {
+        let has_room = bytes <= limits::MAX_PENDING_PAGE_BYTES;
+        bytes += row.interrupt.payload.as_bytes().len();
+        has_room
+    };
+    rows.iter().take_while(fits).count()
 }

@@ -29,8 +29,10 @@ struct Attached {
 
 /// The most bytes of frames that the readers of a thread share: the newest.
 const SHARED_BYTES: usize = 1024 * 1024;
-/// At least this many frames are shared, however large.
+/// At least this many frames are shared, unless they are more than [`FEW_BYTES`].
 const SHARED_FRAMES: usize = 4;
+/// The most bytes of the fewest frames; the newest is shared whatever its size.
+const FEW_BYTES: usize = 8 * 1024 * 1024;
 
 /// Detaches one reader.
 struct Guard {
@@ -103,7 +105,10 @@ impl Attached {
         if let Some(old) = self.shared.insert(frame.first(), frame) {
             self.bytes -= old.bytes().len();
         }
-        while self.bytes > SHARED_BYTES && self.shared.len() > SHARED_FRAMES {
+        while self.bytes > SHARED_BYTES && self.shared.len() > 1 {
+            if self.shared.len() <= SHARED_FRAMES && self.bytes <= FEW_BYTES {
+                return;
+            }
             let Some((_, oldest)) = self.shared.pop_first() else { return };
             self.bytes -= oldest.bytes().len();
         }

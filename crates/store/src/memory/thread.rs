@@ -26,8 +26,8 @@ pub(super) struct Thread {
     /// What its runs hold. A run is known here from its first frame or row on.
     pub(super) parts: KeyMap<RunKey, Parts>,
     pub(super) messages: HashMap<MessageId, Held>,
-    /// The messages that their agents know by another id.
-    pub(super) aliases: HashMap<MessageId, Vec<MessageId>>,
+    /// The messages that their agents know by another id, by their places: an agent may use one id in every turn.
+    pub(super) aliases: HashMap<MessageId, BTreeMap<u64, MessageId>>,
     pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
     pub(super) interrupts: BTreeSet<i64>,
     pub(super) bindings: HashMap<AgentName, BindingRow>,
@@ -91,8 +91,8 @@ impl Thread {
         if let Some(held) = self.messages.get(id) {
             return Some(&held.row);
         }
-        let known = self.aliases.get(id)?.iter().filter_map(|id| self.messages.get(id));
-        known.min_by_key(|held| held.place).map(|held| &held.row)
+        let known = self.aliases.get(id)?.values().find_map(|id| self.messages.get(id));
+        known.map(|held| &held.row)
     }
 
     /// Notes another id by which a message's agent knows it. `false` where the message is not there or has it already.
@@ -101,10 +101,11 @@ impl Thread {
         if held.row.alias == alias {
             return false;
         }
-        let old = std::mem::replace(&mut Arc::make_mut(&mut held.row).alias, alias.clone());
-        self.forget_alias(id, old.as_ref());
+        let (row, place) = (Arc::make_mut(&mut held.row), held.place);
+        let old = std::mem::replace(&mut row.alias, alias.clone());
+        self.forget_alias(place, old.as_ref());
         if let Some(alias) = alias {
-            self.aliases.entry(alias).or_default().push(id.clone());
+            self.aliases.entry(alias).or_default().insert(place, id.clone());
         }
         true
     }
@@ -112,14 +113,14 @@ impl Thread {
     /// Removes a message; gives its place.
     fn remove_message(&mut self, id: &MessageId) -> Option<u64> {
         let held = self.messages.remove(id)?;
-        self.forget_alias(id, held.row.alias.as_ref());
+        self.forget_alias(held.place, held.row.alias.as_ref());
         Some(held.place)
     }
 
-    fn forget_alias(&mut self, id: &MessageId, alias: Option<&MessageId>) {
+    fn forget_alias(&mut self, place: u64, alias: Option<&MessageId>) {
         let Some(alias) = alias else { return };
         let Some(known) = self.aliases.get_mut(alias) else { return };
-        known.retain(|one| one != id);
+        known.remove(&place);
         if known.is_empty() {
             self.aliases.remove(alias);
         }

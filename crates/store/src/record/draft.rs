@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::event::{Body, MessageEvent, Original};
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{MessageId, RunKey, ThreadKey, Timestamp, limits};
 
@@ -43,7 +43,7 @@ impl Draft {
     /// Adds an event. Text deltas of one message without an original are merged into one record.
     ///
     /// # Errors
-    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`]; the draft is unchanged then.
+    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] where it holds what a peer sent, or a question; the draft is unchanged then.
     pub fn push(&mut self, at: Timestamp, body: &Body, original: Option<&Original>) -> Result<()> {
         let delta = match (body, original) {
             (Body::Message(MessageEvent::Delta { message, text }), None) => Some((message, text)),
@@ -69,9 +69,12 @@ impl Draft {
         }
         let length = self.records.len() - start - LENGTH_BYTES;
         if length > limits::MAX_EVENT_BYTES {
-            self.records.truncate(start);
-            self.blobs.truncate(blobs);
-            return Err(too_large(body, length));
+            let most = most_bytes(body, original);
+            if length > most {
+                self.records.truncate(start);
+                self.blobs.truncate(blobs);
+                return Err(too_large(body, length, most));
+            }
         }
         self.write_length(start, length);
         self.count += 1;
@@ -92,13 +95,19 @@ impl Draft {
         self.count
     }
 
+    /// The bytes of its records.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.records.len()
+    }
+
     /// Whether it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether another event must wait: [`limits::MAX_FRAME_EVENTS`] events or [`limits::MAX_FRAME_BYTES`].
+    /// Whether another event must wait: [`limits::MAX_FRAME_EVENTS`] events or [`limits::MAX_FRAME_BYTES`]. So it holds at most one event that is larger than these, as its last.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count >= limits::MAX_FRAME_EVENTS || self.records.len() >= limits::MAX_FRAME_BYTES
@@ -110,7 +119,7 @@ impl Draft {
         &self.blobs
     }
 
-    /// Numbers the events and closes the frame. Oversize drafts (two drafts joined) are cut into several frames.
+    /// Numbers the events and closes the frame. Oversize drafts (two drafts joined, or one with a large event) are cut into several frames; a large event has one of its own.
     ///
     /// `first_run` is zero for events of no run.
     #[must_use]
@@ -182,7 +191,7 @@ impl Draft {
     }
 
     fn write_length(&mut self, at: usize, length: usize) {
-        // A record is at most MAX_EVENT_BYTES long, so that its length always fits.
+        // A record is at most MAX_ORIGINAL_BYTES long, so that its length always fits.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if let Some(place) = self.records.get_mut(at..at + LENGTH_BYTES) {
             place.copy_from_slice(&length.to_le_bytes());
@@ -207,14 +216,19 @@ fn frame_of(records: &[u8]) -> (u64, usize) {
     (count as u64, at.min(records.len()))
 }
 
-fn too_large(body: &Body, length: usize) -> Error {
+/// The largest record of an event. What a peer sent, and what it asks, is kept as it came: it cannot be made smaller.
+fn most_bytes(body: &Body, original: Option<&Original>) -> usize {
+    match body {
+        Body::Interrupt(InterruptEvent::Raised(_)) => limits::MAX_ORIGINAL_BYTES,
+        _ if original.is_some() => limits::MAX_ORIGINAL_BYTES,
+        _ => limits::MAX_EVENT_BYTES,
+    }
+}
+
+fn too_large(body: &Body, length: usize, most: usize) -> Error {
     Error::new(
         Code::EventTooLarge,
-        format!(
-            "the event '{}' has {length} bytes, more than the {} of 'max_event'",
-            body.name(),
-            limits::MAX_EVENT_BYTES
-        ),
+        format!("the event '{}' has {length} bytes, {most} is the most", body.name(),),
     )
     .hint("send large content as a part of its own, which is then stored beside the log")
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::event::Event;
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{RunKey, ThreadKey, Timestamp};
+use trilogue_domain::{RunKey, ThreadKey, Timestamp, limits};
 
 use super::FORMAT_VERSION;
 use super::body::{take_body, take_original};
@@ -135,6 +135,13 @@ impl Frame {
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    /// Whether it holds a single event that is larger than [`limits::MAX_EVENT_BYTES`].
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        const AROUND: usize = MAX_HEADER_BYTES + LENGTH_BYTES + CHECKSUM_BYTES;
+        self.header.first == self.header.last && self.bytes.len() > limits::MAX_EVENT_BYTES + AROUND
     }
 
     /// The events, decoded once and shared.

@@ -10,27 +10,22 @@ use super::Context;
 use super::fault::Fail;
 use super::heads::{Head, Heads};
 use super::row::{ended_at, one};
-use super::{blob, queue, remove, search};
+use super::{blob, queue, remove, search, thread_agents};
 use crate::port::{Batch, Change};
 use crate::record::{Frame, Record};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
 };
 
-/// The most bytes of frames of one batch.
-pub(super) const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
-
 /// Passes when the batch makes sense by itself; what it meets in the store is checked later. Gives the bytes of its frames.
 pub(super) fn check_form(batch: &Batch) -> Result<usize> {
     let mut last = batch.expected_last;
-    let mut bytes = 0;
     for frame in &batch.frames {
         if frame.thread() != batch.thread || frame.first() != last.saturating_add(1) {
             let message = format!("frames for thread {} do not continue its log", batch.thread);
             return Err(Error::new(Code::OwnershipLost, message));
         }
         last = frame.last();
-        bytes += frame.bytes().len();
     }
     let foreign = |change: &Change| match change {
         Change::Thread(row) => row.key != batch.thread,
@@ -48,10 +43,7 @@ pub(super) fn check_form(batch: &Batch) -> Result<usize> {
     if batch.changes.iter().any(foreign) {
         return Err(misuse("a row of another thread"));
     }
-    if bytes > MAX_BATCH_BYTES {
-        return Err(misuse("frames of more than 4 MiB"));
-    }
-    Ok(bytes)
+    batch.frame_bytes().ok_or_else(|| misuse("frames of too many bytes"))
 }
 
 /// Passes when epoch and expected number fit: before any statement of the batch.
@@ -112,7 +104,7 @@ pub(super) fn batch(
     if !has_named {
         blob::refer(conn, blobs, batch)?;
     }
-    Ok(())
+    thread_agents::note_of_batch(conn, batch)
 }
 
 fn write_frame(conn: &Connection, frame: &Frame) -> Result<(), Fail> {
@@ -176,7 +168,11 @@ pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fai
         row.encode(),
     ])
     .map_err(|error| taken(error, "thread", row.id.as_str()))?;
-    search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)
+    let is_new = search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)?;
+    if is_new {
+        thread_agents::renew(conn, row)?;
+    }
+    Ok(())
 }
 
 fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
@@ -199,7 +195,8 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
         row.stateless,
     ])
     .map_err(|error| taken(error, "run", row.id.as_str()))?;
-    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)
+    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)?;
+    Ok(())
 }
 
 fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), Fail> {

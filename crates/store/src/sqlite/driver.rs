@@ -7,7 +7,7 @@ use trilogue_domain::{AgentName, RunStatus, Scope, ThreadKey, limits};
 use super::fault::Fail;
 use super::row::Stored;
 use super::schema::Searched;
-use super::search;
+use super::{search, thread_agents};
 
 /// A condition on a metadata member: its key and the canonical JSON text of its value.
 pub(super) type Condition = (String, String);
@@ -36,6 +36,8 @@ pub(super) enum Driver<'a> {
     Statuses(&'a [RunStatus]),
     /// The threads with a run that has not ended.
     Open,
+    /// The threads that perhaps have an agent.
+    ThreadAgent(&'a AgentName),
 }
 
 /// A table whose listings are led so.
@@ -130,7 +132,7 @@ impl<'a> Driver<'a> {
 
     fn order(self) -> &'static str {
         match self {
-            Self::Metadata(_) => " ORDER BY found DESC",
+            Self::Metadata(_) | Self::ThreadAgent(_) => " ORDER BY found DESC",
             _ => " ORDER BY key DESC",
         }
     }
@@ -169,6 +171,12 @@ impl<'a> Driver<'a> {
                 let (kind, hash) = (R::KIND as i64, search::hash(value));
                 let bound = vec![tenant, Value::Integer(kind), text(name), Value::Integer(hash)];
                 vec![Leg::found::<R>(inner, bound)]
+            }
+            Self::ThreadAgent(agent) => {
+                let inner =
+                    "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = 0 AND id < ?";
+                let kind = Value::Integer(thread_agents::KIND);
+                vec![Leg::found::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
             }
             Self::Open => {
                 // The plus keeps the tenant's index, which everything of the tenant is in, from leading.

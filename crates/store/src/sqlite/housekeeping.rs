@@ -105,7 +105,7 @@ impl Housekeeping for SqliteStore {
         .await
     }
 
-    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<bool> {
+    async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
         let (scope, id) = (scope.clone(), id.clone());
         let erased = self
             .write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
@@ -135,7 +135,7 @@ impl Housekeeping for SqliteStore {
         if let Some(key) = erased {
             self.context.health.forget(key);
         }
-        Ok(erased.is_some())
+        Ok(erased)
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {

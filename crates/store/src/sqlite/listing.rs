@@ -19,6 +19,8 @@ pub(super) struct Pages<T> {
     limit: usize,
     skip: usize,
     rows: Vec<(i64, T)>,
+    /// Whether it ends before its last row.
+    is_cut: bool,
 }
 
 /// The conditions of a listing beside the driver.
@@ -100,12 +102,25 @@ pub(super) fn interrupts(
     }
     query.sql.push_str(" ORDER BY key DESC");
     let mut pages = Pages::new(page);
+    let mut bytes = 0;
     each::<InterruptRow>(
         conn,
         context,
         &query,
         |_| Ok(Some(())),
-        |key, row, ()| Ok(!scope.sees(&row.tenant, &row.principal) || pages.add(key, row)),
+        |key, row, ()| {
+            if !scope.sees(&row.tenant, &row.principal) {
+                return Ok(true);
+            }
+            if bytes > limits::MAX_PENDING_PAGE_BYTES {
+                pages.is_cut = true;
+                return Ok(false);
+            }
+            if pages.skip == 0 {
+                bytes += row.interrupt.payload.as_bytes().len();
+            }
+            Ok(pages.add(key, row))
+        },
     )?;
     Ok(pages.close())
 }
@@ -265,7 +280,7 @@ impl Query {
 
 impl<T> Pages<T> {
     pub(super) fn new(page: &Page) -> Self {
-        Self { limit: page.rows(), skip: page.skip, rows: Vec::new() }
+        Self { limit: page.rows(), skip: page.skip, rows: Vec::new(), is_cut: false }
     }
 
     /// Whether the next row that matches is before the page; it counts as seen then.
@@ -285,7 +300,7 @@ impl<T> Pages<T> {
     }
 
     pub(super) fn close(mut self) -> Listing<T> {
-        let has_more = self.rows.len() > self.limit;
+        let has_more = self.is_cut || self.rows.len() > self.limit;
         self.rows.truncate(self.limit);
         let next = self.rows.last().filter(|_| has_more).map(|(key, _)| *key);
         Listing { rows: self.rows.into_iter().map(|(_, row)| row).collect(), next }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `schema`, `search` | the tables, their migrations, the search rows |
+//! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
 //! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue`, `line` | what happens inside the writer's transactions |
 //! | `checkpoint`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
 //! | `inspect` | damage in SQLite's own structures |
@@ -44,6 +44,7 @@ mod schema;
 mod search;
 #[cfg(test)]
 mod tests;
+mod thread_agents;
 mod thread_listing;
 mod verify;
 mod work;

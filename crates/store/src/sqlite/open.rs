@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use trilogue_domain::error::{Error, Result};
+use trilogue_domain::limits;
 
 use super::checkpoint::Checkpointer;
 use super::connection::{self, Readers};
@@ -19,6 +20,7 @@ use super::writer::Writer;
 use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
 use crate::cache::{Flights, Tails};
 use crate::open::Options;
+use crate::port::Batch;
 
 impl SqliteStore {
     /// Opens the store in this file, which is created when it does not exist.
@@ -99,7 +101,7 @@ fn opening_error(health: &Health, fail: Fail) -> Error {
 
 /// Permits of the write queue; never fewer than the largest job needs.
 fn queue_permits(options: &Options) -> usize {
-    let least = trilogue_domain::limits::MAX_BLOB_BYTES / PERMIT_BYTES;
+    let least = limits::MAX_BLOB_BYTES.max(Batch::MOST_BYTES) / PERMIT_BYTES;
     (options.write_queue_bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{Json, RunKey, ThreadKey};
 
 use super::fault::Fail;
-use super::{apply, blob, row, search};
+use super::{apply, blob, row, search, thread_agents};
 use crate::record::Record;
 use crate::rows::{CheckpointRow, QueueItem};
 
@@ -56,6 +56,7 @@ pub(super) fn thread(
     let named =
         blob::named(conn, "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1", [thread.0])?;
     search::remove(conn, search::Kind::Thread, thread.0)?;
+    thread_agents::remove(conn, thread)?;
     conn.prepare_cached(
         "DELETE FROM search WHERE kind = ?2 AND id IN (SELECT key FROM runs WHERE thread = ?1)",
     )?

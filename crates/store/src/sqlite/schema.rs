@@ -6,7 +6,7 @@ use trilogue_domain::{Json, TenantId};
 
 use super::fault::Fail;
 use super::row::{Stored, Stretch, all};
-use super::search;
+use super::{search, thread_agents};
 use crate::rows::{RunRow, ThreadRow};
 
 /// The schema version that this program writes.
@@ -107,9 +107,10 @@ fn third_format(transaction: &Transaction<'_>) -> Result<(), Fail> {
     Ok(transaction.execute_batch(include_str!("schema_4.sql"))?)
 }
 
-/// Version 5: messages by thread and by other ids; rows and frames of format 4 may follow.
+/// Version 5: messages by thread and by other ids, threads by agent; rows and frames of format 4 may follow.
 fn fourth_format(transaction: &Transaction<'_>) -> Result<(), Fail> {
-    Ok(transaction.execute_batch(include_str!("schema_5.sql"))?)
+    transaction.execute_batch(include_str!("schema_5.sql"))?;
+    thread_agents::make_all(transaction)
 }
 
 /// A row whose metadata is searched.

@@ -21,14 +21,14 @@ pub(super) fn hash(value: &str) -> i64 {
     digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
-/// Makes the search rows of a row fit its metadata. Free when the metadata is what they were made from.
+/// Makes the search rows of a row fit its metadata; whether they did not before. Free when the metadata is what they were made from.
 pub(super) fn write(
     conn: &Connection,
     kind: Kind,
     id: i64,
     tenant: &TenantId,
     metadata: &Json,
-) -> Result<(), Fail> {
+) -> Result<bool, Fail> {
     // Zero is "never made"; an object of no members needs no rows and no look.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let (read, mark) = match kind {
@@ -45,7 +45,7 @@ pub(super) fn write(
         conn.prepare_cached(read)?.query_row([id], |row| row.get(0)).optional()?;
     let is_empty = metadata.as_bytes().as_ref() == b"{}";
     if made == Some(sum) || (made == Some(0) && is_empty) {
-        return Ok(());
+        return Ok(false);
     }
     if made != Some(0) {
         remove(conn, kind, id)?;
@@ -57,7 +57,7 @@ pub(super) fn write(
         insert.execute(params![tenant.as_str(), kind as i64, name, hash(&value), id])?;
     }
     conn.prepare_cached(mark)?.execute([id, sum])?;
-    Ok(())
+    Ok(true)
 }
 
 /// Whether a row has a metadata member of this value, as far as the value's hash tells.

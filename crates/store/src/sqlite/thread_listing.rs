@@ -7,7 +7,7 @@ use super::driver::Driver;
 use super::fault::Fail;
 use super::listing::{Residual, holds, is_text, list, too_broad};
 use super::row::one;
-use super::{Context, look_up};
+use super::{Context, look_up, thread_agents};
 use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
 
 /// Threads that the scope sees.
@@ -19,6 +19,8 @@ pub(super) fn threads(
     page: &Page,
 ) -> Result<Listing<ThreadRow>, Fail> {
     let mut drivers = Driver::of_metadata(&filter.metadata);
+    // Where as many rows fulfil several, the first leads.
+    drivers.extend(filter.agent.as_ref().map(Driver::ThreadAgent));
     drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
     let is_open = matches!(filter.standing, Some(Standing::Busy | Standing::Interrupted));
     drivers.extend(is_open.then_some(Driver::Open));
@@ -29,6 +31,11 @@ pub(super) fn threads(
     };
     let has_columns = scope.owner.is_some() && driver != Driver::Owner;
     let other = |conn: &Connection, row: &ThreadRow| {
+        if let Some(agent) = &filter.agent
+            && !thread_agents::has(conn, row, agent)?
+        {
+            return Ok((false, 0));
+        }
         let stands = match filter.standing {
             Some(wanted) => standing(conn, row.key)? == wanted,
             None => true,
@@ -39,7 +46,8 @@ pub(super) fn threads(
         let (value, looked_at) = value_at_head(conn, row)?;
         Ok((value.is_some_and(|value| holds(&value, &filter.values)), looked_at))
     };
-    let has_other = filter.standing.is_some() || !filter.values.is_empty();
+    let has_other =
+        filter.agent.is_some() || filter.standing.is_some() || !filter.values.is_empty();
     let residual = Residual {
         columns: &columns,
         has_columns,

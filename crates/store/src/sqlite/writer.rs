@@ -11,8 +11,9 @@ use rusqlite::{Connection, MAIN_DB};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use trilogue_domain::error::{Error, Result};
+use trilogue_domain::limits;
 
-use super::apply::{self, MAX_BATCH_BYTES};
+use super::apply;
 use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES};
 use super::fault::{Fail, State};
 use super::file::Lock;
@@ -100,7 +101,7 @@ impl Writer {
                     Job::Close => is_open = false,
                     Job::Probe => self.probe(),
                     _ => {
-                        let is_full = bytes + job.bytes() > MAX_BATCH_BYTES;
+                        let is_full = bytes + job.bytes() > limits::MAX_BATCH_BYTES;
                         if !group.is_empty() && (is_full || job.is_alone()) {
                             self.commit(std::mem::take(&mut group));
                             bytes = 0;

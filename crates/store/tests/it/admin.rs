@@ -44,10 +44,10 @@ async fn a_quarantined_thread_is_alone(world: World) {
     good.step().say(None, &["x"]).commit().await.unwrap();
     assert_eq!(good.read().await.len(), 3);
     // What is damaged can still be erased, and what is not is left alone.
-    assert!(!store.erase_quarantined(&alice(), &thread_id("good")).await.unwrap());
+    assert_eq!(store.erase_quarantined(&alice(), &thread_id("good")).await.unwrap(), None);
     let stranger = Scope { tenant: TenantId::parse("another").unwrap(), owner: None };
-    assert!(!store.erase_quarantined(&stranger, &thread_id("bad")).await.unwrap());
-    assert!(store.erase_quarantined(&alice(), &thread_id("bad")).await.unwrap());
+    assert_eq!(store.erase_quarantined(&stranger, &thread_id("bad")).await.unwrap(), None);
+    assert!(store.erase_quarantined(&alice(), &thread_id("bad")).await.unwrap().is_some());
     assert_eq!(store.stats().await.unwrap().quarantined, 0);
     assert_eq!(store.thread(&alice(), &thread_id("bad")).await.unwrap(), None);
 }

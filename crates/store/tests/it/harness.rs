@@ -228,16 +228,7 @@ impl Log {
 
     pub(crate) fn interrupt(&self, id: &str, run: &RunRow) -> InterruptRow {
         InterruptRow {
-            interrupt: Interrupt {
-                id: InterruptId::parse(id).unwrap(),
-                kind: InterruptKind::Form,
-                prompt: Vec::new(),
-                payload: Json::null(),
-                options: Vec::new(),
-                schema: None,
-                survives: Survives::Restart,
-                patience: None,
-            },
+            interrupt: question(id),
             tenant: run.tenant.clone(),
             principal: run.principal.clone(),
             thread: run.thread,
@@ -329,6 +320,19 @@ impl Step<'_> {
         log.store.append(batch).await?;
         (log.last, log.runs) = (last, runs);
         Ok(())
+    }
+}
+
+pub(crate) fn question(id: &str) -> Interrupt {
+    Interrupt {
+        id: InterruptId::parse(id).unwrap(),
+        kind: InterruptKind::Form,
+        prompt: Vec::new(),
+        payload: Json::null(),
+        options: Vec::new(),
+        schema: None,
+        survives: Survives::Restart,
+        patience: None,
     }
 }
 

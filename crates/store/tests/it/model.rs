@@ -11,6 +11,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
+use trilogue_domain::thread::AGENT_MEMBER;
 use trilogue_domain::{
     CheckpointKey, InterruptId, MessageId, Outcome, Resolution, RunKey, RunStatus, Scope, Standing,
     ThreadKey,
@@ -29,12 +30,13 @@ use crate::harness::{
 
 const KINDS: [QueueKind; 2] = [QueueKind::ScheduledRun, QueueKind::Callback];
 const THREADS: usize = 3;
+const AGENTS: [&str; 2] = ["echo", "other"];
 
 /// What is done to one thread in one batch.
 #[derive(Clone, Debug)]
 enum Act {
     Say { run: Option<usize>, events: usize },
-    Start { id: usize },
+    Start { id: usize, agent: usize },
     End { run: usize },
     Message { id: usize, run: usize },
     Alias { id: usize, alias: usize },
@@ -44,7 +46,7 @@ enum Act {
     Offer { kind: usize, key: usize, due: i64 },
     CallBack { run: usize, key: usize, number: u64, due: i64 },
     Withdraw { kind: usize, key: usize },
-    Metadata { value: u8 },
+    Metadata { value: u8, agent: Option<usize> },
     Blob { text: usize },
     RemoveRun { run: usize },
 }
@@ -70,7 +72,7 @@ fn act() -> impl Strategy<Value = Act> {
     let run = 0..4_usize;
     prop_oneof![
         4 => (prop::option::of(run.clone()), 1..4_usize).prop_map(|(run, events)| Act::Say { run, events }),
-        4 => (0..6_usize).prop_map(|id| Act::Start { id }),
+        4 => (0..6_usize, 0..2_usize).prop_map(|(id, agent)| Act::Start { id, agent }),
         2 => run.clone().prop_map(|run| Act::End { run }),
         1 => (0..4_usize, run.clone()).prop_map(|(id, run)| Act::Message { id, run }),
         1 => (0..4_usize, 0..6_usize).prop_map(|(id, alias)| Act::Alias { id, alias }),
@@ -82,7 +84,8 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (run.clone(), 0..3_usize, 0..20_u64, 0..50_i64)
             .prop_map(|(run, key, number, due)| Act::CallBack { run, key, number, due }),
         1 => (0..2_usize, 0..6_usize).prop_map(|(kind, key)| Act::Withdraw { kind, key }),
-        1 => (0..4_u8).prop_map(|value| Act::Metadata { value }),
+        2 => (0..4_u8, prop::option::of(0..2_usize))
+            .prop_map(|(value, agent)| Act::Metadata { value, agent }),
         1 => (0..3_usize).prop_map(|text| Act::Blob { text }),
         2 => run.prop_map(|run| Act::RemoveRun { run }),
     ]
@@ -267,10 +270,11 @@ impl Pair {
                 let run = run.and_then(pick).map(|run| run.key);
                 return live.say(batch, run, *events);
             }
-            Act::Start { id } => {
+            Act::Start { id, agent: name } => {
                 let row = RunRow {
                     key: RunKey(self.key()),
                     metadata: json(&serde_json::json!({"id": id})),
+                    agent: agent(AGENTS[*name]),
                     ..live.log.run_row(&format!("r{id}"))
                 };
                 live.runs.push(row.clone());
@@ -318,8 +322,12 @@ impl Pair {
                 Change::Offer(QueueItem { reference, ..item })
             }),
             Act::Withdraw { kind, key } => Some(Change::Withdraw(KINDS[*kind], format!("r{key}"))),
-            Act::Metadata { value } => {
-                live.log.row.metadata = json(&serde_json::json!({"v": value, "l": [value]}));
+            Act::Metadata { value, agent } => {
+                let mut metadata = serde_json::json!({"v": value, "l": [value]});
+                if let Some(agent) = agent {
+                    metadata[AGENT_MEMBER] = AGENTS[*agent].into();
+                }
+                live.log.row.metadata = json(&metadata);
                 Some(Change::Thread(live.log.row.clone()))
             }
             Act::Blob { text } => {
@@ -473,13 +481,17 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
             writeln!(text, "{:?}", store.runs(scope, &filter, &page).await.unwrap()).unwrap();
         }
     }
-    for (values, standing) in [
-        (wanted("n", "1"), None),
-        (vec![], Some(Standing::Busy)),
-        (vec![], Some(Standing::Idle)),
-        (wanted("n", "2"), Some(Standing::Busy)),
+    let other = Some(agent(AGENTS[1]));
+    for (values, standing, agent) in [
+        (wanted("n", "1"), None, None),
+        (vec![], Some(Standing::Busy), None),
+        (vec![], Some(Standing::Idle), None),
+        (wanted("n", "2"), Some(Standing::Busy), None),
+        (vec![], None, other.clone()),
+        (vec![], Some(Standing::Busy), other),
+        (vec![], None, Some(agent(AGENTS[0]))),
     ] {
-        let filter = ThreadFilter { values, standing, ..ThreadFilter::default() };
+        let filter = ThreadFilter { values, standing, agent, ..ThreadFilter::default() };
         for skip in [0, 1] {
             let page = Page { skip, ..page(2, None) };
             writeln!(text, "{:?}", store.threads(scope, &filter, &page).await.unwrap()).unwrap();

@@ -1,29 +1,15 @@
 //! Requests made up from the official OpenAPI document of the Agent Connect Protocol find no failure and no undocumented shape.
 
-use std::path::PathBuf;
-
-use trilogue_testkit::Folder;
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions, Foreign};
+use trilogue_testkit::{Folder, specs};
 
 /// The same requests on every machine.
 const SEED: &str = "20260821";
 /// Requests made up for each operation, beside those that cover its every member: the whole document, and errors once more.
 const EXAMPLES: [&str; 2] = ["30", "5"];
 
-/// The official document; `None`, loudly, where nobody says where it lies.
-fn document() -> Option<PathBuf> {
-    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
-        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published documents");
-        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-        return None;
-    };
-    let path = PathBuf::from(specs).join("agent_connect/openapi-0.2.3.json");
-    assert!(path.is_file(), "{} is missing", path.display());
-    Some(path)
-}
-
 async fn fuzz(options: ConformanceOptions, further: &[&str]) {
-    let Some(document) = document() else { return };
+    let Some(document) = specs::document("agent_connect/openapi-0.2.3.json") else { return };
     let dir = Folder::new().unwrap();
     let program = Conformance::start(dir.path(), options).await.unwrap();
     let (url, document) = (program.url(), document.display().to_string());

@@ -9,6 +9,7 @@
 
 mod client_coding;
 mod client_kill;
+mod client_large;
 mod client_official;
 mod connect;
 mod connect_fuzz;
@@ -22,6 +23,7 @@ mod kill;
 mod ledger;
 mod probe;
 mod process;
+mod schema;
 
 use serde_json::{Value, json};
 use trilogue_testkit::{Client, Reply};

@@ -1,7 +1,6 @@
 //! `trilogue chat`.
 
 use clap::Args;
-use trilogue_sdk::client::Client;
 use trilogue_sdk::communication::NewRun;
 use trilogue_sdk::connect;
 use trilogue_sdk::{RunId, ThreadId};
@@ -48,12 +47,13 @@ impl Chat {
         match server.protocol(globals, self.protocol).await {
             Protocol::Communication => self.communicate(&server, globals).await,
             Protocol::Connect => self.connect(&server, globals).await,
-            Protocol::Auto | Protocol::Native => self.talk(&server.native(), globals).await,
+            Protocol::Auto | Protocol::Native => self.talk(&server, globals).await,
         }
     }
 
     /// Talks to an agent of one of our servers.
-    async fn talk(&self, client: &Client, globals: &Globals) -> Result {
+    async fn talk(&self, server: &Server, globals: &Globals) -> Result {
+        let client = server.native();
         let agent = client.agent(&self.agent).await?;
         let config = self.config()?;
         let made = || ThreadId::generate().as_str().to_owned();
@@ -61,7 +61,7 @@ impl Chat {
         print::note(&format!("thread: {}", safe::line(&thread)));
         let mut lines = self.lines();
         while let Some(mut input) = lines.next().await? {
-            if !attach::is_here(&globals.url) {
+            if !server.is_here() {
                 attach::forget_places(&mut input);
             }
             let new = RunCreate {

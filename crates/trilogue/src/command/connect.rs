@@ -74,6 +74,9 @@ impl DoorArguments {
 fn tell(told: &Told) {
     match told {
         Told::Lost => print::note("the connection to the server is lost: waiting for it"),
+        Told::TooLong(limit) => print::note(&format!(
+            "a message of the agent's is longer than {limit} bytes and was not passed on; raise max_line of the agent to have longer ones"
+        )),
         Told::Connected { agent, version, is_again } => {
             if *is_again {
                 print::note(&format!("connected to '{}' again", safe::visible(agent)));

@@ -1,5 +1,6 @@
 //! `trilogue demo`.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use clap::Args;
@@ -57,8 +58,7 @@ pub(crate) fn built_in() -> IndexMap<String, Agent> {
 fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
-    let default = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
-    let to = if default { String::new() } else { format!(" --url {url}") };
+    let to = named(*address, matches!(app.door(), Door::Open(_)));
     let program = program();
     let mut text = format!(
         "{} {url}\nagents: {}\nstore: {store}\n\nTry in another terminal:\n\n",
@@ -92,6 +92,12 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     }
     text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
     text
+}
+
+/// What commands have to be told to reach a server at this address, with a space before it. `is_found` says that it is the one that they find by themselves: else they may find another.
+fn named(address: SocketAddr, is_found: bool) -> String {
+    let is_usual = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
+    if is_usual && is_found { String::new() } else { format!(" --url http://{address}") }
 }
 
 /// A first request in the words of a mount's protocol.
@@ -131,4 +137,20 @@ fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_name_the_server_unless_they_find_no_other() {
+        let usual: SocketAddr = "127.0.0.1:7878".parse().unwrap();
+        assert_eq!(named(usual, true), "");
+        assert_eq!(named(usual, false), " --url http://127.0.0.1:7878");
+        for is_found in [true, false] {
+            let other = named("127.0.0.1:7879".parse().unwrap(), is_found);
+            assert_eq!(other, " --url http://127.0.0.1:7879");
+        }
+    }
 }

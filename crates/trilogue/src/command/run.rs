@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 
 use clap::Args;
 use trilogue_domain::limits;
-use trilogue_sdk::client::{Client, ClientError};
+use trilogue_sdk::client::ClientError;
 use trilogue_sdk::communication::NewRun;
 use trilogue_sdk::connect;
 use trilogue_sdk::{RunId, ThreadId};
@@ -59,14 +59,15 @@ impl Run {
         match server.protocol(globals, self.protocol).await {
             Protocol::Communication => self.communicate(&server, globals).await,
             Protocol::Connect => self.connect(&server, globals).await,
-            Protocol::Auto | Protocol::Native => self.run(server.native(), globals).await,
+            Protocol::Auto | Protocol::Native => self.run(&server, globals).await,
         }
     }
 
     /// Runs the agent of one of our servers.
-    async fn run(&self, client: Client, globals: &Globals) -> Result {
+    async fn run(&self, server: &Server, globals: &Globals) -> Result {
+        let client = server.native();
         let mut input = self.input()?;
-        if !attach::is_here(&globals.url) {
+        if !server.is_here() {
             attach::forget_places(&mut input);
         }
         let mut new = RunCreate::new(&self.agent, input);

@@ -13,7 +13,7 @@ use crate::terminal::print;
 /// Its sessions are threads from then on: they outlive the editor, and `trilogue threads`, `tail`, `inbox` and `approve` work with them.
 #[derive(Args, Debug)]
 pub(crate) struct Wrap {
-    /// What the agent is called. The same name with another command is the same agent from then on; without one the command makes it.
+    /// What the agent is called. Without a name, the command and the folder make one: the same in the same folder. A name that another command has is refused while that is an agent: until the server ends.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]

@@ -117,6 +117,7 @@ impl Client {
                 WhenBusy::Interrupt => gateway::WhenBusy::Interrupt,
             },
             max_line_bytes: self.max_line.to_usize(),
+            max_sent_bytes: gateway::ClientOptions::default().max_sent_bytes,
             max_outbox_messages: self.max_outbox_messages,
             max_outbox_bytes: self.max_outbox.to_usize(),
             max_requests: self.max_requests,

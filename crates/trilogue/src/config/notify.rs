@@ -13,7 +13,7 @@ use super::list::List;
 pub struct Notify {
     /// An address that gets it by POST, signed as callbacks are. A private one has to be allowed by `egress.allow`.
     pub url: Option<String>,
-    /// A program and its arguments, which gets it on standard input. It has 30 seconds.
+    /// A program and its arguments, which gets it on standard input, and of the server's environment what agents get and where the desktop is. It has 30 seconds.
     pub command: List<String>,
 }
 

@@ -35,7 +35,13 @@ impl Idle {
                 pause = self.limit;
                 continue;
             }
-            match self.store.open_threads().await {
+            let open = self.store.open_threads().await;
+            // Somebody may have come while the store was asked.
+            if self.connections.has_changed().unwrap_or(false) {
+                pause = self.limit;
+                continue;
+            }
+            match open {
                 Ok(open) if open.is_empty() => return,
                 // A store that cannot say is no reason to end.
                 _ => pause = self.limit.min(LOOK),

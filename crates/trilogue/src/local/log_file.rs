@@ -72,10 +72,10 @@ impl LogFile {
     /// Keeps the log bounded for as long as this is polled.
     pub async fn keep_bounded(self) {
         loop {
-            tokio::time::sleep(LOOK).await;
             let log = self.clone();
             // Nobody is left to be told that a log cannot be bounded; the next look tries again.
             let _ = tokio::task::spawn_blocking(move || log.bound(MAX_BYTES)).await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where a user's server is found.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::SocketAddr;
@@ -74,7 +74,9 @@ impl Place {
         if SocketAddr::from_pathname(&socket).is_ok() {
             return socket;
         }
-        let name = Sha256::digest(self.folder.as_os_str().as_encoded_bytes());
+        // Whichever way leads to the folder, there is one socket. Before there is a folder, nobody listens.
+        let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
         let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         std::env::temp_dir().join(format!("trilogue-{}", user())).join(name + ".sock")
     }
@@ -85,12 +87,14 @@ impl Place {
     /// When a folder cannot be made, or is another user's.
     pub fn make(&self) -> io::Result<PathBuf> {
         token_file::make_private_dir(&self.folder)?;
-        keep_private(&self.folder)?;
+        // The user chose this folder, and may have put a link in its place.
+        keep_private(&self.folder, &fs::metadata(&self.folder)?)?;
         let socket = self.socket();
         if let Some(folder) = socket.parent().filter(|folder| *folder != self.folder) {
             match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => keep_private(folder)?,
+                // Everybody may put things there: a link would lead where somebody else wants.
+                _ => keep_private(folder, &fs::symlink_metadata(folder)?)?,
             }
         }
         Ok(socket)
@@ -103,19 +107,19 @@ pub(crate) fn user() -> u32 {
 }
 
 /// Refuses what is no folder of the user's, and takes everybody else's rights away.
-fn keep_private(folder: &Path) -> io::Result<()> {
-    // A link in the folder for temporary files may be anybody's.
-    let found = fs::symlink_metadata(folder)?;
-    let found = if found.is_symlink() && !folder.starts_with(std::env::temp_dir()) {
-        fs::metadata(folder)?
-    } else {
-        found
+fn keep_private(folder: &Path, found: &Metadata) -> io::Result<()> {
+    let refused = |why: String| {
+        let message = format!("{} {why}", folder.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     };
-    if !found.is_dir() || found.uid() != user() {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{} is no folder of this user's", folder.display()),
-        ));
+    if found.is_symlink() {
+        return refused("is a link, where only a folder is safe: remove it".to_owned());
+    }
+    if !found.is_dir() {
+        return refused(format!("is no folder (mode {:o})", found.mode()));
+    }
+    if found.uid() != user() {
+        return refused(format!("belongs to user {}, and this is user {}", found.uid(), user()));
     }
     if found.mode() & OTHERS != 0 {
         fs::set_permissions(folder, Permissions::from_mode(found.mode() & 0o700))?;
@@ -125,6 +129,8 @@ fn keep_private(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -148,5 +154,37 @@ mod tests {
         assert_eq!(fs::metadata(place.folder()).unwrap().mode() & 0o777, 0o700);
         fs::write(outer.path().join("file"), "").unwrap();
         assert!(Place::at(outer.path().join("file")).make().is_err());
+    }
+
+    #[test]
+    fn a_state_folder_may_be_a_link_wherever_it_lies() {
+        let outer = tempfile::tempdir().unwrap();
+        // Below the folder for temporary files, as a home in a test or a container is.
+        assert!(outer.path().starts_with(std::env::temp_dir()));
+        let real = outer.path().join("real");
+        fs::create_dir(&real).unwrap();
+        let link = outer.path().join("link");
+        symlink(&real, &link).unwrap();
+        Place::at(link.clone()).make().unwrap();
+        assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o700);
+        Place::at(link.join("below")).make().unwrap();
+        assert!(real.join("below").is_dir());
+        // Both ways lead to one socket, also where that lies elsewhere.
+        let deep = |start: &Path| Place::at(start.join("x".repeat(110)));
+        deep(&real).make().unwrap();
+        assert_eq!(deep(&real).socket(), deep(&link).socket());
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_folder_for_sockets_is_refused_and_named() {
+        let outer = tempfile::tempdir().unwrap();
+        let link = outer.path().join("link");
+        symlink(outer.path(), &link).unwrap();
+        let refused = keep_private(&link, &fs::symlink_metadata(&link).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("is a link"), "{refused}");
+        let file = outer.path().join("file");
+        fs::write(&file, "").unwrap();
+        let refused = keep_private(&file, &fs::symlink_metadata(&file).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("is no folder (mode 100"), "{refused}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,18 @@ impl Record {
         serde_json::from_slice(&text).ok()
     }
 
+    /// Where programs on this machine reach its HTTP interface: the first of its addresses. `None` for a server that has not said yet where it listens.
+    #[must_use]
+    pub fn url(&self) -> Option<String> {
+        let mut address: SocketAddr = self.addresses.first()?.parse().ok()?;
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        Some(format!("http://{address}"))
+    }
+
     /// Writes the record, whole or not at all.
     ///
     /// # Errors
@@ -55,5 +68,27 @@ impl Record {
             // One that stays is overwritten by the next server.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_where_it_listens_first() {
+        let at = |addresses: &[&str]| {
+            let record = serde_json::json!({
+                "pid": 1, "life": "a", "socket": "/s", "version": "1", "addresses": addresses,
+            });
+            serde_json::from_value::<Record>(record).unwrap().url()
+        };
+        assert_eq!(at(&[]), None);
+        assert_eq!(at(&["nonsense"]), None);
+        let shown = |url: &str| Some(url.to_owned());
+        assert_eq!(at(&["127.0.0.1:7878", "[::1]:7878"]), shown("http://127.0.0.1:7878"));
+        assert_eq!(at(&["0.0.0.0:80"]), shown("http://127.0.0.1:80"));
+        assert_eq!(at(&["[::]:80"]), shown("http://[::1]:80"));
+        assert_eq!(at(&["10.0.0.1:80"]), shown("http://10.0.0.1:80"));
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::{io::Errno, net};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
@@ -65,6 +66,25 @@ pub async fn knock(place: &Place) -> io::Result<UnixStream> {
         ));
     }
     Ok(stream)
+}
+
+/// What the server of a place says of itself. `None` where none runs.
+#[must_use]
+pub fn running(place: &Place) -> Option<Record> {
+    let record = Record::read(&place.record())?;
+    // A record outlives a server that was killed, and its socket may, too; nobody listens there then.
+    is_listened_to(&record.socket).then_some(record)
+}
+
+/// Whether somebody listens on a socket. It is not waited for: one that is too busy to take another connection listens.
+fn is_listened_to(path: &Path) -> bool {
+    let connect = || {
+        let socket = net::socket(net::AddressFamily::UNIX, net::SocketType::STREAM, None)?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        net::connect(&socket, &net::SocketAddrUnix::new(path)?)
+    };
+    matches!(connect(), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
 /// Connects to the server of a place, and starts one first where none runs. Of many that do so at once, one starts it.
@@ -211,4 +231,34 @@ fn no_place(place: &Place, error: &io::Error) -> Error {
 
 fn show(path: &Path) -> String {
     path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_no_connection_is_one_that_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert!(!is_listened_to(&path));
+        let listener = UnixListener::bind(&path).unwrap();
+        assert!(is_listened_to(&path));
+        // As many as the system lets wait that nobody accepts; a blocking one would wait for ever then.
+        rustix::net::listen(&listener, 0).unwrap();
+        let waiting: Vec<UnixStream> = (0..8).map_while(|_| try_connect(&path)).collect();
+        assert!(waiting.len() < 8 && is_listened_to(&path));
+        drop((waiting, listener));
+        assert!(!is_listened_to(&path));
+    }
+
+    /// A connection, unless it would have to wait.
+    fn try_connect(path: &Path) -> Option<UnixStream> {
+        let socket = net::socket(net::AddressFamily::UNIX, net::SocketType::STREAM, None).ok()?;
+        rustix::io::ioctl_fionbio(&socket, true).ok()?;
+        net::connect(&socket, &net::SocketAddrUnix::new(path).ok()?).ok()?;
+        Some(socket.into())
+    }
 }

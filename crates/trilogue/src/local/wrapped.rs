@@ -16,8 +16,8 @@ use trilogue_domain::{AgentCard, AgentName, Code, Error, limits};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::{Backend, Runtime};
 
-/// The most commands that are agents at once.
-const MAX_COMMANDS: usize = 256;
+/// How many bytes of a digest stand in a name.
+const DIGEST_BYTES: usize = 8;
 /// Programs that start the program that their arguments name.
 const RUNNERS: [&str; 14] = [
     "bash", "bun", "bunx", "deno", "env", "node", "npx", "pipx", "pnpm", "python", "python3", "sh",
@@ -28,7 +28,14 @@ const RUNNERS: [&str; 14] = [
 pub(crate) struct Wrapped {
     runtime: Runtime,
     children: Arc<Children>,
-    agents: Mutex<HashMap<AgentName, Arc<AgentClient>>>,
+    agents: Mutex<HashMap<AgentName, Command>>,
+}
+
+/// A command that is an agent.
+struct Command {
+    agent: Arc<AgentClient>,
+    /// Tells it from others.
+    digest: [u8; 32],
 }
 
 // === impl Wrapped ===
@@ -41,14 +48,18 @@ impl Wrapped {
 
     fn register(&self, name: AgentName, command: &WrapCommand) -> Result<AgentName> {
         let launch = launch(command)?;
+        let digest = digest(&command.command);
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(agent) = agents.get(&name) {
-            agent.relaunch(launch)?;
+        if let Some(known) = agents.get(&name) {
+            // It would be given the sessions of the other, with all that was said in them.
+            if known.digest != digest {
+                let message = format!("the agent '{name}' is another command");
+                return Err(Error::new(Code::AlreadyExists, message).hint(
+                    "give the command another name, or restart the server, so that it can have this one",
+                ));
+            }
+            known.agent.relaunch(launch)?;
             return Ok(name);
-        }
-        if agents.len() >= MAX_COMMANDS {
-            let message = format!("{MAX_COMMANDS} commands are agents, which is the most");
-            return Err(Error::new(Code::Overloaded, message).hint("restart the server"));
         }
         let card = card(&name);
         let rules = Arc::new(Rules::default());
@@ -57,10 +68,12 @@ impl Wrapped {
         self.runtime.register(Arc::clone(&agent) as Arc<dyn Backend>).map_err(
             |error| match error.code() {
                 Code::AlreadyExists => error.hint("give the command another name with --name"),
+                // None leaves while the server runs.
+                Code::Overloaded => error.hint("restart the server: each command stays an agent until it ends, once in every folder"),
                 _ => error,
             },
         )?;
-        agents.insert(name.clone(), agent);
+        agents.insert(name.clone(), Command { agent, digest });
         Ok(name)
     }
 }
@@ -70,7 +83,7 @@ impl Wrap for Wrapped {
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
         let name = match &command.name {
             Some(name) => AgentName::parse(name)?,
-            None => name_of(&command.command)?,
+            None => name_of(&command.command, &command.cwd)?,
         };
         let name = self.register(name, &command)?;
         // Arguments and environment may hold secrets.
@@ -137,8 +150,20 @@ fn found(program: &str, cwd: &Path, path: Option<&String>) -> String {
     found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(program.to_owned())
 }
 
-/// A name that the same command always gets, and no other: what it names itself, and a digest.
-fn name_of(command: &[String]) -> Result<AgentName> {
+/// What tells a command from all others.
+fn digest(command: &[String]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for word in command {
+        digest.update((word.len() as u64).to_be_bytes());
+        digest.update(word.as_bytes());
+    }
+    digest.finalize().into()
+}
+
+/// A name that the same command always gets in the same folder, and no other: what it names itself, and a digest.
+///
+/// What it is started with differs from folder to folder, as keys and search paths do; and from one start of an editor to the next in what does not matter.
+fn name_of(command: &[String], cwd: &str) -> Result<AgentName> {
     let is_plain = |word: &&String| !word.starts_with('-') && !word.contains('=');
     let base = |word: &String| {
         let base = word.rsplit('/').next().unwrap_or_default();
@@ -153,13 +178,12 @@ fn name_of(command: &[String]) -> Result<AgentName> {
     {
         word = next;
     }
-    let mut digest = Sha256::new();
-    for word in command {
-        digest.update((word.len() as u64).to_be_bytes());
-        digest.update(word.as_bytes());
-    }
+    let mut whole = Sha256::new();
+    whole.update(digest(command));
+    whole.update(cwd.as_bytes());
+    let digest = whole.finalize();
     let digest: String =
-        digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' };
     let word: String = word.chars().map(allowed).collect();
     let word = word.trim_matches(['-', '.']);
@@ -174,8 +198,12 @@ mod tests {
     use super::*;
 
     fn name(command: &[&str]) -> String {
+        named(command, "/w")
+    }
+
+    fn named(command: &[&str], cwd: &str) -> String {
         let command: Vec<_> = command.iter().map(|it| (*it).to_owned()).collect();
-        name_of(&command).unwrap().as_str().to_owned()
+        name_of(&command, cwd).unwrap().as_str().to_owned()
     }
 
     #[test]
@@ -189,10 +217,11 @@ mod tests {
             (&["-"], "agent-"),
         ] {
             let got = name(command);
-            assert!(got.starts_with(begin) && got.len() == begin.len() + 8, "{got}");
+            assert!(got.starts_with(begin) && got.len() == begin.len() + 2 * DIGEST_BYTES, "{got}");
             assert_eq!(got, name(command));
         }
         assert_ne!(name(&["x", "ab", "c"]), name(&["x", "a", "bc"]));
+        assert_ne!(named(&["x"], "/a"), named(&["x"], "/b"));
         assert_eq!(name(&[&"x".repeat(100)]).len(), limits::MAX_AGENT_NAME_BYTES);
     }
 

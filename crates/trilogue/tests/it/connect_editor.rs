@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
 
+use trilogue_testkit::schema::{Conversation, Side};
+
 use crate::harness::{BINARY, Home, until};
 
 /// How long anything may take before a test gives up on it.
@@ -30,6 +32,8 @@ pub(crate) struct Editor {
     lines: Receiver<String>,
     notes: Receiver<String>,
     ids: u64,
+    /// What comes is held to the official schema.
+    conversation: Conversation,
 }
 
 // === impl OnDemand ===
@@ -44,6 +48,11 @@ impl<'a> OnDemand<'a> {
             None => format!("{CONFIG}{settings}"),
         };
         std::fs::write(folder.join("trilogue.toml"), config).unwrap();
+        Self { home }
+    }
+
+    /// None yet, and no configuration either.
+    pub(crate) fn unconfigured(home: &'a Home) -> Self {
         Self { home }
     }
 
@@ -113,7 +122,8 @@ impl Editor {
         let stdin = child.stdin.take();
         let lines = lines_of(child.stdout.take().unwrap());
         let notes = lines_of(child.stderr.take().unwrap());
-        Self { child, stdin, lines, notes, ids: 0 }
+        let conversation = Conversation::holding(Side::Agent);
+        Self { child, stdin, lines, notes, ids: 0, conversation }
     }
 
     /// Launches, and introduces itself.
@@ -131,6 +141,9 @@ impl Editor {
 
     /// Writes a line.
     pub(crate) fn write(&mut self, line: &str) {
+        if let Ok(message) = serde_json::from_str(line) {
+            self.conversation.note(&message);
+        }
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
@@ -151,7 +164,12 @@ impl Editor {
     /// The next line that came.
     pub(crate) fn line(&mut self) -> String {
         match self.lines.recv_timeout(LIMIT) {
-            Ok(line) => line,
+            Ok(line) => {
+                let message = serde_json::from_str(&line).unwrap();
+                let held = self.conversation.hold(&message);
+                held.unwrap_or_else(|error| panic!("{error:#}: {line}"));
+                line
+            }
             Err(error) => panic!("no line came: {error}; on standard error: {:?}", self.notes()),
         }
     }
@@ -466,30 +484,4 @@ fn a_server_that_nobody_needs_ends() {
     assert!(!home.state().join("server.sock").exists());
     assert!(demand.log().contains("nobody has needed the server"), "{}", demand.log());
     assert!(Editor::met(&home, &["connect", "echo"]).close().success());
-}
-
-#[test]
-fn a_folder_whose_path_is_too_long_for_a_socket_serves_as_well() {
-    let home = Home::new();
-    let state = home.work().join("x".repeat(120));
-    let connect = || {
-        let mut command = home.program(BINARY);
-        command.args(["connect", "echo"]).env("XDG_STATE_HOME", &state);
-        command.env("TMPDIR", home.work());
-        Editor::of(command)
-    };
-    let _config = OnDemand::of(&home, "");
-    let mut editor = connect();
-    editor.ask("initialize", json!({ "protocolVersion": 1 }));
-    let text = std::fs::read_to_string(state.join("trilogue/server.json")).unwrap();
-    let record: Value = serde_json::from_str(&text).unwrap();
-    let socket = record["socket"].as_str().unwrap();
-    assert!(socket.starts_with(home.work().to_str().unwrap()) && socket.len() < 104, "{socket}");
-    let mut other = connect();
-    other.ask("initialize", json!({ "protocolVersion": 1 }));
-    let pid = Pid::from_raw(i32::try_from(record["pid"].as_i64().unwrap()).unwrap()).unwrap();
-    // They would start another one.
-    drop((editor, other));
-    kill_process(pid, Signal::TERM).unwrap();
-    until(|| (!state.join("trilogue/server.json").exists()).then_some(()));
 }

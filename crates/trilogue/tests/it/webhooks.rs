@@ -16,9 +16,9 @@ use crate::harness::{BINARY, Home, Server, finish, until};
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// A listener that is told to leave after so many deliveries. Killed when dropped.
-struct Listening {
+pub(crate) struct Listening {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     /// What it said beside the deliveries until it listened.
     said: String,
 }
@@ -26,7 +26,7 @@ struct Listening {
 // === impl Listening ===
 
 impl Listening {
-    fn start(home: &Home, arguments: &[&str]) -> Self {
+    pub(crate) fn start(home: &Home, arguments: &[&str]) -> Self {
         let mut command = home.program(BINARY);
         command.args(["webhooks", "listen"]).args(arguments);
         if !arguments.contains(&"--listen") {
@@ -83,7 +83,7 @@ impl Listening {
     }
 
     /// Waits until it has left, and gives what it printed.
-    fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         assert!(self.child.wait().unwrap().success(), "{out}");

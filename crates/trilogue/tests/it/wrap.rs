@@ -1,5 +1,8 @@
 //! `trilogue wrap`: a command that is an agent, made durable.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
@@ -110,14 +113,48 @@ fn a_name_is_kept_and_another_agents_is_not_taken() {
     let session = editor.session();
     let id = editor.prompt(&session, "say:x");
     editor.answer(id);
-    // The same agent with another command from now on, and it is found by its name.
-    let mut other = Editor::met(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
+    // Another command does not get its sessions; the same one does, from wherever.
+    let mut taken = Editor::launch(&home, &["wrap", "--name", "mine", "--", agent, "--load"]);
+    assert_eq!(taken.wait().code(), Some(7));
+    assert!(taken.notes().join("\n").contains("another name, or restart the server"));
+    let mut other = Editor::met(&home, &["wrap", "--name", "mine", "--", agent]);
     let listed = other.ask("session/list", json!({}));
     assert_eq!(listed["result"]["sessions"][0]["sessionId"], session, "{listed}");
     let mut third = Editor::met(&home, &["connect", "mine"]);
     third.load(&session);
     let shown = home.run(&["agents", "-q", "--url", &demand.url()]).expect(0).out;
     assert!(shown.lines().any(|line| line == "mine"), "{shown}");
+}
+
+/// Wraps a command of this name in a server, as `trilogue wrap` does, and leaves.
+fn register(socket: &Path, name: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let command = json!({ "name": name, "command": ["./agent"], "cwd": "/", "env": {} });
+    writeln!(stream, "{}", json!({ "trilogue": 1, "wrap": command })).unwrap();
+    let mut welcome = String::new();
+    BufReader::new(stream).read_line(&mut welcome).unwrap();
+    serde_json::from_str(&welcome).unwrap()
+}
+
+#[test]
+fn as_many_commands_are_agents_as_a_server_has_room_for() {
+    const MOST: usize = 1_024;
+    let home = Home::new();
+    let demand = OnDemand::of(&home, "");
+    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let socket = demand.record().unwrap()["socket"].as_str().unwrap().to_owned();
+    let wrap = |number: usize| register(Path::new(&socket), &format!("agent-{number}"));
+    // Three others are configured.
+    for number in 3..MOST {
+        let welcome = wrap(number);
+        assert_eq!(welcome["agent"], format!("agent-{number}"), "{welcome}");
+    }
+    let refused = &wrap(MOST)["error"];
+    assert_eq!(refused["code"], "overloaded", "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("1024 agents"), "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("restart the server"), "{refused}");
+    // Those that are there stay, and are found again.
+    assert_eq!(wrap(3)["agent"], "agent-3");
 }
 
 #[test]

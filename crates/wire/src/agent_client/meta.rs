@@ -11,6 +11,47 @@ use crate::jsonrpc::{scan::members, text};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Meta(pub Extra);
 
+/// The names of parameters that agents in Python have in their handlers, where a library puts what is attached beside what is meant: a client that attaches one of these would say it in our place. Plain words, which clients attach for their own ends, are none of these.
+const PARAMETERS: [&str; 15] = [
+    "session_id",
+    "message_id",
+    "cwd",
+    "mcp_servers",
+    "additional_directories",
+    "mode_id",
+    "model_id",
+    "config_id",
+    "method_id",
+    "protocol_version",
+    "client_capabilities",
+    "client_info",
+    "request_id",
+    "tool_call_id",
+    "terminal_id",
+];
+
+/// Params without what is attached to them under the name of a parameter. Nothing else changes.
+#[must_use]
+pub fn without_parameters(params: &str) -> Cow<'_, str> {
+    let is_one = |name: &str| PARAMETERS.contains(&name);
+    let (mut out, mut from) = (String::new(), 0);
+    for meta in members(params).filter(|member| member.key == Meta::KEY) {
+        if !members(meta.value).any(|member| is_one(&member.key)) {
+            continue;
+        }
+        out.push_str(params.get(from..meta.span.start).unwrap_or_default());
+        from = meta.span.end;
+        let kept = members(meta.value).filter(|member| !is_one(&member.key));
+        let kept = kept.map(|it| format!("{}:{}", serde_json::Value::from(&*it.key), it.value));
+        out.push_str(&format!("{{{}}}", kept.collect::<Vec<_>>().join(",")));
+    }
+    if from == 0 {
+        return Cow::Borrowed(params);
+    }
+    out.push_str(params.get(from..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
 // === impl Meta ===
 
 impl Meta {
@@ -89,5 +130,23 @@ impl JsonSchema for Meta {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "object" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_attached_under_the_name_of_a_parameter() {
+        let params = r#"{"_meta": {"session_id":"x","a":1,"mcp_\u0073ervers":[],"b":{"cwd":2}},"sessionId":"s", "cwd":3}"#;
+        let kept = r#"{"_meta": {"a":1,"b":{"cwd":2}},"sessionId":"s", "cwd":3}"#;
+        assert_eq!(without_parameters(params), kept);
+        assert!(matches!(without_parameters(kept), Cow::Borrowed(it) if it == kept));
+        let plain = r#"{"_meta":{"name":1,"value":2,"method":3,"params":4,"update":5,"prompt":6}}"#;
+        assert_eq!(without_parameters(plain), plain);
+        assert_eq!(without_parameters(r#"{"_meta":5}"#), r#"{"_meta":5}"#);
+        let twice = r#"{"_meta":{"cwd":1},"_meta":{"session_id":2}}"#;
+        assert_eq!(without_parameters(twice), r#"{"_meta":{},"_meta":{}}"#);
     }
 }

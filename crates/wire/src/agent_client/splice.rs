@@ -101,9 +101,11 @@ pub fn leading_session(params: &str) -> Option<Range<usize>> {
 #[must_use]
 pub fn cut_session(params: &str) -> Option<(String, Cow<'_, str>)> {
     if let Some(place) = leading_session(params) {
-        let mut cut = String::with_capacity(params.len());
-        cut.push_str(params.get(..=place.start)?);
-        cut.push_str(params.get(place.end - 1..)?);
+        let (head, rest) = (params.get(..=place.start)?, params.get(place.end - 1..)?);
+        // Not a byte more: what is kept as it is here needs no other memory.
+        let mut cut = String::with_capacity(head.len() + rest.len());
+        cut.push_str(head);
+        cut.push_str(rest);
         return Some((cut, Cow::Borrowed(params.get(place.start + 1..place.end - 1)?)));
     }
     let session = get_text(params, &["sessionId"])?;

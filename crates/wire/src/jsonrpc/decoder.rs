@@ -71,6 +71,11 @@ impl Decoder {
         }
     }
 
+    /// Takes lines of at most this many bytes from here on, without their end.
+    pub const fn set_max_line_bytes(&mut self, max_line_bytes: usize) {
+        self.max_line_bytes = max_line_bytes;
+    }
+
     /// How many lines of each kind were met.
     #[must_use]
     pub const fn counts(&self) -> Counts {

@@ -89,6 +89,12 @@ pub struct Opened {
     pub version: String,
     /// Names this life of the server: another one means that it was started anew in between.
     pub life: String,
+    /// The longest line that it takes, in bytes without its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_line: Option<usize>,
+    /// The longest line that it means to send, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sent: Option<usize>,
 }
 
 /// The agent is not there.
@@ -131,6 +137,11 @@ pub enum Control<'a> {
         /// The interrupt's id.
         interrupt: Cow<'a, str>,
     },
+    /// `#A REQUEST`: the prompt of this id has begun a turn, which goes on whatever becomes of the connection.
+    Accepted {
+        /// The request's id, as JSON.
+        request: Cow<'a, str>,
+    },
 }
 
 /// What only a numbered connection may say beside the protocol, in the `_meta` of what it sends: `{"trilogue": {…}}`.
@@ -149,7 +160,7 @@ pub struct Extras {
     pub after: Option<u64>,
 }
 
-/// What [`ATTACH_METHOD`] carries.
+/// What [`ATTACH_METHOD`] carries, beside what the session was opened with, as it was given then.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachParams {
@@ -195,6 +206,9 @@ impl<'a> Control<'a> {
         if line == "." {
             return Some(Self::Boundary);
         }
+        if let Some(request) = line.strip_prefix("A ") {
+            return Some(Self::Accepted { request: request.into() });
+        }
         let (kind, rest) = line.split_once(' ')?;
         let (first, second) = rest.rsplit_once(' ')?;
         match kind {
@@ -218,6 +232,7 @@ impl fmt::Display for Control<'_> {
             Self::Position { session, number } => write!(f, "#P {session} {number}"),
             Self::Boundary => f.write_str("#."),
             Self::Question { request, interrupt } => write!(f, "#I {request} {interrupt}"),
+            Self::Accepted { request } => write!(f, "#A {request}"),
         }
     }
 }
@@ -295,6 +310,7 @@ mod tests {
             (Control::Position { session, number: 7 }, "#P s 1 7"),
             (Control::Boundary, "#."),
             (Control::Question { request: "12".into(), interrupt: "i".into() }, "#I 12 i"),
+            (Control::Accepted { request: r#""a b""#.into() }, r#"#A "a b""#),
         ] {
             assert_eq!(control.to_string(), line);
             assert_eq!(Control::parse(line), Some(control));

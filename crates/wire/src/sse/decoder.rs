@@ -65,9 +65,9 @@ pub struct Decoder {
 // === impl Limits ===
 
 impl Default for Limits {
-    /// Lines of 16 MiB and events of 32 MiB.
+    /// Lines and events of 32 MiB: an event holds what fits a line of another protocol.
     fn default() -> Self {
-        Self { max_line_bytes: 16 * 1024 * 1024, max_event_bytes: 32 * 1024 * 1024 }
+        Self { max_line_bytes: 32 * 1024 * 1024, max_event_bytes: 32 * 1024 * 1024 }
     }
 }
 

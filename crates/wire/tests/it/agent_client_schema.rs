@@ -12,16 +12,11 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::{Encoder, Id, Incoming, parse};
 
 use super::agent_client_samples::all;
+use crate::specs;
 
 /// The official schema, or `None` where nobody said where it lies.
-#[expect(clippy::print_stderr, reason = "a test that did not run says so")]
 pub(crate) fn official() -> Option<Value> {
-    let Some(specs) = std::env::var_os("TRILOGUE_SPECS") else {
-        eprintln!("NOT RUN: TRILOGUE_SPECS names no folder with the published schemas");
-        assert!(std::env::var_os("CI").is_none(), "CI has to set TRILOGUE_SPECS");
-        return None;
-    };
-    let path = Path::new(&specs).join("agent_client/v1.schema.json");
+    let path = specs::document("agent_client/v1.schema.json")?;
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())
 }
 

@@ -25,4 +25,7 @@ mod connect_sse;
 mod jsonrpc_framing;
 mod jsonrpc_messages;
 mod native;
+#[path = "../../../testkit/src/specs.rs"]
+#[expect(unreachable_pub, reason = "it is another crate's module")]
+mod specs;
 mod sse;

@@ -25,7 +25,7 @@ fn log(pieces: &[(&str, Option<&str>)], used: &Used) -> (Vec<String>, Vec<(Messa
         other => log.push(other.name().to_owned()),
     };
     for (kind, id) in pieces {
-        let heard = speaking.hear(update(kind, *id, "x"), used);
+        let heard = speaking.hear(kind, update(kind, *id, "x"), used);
         heard.events.iter().for_each(|(body, _)| note(body));
         aliases.extend(heard.alias);
     }
@@ -77,4 +77,44 @@ fn a_piece_whose_id_is_empty_has_none() {
     let (_, given, is_ours) = pieces.name(Kind::Agent, update(SAYS, Some("g"), "x"));
     assert_eq!((&*given, is_ours), ("g", false));
     assert_ne!(pieces.name(Kind::Agent, update(SAYS, None, "x")).1, id);
+}
+
+#[test]
+fn an_id_is_looked_up_once_and_what_is_remembered_is_bounded() {
+    let user = MessageId::parse("user").unwrap();
+    let mut speaking = Speaking::new(RunId::parse("run").unwrap(), "a", user, true);
+    let mut used = Used::default();
+    used.add([MessageId::parse("old").unwrap()]);
+    let begins = |speaking: &Speaking, kind: &str, id: Option<&str>, used: &Used| {
+        speaking.begins(kind, &update(kind, id, "x"), used).map(|id| id.to_string())
+    };
+    assert_eq!(begins(&speaking, SAYS, Some("new"), &used).as_deref(), Some("new"));
+    for (kind, id) in [(SAYS, None), (SAYS, Some("user")), (SAYS, Some("old")), (THINKS, Some("t"))]
+    {
+        assert_eq!(begins(&speaking, kind, id, &used), None, "{id:?}");
+    }
+    speaking.hear(SAYS, update(SAYS, Some("new"), "x"), &used);
+    assert_eq!(begins(&speaking, SAYS, Some("new"), &used), None);
+    used.add((0..MAX_REMEMBERED).map(|number| MessageId::parse(&format!("m{number}")).unwrap()));
+    assert_eq!(used.ids.len(), MAX_REMEMBERED);
+    // The oldest is known to the store by now.
+    assert_eq!(begins(&speaking, SAYS, Some("old"), &used).as_deref(), Some("old"));
+    assert_eq!(begins(&speaking, SAYS, Some("m0"), &used), None);
+}
+
+#[test]
+fn a_message_whose_id_is_taken_is_told_under_its_new_one() {
+    let mut used = Used::default();
+    used.add([MessageId::parse("old").unwrap()]);
+    for (assigns, renames) in [(true, true), (false, false)] {
+        let user = MessageId::parse("user").unwrap();
+        let mut speaking = Speaking::new(RunId::parse("run").unwrap(), "a", user, assigns);
+        let heard = speaking.hear(SAYS, update(SAYS, Some("old"), "x"), &used);
+        let (message, theirs) = heard.alias.unwrap();
+        assert_eq!(theirs.as_str(), "old");
+        let original = heard.events.last().unwrap().1.clone().unwrap();
+        let told = std::str::from_utf8(&original.bytes).unwrap();
+        let expected = if renames { message.as_str() } else { "old" };
+        assert_eq!(splice::message_id(told).as_deref(), Some(expected));
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use trilogue_backends::agent_client::ClientTools;
+use trilogue_backends::agent_client::{ClientTools, Processes};
 use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_backends::workspace::Files;
 use trilogue_domain::event::InterruptEvent;
@@ -108,6 +108,24 @@ async fn questions_are_asked_and_answered() {
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
     rig.end().await;
+}
+
+#[tokio::test]
+async fn what_is_asked_about_a_prompt_is_asked_in_its_session() {
+    for processes in [Processes::Thread, Processes::Shared] {
+        for word in ["ask-call", "ask-call-text"] {
+            let rig = Rig::with(&[], |launch| launch.processes = processes).await;
+            let (thread, other) = (rig.thread().await, rig.thread().await);
+            // In a process that is shared there is more than one session.
+            rig.run(&other, "say:x").await;
+            let run = rig.run(&thread, word).await;
+            assert_eq!(rig.pending(&run).await.kind, InterruptKind::Form, "{processes:?}");
+            let answer = Answer::Json(Json::from_value(&json!({ "name": "Ada" })));
+            let run = rig.answer(&run, answer).await;
+            assert!(rig.said(&run).await.contains("accept"), "{processes:?}");
+            rig.end().await;
+        }
+    }
 }
 
 #[tokio::test]

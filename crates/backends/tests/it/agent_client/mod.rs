@@ -1,11 +1,23 @@
 //! Hosted agents: real processes, spoken to through the runtime.
 
+mod answers;
 mod asking;
+mod blocks;
+mod callers;
+mod deaf;
+mod histories;
 mod ids;
+mod large;
+mod malformed;
+mod matrix;
+mod openings;
+mod repeats;
+mod reused;
 mod rig;
 mod sessions;
 mod starting;
 mod stopping;
+mod tenants;
 mod turns;
 
 pub(super) use rig::program;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tempfile::TempDir;
 use trilogue_backends::AgentClient;
 use trilogue_backends::agent_client::Launch;
@@ -12,13 +13,13 @@ use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{
-    AgentName, Answer, Body, Event, Interrupt, Json, Message, Principal, PrincipalId, Rights,
-    Strategy, TenantId, ThreadId, Transcript,
+    AgentName, Answer, Body, Event, Input, Interrupt, Json, Message, Principal, PrincipalId,
+    Rights, Strategy, TenantId, ThreadId, Transcript,
 };
 use trilogue_mapping::agent_client::Originals;
 use trilogue_runtime::{
-    AnswerTo, Backend, ClientProfile, NewRun, NewThread, Runtime, Sessions, Submitted,
-    ThreadChoice, ThreadContext, WhenHolding, WhenWaiting,
+    AnswerTo, Backend, CallError, Client, ClientProfile, NewRun, NewThread, Runtime, Sessions,
+    Submitted, ThreadChoice, ThreadContext, WhenHolding, WhenWaiting,
 };
 use trilogue_sdk::Card;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
@@ -34,6 +35,19 @@ pub(crate) struct Rig {
     pub(crate) children: Arc<Children>,
     pub(crate) by: Principal,
     pub(crate) folder: TempDir,
+}
+
+/// Where the agent writes down what it hears.
+pub(crate) const HEARD: &str = "heard";
+
+impl Drop for Rig {
+    /// Holds everything that the agent was told to the official schema.
+    fn drop(&mut self) {
+        let heard = self.folder.path().join(HEARD);
+        if heard.exists() && !std::thread::panicking() {
+            trilogue_testkit::schema::hold_record(&heard).unwrap();
+        }
+    }
 }
 
 /// The program that the agent is. It is built with the tests.
@@ -69,20 +83,30 @@ impl Rig {
         rules: Rules,
         change: impl FnOnce(&mut Launch),
     ) -> Self {
+        Self::built(flags, rules, trilogue_runtime::Options::default(), change).await
+    }
+
+    /// With these settings of the runtime.
+    pub(crate) async fn built(
+        flags: &[&str],
+        rules: Rules,
+        options: trilogue_runtime::Options,
+        change: impl FnOnce(&mut Launch),
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let place = folder.path().join("sessions").display().to_string();
         let flags = flags.iter().map(|flag| flag.replace("{store}", &place));
-        let mut launch = Launch::of(std::iter::once(program()).chain(flags));
+        let heard = ["--record".to_owned(), folder.path().join(HEARD).display().to_string()];
+        let mut launch = Launch::of(std::iter::once(program()).chain(heard).chain(flags));
         launch.cwd = Some(folder.path().to_owned());
         change(&mut launch);
         let children = Children::open(Some(folder.path().join("state"))).await.unwrap();
         let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
         let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
         let originals = Arc::new(Originals);
-        let options = trilogue_store::Options::new(originals.clone());
-        let store = trilogue_store::open("memory:", options).await.unwrap();
+        let settings = trilogue_store::Options::new(originals.clone());
+        let store = trilogue_store::open("memory:", settings).await.unwrap();
         let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
-        let options = trilogue_runtime::Options::default();
         let clock = Arc::new(SystemClock);
         let runtime =
             Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
@@ -114,11 +138,15 @@ impl Rig {
     }
 
     pub(crate) async fn begin(&self, thread: &ThreadId, text: &str) -> Submitted {
+        self.begin_with(thread, said(text)).await
+    }
+
+    pub(crate) async fn begin_with(&self, thread: &ThreadId, input: Input) -> Submitted {
         let run = NewRun {
             agent: AgentName::parse("scripted").unwrap(),
             thread: ThreadChoice::Existing(thread.clone()),
             id: None,
-            input: said(text),
+            input,
             config: None,
             metadata: None,
             strategy: Strategy::default(),
@@ -267,6 +295,28 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
         capabilities: Json::parse(capabilities.to_owned()).unwrap(),
         info: Some(Json::parse(r#"{"name":"editor","version":"1"}"#).unwrap()),
     }
+}
+
+/// One that asks for something of its own, and refuses whatever it is asked.
+pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
+    Arc::new(Caller(editor(capabilities)))
+}
+
+/// See [`caller`].
+#[derive(Debug)]
+struct Caller(ClientProfile);
+
+#[async_trait]
+impl Client for Caller {
+    fn profile(&self) -> &ClientProfile {
+        &self.0
+    }
+
+    async fn call(&self, method: &str, _: Json) -> Result<Json, CallError> {
+        Err(CallError::new(CallError::METHOD_NOT_FOUND, method))
+    }
+
+    async fn notify(&self, _: &str, _: Json) {}
 }
 
 pub(crate) fn json(text: &str) -> Json {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 use trilogue_backends::agent_client::Processes;
 use trilogue_domain::{Json, RunStatus};
-use trilogue_runtime::{CallError, Opening};
+use trilogue_runtime::CallError;
 
-use super::rig::{Rig, editor, json, until};
+use super::rig::{Rig, caller, json, until};
 use crate::house::failure;
 
 fn parsed(text: &str) -> Value {
@@ -138,7 +138,7 @@ async fn a_session_that_an_agent_forgot_while_it_ran_is_begun_again() {
     rig.run(&thread, "say:first").await;
     let context = rig.context(&thread).await;
     let closed =
-        rig.sessions().call(Some(&context), &editor("{}"), "session/close", json("{}")).await;
+        rig.sessions().call(Some(&context), &caller("{}"), "session/close", json("{}")).await;
     assert_eq!(closed, Ok(Json::empty_object()));
     let run = rig.run(&thread, "prompt").await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
@@ -193,7 +193,7 @@ async fn there_are_no_more_processes_than_allowed() {
 async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     let rig =
         Rig::new(&["--modes", "--config", "--commands", "--load", "--store", "{store}"]).await;
-    let client = editor(r#"{"fs":{"readTextFile":true},"terminal":true}"#);
+    let client = caller(r#"{"fs":{"readTextFile":true},"terminal":true}"#);
     let greeting = rig.sessions().meet(&client).await.unwrap().to_value();
     assert_eq!(greeting["agentInfo"]["name"], "scripted_agent");
     assert_eq!(greeting["agentCapabilities"]["_meta"]["scripted"], true);
@@ -203,13 +203,12 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     let params = format!(
         r#"{{"cwd":"{cwd}","mcpServers":[{{"name":"m","command":"x","args":[],"env":[]}}],"sessionId":""}}"#
     );
-    let opening = Opening { client: client.clone(), params: json(&params) };
-    let opened = rig.sessions().open(&context, opening.clone()).await.unwrap().to_value();
+    let opened = rig.sessions().open(&context, &client, json(&params)).await.unwrap().to_value();
     assert_eq!(opened["modes"]["currentModeId"], "ask");
     assert_eq!(opened.get("sessionId"), None);
     // The process that was only asked who it is has the session now.
     assert_eq!(rig.children.count(), 1);
-    let again = rig.sessions().open(&context, opening).await.unwrap().to_value();
+    let again = rig.sessions().open(&context, &client, json(&params)).await.unwrap().to_value();
     assert_eq!(opened, again);
 
     let call = |method: &'static str, params: &'static str| {
@@ -238,12 +237,12 @@ async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     assert!(told.iter().any(|it| it.contains("available_commands_update")), "{told:?}");
     assert!(told.iter().any(|it| it.contains(r#""currentModeId":"code""#)), "{told:?}");
 
-    rig.sessions().close(&thread).await;
+    rig.sessions().close(&context).await;
     assert_eq!(rig.children.count(), 0);
     let run = rig.run(&thread, "session").await;
     assert_eq!(run.status, RunStatus::Completed);
     assert_eq!(parsed(&rig.said(&run).await)["mcpServers"][0]["name"], "m");
-    rig.sessions().forget(&thread).await;
+    rig.sessions().forget(&context).await;
     assert_eq!(rig.children.count(), 0);
     rig.end().await;
 }

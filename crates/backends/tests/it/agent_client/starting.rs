@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use trilogue_domain::RunStatus;
-use trilogue_runtime::Opening;
 
-use super::rig::{Rig, editor, json};
+use super::rig::{Rig, caller, json};
 use crate::house::failure;
 
 #[tokio::test]
@@ -18,14 +17,13 @@ async fn an_agent_that_asks_for_it_is_authenticated_with() {
     // A client chooses for itself, unless the way is configured.
     let rig = Rig::new(&["--auth", "key"]).await;
     let thread = rig.thread().await;
-    let (context, client) = (rig.context(&thread).await, editor("{}"));
-    let opening =
-        Opening { client: client.clone(), params: json(r#"{"cwd":"/tmp","mcpServers":[]}"#) };
-    let refused = rig.sessions().open(&context, opening.clone()).await.unwrap_err();
+    let (context, client) = (rig.context(&thread).await, caller("{}"));
+    let opening = json(r#"{"cwd":"/tmp","mcpServers":[]}"#);
+    let refused = rig.sessions().open(&context, &client, opening.clone()).await.unwrap_err();
     assert_eq!(refused.code, -32000);
     let params = json(r#"{"methodId":"key"}"#);
     rig.sessions().call(None, &client, "authenticate", params).await.unwrap();
-    assert!(rig.sessions().open(&context, opening).await.is_ok());
+    assert!(rig.sessions().open(&context, &client, opening).await.is_ok());
     rig.end().await;
 
     let rig = Rig::new(&["--auth", "terminal:login"]).await;
@@ -50,7 +48,7 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
     let why = failure(&run);
     assert!(why.message.contains("failed 5 times within 60 seconds"), "{}", why.message);
     assert!(why.message.contains("told to die at its start"), "{}", why.message);
-    assert!(rig.sessions().meet(&editor("{}")).await.is_err());
+    assert!(rig.sessions().meet(&caller("{}")).await.is_err());
     rig.end().await;
 }
 

@@ -142,7 +142,7 @@ async fn how_a_turn_ends_is_how_its_run_ends() {
 async fn what_is_said_after_a_turn_belongs_to_the_thread() {
     let rig = Rig::new(&[]).await;
     let thread = rig.thread().await;
-    let run = rig.run(&thread, "later:1:A late title").await;
+    let run = rig.run(&thread, "later:500:A late title").await;
     let late = loop {
         let log = rig.log(&thread).await;
         let late = log.into_iter().find(|event| {
@@ -177,7 +177,7 @@ async fn what_is_in_no_protocol_passes_or_is_refused() {
 }
 
 #[tokio::test]
-async fn an_update_that_is_larger_than_an_event_loses_nothing_that_can_lie_elsewhere() {
+async fn an_image_that_is_larger_than_other_events_stays_where_it_was_told() {
     let rig = Rig::new(&[]).await;
     let thread = rig.thread().await;
     let data = "A".repeat(2 * 1024 * 1024);
@@ -185,9 +185,9 @@ async fn an_update_that_is_larger_than_an_event_loses_nothing_that_can_lie_elsew
     let run = rig.run(&thread, &format!("raw:{update}\nsay:done")).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let messages = rig.messages(&run).await;
-    let trilogue_domain::Content::Blob(blob) = &messages[0].parts[0].content else {
+    let trilogue_domain::Content::Bytes(bytes) = &messages[0].parts[0].content else {
         panic!("{:?}", messages[0].parts[0].content_type)
     };
-    assert_eq!(blob.length, 2 * 1024 * 1024 / 4 * 3);
+    assert_eq!(bytes.len(), 2 * 1024 * 1024 / 4 * 3);
     rig.end().await;
 }

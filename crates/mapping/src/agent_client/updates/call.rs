@@ -19,7 +19,12 @@ pub(super) struct OpenCall {
     /// Its id in the session.
     shown: String,
     has_content: bool,
+    /// Its agent tells of it in the protocol's own words, and is not put words into its mouth where the run ends well.
+    is_original: bool,
 }
+
+/// The most tool calls that are remembered; of more, the oldest are forgotten.
+const MAX_OPEN: usize = 1_024;
 
 // === impl Updates ===
 
@@ -42,10 +47,10 @@ impl Updates {
                 let shown = derived(place.within, &format!("tool {}", place.number)).to_string();
                 self.started(&shown, tool, "", step.tool_input.as_ref(), out);
                 let (run, call) = (place.run, tool.clone());
-                let open = OpenCall { run, call, shown, has_content: false };
+                let open = OpenCall { run, call, shown, has_content: false, is_original: false };
                 match output {
                     Some(_) => self.ended(&open, ToolStatus::Completed, output.as_ref(), out),
-                    None => self.calls.push(open),
+                    None => self.opened(open),
                 }
             }
         }
@@ -63,7 +68,8 @@ impl Updates {
                 let shown = shown_call(call, place.within);
                 self.started(&shown, tool, title, input.as_ref(), out);
                 let (run, call) = (place.run, call.clone());
-                self.calls.push(OpenCall { run, call, shown, has_content: false });
+                let is_original = false;
+                self.opened(OpenCall { run, call, shown, has_content: false, is_original });
             }
             ToolEvent::Updated { call, content } => {
                 let open = self.open_call(call, place.run);
@@ -92,7 +98,42 @@ impl Updates {
             call: call.to_owned(),
             shown: call.to_owned(),
             has_content: true,
+            is_original: true,
         })
+    }
+
+    /// Notes what an update that is given on as it came says of a tool call: `params` are those of the update. A call that its agent leaves open is ended with its run; what is said of one without its status opens none, as it may have ended before.
+    pub fn heard_call(&mut self, run: Option<RunKey>, params: &[u8]) {
+        let update = std::str::from_utf8(params).ok().and_then(|it| splice::get(it, &["update"]));
+        let Some(update) = update.filter(|_| run.is_some()) else { return };
+        let (mut call, mut status, mut begins) = (None, None, false);
+        for member in splice::members(update) {
+            match &*member.key {
+                "toolCallId" => call = splice::decode(member.value),
+                "status" => status = splice::decode(member.value),
+                "sessionUpdate" => begins = member.value == "\"tool_call\"",
+                _ => {}
+            }
+        }
+        let Some(call) = call else { return };
+        let known = self.calls.iter().rposition(|open| open.run == run && open.shown == *call);
+        let has_ended = !matches!(status.as_deref(), None | Some("pending" | "in_progress"));
+        match known {
+            Some(known) if has_ended => drop(self.calls.remove(known)),
+            Some(_) => {}
+            None if has_ended || status.is_none() && !begins => {}
+            None => {
+                let (call, shown) = (call.clone().into_owned(), call.into_owned());
+                self.opened(OpenCall { run, call, shown, has_content: true, is_original: true });
+            }
+        }
+    }
+
+    fn opened(&mut self, call: OpenCall) {
+        if self.calls.len() >= MAX_OPEN {
+            self.calls.remove(0);
+        }
+        self.calls.push(call);
     }
 
     fn started(
@@ -155,7 +196,8 @@ impl Updates {
         let (left, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.calls).into_iter().partition(|open| open.run == run);
         self.calls = others;
-        for open in &left {
+        let is_told = |open: &&OpenCall| !open.is_original || status == ToolStatus::Failed;
+        for open in left.iter().filter(is_told) {
             self.ended(open, status, None, out);
         }
     }

@@ -17,7 +17,7 @@ use super::block::{Extension, quoted, text_block};
 use super::original::OWN;
 use super::prompt::in_words;
 use super::relay::{SESSION_UPDATE, derived, gate_of};
-use super::{Gate, IdFormat, Relay};
+use super::{Gate, IdFormat, Relay, UPDATE};
 use crate::shape::is_json;
 
 /// The most content that is put into an update where it is stored apart, in bytes; what is larger becomes a link. In base64 it still fits a line of the usual limit.
@@ -47,7 +47,7 @@ pub struct Updates {
     asked: Vec<MessageId>,
     /// The thoughts that may go on: the run, and the number of the first event.
     thoughts: Vec<(Option<RunKey>, u64)>,
-    /// The tool calls that have not ended and began without an original.
+    /// The tool calls that have not ended.
     calls: Vec<OpenCall>,
     title: Option<String>,
 }
@@ -106,6 +106,9 @@ impl Updates {
     pub fn push(&mut self, event: &Event, run_id: Option<&str>, out: &mut Vec<Update>) {
         if let Some(original) = &event.original {
             self.end_thought(event);
+            if matches!(event.body, Body::Tool(_)) && *original.dialect == *UPDATE {
+                self.heard_call(event.run, &original.bytes);
+            }
             let mut params = Vec::with_capacity(original.bytes.len() + 64);
             let relayed = self.relay.push_into(&original.dialect, &original.bytes, &mut params);
             if let Some(relayed) = relayed {

@@ -8,7 +8,7 @@ fn answers_are_checked_and_the_second_is_told() {
     table.submit_with(1, |submit| submit.native = false).unwrap();
     table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
     let wrong = [
-        Answer::Json(Json::null()),
+        Answer::Json(Json::from_value(&serde_json::json!(7))),
         Answer::Option("maybe".to_owned()),
         Answer::Message(Vec::new()),
     ];
@@ -62,13 +62,30 @@ fn no_time_out_ever_allows() {
 }
 
 #[test]
-fn a_permission_without_a_way_to_reject_cancels() {
+fn a_permission_without_a_way_to_reject_this_call_only_cancels() {
+    for rejects_for_ever in [false, true] {
+        let mut table = Table::new();
+        table.submit_with(1, |submit| submit.native = false).unwrap();
+        let mut ask = interrupt("ask", InterruptKind::Permission);
+        if rejects_for_ever {
+            ask.options.iter_mut().for_each(|option| option.always = true);
+        } else {
+            ask.options.retain(|option| option.effect == OptionEffect::Allow);
+        }
+        table.raise(1, ask).unwrap();
+        let deadline = Command::Deadline { interrupt: InterruptId::parse("ask").unwrap() };
+        table.step(deadline).unwrap();
+        assert_eq!(table.status(1), Some(RunStatus::Cancelling));
+    }
+}
+
+#[test]
+fn an_agent_that_waits_can_be_told_that_nobody_chose() {
     let mut table = Table::new();
     table.submit_with(1, |submit| submit.native = false).unwrap();
-    let mut ask = interrupt("ask", InterruptKind::Permission);
-    ask.options.retain(|option| option.effect == OptionEffect::Allow);
-    table.raise(1, ask).unwrap();
-    let deadline = Command::Deadline { interrupt: InterruptId::parse("ask").unwrap() };
-    table.step(deadline).unwrap();
-    assert_eq!(table.status(1), Some(RunStatus::Cancelling));
+    table.raise(1, interrupt("ask", InterruptKind::Permission)).unwrap();
+    let step = table.answer("ask", Answer::Json(Json::null())).unwrap();
+    let Some(Effect::Deliver { resolution, .. }) = step.effects.first() else { panic!("{step:?}") };
+    assert!(matches!(resolution, Resolution::Answered { answer: Answer::Json(_), .. }));
+    assert_eq!(table.status(1), Some(RunStatus::Running));
 }

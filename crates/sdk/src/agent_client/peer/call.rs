@@ -1,5 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use serde_json::json;
@@ -8,12 +9,15 @@ use trilogue_wire::jsonrpc::{ErrorObject, Id};
 
 use super::{CANCEL_REQUEST, Peer, Text};
 
-/// A call that waits for its answer. Dropping it gives up waiting.
+/// A call that waits for its answer. Dropping it gives up waiting, and says so to the other side where
+/// [`Options::cancels_dropped`](super::Options::cancels_dropped) asks for that.
 #[derive(Debug)]
 pub struct Call {
     peer: Peer,
     id: u64,
     answer: oneshot::Receiver<Result<Text, Failed>>,
+    /// Whether the other side was asked to give up on it.
+    is_cancelled: AtomicBool,
 }
 
 /// Why a call has no result.
@@ -28,8 +32,8 @@ pub enum Failed {
     /// The answer came, and cannot be read.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
-    /// Too many calls wait for their answers.
-    #[error("too many calls wait for their answers")]
+    /// Too many calls wait for their answers, or too much waits to be written.
+    #[error("too much waits for the other side")]
     TooMany,
 }
 
@@ -41,7 +45,7 @@ impl Call {
         id: u64,
         answer: oneshot::Receiver<Result<Text, Failed>>,
     ) -> Self {
-        Self { peer, id, answer }
+        Self { peer, id, answer, is_cancelled: AtomicBool::new(false) }
     }
 
     /// The id under which it was sent.
@@ -50,12 +54,15 @@ impl Call {
         Id::number(self.id)
     }
 
-    /// Asks the other side to give up on it. The answer comes all the same.
+    /// Asks the other side to give up on it. The answer comes all the same. Waits for nothing.
     ///
     /// # Errors
-    /// [`Failed::Closed`].
-    pub async fn cancel(&self) -> Result<(), Failed> {
-        self.peer.notify(CANCEL_REQUEST, &json!({ "requestId": self.id })).await
+    /// As [`Peer::notify_now`].
+    pub fn cancel(&self) -> Result<(), Failed> {
+        if self.is_cancelled.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.peer.notify_now(CANCEL_REQUEST, &json!({ "requestId": self.id }))
     }
 }
 
@@ -70,6 +77,9 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.peer.forget(self.id);
+        if self.peer.forget(self.id) && self.peer.0.options.cancels_dropped {
+            // Nobody is left to hear it when the connection has ended.
+            let _: Result<(), Failed> = self.cancel();
+        }
     }
 }

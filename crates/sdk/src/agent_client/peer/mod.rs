@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, Counts, Encoder, ErrorObject, Id, Payload};
 
 pub use call::{Call, Failed};
@@ -63,6 +64,8 @@ pub struct Options {
     /// Whether a line that names no request is answered, with a `null` id. An agent does that; a client does not, because whatever
     /// stands on an agent's output beside its messages was not meant for anybody.
     pub answers_nameless: bool,
+    /// Whether the other side is asked to give up on a call that is dropped before its answer came.
+    pub cancels_dropped: bool,
 }
 
 /// A connection. Cheap to clone; it stays open until one side closes it.
@@ -78,7 +81,7 @@ pub struct Tally {
     pub invalid: u64,
     /// Responses to calls that nobody made, or that nobody waits for any more.
     pub unexpected: u64,
-    /// Requests that were refused because too many were in work.
+    /// Requests that were refused because too many were in work, or one of the same id was.
     pub refused: u64,
 }
 
@@ -87,13 +90,21 @@ struct Shared {
     outbox: Outbox,
     last_id: AtomicU64,
     calls: Mutex<Calls>,
-    /// Requests of the other side that are in work, by id.
-    requests: Mutex<HashMap<Id<'static>, CancellationToken>>,
+    requests: Mutex<Requests>,
     tally: Mutex<Tally>,
     /// Cancelled when nothing more will be read.
     ended: CancellationToken,
     /// Cancelled when nothing more is wanted.
     aborted: CancellationToken,
+}
+
+/// Requests of the other side.
+#[derive(Default)]
+struct Requests {
+    /// Those that are in work, by id.
+    in_work: HashMap<Id<'static>, CancellationToken>,
+    /// How many have an answer that is not among what is to be written yet.
+    answering: usize,
 }
 
 type Answered = oneshot::Sender<Result<Text, Failed>>;
@@ -111,7 +122,7 @@ impl Peer {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let shared = Arc::new(Shared {
-            outbox: Outbox::new(options.max_outgoing_bytes),
+            outbox: Outbox::new(options.max_outgoing_bytes, Box::new(write)),
             last_id: AtomicU64::new(0),
             calls: Mutex::new(Some(HashMap::new())),
             requests: Mutex::default(),
@@ -120,7 +131,7 @@ impl Peer {
             aborted: CancellationToken::new(),
             options,
         });
-        tokio::spawn(outbox::write(Arc::clone(&shared), write));
+        tokio::spawn(outbox::write(Arc::clone(&shared)));
         tokio::spawn(reader::read(Self(Arc::clone(&shared)), read, handler));
         Self(shared)
     }
@@ -136,7 +147,8 @@ impl Peer {
         self.begin(method, params).await?.await
     }
 
-    /// Asks the other side. The answer comes with the [`Call`]; dropping it gives up waiting, and says nothing to the other side.
+    /// Asks the other side. The answer comes with the [`Call`]; dropping it gives up waiting. Where this is given up before there was
+    /// room, nothing was asked.
     ///
     /// # Errors
     /// [`Failed::Closed`], or [`Failed::TooMany`] where too many calls wait.
@@ -144,6 +156,7 @@ impl Peer {
     where
         P: Payload + Sync + ?Sized,
     {
+        self.0.outbox.room().await?;
         let id = self.0.last_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         match &mut *lock(&self.0.calls) {
@@ -152,7 +165,7 @@ impl Peer {
             Some(calls) => calls.insert(id, sender),
         };
         let call = Call::new(self.clone(), id, answer);
-        self.write(|lines| lines.request(&Id::number(id), method, params)).await?;
+        self.0.outbox.push_at_once(|lines| lines.request(&Id::number(id), method, params))?;
         Ok(call)
     }
 
@@ -165,6 +178,17 @@ impl Peer {
         P: Payload + Sync + ?Sized,
     {
         self.write(|lines| lines.notification(method, params)).await
+    }
+
+    /// As [`Self::notify`], without waiting for room. For what is short and has to be said even to one who takes nothing.
+    ///
+    /// # Errors
+    /// [`Failed::Closed`], or [`Failed::TooMany`] where too much of that waits.
+    pub fn notify_now<P>(&self, method: &str, params: &P) -> Result<(), Failed>
+    where
+        P: Payload + ?Sized,
+    {
+        self.0.outbox.push_now(|lines| lines.notification(method, params))
     }
 
     /// Sends a message that is rendered already: one JSON object.
@@ -230,7 +254,7 @@ impl Peer {
             // Who gave up waiting needs no answer.
             drop(call.send(Err(Failed::Closed)));
         }
-        for request in lock(&self.0.requests).values() {
+        for request in lock(&self.0.requests).in_work.values() {
             request.cancel();
         }
         self.0.ended.cancel();
@@ -239,17 +263,18 @@ impl Peer {
 
     /// Gives a call its answer.
     fn answer(&self, id: &Id<'_>, answer: Result<Text, Failed>) {
-        let call = id.as_number().and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
+        // Some write a number back as text. Our ids are all numbers, so there is no other that it could mean.
+        let number = id.as_number().or_else(|| splice::decode(id.as_str())?.parse().ok());
+        let call = number.and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
         match call {
             Some(call) => drop(call.send(answer)),
             None => lock(&self.0.tally).unexpected += 1,
         }
     }
 
-    fn forget(&self, call: u64) {
-        if let Some(calls) = &mut *lock(&self.0.calls) {
-            calls.remove(&call);
-        }
+    /// Forgets a call. Says whether it waited.
+    fn forget(&self, call: u64) -> bool {
+        lock(&self.0.calls).as_mut().is_some_and(|calls| calls.remove(&call).is_some())
     }
 
     async fn respond(
@@ -268,6 +293,14 @@ impl Peer {
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer").field("is_ended", &self.is_ended()).finish_non_exhaustive()
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    fn len(&self) -> usize {
+        self.in_work.len() + self.answering
     }
 }
 
@@ -290,6 +323,7 @@ impl Options {
             max_requests: 256,
             max_outgoing_bytes: 16 * 1024 * 1024,
             answers_nameless: false,
+            cancels_dropped: false,
         }
     }
 }

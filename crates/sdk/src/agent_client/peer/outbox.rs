@@ -1,8 +1,12 @@
-//! What is to be written: lines are added by anybody and written together by one task.
+//! What is to be written: lines are added by anybody and written together by one task, or by who adds one where nothing waits.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use trilogue_wire::jsonrpc::Encoder;
 
@@ -10,6 +14,13 @@ use super::{Failed, Shared, lock};
 
 /// How much room is kept for the next lines, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
+/// How much of what cannot wait is added beyond what may wait, in bytes.
+const SPARE_BYTES: usize = 1024 * 1024;
+/// The longest line that is written by who adds it, in bytes.
+const AT_ONCE_BYTES: usize = 64 * 1024;
+
+/// Where lines are written to.
+type Stream = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// Lines on their way out.
 #[derive(Debug)]
@@ -22,10 +33,13 @@ pub(super) struct Outbox {
     drained: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     lines: Waiting,
-    is_writing: bool,
+    /// `None` while somebody writes, and after the end.
+    to: Option<Stream>,
+    /// What was written has still to be flushed.
+    is_unflushed: bool,
     /// Nothing more is added; what is there is written.
     is_closing: bool,
     /// The other side says nothing any more; what it asked before is still answered.
@@ -44,8 +58,9 @@ struct Waiting {
 // === impl Outbox ===
 
 impl Outbox {
-    pub(super) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, state: Mutex::default(), filled: Notify::new(), drained: Notify::new() }
+    pub(super) fn new(max_bytes: usize, to: Stream) -> Self {
+        let state = Mutex::new(State { to: Some(to), ..State::default() });
+        Self { max_bytes, state, filled: Notify::new(), drained: Notify::new() }
     }
 
     /// Returns when there is room.
@@ -70,6 +85,66 @@ impl Outbox {
         self.add(|waiting| {
             line(waiting.lines());
         })
+    }
+
+    /// Adds a line as [`Self::push`], and writes it at once where nothing else is written or waits: the task that writes is not woken.
+    pub(super) fn push_at_once(
+        &self,
+        line: impl FnOnce(&mut Encoder) -> usize,
+    ) -> Result<(), Failed> {
+        let (to, bytes) = {
+            let mut state = lock(&self.state);
+            if state.is_ended || state.is_closing {
+                return Err(Failed::Closed);
+            }
+            let is_first = state.lines.len() == 0 && !state.is_unflushed;
+            line(state.lines.lines());
+            let is_short = state.lines.len() <= AT_ONCE_BYTES;
+            // Some streams want a runtime.
+            let may_write = is_first && is_short && Handle::try_current().is_ok();
+            match state.to.take_if(|_| may_write) {
+                Some(to) => (to, state.lines.take()),
+                None => {
+                    drop(state);
+                    self.filled.notify_one();
+                    return Ok(());
+                }
+            }
+        };
+        self.write_at_once(to, bytes);
+        Ok(())
+    }
+
+    /// Writes as much as the stream takes now; the rest is for the task that writes.
+    fn write_at_once(&self, mut to: Stream, mut bytes: Vec<u8>) {
+        let Ok((written, is_flushed)) = write_now(&mut to, &bytes) else {
+            drop(to);
+            return self.end();
+        };
+        bytes.drain(..written);
+        let mut state = lock(&self.state);
+        if state.is_ended {
+            // The task that would close the stream has gone without it.
+            drop(state);
+            return drop(to);
+        }
+        state.is_unflushed = !is_flushed;
+        state.lines.put_back(bytes);
+        state.to = Some(to);
+        let is_looked_at = !state.is_idle() || state.is_closing || state.is_draining;
+        drop(state);
+        self.drained.notify_waiters();
+        if is_looked_at {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Adds a line that cannot wait for room.
+    pub(super) fn push_now(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), Failed> {
+        if lock(&self.state).lines.len() >= self.max_bytes.saturating_add(SPARE_BYTES) {
+            return Err(Failed::TooMany);
+        }
+        self.push(line)
     }
 
     /// Adds bytes as they are.
@@ -117,7 +192,7 @@ impl Outbox {
             let drained = self.drained.notified();
             {
                 let state = lock(&self.state);
-                if state.is_ended || (state.lines.len() == 0 && !state.is_writing) {
+                if state.is_ended || state.is_idle() {
                     return;
                 }
             }
@@ -125,21 +200,25 @@ impl Outbox {
         }
     }
 
-    /// The next bytes to write; `None` when there will be none. `is_asked` says whether something is still to be answered.
-    async fn next(&self, is_asked: impl Fn() -> bool) -> Option<Vec<u8>> {
+    /// The stream, and the next bytes to write to it; no bytes when there will be none. `is_asked` says whether something is still to be answered.
+    async fn next(&self, is_asked: impl Fn() -> bool) -> (Option<Stream>, Option<Vec<u8>>) {
         loop {
             {
                 let mut state = lock(&self.state);
-                state.is_writing = false;
                 if state.is_ended {
-                    return None;
+                    return (state.to.take(), None);
                 }
-                if state.lines.len() > 0 {
-                    state.is_writing = true;
-                    return Some(state.lines.take());
-                }
-                if state.is_closing || (state.is_draining && !is_asked()) {
-                    return None;
+                let is_over = state.is_closing || (state.is_draining && !is_asked());
+                let has_some = state.lines.len() > 0 || state.is_unflushed;
+                // Without the stream, somebody writes and says when that is done.
+                if (has_some || is_over)
+                    && let Some(to) = state.to.take()
+                {
+                    let bytes = has_some.then(|| state.lines.take());
+                    drop(state);
+                    // There is room while these are written, however long that takes.
+                    self.drained.notify_waiters();
+                    return (Some(to), bytes);
                 }
             }
             self.drained.notify_waiters();
@@ -147,15 +226,33 @@ impl Outbox {
         }
     }
 
-    /// Gives the room of written bytes back.
-    fn give_back(&self, mut bytes: Vec<u8>) {
+    /// Gives the stream back, and the room of written bytes.
+    fn give_back(&self, to: Stream, mut bytes: Vec<u8>) {
         bytes.clear();
         let mut state = lock(&self.state);
-        if bytes.capacity() <= KEPT_BYTES && state.lines.raw.capacity() == 0 {
-            state.lines.raw = bytes;
-        }
+        state.lines.put_back(bytes);
+        state.to = Some(to);
+        state.is_unflushed = false;
         drop(state);
         self.drained.notify_waiters();
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Whether everything was written.
+    fn is_idle(&self) -> bool {
+        self.lines.len() == 0 && !self.is_unflushed && self.to.is_some()
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("lines", &self.lines)
+            .field("is_ended", &self.is_ended)
+            .finish_non_exhaustive()
     }
 }
 
@@ -177,6 +274,15 @@ impl Waiting {
         &mut self.raw
     }
 
+    /// Puts bytes before all others, and keeps their room for the next ones.
+    fn put_back(&mut self, mut bytes: Vec<u8>) {
+        if bytes.is_empty() && (bytes.capacity() > KEPT_BYTES || self.raw.capacity() > 0) {
+            return;
+        }
+        bytes.extend_from_slice(&self.raw);
+        self.raw = bytes;
+    }
+
     fn take(&mut self) -> Vec<u8> {
         if self.raw.is_empty() {
             return self.lines.take();
@@ -185,24 +291,50 @@ impl Waiting {
     }
 }
 
+/// Writes without waiting. Gives how many bytes the stream has taken, and whether they were flushed.
+fn write_now(to: &mut Stream, bytes: &[u8]) -> std::io::Result<(usize, bool)> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match Pin::new(&mut *to).poll_write(&mut context, rest) {
+            Poll::Ready(Ok(0)) | Poll::Pending => return Ok((written, false)),
+            Poll::Ready(Ok(count)) => written += count,
+            Poll::Ready(Err(error)) => return Err(error),
+        }
+    }
+    match Pin::new(to).poll_flush(&mut context) {
+        Poll::Ready(flushed) => flushed.map(|()| (written, true)),
+        Poll::Pending => Ok((written, false)),
+    }
+}
+
 /// Writes what comes until there will be nothing more, then closes the stream.
-pub(super) async fn write<W: AsyncWrite + Send + Unpin>(shared: Arc<Shared>, mut to: W) {
-    while let Some(bytes) = shared.outbox.next(|| !lock(&shared.requests).is_empty()).await {
+pub(super) async fn write(shared: Arc<Shared>) {
+    let mut last = None;
+    while let (Some(mut to), bytes) = shared.outbox.next(|| lock(&shared.requests).len() > 0).await
+    {
+        let Some(bytes) = bytes else {
+            last = Some(to);
+            break;
+        };
         let written = async {
             to.write_all(&bytes).await?;
             to.flush().await
         };
         let written = tokio::select! {
             biased;
-            written = written => written,
-            () = shared.aborted.cancelled() => break,
+            written = written => written.is_ok(),
+            () = shared.aborted.cancelled() => false,
         };
-        if written.is_err() {
+        if !written {
+            last = Some(to);
             break;
         }
-        shared.outbox.give_back(bytes);
+        shared.outbox.give_back(to, bytes);
     }
     shared.outbox.end();
-    // A stream that cannot be closed is gone.
-    drop(to.shutdown().await);
+    if let Some(mut to) = last {
+        // A stream that cannot be closed is gone.
+        drop(to.shutdown().await);
+    }
 }

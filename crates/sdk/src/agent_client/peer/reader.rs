@@ -9,13 +9,15 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
 use trilogue_wire::agent_client::{method, splice};
 use trilogue_wire::jsonrpc::{
-    self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Response,
+    self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Reason, Response,
 };
 
 use super::{CANCEL_REQUEST, Failed, Handler, Notification, Peer, Request, Room, Text, lock};
 
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
+/// How many messages of one batch are taken. What is behind them is refused as one.
+const MAX_BATCH_ITEMS: usize = 1_024;
 
 /// Reads until the stream ends or the connection is aborted.
 pub(super) async fn read<R>(peer: Peer, mut from: R, handler: Arc<dyn Handler>)
@@ -63,11 +65,30 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
 }
 
 async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
-    let incoming = match jsonrpc::parse_within(line, peer.0.options.max_depth) {
-        Ok(incoming) => incoming,
-        Err(wrong) => return invalid(peer, &wrong, handler).await,
-    };
-    match incoming {
+    let Err(wrong) = one(peer, line, handler).await else { return };
+    if wrong.reason == Reason::Batch && !peer.0.options.answers_nameless {
+        // Some agents answer in batches. What is in them is taken one by one, so that nobody waits for what has come.
+        let text = std::str::from_utf8(line).unwrap_or_default();
+        lock(&peer.0.tally).invalid += 1;
+        handler.puzzled(&wrong);
+        let mut items = splice::items(text);
+        for item in items.by_ref().take(MAX_BATCH_ITEMS) {
+            let item = line.slice_ref(item.as_bytes());
+            if let Err(wrong) = one(peer, &item, handler).await {
+                invalid(peer, &wrong, handler).await;
+            }
+        }
+        if items.next().is_some() {
+            invalid(peer, &wrong, handler).await;
+        }
+        return;
+    }
+    invalid(peer, &wrong, handler).await;
+}
+
+/// Takes a single message.
+async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<(), Invalid<'a>> {
+    match jsonrpc::parse_within(line, peer.0.options.max_depth)? {
         Incoming::Request(request) => {
             let params = within(line, request.params);
             asked(peer, request.id.into_owned(), name(request.method), params, handler).await;
@@ -81,6 +102,7 @@ async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
         }
         Incoming::Response(response) => answered(peer, line, response),
     }
+    Ok(())
 }
 
 async fn asked(
@@ -91,17 +113,8 @@ async fn asked(
     handler: &dyn Handler,
 ) {
     let cancelled = CancellationToken::new();
-    let is_full = {
-        let mut requests = lock(&peer.0.requests);
-        let is_full = requests.len() >= peer.0.options.max_requests;
-        if !is_full {
-            requests.insert(id.clone(), cancelled.clone());
-        }
-        is_full
-    };
-    if is_full {
+    if let Err(error) = admit(peer, &id, &cancelled) {
         lock(&peer.0.tally).refused += 1;
-        let error = ErrorObject::new(Code::INTERNAL_ERROR, "too many requests are in work");
         // Nobody is left to hear it when the connection has ended.
         let _: Result<(), Failed> = peer.respond(&id, Err(&error)).await;
         return;
@@ -110,10 +123,24 @@ async fn asked(
     room.made().await;
 }
 
+/// Takes a request into work. An id stands for one request at a time: an answer, and giving up, name nothing else.
+fn admit(peer: &Peer, id: &Id<'static>, cancelled: &CancellationToken) -> Result<(), ErrorObject> {
+    let mut requests = lock(&peer.0.requests);
+    if requests.in_work.contains_key(id) {
+        let message = "a request with this id is in work";
+        return Err(ErrorObject::new(Code::INVALID_REQUEST, message));
+    }
+    if requests.len() >= peer.0.options.max_requests {
+        return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too many requests are in work"));
+    }
+    requests.in_work.insert(id.clone(), cancelled.clone());
+    Ok(())
+}
+
 fn cancel(peer: &Peer, params: &str) {
     let id = splice::get(params, &["requestId"]).and_then(Id::of).map(Id::into_owned);
     // One that is answered already, or never was, means nothing.
-    if let Some(request) = id.and_then(|id| lock(&peer.0.requests).get(&id).cloned()) {
+    if let Some(request) = id.and_then(|id| lock(&peer.0.requests).in_work.get(&id).cloned()) {
         request.cancel();
     }
 }

@@ -26,6 +26,9 @@ pub struct Request {
     cancelled: CancellationToken,
 }
 
+/// An answer on its way to what is to be written, where it counts as a request that is in work.
+struct Answering<'a>(&'a Peer);
+
 // === impl Request ===
 
 impl Request {
@@ -98,21 +101,38 @@ impl Request {
 
     async fn finish(mut self, answer: Result<Text, ErrorObject>) {
         let Some(id) = self.id.take() else { return };
+        // Whoever has read the answer may use the id again at once, so that it is free before.
+        let _answering = Answering::of(&self.peer, &id);
         // Nobody is left to hear it when the connection has ended.
         let _: Result<(), Failed> = self.peer.respond(&id, answer.as_ref()).await;
-        lock(&self.peer.0.requests).remove(&id);
-        self.peer.0.outbox.wake();
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        lock(&self.peer.0.requests).remove(&id);
+        let _answering = Answering::of(&self.peer, &id);
         let error = ErrorObject::of(Code::INTERNAL_ERROR);
         // Dropping cannot wait for room; the number of requests in work bounds what is written here.
         let _: Result<(), Failed> = self.peer.0.outbox.push(|lines| lines.error(&id, &error));
-        self.peer.0.outbox.wake();
+    }
+}
+
+// === impl Answering ===
+
+impl<'a> Answering<'a> {
+    fn of(peer: &'a Peer, id: &Id<'static>) -> Self {
+        let mut requests = lock(&peer.0.requests);
+        requests.in_work.remove(id);
+        requests.answering += 1;
+        Self(peer)
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.0.requests).answering -= 1;
+        self.0.0.outbox.wake();
     }
 }
 

@@ -7,7 +7,12 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
-use super::{Failed, Handler, Notification, Options, Peer, Request, Room};
+use super::{CANCEL_REQUEST, Failed, Handler, Notification, Options, Peer, Request, Room};
+
+mod at_once;
+mod giving_up;
+mod odd_answers;
+mod same_id;
 
 /// Long enough for anything that happens, and short enough to wait for what does not.
 const LONG: Duration = Duration::from_secs(20);
@@ -87,7 +92,7 @@ async fn calls_are_answered_by_id_in_any_order() {
     other
         .write(
             br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":[1.0]}}
-{"jsonrpc":"2.0","id":"0","result":"wrong type of id"}
+{"jsonrpc":"2.0","id":"zero","result":"no id of ours"}
 {"jsonrpc":"2.0","id":0,"result": {"b" :1.50} }
 "#,
         )
@@ -326,7 +331,7 @@ async fn a_call_that_nobody_waits_for_is_forgotten() {
     let (peer, mut other, mut heard) = pair(Options { max_calls: 1, ..Options::client() });
     let call = peer.begin("a", &()).await.unwrap();
     assert_eq!(peer.begin("b", &()).await.unwrap_err(), Failed::TooMany);
-    call.cancel().await.unwrap();
+    call.cancel().unwrap();
     drop(call);
     assert!(peer.begin("c", &()).await.is_ok());
     assert_eq!(other.read().await["id"], 0);

@@ -13,6 +13,7 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 use trilogue_sdk::agent_client::{Answers, Client, Error, Opening, Options, RejectAll, Session};
+use trilogue_testkit::schema::{Conversation, Side};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
@@ -21,13 +22,18 @@ const LONG: Duration = Duration::from_secs(20);
 pub(super) struct Agent {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
+    /// What the client writes is held to the official schema.
+    conversation: Conversation,
 }
 
 impl Agent {
     /// The next line that the client wrote.
     pub(super) async fn heard(&mut self) -> Value {
         let line = tokio::time::timeout(LONG, self.lines.next_line()).await.unwrap();
-        serde_json::from_str(&line.unwrap().unwrap()).unwrap()
+        let heard = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
+        let held = self.conversation.hold(&heard);
+        held.map_err(|error| format!("{error:#}: {heard}")).unwrap();
+        heard
     }
 
     /// The next request, which has to be this; gives its id and params.
@@ -38,6 +44,9 @@ impl Agent {
     }
 
     pub(super) async fn line(&mut self, line: &str) {
+        if let Ok(message) = serde_json::from_str(line) {
+            self.conversation.note(&message);
+        }
         self.write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
@@ -75,7 +84,8 @@ impl Agent {
 pub(super) fn pipes() -> (DuplexStream, Agent) {
     let (here, there) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(there);
-    (here, Agent { lines: BufReader::new(read).lines(), write })
+    let conversation = Conversation::holding(Side::Client);
+    (here, Agent { lines: BufReader::new(read).lines(), write, conversation })
 }
 
 /// A client of an agent with these capabilities.

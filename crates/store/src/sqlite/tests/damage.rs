@@ -212,7 +212,7 @@ async fn a_thread_whose_own_row_is_damaged_is_erased_unread() {
     flip(&folder.raw(), "threads", "body", "key", keys[0].0, 9);
     let damaged = store.thread(&scope(), &id(keys[0])).await.map_err(|error| error.code());
     assert_eq!(damaged, Err(Code::ThreadQuarantined));
-    assert!(store.erase_quarantined(&scope(), &id(keys[0])).await.unwrap());
+    assert_eq!(store.erase_quarantined(&scope(), &id(keys[0])).await.unwrap(), Some(keys[0]));
     assert_eq!(store.thread(&scope(), &id(keys[0])).await.unwrap(), None);
     let left: i64 = folder
         .raw()

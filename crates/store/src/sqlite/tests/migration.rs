@@ -239,6 +239,10 @@ async fn a_store_of_version_4_keeps_its_messages_and_takes_the_same_id_in_anothe
     let (one, two) =
         (thread_row(trilogue_domain::ThreadKey(1)), thread_row(trilogue_domain::ThreadKey(2)));
     assert_eq!(store.message_in(&one, &row.id).await.unwrap(), Some(row.clone()));
+    let of_run = run_row(one.key, trilogue_domain::RunKey(1));
+    let ran = ThreadFilter { agent: Some(of_run.agent), ..ThreadFilter::default() };
+    let listed = store.threads(&scope(), &ran, &Page::default()).await.unwrap();
+    assert_eq!(listed.rows, [two.clone(), one.clone()]);
     let theirs = MessageId::parse("theirs").unwrap();
     let same = MessageRow { thread: two.key, run: trilogue_domain::RunKey(2), ..row.clone() };
     let changes = vec![Change::Message(same.clone())];

@@ -53,9 +53,13 @@ fn every_listing_is_led_by_an_index_and_sorts_nothing() {
         assert!(expected.iter().all(|step| plan.contains(step)), "{driver:?}\n{plan}");
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{driver:?}\n{plan}");
     }
-    let threads: [(Driver<'_>, &[&str]); 4] = [
+    let threads: [(Driver<'_>, &[&str]); 5] = [
         (Driver::Tenant, &["USING INDEX threads_by_tenant"]),
         (Driver::Owner, &["USING INDEX threads_by_owner"]),
+        (
+            Driver::ThreadAgent(&agent),
+            &["SEARCH search USING PRIMARY KEY", "SEARCH threads USING INTEGER PRIMARY KEY"],
+        ),
         (Driver::Open, &["SEARCH threads USING INTEGER PRIMARY KEY", "INDEX runs_open"]),
         (
             Driver::Metadata(&condition),

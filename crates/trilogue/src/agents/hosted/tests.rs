@@ -4,7 +4,7 @@ use std::time::Duration;
 use trilogue_backends::agent_client as backend;
 use trilogue_backends::permission::{Subject, Verdict};
 use trilogue_backends::workspace;
-use trilogue_domain::ThreadId;
+use trilogue_domain::{TenantId, ThreadId, ThreadKey};
 
 use super::*;
 use crate::agents::configured;
@@ -54,8 +54,11 @@ fn every_setting_arrives() {
     );
     let launch = launched(&settings).unwrap();
     let thread = ThreadId::parse("t").unwrap();
-    let folder = std::path::absolute(PathBuf::from("work/t")).unwrap();
-    assert_eq!(launch.folders.as_ref().map(|folders| folders.path(&thread)), Some(folder));
+    let tenant = TenantId::parse("default").unwrap();
+    let work = std::path::absolute(PathBuf::from("work")).unwrap();
+    let folder = launch.folders.as_ref().unwrap().path(&tenant, &thread, ThreadKey(1));
+    assert_eq!(folder.parent(), Some(&*work));
+    assert!(folder.file_name().unwrap().to_str().unwrap().starts_with("t-"), "{folder:?}");
     let expected = Launch {
         folders: launch.folders.clone(),
         env: vec![("KEY".to_owned(), "value".to_owned())],
@@ -84,7 +87,7 @@ fn every_setting_arrives() {
 fn what_cannot_work_names_its_setting_and_the_fix() {
     let with = |setting: &str| refused(&format!("{MINIMAL}{setting}\n"));
     for (said, parts) in [
-        (refused("kind = \"agent-client\"\n"), ["`agents.coder.command`", "\"--acp\""]),
+        (refused("kind = \"agent-client\"\n"), ["`agents.coder.command`", "\"acp\""]),
         (
             refused("kind = \"agent-client\"\ncommand = \"no-such agent --acp\"\n"),
             ["in one text", "command = [\"no-such\", \"agent\", \"--acp\"]"],

@@ -33,6 +33,8 @@ pub(super) struct Item {
     pub(super) is_sent: bool,
     /// The answer that says that the server is shutting down: the next server is asked again.
     pub(super) parked: Option<Bytes>,
+    /// It is a prompt whose turn has begun, and goes on without us.
+    is_accepted: bool,
 }
 
 /// What a line of the editor is.
@@ -113,6 +115,14 @@ fn keyed(line: Bytes, params: &str, extras: &Extras) -> Bytes {
     keyed.map_or(line, Bytes::from)
 }
 
+// === impl Item ===
+
+impl Item {
+    fn is_prompt(&self) -> bool {
+        matches!(self.kind, Kind::Request(_, Call::Prompt(_)))
+    }
+}
+
 // === impl Book ===
 
 impl Book {
@@ -134,7 +144,7 @@ impl Book {
         if let Kind::Request(id, _) = &kind {
             self.by_id.insert(id.as_str().to_owned(), number);
         }
-        self.items.insert(number, Item { line, kind, is_sent, parked: None });
+        self.items.insert(number, Item { line, kind, is_sent, parked: None, is_accepted: false });
     }
 
     /// The line of an open request.
@@ -158,6 +168,17 @@ impl Book {
         }
     }
 
+    /// The first open request that was written and has no answer.
+    pub(super) fn first_sent(&self) -> Option<(u64, Id<'static>)> {
+        let of = |(number, item): (&u64, &Item)| match &item.kind {
+            Kind::Request(id, _) if item.is_sent && item.parked.is_none() => {
+                Some((*number, id.clone()))
+            }
+            _ => None,
+        };
+        self.items.iter().find_map(of)
+    }
+
     /// The answers that were kept.
     pub(super) fn parked(&self) -> Vec<(Id<'static>, Bytes)> {
         let of = |item: &Item| match &item.kind {
@@ -165,6 +186,22 @@ impl Book {
             _ => None,
         };
         self.items.values().filter_map(of).collect()
+    }
+
+    /// The turn of a prompt has begun.
+    pub(super) fn accept(&mut self, id: &str) {
+        let item = self.by_id.get(id).and_then(|number| self.items.get_mut(number));
+        if let Some(item) = item.filter(|item| item.is_prompt()) {
+            item.is_accepted = true;
+        }
+    }
+
+    /// The requests that somebody who says nothing more still waits for. A turn that has begun goes on without them.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &Id<'static>> {
+        self.items.values().filter(|item| !item.is_accepted).filter_map(|item| match &item.kind {
+            Kind::Request(id, _) => Some(id),
+            _ => None,
+        })
     }
 
     /// Whether a prompt is open in a session.

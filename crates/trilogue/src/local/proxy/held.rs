@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 
-/// The most bytes of a batch.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
-
 /// The batch that is being received.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Held {
     entries: Vec<Entry>,
     bytes: usize,
+    /// The most bytes of a batch.
+    max_bytes: usize,
     interrupt: Option<(String, String)>,
 }
 
@@ -25,11 +24,22 @@ pub(super) struct Entry {
 // === impl Held ===
 
 impl Held {
+    /// Nothing yet. The server ends a batch with the line that makes it long; two of the longest there may be.
+    pub(super) const fn new(max_line_bytes: usize) -> Self {
+        let max_bytes = max_line_bytes.saturating_mul(2);
+        Self { entries: Vec::new(), bytes: 0, max_bytes, interrupt: None }
+    }
+
+    /// Forgets what was not complete.
+    pub(super) fn clear(&mut self) {
+        *self = Self { max_bytes: self.max_bytes, ..Self::new(0) };
+    }
+
     /// Adds a line. `false` where the batch is too large to be one.
     pub(super) fn add(&mut self, line: Bytes) -> bool {
         self.bytes += line.len();
         self.entries.push(Entry { line, question: self.interrupt.take() });
-        self.bytes <= MAX_BYTES
+        self.bytes <= self.max_bytes
     }
 
     /// The next line asks about an interrupt.

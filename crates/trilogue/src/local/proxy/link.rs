@@ -22,8 +22,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server may take to say whether it has the agent. One that starts recovers its store first.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
-/// The longest line of a server, in bytes.
-const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
+/// The longest line of a server that does not say how long its lines are, in bytes.
+pub(super) const MAX_SENT_BYTES: usize = 32 * 1024 * 1024;
+/// The longest that a server may say, in bytes: a proxy holds two.
+const MOST_SENT_BYTES: usize = 1024 * 1024 * 1024;
+/// How long the first connection after one on which nothing was told is waited with; doubled with each more.
+const FIRST_REST: Duration = Duration::from_millis(100);
+/// The longest of these waits.
+const MAX_REST: Duration = Duration::from_secs(5);
 
 /// Which server is spoken to, and which agent there.
 #[derive(Clone, Debug)]
@@ -71,7 +77,12 @@ impl Link {
     /// The next connection, after one was lost.
     ///
     /// A server that its user started is waited for: another one in its place would have other threads.
-    pub(super) async fn again(self, may_start: bool) -> Result<Connection, Error> {
+    /// `in_vain` is how many connections were lost one after the other on which nothing was told: the next is not hurried.
+    pub(super) async fn again(self, may_start: bool, in_vain: u32) -> Result<Connection, Error> {
+        if let Some(doubled) = in_vain.checked_sub(1) {
+            let rest = FIRST_REST.saturating_mul(1 << doubled.min(16)).min(MAX_REST);
+            tokio::time::sleep(rest).await;
+        }
         self.connect(may_start, false).await
     }
 
@@ -102,11 +113,12 @@ impl Link {
         };
         let deadline = Instant::now() + WELCOME_LIMIT;
         match timeout_at(deadline, self.introduce(stream)).await {
-            Ok(Ok((stream, decoder, welcome))) => {
+            Ok(Ok((stream, mut decoder, welcome))) => {
                 // A server listens before it says what it is, and welcomes nobody before it has.
                 let record = Record::read(&self.place.record());
                 let is_on_demand = record.is_some_and(|record| record.on_demand);
                 let opened = judge(welcome)?;
+                decoder.set_max_line_bytes(max_sent(&opened));
                 Ok(Connection { stream, decoder, opened, is_on_demand })
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -131,7 +143,7 @@ impl Link {
         }
         hello.push(b'\n');
         stream.write_all(&hello).await?;
-        let mut decoder = Decoder::new(MAX_LINE_BYTES);
+        let mut decoder = Decoder::new(MAX_SENT_BYTES);
         loop {
             match decoder.next() {
                 Some(Frame::Line(line)) => {
@@ -153,6 +165,11 @@ impl Link {
         )
         .hint("start it again as it was started before, or another: trilogue demo")
     }
+}
+
+/// The longest line that this server sends, in bytes.
+pub(super) fn max_sent(opened: &Opened) -> usize {
+    opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MOST_SENT_BYTES)
 }
 
 fn judge(welcome: Welcome) -> Result<Opened, Missed> {

@@ -21,5 +21,5 @@ pub use link::{GIVE_UP, Link};
 pub use relay::{Told, run};
 pub use stdio::Stdio;
 
-/// The longest line of an editor that is taken, in bytes without its end.
+/// The longest line of an editor that is taken before a server has said how long it may be, in bytes without its end.
 pub const MAX_LINE_BYTES: usize = trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;

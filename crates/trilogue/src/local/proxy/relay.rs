@@ -12,7 +12,7 @@ use trilogue_wire::agent_client::Json;
 use trilogue_wire::jsonrpc::{Code, Decoder, ErrorObject};
 
 use super::MAX_LINE_BYTES;
-use super::link::{Connection, Link};
+use super::link::{Connection, Link, max_sent};
 use super::state::Proxy;
 use super::stdio::Stdio;
 
@@ -37,6 +37,8 @@ pub enum Told {
     },
     /// The server is gone, and waited for.
     Lost,
+    /// A message of the server's was longer than this many bytes, and the editor does not get it.
+    TooLong(usize),
 }
 
 /// A connection in the making.
@@ -70,7 +72,7 @@ enum Event {
 /// Relays until the editor is gone. `tell` is called with what the user may want to know.
 ///
 /// # Errors
-/// When there is no server, or not that agent. What the editor has asked for is answered with an error before.
+/// When there is no server, or not that agent; or the editor says nothing more, and is not answered in time. What it has asked for is answered with an error before.
 pub async fn run(
     link: Link,
     mut stdio: Stdio,
@@ -81,16 +83,27 @@ pub async fn run(
     let mut editor = Decoder::new(MAX_LINE_BYTES);
     let mut wire = Wire::Down(Box::pin(link.clone().first()));
     let mut is_again = false;
-    loop {
+    while !proxy.has_ended(Instant::now()) {
         match next(&mut proxy, &mut editor, input, output, &mut wire).await {
-            Event::Editor(0) | Event::EditorGone => break,
+            Event::EditorGone => proxy.leave(),
+            Event::Editor(0) => {
+                take_editor(&mut proxy, &mut editor);
+                if let Some(last) = editor.finish() {
+                    proxy.take_editor(last);
+                }
+                proxy.end(Instant::now());
+            }
             Event::Editor(_) => take_editor(&mut proxy, &mut editor),
             Event::ToldEditor(count) => proxy.editor_bytes().advance(count),
             Event::ToldServer(count) => proxy.server_bytes().advance(count),
             Event::Due => proxy.tick(Instant::now()),
             Event::Server(0) | Event::ServerGone => lose(&mut proxy, &mut wire, &link, &mut tell),
             Event::Server(_) => {
-                if !take_server(&mut proxy, &mut wire) {
+                let is_usable = take_server(&mut proxy, &mut wire);
+                if let Some(limit) = proxy.take_too_long() {
+                    tell(&Told::TooLong(limit));
+                }
+                if !is_usable {
                     lose(&mut proxy, &mut wire, &link, &mut tell);
                 }
             }
@@ -103,8 +116,9 @@ pub async fn run(
                         is_again,
                     });
                     is_again = true;
+                    editor.set_max_line_bytes(connection.opened.max_line.unwrap_or(MAX_LINE_BYTES));
+                    proxy.online(max_sent(&connection.opened), Instant::now());
                     wire = Wire::up(connection);
-                    proxy.online();
                 }
                 Err(error) => {
                     take_editor(&mut proxy, &mut editor);
@@ -115,14 +129,12 @@ pub async fn run(
             },
         }
     }
-    if let Some(last) = editor.finish() {
-        proxy.take_editor(last);
-    }
+    let ended = proxy.conclude(told);
     if let Wire::Up(up) = &mut wire {
         finish(&mut up.writer, proxy.server_bytes()).await;
     }
     finish(output, proxy.editor_bytes()).await;
-    Ok(())
+    ended
 }
 
 /// Waits for whatever happens next.
@@ -135,8 +147,8 @@ async fn next(
 ) -> Event {
     let deadline = proxy.deadline();
     let (to_server, to_editor) = proxy.outgoing();
-    let (may_ask, may_tell) =
-        (to_server.len() < MAX_WAITING_BYTES, to_editor.len() < MAX_WAITING_BYTES);
+    let may_ask = proxy.is_listening() && to_server.len() < MAX_WAITING_BYTES;
+    let may_tell = to_editor.len() < MAX_WAITING_BYTES;
     let from_editor = editor.buffer();
     from_editor.reserve(PIECE_BYTES);
     tokio::select! {
@@ -169,9 +181,9 @@ fn take_server(proxy: &mut Proxy, wire: &mut Wire) -> bool {
 
 fn lose(proxy: &mut Proxy, wire: &mut Wire, link: &Link, tell: &mut impl FnMut(&Told)) {
     tell(&Told::Lost);
-    proxy.offline();
+    let in_vain = proxy.offline(Instant::now());
     let may_start = matches!(wire, Wire::Up(up) if up.is_on_demand);
-    *wire = Wire::Down(Box::pin(link.clone().again(may_start)));
+    *wire = Wire::Down(Box::pin(link.clone().again(may_start, in_vain)));
 }
 
 /// Writes the last bytes, if the other side takes them.

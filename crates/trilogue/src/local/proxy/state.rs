@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::{self as wire, splice};
 use trilogue_wire::jsonrpc::{
     self, Code, ErrorObject, Frame, Id, Incoming, Notification, Request, Response,
 };
@@ -15,7 +15,10 @@ use trilogue_wire::native::local::{ATTACH_METHOD, Control, Extras};
 use super::asked::{Asked, Put};
 use super::book::{Book, Call, Kind};
 use super::held::Held;
+use super::link::MAX_SENT_BYTES;
 use super::sessions::Sessions;
+use ending::Ending;
+use loss::Losses;
 
 /// How notifications of the server begin. Nothing has to be read to pass one on.
 const NOTIFICATION: &[u8] = br#"{"jsonrpc":"2.0","method":"#;
@@ -44,8 +47,12 @@ pub(super) struct Proxy {
     own_next: u64,
     /// Sessions that the batch takes up, with what is still asked in them: what was asked before and is not in it is taken back.
     settling: Vec<String>,
+    losses: Losses,
+    /// A line of the server's was longer than this, and its editor does not know.
+    too_long: Option<usize>,
     /// When the kept answers are passed on, because the server did not end after all.
     parked_until: Option<Instant>,
+    ending: Ending,
 }
 
 /// A request of our own.
@@ -72,13 +79,16 @@ impl Proxy {
             book: Book::default(),
             asked: Asked::default(),
             sessions: Sessions::default(),
-            held: Held::default(),
+            held: Held::new(MAX_SENT_BYTES),
             initialize: None,
             own: HashMap::new(),
             own_prefix: format!("trilogue-{}", uuid::Uuid::new_v4().simple()),
             own_next: 0,
             settling: Vec::new(),
+            losses: Losses::default(),
+            too_long: None,
             parked_until: None,
+            ending: Ending::default(),
         }
     }
 
@@ -132,18 +142,19 @@ impl Proxy {
                 return Ok(());
             }
             Frame::Oversize(oversize) => {
-                if let Some(id) = oversize.invalid().answers() {
-                    self.fail(id, &oversize.invalid().error());
-                }
+                self.too_long(&oversize);
                 return Ok(());
             }
         };
         if self.held.add(line) { Ok(()) } else { Err(BatchTooLarge) }
     }
 
-    /// There is a connection: introduces itself, takes the sessions up, and says again what is not settled.
-    pub(super) fn online(&mut self) {
+    /// There is a connection: introduces itself, takes the sessions up, and says again what is not settled. `max_line_bytes` is the longest line that comes on it.
+    pub(super) fn online(&mut self, max_line_bytes: usize, now: Instant) {
         self.is_online = true;
+        self.losses.begin(now);
+        self.ending.meet(now);
+        self.held = Held::new(max_line_bytes);
         if let Some(line) = self.initialize.clone() {
             let id = self.own(Own::Initialize);
             let text = std::str::from_utf8(&line).unwrap_or_default();
@@ -163,11 +174,12 @@ impl Proxy {
         }
     }
 
-    /// The connection is gone, and with it what was not complete.
-    pub(super) fn offline(&mut self) {
+    /// The connection is gone, and with it what was not complete. Gives how many were lost soon, one after the other, on which nothing was told.
+    pub(super) fn offline(&mut self, now: Instant) -> u32 {
         self.is_online = false;
+        self.blame(now);
         self.to_server.clear();
-        self.held = Held::default();
+        self.held.clear();
         self.own.clear();
         self.settling.clear();
         self.parked_until = None;
@@ -181,6 +193,7 @@ impl Proxy {
         for id in self.book.unsend() {
             self.write_error(&id, &unknown);
         }
+        self.losses.in_vain()
     }
 
     /// There will be no connection: answers what is open.
@@ -188,11 +201,6 @@ impl Proxy {
         for id in self.book.drain() {
             self.write_error(&id, error);
         }
-    }
-
-    /// When [`Proxy::tick`] has something to do.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.parked_until
     }
 
     /// Does what is due: the server did not end after all, so its refusals are answers.
@@ -282,6 +290,7 @@ impl Proxy {
             Control::Question { request, interrupt } => {
                 self.held.announce(request.into_owned(), interrupt.into_owned());
             }
+            Control::Accepted { request } => self.book.accept(&request),
         }
     }
 
@@ -292,6 +301,7 @@ impl Proxy {
                 && !entry.line.starts_with(CANCEL)
                 && !self.sessions.is_loading()
             {
+                self.losses.has_told = true;
                 self.write_editor(&entry.line);
                 continue;
             }
@@ -312,6 +322,7 @@ impl Proxy {
 
     /// The server asks the editor.
     fn question(&mut self, asks: &Request<'_>, line: &[u8], about: Option<(String, String)>) {
+        self.losses.has_told = true;
         let params = asks.params.map_or("", |params| params.get());
         let session = splice::get_text(params, &["sessionId"]).map(|it| it.into_owned());
         let interrupt = about.filter(|(request, _)| request == asks.id.as_str());
@@ -326,6 +337,7 @@ impl Proxy {
 
     /// The server tells the editor something.
     fn told(&mut self, told: &Notification<'_>, line: &[u8], is_history: bool) {
+        self.losses.has_told = true;
         let params = told.params.map_or("", |params| params.get());
         match &*told.method {
             "$/cancel_request" => {
@@ -337,6 +349,13 @@ impl Proxy {
             "session/update" => {
                 let session = splice::get_text(params, &["sessionId"]).unwrap_or_default();
                 if self.sessions.is_news(&session, is_history) {
+                    self.write_editor(line);
+                }
+            }
+            // What an agent says in words of its own is a part of the history too.
+            name if wire::method(name).is_none() => {
+                let session = splice::get_text(params, &["sessionId"]);
+                if session.is_none_or(|it| self.sessions.is_news(&it, is_history)) {
                     self.write_editor(line);
                 }
             }
@@ -356,6 +375,7 @@ impl Proxy {
             self.parked_until.get_or_insert_with(|| Instant::now() + PARK);
             return self.book.park(&response.id, line.clone());
         }
+        self.losses.has_told = true;
         self.answered(&response.id, response.outcome.as_ref().ok().map(|raw| raw.get()));
         self.write_editor(line);
     }
@@ -457,5 +477,7 @@ fn is_shutting_down(error: &ErrorObject) -> bool {
     code.is_some_and(|code| code == trilogue_domain::Code::ShuttingDown.as_str())
 }
 
+mod ending;
+mod loss;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ struct Table(Proxy);
 impl Table {
     fn new() -> Self {
         let mut table = Self(Proxy::new());
-        table.0.online();
+        table.0.online(MAX_SENT_BYTES, Instant::now());
         table
     }
 
@@ -30,8 +30,8 @@ impl Table {
     }
 
     fn restart(&mut self) -> &mut Self {
-        self.0.offline();
-        self.0.online();
+        self.0.offline(Instant::now());
+        self.0.online(MAX_SENT_BYTES, Instant::now());
         self
     }
 
@@ -114,7 +114,7 @@ fn what_has_no_answer_is_asked_again_in_order_and_under_the_same_key() {
     table.restart();
     assert_eq!(table.told_server()[2..], [before[3].clone()]);
     let error = ErrorObject::of(Code::INTERNAL_ERROR);
-    table.0.offline();
+    table.0.offline(Instant::now());
     table.told_editor();
     table.editor(&prompt("6"));
     assert!(table.told_server().is_empty());
@@ -202,4 +202,163 @@ fn lines_that_nobody_can_read_are_the_servers_to_judge() {
     long.push(b"\n");
     table.0.take_editor(long.next().unwrap());
     assert!(table.told_editor()[0].contains(r#""id":5,"error":{"code":-32600"#));
+}
+
+#[test]
+fn a_request_that_connections_break_of_is_not_asked_for_ever() {
+    let (mut table, _) = Table::opened();
+    let prompt = |id: u32| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"s"}}}}"#
+        )
+    };
+    table.editor(&prompt(4)).editor(&prompt(5));
+    assert_eq!(table.0.offline(Instant::now()), 0, "something was told on this one");
+    for in_vain in 1..=3 {
+        table.0.online(MAX_SENT_BYTES, Instant::now());
+        assert!(table.told_server().iter().any(|line| line.contains(r#""id":4,"#)));
+        assert!(table.told_editor().is_empty());
+        assert_eq!(table.0.offline(Instant::now()), in_vain);
+    }
+    let told = table.told_editor();
+    assert!(told.len() == 1 && told[0].contains(r#""id":4,"error""#), "{told:?}");
+    table.0.online(MAX_SENT_BYTES, Instant::now());
+    assert!(!table.told_server().iter().any(|line| line.contains(r#""id":4,"#)));
+    // One on which something is told is none of these.
+    table.server(&[&update("s", "a"), "#P s 2"]);
+    assert_eq!(table.0.offline(Instant::now()), 0);
+    for _ in 0..2 {
+        table.0.online(MAX_SENT_BYTES, Instant::now());
+        table.0.offline(Instant::now());
+    }
+    table.0.online(MAX_SENT_BYTES, Instant::now());
+    table.told_server();
+    table.server(&[r#"{"jsonrpc":"2.0","id":5,"result":{"stopReason":"end_turn"}}"#, "#."]);
+    assert!(table.told_editor().iter().any(|line| line.contains(r#""id":5,"result""#)));
+}
+
+#[test]
+fn a_line_of_the_servers_that_is_too_long_is_missed_by_nobody_in_silence() {
+    let (mut table, _) = Table::opened();
+    let long = |line: &str| {
+        let mut decoder = jsonrpc::Decoder::new(120);
+        decoder.push(format!("{line}{}\n", " ".repeat(200)).as_bytes());
+        decoder.next().unwrap()
+    };
+    let list = r#"{"jsonrpc":"2.0","id":9,"method":"session/list"}"#;
+    table.editor(list);
+    table.told_server();
+    for (line, to_editor, to_server) in [
+        (r#"{"jsonrpc":"2.0","id":9,"result":{"sessions":["#, Some(r#""id":9,"error""#), None),
+        (
+            r#"{"jsonrpc":"2.0","id":3,"method":"fs/write","params":{"#,
+            None,
+            Some(r#""id":3,"error""#),
+        ),
+        (r#"{"jsonrpc":"2.0","method":"session/update","params":{"#, None, None),
+    ] {
+        table.0.take_server(long(line)).unwrap();
+        assert_eq!(table.0.take_too_long(), Some(120), "{line}");
+        assert_eq!(table.0.take_too_long(), None);
+        let (editor, server) = (table.told_editor().concat(), table.told_server().concat());
+        assert_eq!(editor.is_empty(), to_editor.is_none(), "{editor}");
+        assert_eq!(server.is_empty(), to_server.is_none(), "{server}");
+        assert!(editor.contains(to_editor.unwrap_or_default()), "{editor}");
+        assert!(server.contains(to_server.unwrap_or_default()), "{server}");
+    }
+}
+
+#[test]
+fn what_an_agent_says_in_words_of_its_own_is_told_once_in_a_history_too() {
+    let (mut table, _) = Table::opened();
+    let load = r#"{"jsonrpc":"2.0","id":7,"method":"session/load","params":{"sessionId":"s"}}"#;
+    let own = r#"{"jsonrpc":"2.0","method":"_x/told","params":{"sessionId":"s","n":1}}"#;
+    let nobodys = r#"{"jsonrpc":"2.0","method":"_x/told","params":{"n":2}}"#;
+    let said = update("s", "a");
+    table.editor(load).server(&[own, &said, "#.", nobodys, "#."]).restart();
+    let answer = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+    table.server(&[own, &said, "#.", own, "#.", answer, "#P s 8"]);
+    assert_eq!(table.told_editor(), [own, &said, nobodys, own, answer]);
+}
+
+#[test]
+fn a_silent_turn_is_not_blamed_for_servers_that_are_restarted() {
+    let (mut table, _) = Table::opened();
+    let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+    table.editor(prompt);
+    let mut now = Instant::now();
+    table.0.offline(now);
+    for _ in 0..5 {
+        table.0.online(MAX_SENT_BYTES, now);
+        now += Duration::from_secs(10);
+        assert_eq!(table.0.offline(now), 0);
+    }
+    assert!(table.told_editor().is_empty());
+    // Neither are those before one that lasted counted on.
+    for lasts in [1, 1, 60, 1, 1] {
+        table.0.online(MAX_SENT_BYTES, now);
+        now += Duration::from_secs(lasts);
+        table.0.offline(now);
+        assert!(table.told_editor().is_empty());
+    }
+    table.0.online(MAX_SENT_BYTES, now);
+    table.0.offline(now + Duration::from_secs(9));
+    assert!(table.told_editor().concat().contains(r#""id":4,"error""#));
+}
+
+#[test]
+fn a_prompt_is_waited_for_until_its_turn_has_begun() {
+    let (mut table, _) = Table::opened();
+    let prompt = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"sessionId":"s"}}}}"#
+        )
+    };
+    let list = r#"{"jsonrpc":"2.0","id":5,"method":"session/list"}"#;
+    table.editor(&prompt("\"a b\"")).editor(&prompt("4")).editor(list);
+    let now = Instant::now();
+    assert!(!table.0.has_ended(now), "it says more");
+    table.0.end(now);
+    assert!(!table.0.is_listening());
+    // Only a prompt's turn goes on without an answer.
+    table.server(&["#A 5", "#A 4", "#A 9", r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, "#."]);
+    assert!(!table.0.has_ended(now));
+    table.restart();
+    assert!(!table.0.has_ended(now));
+    table.server(&["#A \"a b\""]);
+    assert!(table.0.has_ended(now));
+    assert!(table.0.conclude(|_| panic!("nothing is open")).is_ok());
+}
+
+#[test]
+fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
+    let told = |error: &trilogue_domain::Error| {
+        ErrorObject::new(Code::INTERNAL_ERROR, error.message().to_owned())
+    };
+    let mut table = Table(Proxy::new());
+    let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+    table.editor(INITIALIZE).editor(prompt);
+    let begun = Instant::now();
+    table.0.end(begun);
+    // The server is being started, which takes as long as it takes.
+    let met = begun + Duration::from_secs(50);
+    assert!(!table.0.has_ended(met) && table.0.deadline().is_none());
+    table.0.online(MAX_SENT_BYTES, met);
+    assert_eq!(table.told_server().len(), 2);
+    table.server(&["#A 4"]);
+    // Another connection gives no more time.
+    table.0.offline(met + Duration::from_secs(5));
+    table.0.online(MAX_SENT_BYTES, met + Duration::from_secs(6));
+    let over = met + Duration::from_secs(10);
+    assert_eq!(table.0.deadline(), Some(over));
+    assert!(!table.0.has_ended(over - Duration::from_millis(1)) && table.0.has_ended(over));
+    let error = table.0.conclude(told).unwrap_err();
+    assert!(error.message().contains("10s") && error.hint_text().is_some(), "{error}");
+    let answers = table.told_editor();
+    assert!(answers.len() == 1 && answers[0].contains(r#""id":0,"error""#), "{answers:?}");
+    // Whoever is gone is not told that.
+    let mut table = Table::new();
+    table.editor(INITIALIZE);
+    table.0.leave();
+    assert!(table.0.has_ended(begun) && table.0.conclude(told).is_ok());
 }

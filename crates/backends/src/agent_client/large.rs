@@ -1,0 +1,67 @@
+//! What is logged in place of an update that is larger than an event may be: all of it that has a smaller form.
+
+use std::sync::Arc;
+
+use trilogue_domain::event::{MessageEvent, Original, StateEvent, ToolEvent};
+use trilogue_domain::{Body, Code, Error, Json, limits};
+
+/// How much of a text or of a value stands in one event, in bytes. What surrounds it is far smaller.
+const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
+
+/// Whether something was refused for its size alone.
+pub(super) fn is_about_size(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::EventTooLarge | Code::BlobTooLarge | Code::TooManyParts | Code::JsonTooDeep
+    )
+}
+
+/// The same without its original, in as many events as it takes. Content of a part can lie beside the log; of a tool call stays that it is
+/// there and how it ended, which everybody has to hear.
+pub(super) fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
+    match body {
+        Body::Message(MessageEvent::Delta { message, text }) => pieces(&text)
+            .map(|text| Body::Message(MessageEvent::Delta { message: message.clone(), text }))
+            .collect(),
+        Body::Message(MessageEvent::Thought { text }) => {
+            pieces(&text).map(|text| Body::Message(MessageEvent::Thought { text })).collect()
+        }
+        Body::Message(MessageEvent::Part { .. }) if original.is_some() => vec![body],
+        Body::Tool(ToolEvent::Started { call, tool, mut title, input, message }) => {
+            title.truncate(title.floor_char_boundary(MAX_PIECE_BYTES));
+            let input = input.filter(fits);
+            vec![Body::Tool(ToolEvent::Started { call, tool, title, input, message })]
+        }
+        Body::Tool(ToolEvent::Ended { call, status, output }) => {
+            let output = output.filter(fits);
+            vec![Body::Tool(ToolEvent::Ended { call, status, output })]
+        }
+        _ => vec![gap(original)],
+    }
+}
+
+/// Says that there was something.
+pub(super) fn gap(original: Option<&Original>) -> Body {
+    let bytes = original.map_or(0, |original| original.bytes.len());
+    let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
+    Body::State(StateEvent::Custom { kind: "update_too_large".to_owned(), data })
+}
+
+fn fits(value: &Json) -> bool {
+    value.as_bytes().len() <= MAX_PIECE_BYTES
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = Arc<str>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, more) = rest.split_at(rest.floor_char_boundary(MAX_PIECE_BYTES));
+        rest = more;
+        Some(Arc::from(piece))
+    })
+}
+
+#[cfg(test)]
+mod tests;

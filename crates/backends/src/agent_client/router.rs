@@ -1,0 +1,348 @@
+//! Whom what an agent says and asks is for: one of its sessions, or whoever made a call that it works on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use trilogue_sdk::agent_client::peer::{Handler, Notification, Request, Room, Text};
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::jsonrpc::{ErrorObject, Id, Invalid, Reason};
+
+use super::callers::{self, Asked, Callers, Found, InFlight, Questions};
+use super::inbox::Inbox;
+use super::lock;
+
+/// The most that is kept for sessions that are being opened: no more than an inbox has room for.
+const MAX_EARLY: usize = 512;
+/// Likewise in bytes.
+const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
+/// What asks a person something, in a session or about a call.
+const ELICIT: &str = "elicitation/create";
+/// What says that such a question is done with.
+const ELICITED: &str = "elicitation/complete";
+
+/// Finds whom something is for.
+#[derive(Debug)]
+pub(super) struct Router {
+    /// Itself, for what waits.
+    this: Weak<Router>,
+    agent: Arc<str>,
+    /// Whether all sessions in the process are of one thread.
+    is_private: bool,
+    routes: Mutex<Routes>,
+    callers: Callers,
+    questions: Mutex<Questions>,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    sessions: HashMap<String, Inbox>,
+    /// How many sessions are being opened whose ids are not known.
+    opening: usize,
+    /// What came for sessions that are not known, in order, and how much of it there is, in bytes.
+    early: Vec<(String, Early)>,
+    early_bytes: usize,
+}
+
+/// Something that came before the answer that its session was opened with.
+#[derive(Debug)]
+enum Early {
+    Said(Notification),
+    Asked(Request),
+}
+
+/// Says that a session is being opened whose id is not known, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Expecting(Arc<Router>);
+
+// === impl Router ===
+
+impl Router {
+    pub(super) fn new(agent: &Arc<str>, is_private: bool) -> Arc<Self> {
+        let agent = Arc::clone(agent);
+        Arc::new_cyclic(|this| {
+            let (routes, callers, questions) =
+                (Mutex::default(), Callers::default(), Mutex::default());
+            Self { this: Weak::clone(this), agent, is_private, routes, callers, questions }
+        })
+    }
+
+    /// The calls that are in flight.
+    pub(super) fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    /// From now on what belongs to no session is kept for the one whose id comes.
+    pub(super) fn expect(self: &Arc<Self>) -> Expecting {
+        lock(&self.routes).opening += 1;
+        Expecting(Arc::clone(self))
+    }
+
+    /// Makes a session known, and gives it what came before.
+    pub(super) fn add(&self, session: &str, inbox: Inbox) {
+        let mut routes = lock(&self.routes);
+        let early = std::mem::take(&mut routes.early);
+        routes.early_bytes = 0;
+        for (of, item) in early {
+            if of == session {
+                // There is room: a new queue is longer than what is kept.
+                drop(item.put(&inbox));
+            } else {
+                routes.early_bytes += item.bytes();
+                routes.early.push((of, item));
+            }
+        }
+        routes.sessions.insert(session.to_owned(), inbox);
+    }
+
+    /// Forgets a session, where it is still the one with this inbox.
+    pub(super) fn remove(&self, session: &str, inbox: &Inbox) {
+        let mut routes = lock(&self.routes);
+        if routes.sessions.get(session).is_some_and(|known| known.is(inbox)) {
+            routes.sessions.remove(session);
+        }
+    }
+
+    /// Whether no session is there.
+    pub(super) fn is_empty(&self) -> bool {
+        let routes = lock(&self.routes);
+        routes.sessions.is_empty() && routes.opening == 0
+    }
+
+    pub(super) fn clear(&self) {
+        let (sessions, early) = {
+            let mut routes = lock(&self.routes);
+            (std::mem::take(&mut routes.sessions), routes.forget_early())
+        };
+        // What is dropped may answer, and take other locks.
+        drop((sessions, early));
+    }
+
+    /// Gives something to its session; what has none comes back. What belongs to a session that is being opened is kept for it.
+    fn put(&self, item: Early) -> Result<Room, Early> {
+        let mut routes = lock(&self.routes);
+        let named = splice::get_text(item.params().as_str(), &["sessionId"]);
+        let known = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
+        if let Some(inbox) = known {
+            return Ok(item.put(&inbox));
+        }
+        let Some(session) = named.map(std::borrow::Cow::into_owned) else {
+            return match routes.only().filter(|_| self.is_private) {
+                Some(inbox) => Ok(item.put(inbox)),
+                None => Err(item),
+            };
+        };
+        let bytes = routes.early_bytes + item.bytes();
+        if routes.opening == 0 || routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
+            return Err(item);
+        }
+        routes.early_bytes = bytes;
+        routes.early.push((session, item));
+        Ok(Room::Enough)
+    }
+
+    /// Remembers whom a question is asked, where the agent will say that it is done with.
+    fn remember(&self, request: &Request) {
+        let session = splice::get_text(request.params().as_str(), &["sessionId"]);
+        if let (Some(question), Some(session)) = (callers::question_of(request.params()), session) {
+            lock(&self.questions).add(question, Asked::Session(session.into_owned()));
+        }
+    }
+
+    /// Asks what names no session, and is about a call.
+    fn ask_about(&self, id: Id<'static>, request: Request) -> Room {
+        match self.callers.look(&id) {
+            Found::InFlight(call) => self.ask_of(Some(call), request),
+            Found::Nowhere => self.ask_of(None, request),
+            Found::Later => {
+                let Some(this) = self.this.upgrade() else { return Room::Enough };
+                tokio::spawn(async move {
+                    let call = this.callers.find(&id).await;
+                    if let Room::Wait(room) = this.ask_of(call, request) {
+                        room.await;
+                    }
+                });
+                Room::Enough
+            }
+        }
+    }
+
+    /// Asks those whom a call was made for. What is about none that is in flight is asked in the only session, where there is one.
+    fn ask_of(&self, call: Option<InFlight>, request: Request) -> Room {
+        let Some(call) = call else { return self.put_or_refuse(request) };
+        if let Some(question) = callers::question_of(request.params()) {
+            lock(&self.questions).add(question, call.by.clone());
+        }
+        match call.by.clone() {
+            Asked::Caller(caller) => {
+                let Some(caller) = caller.upgrade() else { return refuse(request) };
+                let params = request.params().clone();
+                request.answer(async move { call.ask(caller.as_ref(), ELICIT, &params).await });
+                Room::Enough
+            }
+            Asked::Session(session) => {
+                let inbox = lock(&self.routes).sessions.get(&session).cloned();
+                match inbox {
+                    Some(inbox) => inbox.ask(request),
+                    None => refuse(request),
+                }
+            }
+        }
+    }
+
+    fn put_or_refuse(&self, request: Request) -> Room {
+        match self.put(Early::Asked(request)) {
+            Ok(room) => room,
+            Err(Early::Asked(request)) => refuse(request),
+            Err(Early::Said(_)) => Room::Enough,
+        }
+    }
+
+    /// Says that a question is done with, to whom it was asked; what nobody was asked comes back.
+    fn elicited(&self, said: Notification) -> Result<Room, Notification> {
+        let question = callers::question_of(&said.params);
+        let asked = question.and_then(|question| lock(&self.questions).take(&question));
+        match asked {
+            Some(Asked::Caller(caller)) => {
+                let Some(caller) = caller.upgrade() else { return Ok(Room::Enough) };
+                tokio::spawn(async move { callers::tell(caller.as_ref(), &said).await });
+                Ok(Room::Enough)
+            }
+            Some(Asked::Session(session)) => {
+                let inbox = lock(&self.routes).sessions.get(&session).cloned();
+                match inbox {
+                    Some(inbox) => Ok(inbox.say(said)),
+                    None => Err(said),
+                }
+            }
+            None => Err(said),
+        }
+    }
+}
+
+impl Handler for Router {
+    fn asked(&self, request: Request) -> Room {
+        let is_question = request.method() == ELICIT;
+        if is_question {
+            self.remember(&request);
+        }
+        let has_session = splice::get_text(request.params().as_str(), &["sessionId"]).is_some();
+        let call = callers::call_of(request.params()).filter(|_| is_question && !has_session);
+        match call {
+            Some(call) => self.ask_about(call, request),
+            None => self.put_or_refuse(request),
+        }
+    }
+
+    fn told(&self, notification: Notification) -> Room {
+        let notification = match &*notification.method {
+            ELICITED => match self.elicited(notification) {
+                Ok(room) => return room,
+                Err(notification) => notification,
+            },
+            _ => notification,
+        };
+        match self.put(Early::Said(notification)) {
+            Ok(room) => room,
+            Err(item) => {
+                let method = item.method();
+                let bytes = item.bytes();
+                tracing::debug!(
+                    agent = &*self.agent,
+                    ?method,
+                    bytes,
+                    "what an agent said belongs to no session"
+                );
+                Room::Enough
+            }
+        }
+    }
+
+    fn puzzled(&self, invalid: &Invalid<'_>) {
+        let (agent, reason) = (&*self.agent, &invalid.reason);
+        if matches!(reason, Reason::TooLong(_)) {
+            tracing::warn!(agent, %reason, "a message of an agent was let go by");
+        } else {
+            tracing::debug!(agent, %reason, "an agent wrote a line that is no message");
+        }
+    }
+}
+
+/// Answers what nobody can be asked.
+fn refuse(request: Request) -> Room {
+    let method = request.method().to_owned();
+    request.answer(async move {
+        match &*method {
+            "session/request_permission" => Ok(cancelled_permission()),
+            ELICIT => Ok(serde_json::json!({ "action": "cancel" })),
+            _ => Err(ErrorObject::method_not_found(&method)),
+        }
+    });
+    Room::Enough
+}
+
+pub(super) fn cancelled_permission() -> serde_json::Value {
+    serde_json::json!({ "outcome": { "outcome": "cancelled" } })
+}
+
+// === impl Routes ===
+
+impl Routes {
+    /// The session that what names none is of: the only one, while no other is being opened.
+    fn only(&self) -> Option<&Inbox> {
+        if self.opening > 0 || self.sessions.len() > 1 {
+            return None;
+        }
+        self.sessions.values().next()
+    }
+
+    fn forget_early(&mut self) -> Vec<(String, Early)> {
+        self.early_bytes = 0;
+        std::mem::take(&mut self.early)
+    }
+}
+
+// === impl Early ===
+
+impl Early {
+    fn params(&self) -> &Text {
+        match self {
+            Self::Said(said) => &said.params,
+            Self::Asked(request) => request.params(),
+        }
+    }
+
+    fn method(&self) -> &str {
+        match self {
+            Self::Said(said) => &said.method,
+            Self::Asked(request) => request.method(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.params().as_bytes().len()
+    }
+
+    fn put(self, inbox: &Inbox) -> Room {
+        match self {
+            Self::Said(said) => inbox.say(said),
+            Self::Asked(request) => inbox.ask(request),
+        }
+    }
+}
+
+// === impl Expecting ===
+
+impl Drop for Expecting {
+    fn drop(&mut self) {
+        let early = {
+            let mut routes = lock(&self.0.routes);
+            routes.opening -= 1;
+            if routes.opening > 0 {
+                return;
+            }
+            routes.forget_early()
+        };
+        // A request that is dropped is answered.
+        drop(early);
+    }
+}

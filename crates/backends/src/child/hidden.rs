@@ -1,0 +1,127 @@
+//! What must not be shown of what a child says.
+
+use std::collections::BTreeSet;
+
+/// A value that is shorter, in bytes, is no secret that could be found again.
+const MIN_BYTES: usize = 8;
+/// A longer value is hidden in pieces of this length, in bytes.
+const MAX_BYTES: usize = 4 * 1024;
+/// The most pieces that are known. Where there are more, nothing is shown at all.
+const MAX_PIECES: usize = 4_096;
+/// What stands for a secret.
+const MARK: &str = "[hidden]";
+
+/// Values that must not be shown.
+#[derive(Debug, Default)]
+pub(super) struct Hidden {
+    /// The longest first, so that none is found within another before that is.
+    pieces: Vec<String>,
+    /// Whether there are values that are not known.
+    is_full: bool,
+}
+
+// === impl Hidden ===
+
+impl Hidden {
+    /// Has these values too.
+    pub(super) fn add<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
+        let mut all: BTreeSet<String> = self.pieces.drain(..).collect();
+        for piece in values.flat_map(forms) {
+            if all.len() >= MAX_PIECES && !all.contains(&piece) {
+                self.is_full = true;
+                break;
+            }
+            all.insert(piece);
+        }
+        self.pieces = all.into_iter().collect();
+        self.pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
+    }
+
+    /// Whether there are more values than can be found: nothing may be shown any more.
+    pub(super) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// The longest value, in bytes.
+    pub(super) fn longest(&self) -> usize {
+        self.pieces.first().map_or(0, String::len)
+    }
+
+    /// The text with a mark in the place of each value; nothing where not all of them are known.
+    pub(super) fn without(&self, mut text: String) -> String {
+        if self.is_full {
+            return String::new();
+        }
+        for piece in &self.pieces {
+            if text.contains(piece.as_str()) {
+                text = text.replace(piece.as_str(), MARK);
+            }
+        }
+        text
+    }
+}
+
+/// The forms in which a value may be met, whole and line by line: as it is and as a string of JSON.
+fn forms(value: &str) -> impl Iterator<Item = String> {
+    let lines = value.lines().filter(move |line| line.len() < value.len());
+    let all = std::iter::once(value).chain(lines).filter(|it| it.len() >= MIN_BYTES);
+    let forms = all.flat_map(|it| {
+        let quoted = serde_json::to_string(it).unwrap_or_default();
+        let quoted = quoted.trim_matches('"').to_owned();
+        [super::plain::plain(it), quoted]
+    });
+    forms.flat_map(|form| pieces(&form)).filter(|piece| piece.len() >= MIN_BYTES)
+}
+
+fn pieces(mut text: &str) -> Vec<String> {
+    let mut pieces = Vec::new();
+    while !text.is_empty() {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(MAX_BYTES));
+        pieces.push(piece.to_owned());
+        text = rest;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without(values: &[&str], text: &str) -> String {
+        let mut hidden = Hidden::default();
+        hidden.add(values.iter().copied());
+        assert!(!hidden.is_full());
+        hidden.without(text.to_owned())
+    }
+
+    #[test]
+    fn a_value_is_hidden_in_every_form_that_it_is_met_in() {
+        let key = "-----BEGIN-----\nabc\"defgh\\ij\n-----END-----";
+        let json = serde_json::to_string(key).unwrap();
+        assert_eq!(without(&[key], &format!("a{key}b {json} c")), "a[hidden]b \"[hidden]\" c");
+        assert_eq!(without(&[key], "it has abc\"defgh\\ij."), "it has [hidden].");
+        // The shorter one stands within the longer one.
+        assert_eq!(
+            without(&["password", "password123"], "password123 password"),
+            "[hidden] [hidden]"
+        );
+        // What is so short is met everywhere.
+        assert_eq!(without(&["", "true", "1234567"], "true 1234567"), "true 1234567");
+    }
+
+    #[test]
+    fn a_long_value_is_hidden_piece_by_piece_and_nothing_is_shown_where_there_are_too_many() {
+        let long: String = (0..5_000).map(|number| format!("ü{number}")).collect();
+        let shown = without(&[&long], &format!("<{long}>"));
+        assert!(shown.len() < 200 && shown.replace(MARK, "").len() < 2 + MIN_BYTES, "{shown}");
+        let mut hidden = Hidden::default();
+        let values: Vec<_> = (0..2 * MAX_PIECES).map(|number| format!("secret-{number}")).collect();
+        let (some, others) = values.split_at(MAX_PIECES);
+        hidden.add(some.iter().chain(some).map(String::as_str));
+        assert_eq!(hidden.without(format!("{} x", values[0])), "[hidden] x");
+        hidden.add(others.iter().map(String::as_str));
+        assert_eq!(hidden.pieces.len(), MAX_PIECES);
+        // What is not known cannot be hidden.
+        assert_eq!(hidden.without(format!("{} x", values[MAX_PIECES])), "");
+    }
+}

@@ -1,0 +1,61 @@
+//! An agent that reads nothing any more: nobody waits for it.
+
+use std::time::{Duration, Instant};
+
+use trilogue_domain::{Json, RunStatus};
+
+use super::rig::{Rig, until};
+
+/// The longest that telling it something may take: its own limit of five seconds, and as much for a busy machine.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+/// More than waits for anybody to read it.
+const SCRIPT: &str = "say:listening\ndeaf:24";
+
+async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_store::rows::RunRow) {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| {
+        launch.cancel_grace = grace;
+    })
+    .await;
+    let thread = rig.thread().await;
+    let begun = rig.begin(&thread, SCRIPT).await;
+    let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
+    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    while !rig.said(&run).await.contains("heard nothing") {
+        assert!(tokio::time::Instant::now() < end, "it still listens");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    (rig, thread, run)
+}
+
+#[tokio::test]
+async fn it_is_cancelled_and_ended_in_time_and_the_thread_goes_on() {
+    let (rig, thread, run) = deaf(Duration::from_millis(200)).await;
+    let began = Instant::now();
+    assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    until("its process is ended", || rig.children.count() == 0).await;
+    assert_eq!(rig.run(&thread, "say:on").await.status, RunStatus::Completed);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn it_is_ended_when_its_run_is_dropped() {
+    let (rig, _, _) = deaf(Duration::from_secs(3_600)).await;
+    let report = rig.runtime.drain(Duration::from_millis(100)).await;
+    assert_eq!(report.abandoned.len(), 1);
+    until("its process is ended", || rig.children.count() == 0).await;
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn who_tells_it_something_waits_for_a_moment_only() {
+    let (rig, thread, run) = deaf(Duration::from_millis(200)).await;
+    let context = rig.context(&thread).await;
+    let caller = super::rig::caller("{}");
+    for thread in [Some(&context), None] {
+        let told = rig.sessions().notify(thread, &caller, "_scripted/told", Json::empty_object());
+        tokio::time::timeout(TOLD_WITHIN, told).await.unwrap();
+    }
+    assert_eq!(rig.cancel(&run).await.status, RunStatus::Cancelled);
+    rig.end().await;
+}

@@ -1,0 +1,305 @@
+//! What agents write that does not keep their protocol: each has its answer, and the session lives on.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_domain::{RunStatus, ThreadId};
+
+use super::rig::Rig;
+use crate::house::{DEADLINE, failure};
+
+/// How a prompt ends that is answered so.
+enum Ends {
+    Well,
+    /// With this in the reason.
+    Badly(&'static str),
+}
+
+/// Says that the session is the same, in the same process.
+async fn lives_on(rig: &Rig, thread: &ThreadId, pid: &str, what: &str) {
+    let run = rig.run(thread, "pid").await;
+    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, pid), "{what}");
+}
+
+async fn begin(flags: &[&str]) -> (Rig, ThreadId, String) {
+    let rig = Rig::with(flags, |launch| launch.max_line_bytes = 100_000).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "pid").await;
+    let pid = rig.said(&run).await;
+    (rig, thread, pid)
+}
+
+#[tokio::test]
+async fn every_answer_of_a_prompt_ends_it() {
+    let (rig, thread, pid) = begin(&[]).await;
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":ID,"result":{{"stopReason":"end_turn","x":{}{}}}}}"#,
+        "[".repeat(5_000),
+        "]".repeat(5_000)
+    );
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":ID,"result":{{"stopReason":"end_turn","x":"{}"}}}}"#,
+        "x".repeat(200_000)
+    );
+    let well = r#""result":{"stopReason":"end_turn"}"#;
+    let cases: Vec<(&str, String, Ends)> = vec![
+        ("as it should be", format!(r#"{{"jsonrpc":"2.0","id":ID,{well}}}"#), Ends::Well),
+        ("id as text", format!(r#"{{"jsonrpc":"2.0","id":"ID",{well}}}"#), Ends::Well),
+        ("batch", format!(r#"[{{"jsonrpc":"2.0","id":ID,{well}}}]"#), Ends::Well),
+        (
+            "batch with an update, a request and noise",
+            format!(
+                r#"[1,{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"SESSION","update":{{"sessionUpdate":"plan","entries":[]}}}}}},{{"jsonrpc":"2.0","id":9,"method":"_x"}},[],{{"jsonrpc":"2.0","id":ID,{well}}}]"#
+            ),
+            Ends::Well,
+        ),
+        ("error null", format!(r#"{{"jsonrpc":"2.0","id":ID,{well},"error":null}}"#), Ends::Well),
+        (
+            "result and error",
+            format!(
+                r#"{{"jsonrpc":"2.0","id":ID,{well},"error":{{"code":-32603,"message":"both"}}}}"#
+            ),
+            Ends::Badly("result and an error"),
+        ),
+        ("no version", format!(r#"{{"id":ID,{well}}}"#), Ends::Well),
+        (
+            "code as text",
+            r#"{"jsonrpc":"2.0","id":ID,"error":{"code":"-32603","message":"as text"}}"#.to_owned(),
+            Ends::Badly("as text"),
+        ),
+        (
+            "no message",
+            r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32603}}"#.to_owned(),
+            Ends::Badly(""),
+        ),
+        (
+            "error as text",
+            r#"{"jsonrpc":"2.0","id":ID,"error":"broken"}"#.to_owned(),
+            Ends::Badly(""),
+        ),
+        (
+            "unknown stop",
+            r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"from_the_future"}}"#.to_owned(),
+            Ends::Well,
+        ),
+        (
+            "null",
+            r#"{"jsonrpc":"2.0","id":ID,"result":null}"#.to_owned(),
+            Ends::Badly("does not fit"),
+        ),
+        (
+            "no stop",
+            r#"{"jsonrpc":"2.0","id":ID,"result":{}}"#.to_owned(),
+            Ends::Badly("does not fit"),
+        ),
+        (
+            "more at the root",
+            r#"{"jsonrpc":"2.0","id":ID,"x":1,"result":{"stopReason":"end_turn","userMessageId":7,"usage":null,"_meta":3}}"#.to_owned(),
+            Ends::Well,
+        ),
+        (
+            "the same name twice",
+            format!(r#"{{"jsonrpc":"1.0","jsonrpc":"2.0","id":"no","id":ID,{well}}}"#),
+            Ends::Well,
+        ),
+        (
+            "half of a character",
+            r#"{"jsonrpc":"2.0","id":ID,"result":{"stopReason":"end_turn","x":"\ud800"}}"#.to_owned(),
+            Ends::Well,
+        ),
+        ("too deep", deep, Ends::Badly("deep")),
+        ("too long", long, Ends::Badly("longer")),
+        ("another line end", format!("{{\"jsonrpc\":\"2.0\",\"id\":ID,{well}}}\r"), Ends::Well),
+    ];
+    for (what, line, ends) in cases {
+        let begun = rig.begin(&thread, &format!("respond:{line}")).await;
+        let ended = tokio::time::timeout(DEADLINE, begun.settled.wait()).await;
+        let run = ended.unwrap_or_else(|_| panic!("{what}: it is not over")).unwrap();
+        match ends {
+            Ends::Well => {
+                assert_eq!(run.status, RunStatus::Completed, "{what}: {:?}", run.outcome);
+            }
+            Ends::Badly(why) => {
+                assert_eq!(run.status, RunStatus::Failed, "{what}");
+                let message = failure(&run).message;
+                assert!(message.contains(why), "{what}: {message}");
+            }
+        }
+        // The agent still waits to be cancelled: what it answers then is nobody's, and the next prompt waits behind it.
+        stop_waiting(&rig, &thread).await;
+        lives_on(&rig, &thread, &pid, what).await;
+    }
+    rig.end().await;
+}
+
+/// Has the agent end the turn that it has answered already.
+async fn stop_waiting(rig: &Rig, thread: &ThreadId) {
+    let context = rig.context(thread).await;
+    let params = super::rig::json(r#"{"sessionId":""}"#);
+    rig.sessions()
+        .notify(Some(&context), &super::rig::caller("{}"), "session/cancel", params)
+        .await;
+}
+
+#[tokio::test]
+async fn an_answer_over_several_lines_is_none_and_the_prompt_can_be_cancelled() {
+    let (rig, thread, pid) = begin(&["--heard", "{store}-heard"]).await;
+    let line =
+        r#"respond:{¶  "jsonrpc": "2.0",¶  "id": ID,¶  "result": { "stopReason": "end_turn" }¶}"#;
+    let begun = rig.begin(&thread, &format!("say:before\n{line}")).await;
+    let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
+    let end = tokio::time::Instant::now() + DEADLINE;
+    while rig.said(&run).await != "before" {
+        assert!(tokio::time::Instant::now() < end, "it says nothing");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let run = rig.cancel(&run).await;
+    assert_eq!(run.status, RunStatus::Cancelled);
+    lives_on(&rig, &thread, &pid, "over several lines").await;
+    rig.end().await;
+}
+
+/// Updates that say what nobody knows, or say it wrongly.
+const UPDATES: [&str; 18] = [
+    r#"{"sessionUpdate":"from_the_future","x":1}"#,
+    r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"from_the_future"}}"#,
+    r#"{"sessionUpdate":"agent_message_chunk","content":"bare"}"#,
+    r#"{"sessionUpdate":"agent_message_chunk"}"#,
+    r#"{"sessionUpdate":"tool_call","toolCallId":"c"}"#,
+    r#"{"sessionUpdate":"tool_call","title":"no id"}"#,
+    r#"{"sessionUpdate":"tool_call","toolCallId":"k","title":"t","kind":"from_the_future","status":"unheard_of"}"#,
+    r#"{"sessionUpdate":"tool_call_update","toolCallId":"never seen","status":"completed","content":[{"type":"text","text":"bare"},7,null]}"#,
+    r#"{"sessionUpdate":"current_mode_update","modeId":"code"}"#,
+    r#"{"sessionUpdate":"plan","entries":[{"content":"no status"},7]}"#,
+    r#"{"sessionUpdate":"plan_update","plan":{"type":"items","planId":"p"}}"#,
+    r#"{"sessionUpdate":"notice","severity":"unheard_of","title":""}"#,
+    r#"{"sessionUpdate":"config_option_update","configOptions":"none"}"#,
+    r#"{"sessionUpdate":"usage_update","used":1.0,"size":"large"}"#,
+    r#"{"sessionUpdate":7}"#,
+    r#"{}"#,
+    r#"null"#,
+    r#"[]"#,
+];
+
+/// Lines that are no notification that anybody could hear. `SESSION` is the session's id.
+const LINES: [&str; 19] = [
+    r#"{"jsonrpc":"2.0","id":"u11","method":"_x","result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":{"not":"an id"},"method":"_x"}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update"}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":7}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":null}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":7,"update":{}}}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"somebody else's","update":{}}}"#,
+    r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"SESSION"}}"#,
+    r#"{"method":"session/update","params":{"sessionId":"SESSION","update":{}}}"#,
+    r#"{"jsonrpc":"2.0","method":7}"#,
+    r#"{"jsonrpc":"2.0","method":"fs/read_text_file","params":{"sessionId":"SESSION","path":"/etc/passwd"}}"#,
+    r#"{"jsonrpc":"2.0","method":"$/from_the_future","params":{}}"#,
+    r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"never asked"}}"#,
+    r#"{"jsonrpc":"2.0","id":123456,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":"not ours","error":{"code":1,"message":"x"}}"#,
+    r#"{"jsonrpc":"2.0"}"#,
+    r#"7"#,
+    r#"[]"#,
+    r#"[7,"x",{}]"#,
+];
+
+#[tokio::test]
+async fn whatever_is_said_wrongly_ends_nothing() {
+    let (rig, thread, pid) = begin(&[]).await;
+    for update in UPDATES {
+        let run = rig.run(&thread, &format!("raw:{update}\nsay:behind")).await;
+        assert_eq!(run.status, RunStatus::Completed, "{update}");
+        let said = rig.messages(&run).await.last().map(trilogue_domain::Message::text);
+        assert_eq!(said.as_deref(), Some("behind"), "{update}");
+        // It is kept as it came, whatever it is: whoever is told may know it.
+        let wanted: Value = serde_json::from_str(update).unwrap();
+        let originals = rig.originals(&run).await;
+        let kept = originals.iter().any(|original| {
+            let value: Value = serde_json::from_str(original).unwrap();
+            let mut kept = value.get("update").cloned().unwrap_or_default();
+            if let (Some(kept), None) = (kept.as_object_mut(), wanted.get("messageId")) {
+                kept.remove("messageId");
+            }
+            kept == wanted
+        });
+        assert!(kept, "{update}: {originals:?}");
+        lives_on(&rig, &thread, &pid, update).await;
+    }
+    for line in LINES {
+        let run = rig.run(&thread, &format!("put:{line}\nsay:behind")).await;
+        assert_eq!(run.status, RunStatus::Completed, "{line}");
+        assert_eq!(rig.said(&run).await, "behind", "{line}");
+        lives_on(&rig, &thread, &pid, line).await;
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn whatever_is_asked_wrongly_is_answered_as_it_should_be() {
+    let permission = |options: Value| json!({ "sessionId": "SESSION", "toolCall": { "toolCallId": "c" }, "options": options });
+    let asks = |id: &str, method: &str, params: Value| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+    };
+    let session = json!({ "sessionId": "SESSION" });
+    let unknown_kind = json!([{ "optionId": "o", "name": "O", "kind": "from_the_future" }]);
+    let refused: Vec<(&str, String, i64)> = vec![
+        (r#""u1""#, asks(r#""u1""#, "_from/the_future", session.clone()), -32601),
+        ("1.5", asks("1.5", "_x", session.clone()), -32601),
+        ("9007199254740993", asks("9007199254740993", "_x", session.clone()), -32601),
+        (r#""u2""#, asks(r#""u2""#, "session/update", session.clone()), -32601),
+        (r#""u3""#, asks(r#""u3""#, "$/from_the_future", session.clone()), -32601),
+        (r#""u4""#, asks(r#""u4""#, "_x", json!(7)), -32602),
+        (
+            r#""u5""#,
+            asks(r#""u5""#, "session/request_permission", permission(unknown_kind)),
+            -32602,
+        ),
+        (
+            r#""u6""#,
+            asks(r#""u6""#, "session/request_permission", permission(json!("none"))),
+            -32602,
+        ),
+        (r#""u7""#, asks(r#""u7""#, "session/request_permission", session.clone()), -32602),
+        (r#""u8""#, asks(r#""u8""#, "elicitation/create", session.clone()), -32602),
+        (r#""u9""#, asks(r#""u9""#, "fs/read_text_file", session.clone()), -32601),
+        (r#""u10""#, asks(r#""u10""#, "terminal/create", session), -32601),
+    ];
+    let (rig, thread, pid) = begin(&["--heard", "{store}-heard"]).await;
+    for (id, line, code) in refused {
+        let run = rig.run(&thread, &format!("put:{line}\nsay:behind")).await;
+        assert_eq!(
+            (run.status, &*rig.said(&run).await),
+            (RunStatus::Completed, "behind"),
+            "{line}"
+        );
+        lives_on(&rig, &thread, &pid, &line).await;
+        let answer = answer(&rig, id).await;
+        assert_eq!(answer["error"]["code"], code, "{line}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
+    }
+    // In a session that nobody has, nothing is asked of anybody.
+    let strangers = json!({ "sessionId": "x", "toolCall": { "toolCallId": "c" }, "options": [] });
+    let line = asks(r#""s1""#, "session/request_permission", strangers);
+    rig.run(&thread, &format!("put:{line}")).await;
+    lives_on(&rig, &thread, &pid, &line).await;
+    let answer = answer(&rig, r#""s1""#).await;
+    assert_eq!(answer["result"]["outcome"]["outcome"], "cancelled", "{answer}");
+    rig.end().await;
+}
+
+/// What the agent was answered under this id, which comes back as it was written.
+async fn answer(rig: &Rig, id: &str) -> Value {
+    let end = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        let heard = std::fs::read_to_string(rig.path("sessions-heard")).unwrap();
+        let named = format!(r#""id":{id},"#);
+        let named = heard.lines().filter(|line| line.contains(&named));
+        let mut answers = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        if let Some(answer) = answers.find(|answer| answer.get("method").is_none()) {
+            return answer;
+        }
+        assert!(tokio::time::Instant::now() < end, "{id} is not answered");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

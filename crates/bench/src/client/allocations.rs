@@ -1,0 +1,58 @@
+//! How often the server asks for memory for one update: from the agent's output through the log to the client's input.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::ours::Ours;
+use crate::report::{Report, median};
+
+/// How many updates come first: what a turn costs, and what is allocated once.
+const FEW: u64 = 2_000;
+/// How many more come then, as fast as they can.
+const MORE: u64 = 100_000;
+/// How many more come then, each by itself.
+const MORE_PACED: u64 = 1_000;
+/// The pause between those, in microseconds.
+const PAUSE_MICROS: u64 = 1_000;
+/// What an update may cost.
+const TARGET: f64 = 20.0;
+
+pub(super) async fn measure(report: &mut Report) -> Result<()> {
+    for store in ["memory:", super::DISK] {
+        let mut ours = Ours::start("trilogue-counted", store).await?;
+        ours.editor.prompt(&format!("flood {MORE}"), false)?;
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for _ in 0..report.runs {
+            let flood = |count: u64| format!("flood {count}");
+            together.push(each(&mut ours, FEW, MORE, flood).await?);
+            let paced = |count: u64| format!("paced {count} {PAUSE_MICROS}");
+            alone.push(each(&mut ours, FEW / 20, MORE_PACED, paced).await?);
+        }
+        ours.stop().await?;
+        for (how, counts) in [("in a stream", together), ("each by itself", alone)] {
+            let count = median(counts);
+            let what = format!("{store}, allocations for an update, {how}");
+            report.target(&what, &format!("{count:.1}"), count < TARGET, "< 20");
+        }
+    }
+    Ok(())
+}
+
+/// What one of `more` updates costs, without what the turn itself does.
+async fn each(ours: &mut Ours, few: u64, more: u64, said: impl Fn(u64) -> String) -> Result<f64> {
+    let mut counts = Vec::new();
+    for updates in [few, few + more] {
+        let before = counted(ours).await?;
+        ours.editor.prompt(&said(updates), false)?;
+        counts.push(counted(ours).await?.saturating_sub(before));
+    }
+    Ok((counts[1] as f64 - counts[0] as f64) / more as f64)
+}
+
+/// How often the server has asked for memory so far.
+async fn counted(ours: &Ours) -> Result<u64> {
+    let asked = json!({"agent": "allocations", "input": "how often?", "mode": "wait"});
+    let run = ours.server.client().post("/api/v1/runs", &asked).await?.ok()?;
+    let said = run["output"][0]["parts"][0]["content"].as_str().context("the agent is mute")?;
+    Ok(said.parse()?)
+}

@@ -1,0 +1,45 @@
+//! How often something can be done in a second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::report::{median, percentile};
+
+/// What one path does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rates {
+    /// Updates a second.
+    pub(super) updates: f64,
+    /// Turns of one update each a second, one after the other.
+    pub(super) turns: f64,
+}
+
+/// The ages of updates when they came, of one measurement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ages {
+    pub(super) p50: Duration,
+    pub(super) p99: Duration,
+}
+
+/// Does this so many times, one after the other; gives how many there are in a second.
+pub(super) fn of(count: u64, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let begun = Instant::now();
+    for _ in 0..count {
+        work()?;
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}
+
+/// The median of one figure of several measurements.
+pub(super) fn median_of<T>(all: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    median(all.iter().map(figure).collect())
+}
+
+// === impl Ages ===
+
+impl Ages {
+    pub(super) fn of(all: &[Duration]) -> Self {
+        Self { p50: percentile(all, 0.5), p99: percentile(all, 0.99) }
+    }
+}

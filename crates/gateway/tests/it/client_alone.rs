@@ -1,0 +1,53 @@
+//! Closing a session that others use too.
+
+use serde_json::json;
+
+use crate::client_hosted::house;
+use crate::rig::LIMIT;
+
+#[tokio::test]
+async fn closing_ends_nothing_that_another_face_began() {
+    let (rig, door, hosted) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    let alice = rig.alice();
+    let wait = json!({"agent": "hosted", "input": "wait", "thread_id": session});
+    let alices = tokio::spawn(async move { alice.post("/api/v1/runs", &wait).await });
+    editor.until(|message| message["params"]["update"]["content"]["text"] == "waiting").await;
+    editor.ok("session/close", json!({"sessionId": session})).await;
+    assert!(hosted.heard("close").is_empty(), "its agent still works");
+    // The run goes on until somebody ends it.
+    let alice = rig.alice();
+    let runs = alice.get(&format!("/api/v1/runs?thread_id={session}")).await.unwrap().ok().unwrap();
+    let run = runs["items"][0].clone();
+    assert_eq!(run["status"], "running", "{runs}");
+    let cancel = format!("/api/v1/runs/{}/cancel", run["id"].as_str().unwrap());
+    alice.post(&cancel, &json!({})).await.unwrap().ok().unwrap();
+    let ended = tokio::time::timeout(LIMIT, alices).await.unwrap().unwrap();
+    assert_eq!(ended.unwrap().ok().unwrap()["status"], "cancelled");
+    // Alone, and with nothing at work, the agent's own session is closed.
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    editor.ok("session/load", load).await;
+    let prompt = editor.start_prompt(&session, "wait").await;
+    editor.ok("session/close", json!({"sessionId": session})).await;
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "cancelled");
+    assert_eq!(hosted.heard("close").len(), 1);
+}
+
+#[tokio::test]
+async fn closing_leaves_the_agents_session_to_another_client() {
+    let (_rig, door, hosted) = house().await;
+    let mut first = door.plain("hosted").await;
+    let session = first.session().await;
+    let mut second = door.plain("hosted").await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    second.ok("session/load", load).await;
+    let theirs = second.start_prompt(&session, "wait").await;
+    first.until(|message| message["params"]["update"]["content"]["text"] == "waiting").await;
+    first.ok("session/close", json!({"sessionId": session})).await;
+    assert!(hosted.heard("close").is_empty());
+    second.tell("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(second.answer(&theirs).await["result"]["stopReason"], "cancelled");
+    second.ok("session/close", json!({"sessionId": session})).await;
+    assert_eq!(hosted.heard("close").len(), 1);
+}

@@ -1,0 +1,175 @@
+//! What a numbered connection is told of where it is, and what a session says that is opened again.
+
+use serde_json::{Value, json};
+
+use crate::client_agent::calls;
+use crate::client_editor::{Door, Editor};
+use crate::client_hosted::house;
+use crate::rig::{Rig, Setup};
+
+/// A program that an editor launched, which knows where it is after a connection has broken.
+pub(crate) async fn numbered(door: &Door, agent: &str) -> Editor {
+    let hello =
+        json!({"trilogue": 1, "attach": {"agent": agent}, "numbered": true, "client": "me"});
+    let (welcome, mut editor) = door.hello(&hello).await;
+    assert!(welcome["max_line"].as_u64().is_some_and(|most| most >= 1024), "{welcome}");
+    assert!(welcome["max_sent"].as_u64() > welcome["max_line"].as_u64(), "{welcome}");
+    editor.initialize(json!({})).await;
+    editor
+}
+
+/// The kinds of updates that came, from here on.
+pub(crate) fn kinds(editor: &Editor, from: usize) -> Vec<String> {
+    let kinds = editor.updates[from..].iter().map(|it| &it["update"]["sessionUpdate"]);
+    kinds.map(|kind| kind.as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_history_moves_a_client_nowhere_before_it_is_answered() {
+    let rig = Rig::of(Setup { on_disk: true, ..Setup::default() }).await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("puppet").await;
+    let session = first.session().await;
+    for _ in 0..3 {
+        first.prompt(&session, "count 400").await;
+        first.prompt(&session, "large").await;
+    }
+    let mut second = numbered(&door, "puppet").await;
+    // It is open already, and loaded once more.
+    for round in 0..2 {
+        second.control.clear();
+        let params = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        let load = second.ask("session/load", params).await;
+        let (mut lines, mut history) = (0, Vec::new());
+        let at_answer = loop {
+            let line = second.line().await.unwrap();
+            if line.starts_with('#') {
+                history.push(line);
+                continue;
+            }
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == load {
+                break second.line().await.unwrap();
+            }
+            lines += 1;
+        };
+        assert!(lines > 1_000, "{lines}");
+        assert!(history.len() > 3, "{round}: the history is one batch: {history:?}");
+        assert!(history.iter().all(|line| line == "#."), "{round}: {history:?}");
+        let position = at_answer.strip_prefix(&format!("#P {session} ")).unwrap();
+        assert!(position.parse::<u64>().unwrap() > 1_000, "{at_answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_resumed_has_its_commands_behind_the_answer() {
+    let (_rig, door, _) = house().await;
+    let mut first = door.plain("hosted").await;
+    let session = first.session().await;
+    first.prompt(&session, "all").await;
+    let mut second = numbered(&door, "hosted").await;
+    let resume = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    second.ok("session/resume", resume).await;
+    assert_eq!(kinds(&second, 0), Vec::<String>::new());
+    second.updated(1).await;
+    let told = &second.updates[0]["update"];
+    assert_eq!(told["sessionUpdate"], "available_commands_update");
+    assert_eq!(told["availableCommands"], json!([{"name": "web", "description": "search"}]));
+    // Whoever is told the history is told them there, once.
+    let mut third = door.plain("hosted").await;
+    third.ok("session/load", json!({"sessionId": session, "cwd": "/w", "mcpServers": []})).await;
+    second.prompt(&session, "two").await;
+    third.until(|it| it["params"]["update"]["content"]["text"] == "second").await;
+    let commands = |editor: &Editor| {
+        let commands = kinds(editor, 0).into_iter();
+        commands.filter(|kind| kind == "available_commands_update").count()
+    };
+    // Each opening of the agent's own session told of some, and the samples.
+    assert_eq!(commands(&third), 3, "{:?}", third.updates);
+}
+
+#[tokio::test]
+async fn no_tool_call_stays_at_work_when_its_run_has_failed() {
+    let (_rig, door, _) = house().await;
+    let mut first = door.plain("hosted").await;
+    let session = first.session().await;
+    let mut second = door.plain("hosted").await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    second.ok("session/load", load.clone()).await;
+    let failed = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "failed"});
+    let mut expected = Vec::new();
+    for how in ["fail", "cancel", "end"] {
+        let prompt = first.start_prompt(&session, &format!("open-calls {how}")).await;
+        if how == "cancel" {
+            first.updated(2 * calls().len() + 3).await;
+            first.tell("session/cancel", json!({"sessionId": session})).await;
+        }
+        first.answer(&prompt).await;
+        expected.extend(calls());
+        if how != "end" {
+            expected.extend([failed("c-1"), failed("c-3")]);
+        }
+    }
+    let told = |editor: &Editor| {
+        let told = editor.updates.iter().map(|it| it["update"].clone());
+        let is_call = |it: &Value| it["sessionUpdate"].as_str().unwrap().starts_with("tool_call");
+        told.filter(is_call).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&first), expected);
+    first.prompt(&session, "two").await;
+    second.until(|it| it["params"]["update"]["content"]["text"] == "second").await;
+    assert_eq!(told(&second), expected);
+    let mut third = door.plain("hosted").await;
+    third.ok("session/load", load).await;
+    assert_eq!(told(&third), expected);
+}
+
+#[tokio::test]
+async fn that_a_form_was_visited_is_told_while_it_is_news_and_to_who_can_show_it() {
+    let (_rig, door, _) = house().await;
+    let mut able = door.with("hosted", json!({"elicitation": {"url": {}}})).await;
+    let mut plain = door.plain("hosted").await;
+    let session = able.session().await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    plain.ok("session/load", load.clone()).await;
+    able.prompt(&session, "visited").await;
+    let told = able.notified("elicitation/complete").await;
+    assert_eq!(told["params"], json!({"sessionId": session, "elicitationId": "e"}));
+    let mut later = door.with("hosted", json!({"elicitation": {"url": {}}})).await;
+    later.ok("session/load", load).await;
+    for editor in [&mut plain, &mut later] {
+        editor.prompt(&session, "two").await;
+        let is_it = |it: &Value| it["method"] == "elicitation/complete";
+        assert!(!editor.has_before(is_it), "it was told");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_at_work_when_the_connection_broke_ends_for_who_comes_back() {
+    let (_rig, door, _) = house().await;
+    let mut first = numbered(&door, "hosted").await;
+    let session = first.session().await;
+    first.start_prompt(&session, "open-calls cancel").await;
+    first.until(|it| it["params"]["update"]["toolCallId"] == "c-3").await;
+    // Where it is behind that.
+    first.control.clear();
+    first.until_control(|line| line.starts_with("#P")).await;
+    let head = format!("#P {session} ");
+    let after = first.control.iter().rev().find_map(|line| line.strip_prefix(&head));
+    let after: u64 = after.unwrap().parse().unwrap();
+    drop(first);
+    // Its turn ends while nobody is there.
+    let mut other = door.plain("hosted").await;
+    let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+    other.ok("session/load", load).await;
+    other.tell("session/cancel", json!({"sessionId": session})).await;
+    let has_ended = |it: &Value| it["params"]["update"]["status"] == "failed";
+    other.until(has_ended).await;
+    let mut back = numbered(&door, "hosted").await;
+    let attach = json!({"sessionId": session, "after": after});
+    back.ok("_trilogue/attach", attach).await;
+    back.prompt(&session, "two").await;
+    let failed = back.updates.iter().filter(|it| it["update"]["status"] == "failed");
+    let failed: Vec<_> = failed.map(|it| it["update"]["toolCallId"].clone()).collect();
+    assert!(failed.contains(&json!("c-3")), "{:?}", back.updates);
+}

@@ -1,0 +1,120 @@
+//! What an agent says and asks is as large as a line may be, and comes as it was said.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use trilogue_domain::{Failure, InterruptId};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::RunContext;
+use trilogue_wire::agent_client::{RequestPermissionRequest, Rules, read};
+
+use crate::client_agent::{Hosted, emit, lost};
+use crate::client_editor::{Door, Editor};
+use crate::rig::{Rig, Setup};
+
+const MIB: usize = 1024 * 1024;
+
+/// What the agent says: two large updates, and small ones between and behind them.
+fn updates() -> Vec<Value> {
+    let text = |text: String| json!({"type": "text", "text": text});
+    vec![
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "a", "content": text("before".to_owned())}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "a", "content": text("ä\\".repeat(3 * MIB + MIB / 3)), "extra": {"n": 1.5}}),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write", "status": "pending"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "content": [{"type": "diff", "path": "/a", "newText": "y".repeat(10 * MIB)}], "_meta": {"x": 1}}),
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "b", "content": text("behind".to_owned())}),
+    ]
+}
+
+fn question() -> Value {
+    json!({
+        "sessionId": "",
+        "toolCall": {"toolCallId": "c", "title": "Write", "content": [{"type": "diff", "path": "/a", "newText": "q".repeat(5 * MIB)}]},
+        "options": [
+            {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+            {"optionId": "no", "name": "No", "kind": "reject_once"},
+        ],
+    })
+}
+
+/// What the hosted agent does when it is told to say much.
+pub(crate) async fn say(context: &RunContext, what: &str) -> Result<(), Failure> {
+    if what == "ask" {
+        let raw = question().to_string();
+        let params: RequestPermissionRequest =
+            read(raw.as_bytes(), Rules::Lenient).map_err(lost)?;
+        let asked = mapping::interrupt_of_permission(&params, &raw, InterruptId::generate());
+        context.ask(asked).await.map_err(lost)?;
+        return Ok(());
+    }
+    for update in updates() {
+        emit(context, &update).await?;
+    }
+    Ok(())
+}
+
+async fn houses() -> Vec<(Rig, Door)> {
+    let mut houses = Vec::new();
+    for on_disk in [false, true] {
+        let agents = vec![Arc::new(Hosted::new()) as _];
+        let rig = Rig::of(Setup { agents, on_disk, ..Setup::default() }).await;
+        let door = Door::of(&rig);
+        houses.push((rig, door));
+    }
+    houses
+}
+
+/// What of this session came, without what the user said and what the agent can do.
+fn told(editor: &Editor) -> Vec<Value> {
+    let updates = editor.updates.iter().map(|params| params["update"].clone());
+    let others = ["user_message_chunk", "available_commands_update"];
+    updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
+}
+
+/// Equal, without printing megabytes where they are not.
+fn assert_same(found: &[Value], expected: &[Value]) {
+    assert_eq!(found.len(), expected.len());
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!(found == expected, "{place}: {:.300}", found.to_string());
+    }
+}
+
+#[tokio::test]
+async fn large_updates_come_as_they_were_said_live_and_again() {
+    for (_rig, door) in houses().await {
+        let mut first = door.plain("hosted").await;
+        let session = first.session().await;
+        let mut second = door.plain("hosted").await;
+        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        second.ok("session/load", load.clone()).await;
+        let answer = first.prompt(&session, "much").await;
+        assert_eq!(answer["stopReason"], "end_turn");
+        assert_same(&told(&first), &updates());
+        second.updated(first.updates.len() + 1).await;
+        assert_same(&told(&second), &updates());
+        let mut third = door.plain("hosted").await;
+        third.ok("session/load", load).await;
+        assert_same(&told(&third), &updates());
+    }
+}
+
+#[tokio::test]
+async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
+    for (_rig, door) in houses().await {
+        let mut first = door.plain("hosted").await;
+        let session = first.session().await;
+        let prompt = first.start_prompt(&session, "much ask").await;
+        let asked = first.request("session/request_permission").await;
+        let mut expected = question();
+        expected["sessionId"] = json!(session);
+        assert!(asked["params"] == expected, "{:.300}", asked.to_string());
+        let mut second = door.plain("hosted").await;
+        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        second.ok("session/load", load).await;
+        let again = second.request("session/request_permission").await;
+        assert!(again["params"] == expected, "{:.300}", again.to_string());
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
+        second.reply(&again, outcome).await;
+        assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    }
+}

@@ -1,0 +1,129 @@
+//! What comes as it was written, and what is held to the letter.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use trilogue_gateway::{ClientOptions, Options};
+
+use crate::client_agent::Hosted;
+use crate::client_editor::{Door, Editor};
+use crate::client_hosted::house;
+use crate::rig::{LIMIT, Rig, Setup};
+
+/// Blocks whose bytes are no base64.
+fn unlettered() -> Vec<Value> {
+    vec![
+        json!({"type": "image", "data": "no base64!", "mimeType": "image/png"}),
+        json!({"type": "image", "data": "AAA", "mimeType": "image/png", "own": [1]}),
+        json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "*", "mimeType": "a/b"}}),
+        json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "A B"}}),
+    ]
+}
+
+/// What the agent got of a prompt.
+async fn got(editor: &mut Editor, params: Value) -> Value {
+    editor.ok("session/prompt", params).await;
+    let said = editor.words("agent_message_chunk");
+    serde_json::from_str(said.last().unwrap().trim_end_matches('!')).unwrap()
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_base64_come_to_the_agent_as_they_were_written() {
+    let (_rig, door, _) = house().await;
+    for block in unlettered() {
+        let mut editor = door.plain("hosted").await;
+        let session = editor.session().await;
+        let prompt = json!([{"type": "text", "text": "blocks"}, block]);
+        let got = got(&mut editor, json!({"sessionId": session, "prompt": prompt})).await;
+        assert_eq!(got["blocks"], prompt);
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
+    let client = ClientOptions { strict: true, ..ClientOptions::default() };
+    let options = Options { client, ..Options::default() };
+    let rig = Rig::of(Setup { options, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
+    let rig = rig.await;
+    let mut editor = Door::of(&rig).plain("hosted").await;
+    let session = editor.session().await;
+    for block in unlettered() {
+        let prompt = json!([{"type": "text", "text": "blocks"}, block]);
+        let params = json!({"sessionId": session, "prompt": prompt});
+        assert_eq!(editor.code("session/prompt", params).await, -32602, "{block}");
+    }
+    let whole = json!([
+        {"type": "text", "text": "blocks"},
+        {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+    ]);
+    let got = got(&mut editor, json!({"sessionId": session, "prompt": whole})).await;
+    assert_eq!(got["blocks"], whole);
+}
+
+#[tokio::test]
+async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
+    let (_rig, door, _) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    let prompt = json!([{"type": "text", "text": "blocks"}]);
+    let params = json!({
+        "sessionId": session, "session_id": "another", "prompt": prompt, "messageId": "m-1",
+        "_meta": {"x": 1}, "extra": {"deep": [1.5, null]}, "more": "x",
+    });
+    let got = got(&mut editor, params).await;
+    assert_eq!(got["blocks"], prompt);
+    assert_eq!(got["extra"], json!({"extra": {"deep": [1.5, null]}, "more": "x"}));
+}
+
+#[tokio::test]
+async fn an_id_that_is_at_work_is_refused_and_the_first_request_goes_on() {
+    let (_rig, door, _) = house().await;
+    let mut editor = door.plain("puppet").await;
+    let session = editor.session().await;
+    let prompt = editor.start_prompt(&session, "ask").await;
+    let asked = editor.request("session/request_permission").await;
+    let again = json!({"jsonrpc": "2.0", "id": prompt, "method": "session/list", "params": {}});
+    for _ in 0..3 {
+        editor.send(&again).await;
+        let refused = editor.answer(&prompt).await;
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    }
+    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
+    editor.reply(&asked, chosen).await;
+    assert_eq!(editor.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    // An id that was answered can be used again.
+    editor.send(&again).await;
+    assert!(editor.answer(&prompt).await["result"]["sessions"].is_array());
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_waits_for_any_more_is_none() {
+    let (_rig, door, hosted) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let slow = json!({"cwd": "/slow", "mcpServers": []});
+    let new = editor.ask("session/new", slow.clone()).await;
+    while hosted.heard("open").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    editor.tell("$/cancel_request", json!({"requestId": new})).await;
+    assert_eq!(editor.answer(&new).await["error"]["code"], -32800);
+    assert_eq!(hosted.heard("given up").len(), 1);
+    let mut other = door.plain("hosted").await;
+    none_is_listed(&mut other).await;
+    // Likewise where the client is gone.
+    editor.ask("session/new", slow).await;
+    while hosted.heard("open").len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    drop(editor);
+    none_is_listed(&mut other).await;
+}
+
+async fn none_is_listed(editor: &mut Editor) {
+    let listed = async {
+        while editor.ok("session/list", json!({})).await["sessions"] != json!([]) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, listed).await.unwrap();
+}

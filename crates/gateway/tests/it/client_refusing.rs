@@ -1,0 +1,79 @@
+//! Clients that will not be asked, beside others that are.
+
+use serde_json::json;
+
+use crate::client_editor::{Door, Editor};
+use crate::rig::Rig;
+
+async fn refuse(editor: &mut Editor) {
+    let asked = editor.request("session/request_permission").await;
+    let error = json!({"code": -32601, "message": "Method not found"});
+    editor.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})).await;
+    // What comes behind it has been taken when this is answered.
+    editor.ok("session/list", json!({})).await;
+}
+
+async fn three() -> (Rig, Door, [Editor; 3], String) {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("puppet").await;
+    let session = first.session().await;
+    let mut others = [door.plain("puppet").await, door.plain("puppet").await];
+    for other in &mut others {
+        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        other.ok("session/load", load).await;
+    }
+    let [second, third] = others;
+    (rig, door, [first, second, third], session)
+}
+
+#[tokio::test]
+async fn who_will_not_be_asked_answers_for_nobody_else() {
+    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let prompt = first.start_prompt(&session, "ask").await;
+    refuse(&mut first).await;
+    refuse(&mut second).await;
+    let asked = third.request("session/request_permission").await;
+    let chosen = json!({"outcome": {"outcome": "selected", "optionId": "yes"}});
+    third.reply(&asked, chosen).await;
+    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(first.words("agent_message_chunk"), ["yes"]);
+}
+
+#[tokio::test]
+async fn where_nobody_will_be_asked_the_call_is_rejected() {
+    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let prompt = first.start_prompt(&session, "ask").await;
+    refuse(&mut first).await;
+    refuse(&mut second).await;
+    refuse(&mut third).await;
+    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(first.words("agent_message_chunk"), ["no"]);
+}
+
+#[tokio::test]
+async fn where_the_last_who_would_be_asked_goes_the_call_is_rejected() {
+    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let prompt = first.start_prompt(&session, "ask").await;
+    refuse(&mut first).await;
+    third.request("session/request_permission").await;
+    drop(third);
+    // One is left, and it closes the session.
+    second.request("session/request_permission").await;
+    second.ok("session/close", json!({"sessionId": session})).await;
+    second.notified("$/cancel_request").await;
+    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(first.words("agent_message_chunk"), ["no"]);
+}
+
+#[tokio::test]
+async fn where_the_last_who_would_be_asked_breaks_off_the_call_is_rejected() {
+    let (_rig, _door, [mut first, mut second, mut third], session) = three().await;
+    let prompt = first.start_prompt(&session, "ask").await;
+    refuse(&mut first).await;
+    refuse(&mut second).await;
+    third.request("session/request_permission").await;
+    drop(third);
+    assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
+    assert_eq!(first.words("agent_message_chunk"), ["no"]);
+}

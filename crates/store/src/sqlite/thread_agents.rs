@@ -1,0 +1,115 @@
+//! Which agents threads have, for listings: search rows of a kind of their own, whose name is the agent's and whose hash is zero.
+//!
+//! Such a row may be there longer than the agent is the thread's, never shorter: a listing compares before it shows.
+
+use rusqlite::{Connection, Transaction, params};
+use trilogue_domain::{AgentName, TenantId, ThreadKey};
+
+use super::fault::Fail;
+use super::row::{Stretch, all};
+use crate::port::{Batch, Change};
+use crate::rows::ThreadRow;
+
+/// The kind of these search rows, beside those of [`super::search::Kind`].
+pub(super) const KIND: i64 = 3;
+
+/// Notes the agents of a batch's runs. Its thread's row is there by now.
+pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), Fail> {
+    // Listings show no ephemeral threads: these have no rows.
+    let is_ephemeral = |change: &Change| matches!(change, Change::Thread(row) if row.ephemeral);
+    if batch.changes.iter().any(is_ephemeral) {
+        return Ok(());
+    }
+    let mut noted: Option<&AgentName> = None;
+    for change in &batch.changes {
+        // One run may be written more than once; several agents in one batch are rare.
+        if let Change::Run(row) = change
+            && noted != Some(&row.agent)
+        {
+            note(conn, batch.thread, &row.agent)?;
+            noted = Some(&row.agent);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the rows fit new metadata: what only the metadata before named is forgotten.
+pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "DELETE FROM search WHERE kind = ?2 AND id = ?1 AND NOT EXISTS",
+        " (SELECT 1 FROM runs INDEXED BY runs_by_thread",
+        " WHERE runs.thread = ?1 AND runs.agent = search.name)"
+    ))?
+    .execute([thread.key.0, KIND])?;
+    match thread.agent() {
+        Some(agent) => note(conn, thread.key, &agent),
+        None => Ok(()),
+    }
+}
+
+/// Makes the rows of all threads: for a store that has none yet.
+pub(super) fn make_all(transaction: &Transaction<'_>) -> Result<(), Fail> {
+    transaction.execute(
+        concat!(
+            "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id)",
+            " SELECT threads.tenant, ?1, runs.agent, 0, threads.key",
+            " FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.ephemeral = 0"
+        ),
+        [KIND],
+    )?;
+    let mut after = i64::MIN;
+    loop {
+        let rows: Stretch<ThreadRow> = all(transaction, after, 1_000)?;
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        after = *last;
+        // A damaged row keeps its thread from being read; it does not keep the store from starting.
+        for row in rows.into_iter().filter_map(|(_, row)| row.ok()) {
+            if let Some(agent) = row.agent() {
+                note(transaction, row.key, &agent)?;
+            }
+        }
+    }
+}
+
+/// Whether an agent is one of a thread's; `row` is the thread's.
+pub(super) fn has(conn: &Connection, row: &ThreadRow, agent: &AgentName) -> Result<bool, Fail> {
+    if !may_have(conn, row.key, &row.tenant, agent)? {
+        return Ok(false);
+    }
+    if row.agent().as_ref() == Some(agent) {
+        return Ok(true);
+    }
+    let sql = "SELECT 1 FROM runs INDEXED BY runs_by_thread WHERE thread = ?1 AND agent = ?2";
+    Ok(conn.prepare_cached(sql)?.exists(params![row.key.0, agent.as_str()])?)
+}
+
+/// Removes the rows of a thread.
+pub(super) fn remove(conn: &Connection, thread: ThreadKey) -> Result<(), Fail> {
+    conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
+        .execute([KIND, thread.0])?;
+    Ok(())
+}
+
+/// Listings show no ephemeral threads, so these have no rows.
+fn note(conn: &Connection, thread: ThreadKey, agent: &AgentName) -> Result<(), Fail> {
+    conn.prepare_cached(concat!(
+        "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id)",
+        " SELECT tenant, ?3, ?2, 0, key FROM threads WHERE key = ?1 AND ephemeral = 0"
+    ))?
+    .execute(params![thread.0, agent.as_str(), KIND])?;
+    Ok(())
+}
+
+fn may_have(
+    conn: &Connection,
+    thread: ThreadKey,
+    tenant: &TenantId,
+    agent: &AgentName,
+) -> Result<bool, Fail> {
+    let sql = concat!(
+        "SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND hash = 0",
+        " AND id = ?4"
+    );
+    let params = params![tenant.as_str(), KIND, agent.as_str(), thread.0];
+    Ok(conn.prepare_cached(sql)?.exists(params)?)
+}

@@ -1,0 +1,251 @@
+//! What is written in the Agent Client Protocol, held to its official schema method by method: the schema as a whole accepts anything.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use crate::specs;
+
+/// Where the official schema lies among the documents.
+const OFFICIAL: &str = "agent_client/v1.schema.json";
+/// Our own schema of message ids, which is in the repository.
+const MESSAGE_IDS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/agent-client-message-ids.json");
+/// What the schema calls methods that both sides have.
+const BOTH: &str = "protocol";
+
+/// A side of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// The editor.
+    Client,
+    /// What it launched.
+    Agent,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// It wants an answer: what is carried are its params.
+    Request,
+    /// It wants none: what is carried are its params.
+    Notification,
+    /// It is the answer: what is carried is its result.
+    Response,
+}
+
+/// The messages of one connection, of which one side's are held to the schema.
+#[derive(Debug)]
+pub struct Conversation {
+    held: Side,
+    /// What the other side asked, by the id that it asked under.
+    asked: HashMap<String, String>,
+}
+
+type Key = (String, Side, Kind);
+
+/// Validators by the address of their document and their definition's name.
+type Made = HashMap<(usize, String), Arc<Validator>>;
+
+// === impl Side ===
+
+impl Side {
+    /// The one at the other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Agent,
+            Self::Agent => Self::Client,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Agent => "agent",
+        }
+    }
+}
+
+// === impl Conversation ===
+
+impl Conversation {
+    /// One in which this side's messages are held to the schema.
+    #[must_use]
+    pub fn holding(held: Side) -> Self {
+        Self { held, asked: HashMap::new() }
+    }
+
+    /// Takes note of a message of the other side, whatever it is: its answer is held to the schema of what was asked.
+    pub fn note(&mut self, message: &Value) {
+        if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
+            self.asked.insert(id.to_string(), method.to_owned());
+        }
+    }
+
+    /// Holds a message of the side that is held.
+    ///
+    /// # Errors
+    /// When it is no message, or what it carries breaks the schema; never where there is no schema.
+    pub fn hold(&mut self, message: &Value) -> Result<()> {
+        ensure!(message["jsonrpc"] == "2.0", "it names no version: {message}");
+        if let Some(method) = message["method"].as_str() {
+            let kind = if message.get("id").is_some() { Kind::Request } else { Kind::Notification };
+            let nothing = json!({});
+            let params = message.get("params").unwrap_or(&nothing);
+            return hold(method, self.held.other(), kind, params);
+        }
+        let asked = self.asked.remove(&message["id"].to_string());
+        match (message.get("result"), message.get("error")) {
+            (Some(result), None) => match asked {
+                Some(method) => hold(&method, self.held, Kind::Response, result),
+                None => Ok(()),
+            },
+            (None, Some(error)) => hold_to("Error", error),
+            _ => bail!("it is neither an answer nor an error: {message}"),
+        }
+    }
+}
+
+/// Holds what a message carries to the official schema of its method and to our own of message ids. `side` is the one that has the method. Where there is no official schema, that is said.
+///
+/// # Errors
+/// When it breaks one of them, or the method is in no schema and does not look like an extension.
+pub fn hold(method: &str, side: Side, kind: Kind, carried: &Value) -> Result<()> {
+    let Some(document) = official()? else { return Ok(()) };
+    match validator(document, method, side, kind)? {
+        Some(validator) => keeps(&validator, carried)
+            .with_context(|| format!("{method} ({kind:?}) breaks the official schema"))?,
+        None => ensure!(
+            method.starts_with('_') || !method.contains('/'),
+            "no schema knows a {kind:?} {method}"
+        ),
+    }
+    hold_ids(method, kind, carried)
+}
+
+/// Holds everything that a client said to the scripted agent, which wrote it down (`--record FILE`), and says how much that was. A line that is not written to its end is left out.
+///
+/// # Errors
+/// When a message breaks the schema, or the file cannot be read.
+pub fn hold_record(file: &Path) -> Result<usize> {
+    let text = std::fs::read_to_string(file)?;
+    let mut conversation = Conversation::holding(Side::Client);
+    let mut held = 0;
+    for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let line: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        match (line["answered"].as_str(), line.get("error")) {
+            (None, _) => conversation.hold(&line)?,
+            (Some(_), Some(error)) => hold_to("Error", error)?,
+            (Some(method), None) => hold(method, Side::Client, Kind::Response, &line["result"])?,
+        }
+        held += 1;
+    }
+    Ok(held)
+}
+
+/// Holds a value to a definition of the official schema.
+fn hold_to(name: &str, value: &Value) -> Result<()> {
+    let Some(document) = official()? else { return Ok(()) };
+    keeps(&*definition(document, name)?, value)
+        .with_context(|| format!("an {name} breaks the official schema"))
+}
+
+fn hold_ids(method: &str, kind: Kind, carried: &Value) -> Result<()> {
+    static IDS: OnceLock<Value> = OnceLock::new();
+    let ids = match IDS.get() {
+        Some(ids) => ids,
+        None => {
+            let read = serde_json::from_slice(&std::fs::read(MESSAGE_IDS)?)?;
+            IDS.get_or_init(|| read)
+        }
+    };
+    let update = &carried["update"];
+    let (name, value) = match (method, kind) {
+        ("session/update", _) => match update["sessionUpdate"].as_str() {
+            Some(chunk) if chunk.ends_with("message_chunk") => ("ContentChunk", update),
+            _ => return Ok(()),
+        },
+        ("session/prompt", Kind::Request) => ("PromptRequest", carried),
+        ("session/prompt", Kind::Response) => ("PromptResponse", carried),
+        _ => return Ok(()),
+    };
+    keeps(&*definition(ids, name)?, value)
+        .with_context(|| format!("{method} breaks the schema of message ids"))
+}
+
+fn keeps(validator: &Validator, value: &Value) -> Result<()> {
+    validator.validate(value).map_err(|error| anyhow!("{error} at {}", error.instance_path()))?;
+    Ok(())
+}
+
+/// The official schema; `None` where it was said that there is none.
+fn official() -> Result<Option<&'static Value>> {
+    static DOCUMENT: OnceLock<Option<Value>> = OnceLock::new();
+    if let Some(document) = DOCUMENT.get() {
+        return Ok(document.as_ref());
+    }
+    let document = match specs::document(OFFICIAL) {
+        Some(file) => Some(serde_json::from_slice(&std::fs::read(file)?)?),
+        None => None,
+    };
+    Ok(DOCUMENT.get_or_init(|| document).as_ref())
+}
+
+/// The schema of what a message carries; `None` where the official one has no such method.
+fn validator(
+    document: &'static Value,
+    method: &str,
+    side: Side,
+    kind: Kind,
+) -> Result<Option<Arc<Validator>>> {
+    static KNOWN: OnceLock<HashMap<Key, String>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| names(document));
+    match known.get(&(method.to_owned(), side, kind)) {
+        Some(name) => definition(document, name).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The definitions that methods have, by method.
+fn names(document: &Value) -> HashMap<Key, String> {
+    let mut names = HashMap::new();
+    for (name, schema) in document["$defs"].as_object().into_iter().flatten() {
+        let (Some(method), Some(side)) = (schema["x-method"].as_str(), schema["x-side"].as_str())
+        else {
+            continue;
+        };
+        let kind = match name {
+            name if name.ends_with("Response") => Kind::Response,
+            name if name.ends_with("Notification") => Kind::Notification,
+            _ => Kind::Request,
+        };
+        for one in [Side::Client, Side::Agent] {
+            if side == one.name() || side == BOTH {
+                names.insert((method.to_owned(), one, kind), name.clone());
+            }
+        }
+    }
+    names
+}
+
+/// One of a document's definitions, made once: most tests need a few.
+fn definition(document: &'static Value, name: &str) -> Result<Arc<Validator>> {
+    static MADE: Mutex<Option<Made>> = Mutex::new(None);
+    let key = (std::ptr::from_ref(document).addr(), name.to_owned());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = made.get_or_insert_default();
+    if let Some(found) = made.get(&key) {
+        return Ok(Arc::clone(found));
+    }
+    ensure!(document["$defs"][name].is_object(), "there is no definition {name}");
+    let root = json!({ "$ref": format!("#/$defs/{name}"), "$defs": document["$defs"] });
+    let built = jsonschema::options().should_validate_formats(true).build(&root)?;
+    let built = Arc::new(built);
+    made.insert(key, Arc::clone(&built));
+    Ok(built)
+}

@@ -1,0 +1,105 @@
+//! What is as large as a line of the Agent Client Protocol: from the agent to the log, to editors and to other clients, over a kill of the server.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trilogue_testkit::{Client, Editor, Folder, Server, ServerOptions};
+
+use crate::client_official::{hosted, scripted};
+
+const MIB: usize = 1024 * 1024;
+/// How long a turn may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What the agent says, without its ids.
+fn said(editor: &Editor, session: &str) -> Vec<Value> {
+    let others = ["user_message_chunk", "available_commands_update"];
+    let updates = editor.updates(session).into_iter();
+    updates.filter(|it| others.iter().all(|other| it["sessionUpdate"] != *other)).collect()
+}
+
+fn assert_same(found: &[Value], expected: &[Value]) {
+    assert_eq!(found.len(), expected.len());
+    for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!(found == expected, "{place}: {:.300}", found.to_string());
+    }
+}
+
+/// The sizes of what an editor was told: of texts, and of what tools wrote.
+fn sizes(updates: &[Value]) -> Vec<usize> {
+    let text = |update: &Value| {
+        let text = update["content"]["text"].as_str();
+        text.or_else(|| update["content"][0]["newText"].as_str()).map(str::len)
+    };
+    updates.iter().filter_map(text).collect()
+}
+
+async fn turn(editor: &Editor, session: &str, text: &str) -> Value {
+    let turn = editor.prompt(session, text).await.unwrap();
+    tokio::time::timeout(LIMIT, turn).await.unwrap().unwrap()
+}
+
+async fn load(editor: &Editor, session: &str, cwd: &Folder) {
+    let params = json!({"sessionId": session, "cwd": cwd.path(), "mcpServers": []});
+    editor.call("session/load", &params).await.unwrap();
+}
+
+/// The longest texts of a thread's events, as our own interface gives them: on pages, and on a stream.
+async fn longest(client: &Client, thread: &str) -> [Vec<usize>; 2] {
+    let longest = |event: &Value| event["text"].as_str().map_or(0, str::len);
+    let paged = crate::events(client, thread).await.unwrap();
+    let paged: Vec<_> = paged.iter().map(longest).filter(|length| *length > MIB).collect();
+    let path = format!("/api/v1/threads/{thread}/events");
+    let mut stream = client.stream(&path, None).await.unwrap();
+    let mut streamed = Vec::new();
+    while streamed.len() < paged.len() {
+        let event = tokio::time::timeout(LIMIT, stream.next()).await.unwrap().unwrap().unwrap();
+        let event: Value = serde_json::from_str(&event.data).unwrap();
+        streamed.extend(Some(longest(&event)).filter(|length| *length > MIB));
+    }
+    [paged, streamed]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_updates_and_questions_reach_every_client_and_outlive_the_server() {
+    let (dir, store, cwd) =
+        (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
+    let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
+    let options = ServerOptions { settings, ..ServerOptions::default() };
+    let server = Server::start(dir.path(), &options).await.unwrap();
+    let command = server.home().command_line(&["connect", "scripted"]).await.unwrap();
+    let editor = Editor::launch(&command, cwd.path()).await.unwrap();
+    let session = editor.new_session(cwd.path()).await.unwrap();
+    let large = 10 * MIB;
+    let script = format!("say:a\nmuch:text:{large}\nmuch:tool:{large}\nsay:b");
+    let answer = turn(&editor, &session, &script).await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let asking = editor.prompt(&session, &format!("much:ask:{}", 5 * MIB)).await.unwrap();
+    let asked =
+        editor.saw("the question", |message| message["method"] == "session/request_permission");
+    let asked = asked.await.unwrap();
+    assert_eq!(
+        asked["params"]["toolCall"]["content"][0]["newText"].as_str().unwrap().len(),
+        5 * MIB
+    );
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "once"}});
+    editor.answer(&asked, &outcome).await.unwrap();
+    let answer = tokio::time::timeout(LIMIT, asking).await.unwrap().unwrap();
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let live = said(&editor, &session);
+    assert_eq!(sizes(&live), [1, large, large, 1, "chosen: once".len()]);
+    assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
+
+    let server = server.kill().await.unwrap().start().await.unwrap();
+    let answer = turn(&editor, &session, "say:on").await;
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let other = Editor::launch(&command, cwd.path()).await.unwrap();
+    load(&other, &session, &cwd).await;
+    assert_same(&said(&other, &session), &said(&editor, &session));
+    assert_same(&said(&other, &session)[..live.len()], &live);
+    assert_eq!(longest(&server.client(), &session).await, [vec![large], vec![large]]);
+    assert!(editor.close().await.unwrap().success());
+    assert!(other.close().await.unwrap().success());
+    let (_, status) = server.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+}

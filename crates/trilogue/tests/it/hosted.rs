@@ -1,0 +1,109 @@
+//! An agent that is a program of its own, served by what a configuration says.
+
+use serde_json::Value;
+
+use crate::agent_client_examples::example;
+use crate::connect_editor::Editor;
+use crate::harness::{Home, Server};
+
+/// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
+fn serve(home: &Home) -> Server<'_> {
+    let agent = example("scripted_agent");
+    let config = format!(
+        r#"
+[store]
+url = "memory:"
+
+[agents.reviewer]
+kind = "agent-client"
+command = [{:?}, "--record", "heard"]
+cwd = "project"
+
+[[agents.reviewer.permissions]]
+name = "looking is free"
+kind = ["read", "search"]
+decision = "allow"
+
+[[agents.reviewer.permissions]]
+name = "notes are its own"
+kind = "edit"
+path = "notes/**"
+decision = "allow"
+
+[[agents.reviewer.permissions]]
+name = "nothing runs"
+kind = "execute"
+decision = "deny"
+"#,
+        agent.to_str().unwrap()
+    );
+    std::fs::create_dir_all(home.work().join("project/notes")).unwrap();
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+/// The rules that decided in a thread, by the log.
+fn applied(server: &Server<'_>, thread: &str) -> Vec<String> {
+    let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
+    let rules = events.iter().filter(|it| it["type"] == "interrupt.rule_applied");
+    rules.map(|it| it["rule"].as_str().unwrap_or_else(|| panic!("{it}")).to_owned()).collect()
+}
+
+#[test]
+fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
+    let home = Home::new();
+    let server = serve(&home);
+    let project = home.work().canonicalize().unwrap().join("project");
+    let inside = project.join("notes/a.md").display().to_string();
+    let outside = project.join("notes/../secret").display().to_string();
+    for (index, (question, outcome, rule)) in [
+        ("permission:read:/etc/hosts".to_owned(), "once", "looking is free"),
+        (format!("permission:edit:{inside}"), "once", "notes are its own"),
+        ("permission:execute:/bin/rm".to_owned(), "no", "nothing runs"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let thread = format!("t{index}");
+        let said = server.run(&["run", "reviewer", &question, "--thread", &thread]).expect(0);
+        assert!(said.out.contains(&format!("permission: {outcome}")), "{question}: {said:?}");
+        assert_eq!(applied(&server, &thread), [rule], "{question}");
+        let shown = server.run(&["tail", &thread]).expect(0).out;
+        assert!(shown.contains(rule), "{shown}");
+    }
+    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+    // Where none fits somebody is asked, and the editor that is there may answer.
+    let asked = server.run(&[
+        "run",
+        "reviewer",
+        &format!("permission:edit:{outside}"),
+        "--thread",
+        "other",
+    ]);
+    let asked = asked.expect(3);
+    assert!(asked.err.contains("secret"), "{asked:?}");
+    assert_eq!(applied(&server, "other"), [""; 0]);
+    let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+    server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
+    // What the agent was told is what the protocol has.
+    let held = trilogue_testkit::schema::hold_record(&project.join("heard")).unwrap();
+    assert!(held >= 12, "{held}");
+}
+
+#[test]
+fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
+    let home = Home::new();
+    let server = serve(&home);
+    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "permission:execute:/bin/rm");
+    let (answer, before) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert!(!before.iter().any(|line| line.contains("request_permission")), "{before:?}");
+    let failed = before.iter().any(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["params"]["update"]["status"] == "failed"
+    });
+    assert!(failed, "{before:?}");
+    assert_eq!(applied(&server, &session), ["nothing runs"]);
+}
