@@ -42,7 +42,7 @@ pub struct Agent {
     /// `agent-client` only: the folder in which it works. `{thread}` gives each thread its own, such as `"work/{thread}"`. What is missing is made, for this user alone. A relative path begins at the server's working directory. Not set: where the client says, else the server's working directory.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// `agent-client` only: a git repository of which each thread gets a worktree at `cwd`, on the branch `trilogue/AGENT/THREAD`. It goes with the thread where it has no changes.
+    /// `agent-client` only: a git repository of which each thread gets a worktree at `cwd`, on the branch `trilogue/AGENT/FOLDER`. It goes with the thread where it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
     /// `agent-client` only: variables that are set for it. Their values are never shown.
