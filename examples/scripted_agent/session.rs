@@ -10,6 +10,9 @@ use trilogue_sdk::agent_client::peer::Peer;
 
 use crate::tools;
 
+/// How often it is looked whether a file is there.
+const LOOKED_EVERY: Duration = Duration::from_millis(5);
+
 /// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -29,8 +32,18 @@ struct State {
     cancel: CancellationToken,
     model: String,
     verbose: bool,
-    /// What is said after the turn, and how long after.
-    later: Vec<(Duration, String)>,
+    /// What is said after the turn.
+    later: Vec<Later>,
+}
+
+/// What is said after a turn.
+#[derive(Debug)]
+pub(crate) struct Later {
+    /// How long after it.
+    pub(crate) time: Duration,
+    /// Not before this file is there.
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) update: Value,
 }
 
 // === impl Session ===
@@ -132,16 +145,18 @@ impl Session {
     }
 
     /// Says something when the turn is over.
-    pub(crate) fn say_later(&self, after: Duration, said: String) {
-        self.lock().later.push((after, said));
+    pub(crate) fn say_later(&self, later: Later) {
+        self.lock().later.push(later);
     }
 
     /// The turn is over.
     pub(crate) async fn say_what_is_late(&self, peer: &Peer) {
         let later = std::mem::take(&mut self.lock().later);
-        for (after, said) in later {
-            tokio::time::sleep(after).await;
-            let update = json!({ "sessionUpdate": "session_info_update", "title": said });
+        for Later { time, file, update } in later {
+            tokio::time::sleep(time).await;
+            while file.as_ref().is_some_and(|file| !file.exists()) {
+                tokio::time::sleep(LOOKED_EVERY).await;
+            }
             self.update(peer, update).await;
         }
     }

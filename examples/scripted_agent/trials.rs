@@ -6,6 +6,7 @@
 //! | `put:TEXT` | writes this, with the same words in it |
 //! | `fail:JSON` | the turn ends with this error |
 //! | `choose:KIND,KIND` | asks for permission with an option of each kind, named as its kind, and says what came |
+//! | `may:KINDS:JSON` | the same about this tool call |
 //! | `take-back:MS` | asks for permission and takes that back after a time |
 //! | `leave:MS` | asks for permission and goes on after a time without the answer |
 //! | `large:KIND:BYTES` | an update with a text of that length: `text`, `think`, `tool`, `plan` |
@@ -59,12 +60,19 @@ pub(crate) fn error(json: &str) -> ErrorObject {
 
 /// Asks for permission, in one of several ways, and says what came of it.
 pub(crate) async fn ask(peer: &Peer, session: &str, word: &str, rest: &str) -> String {
-    let kinds = if word == "choose" { rest } else { "allow_once,reject_once" };
+    let call =
+        json!({ "toolCallId": "trial", "title": "Change a file", "kind": "edit" }).to_string();
+    let (kinds, call) = match word {
+        "choose" => (rest, &*call),
+        "may" => rest.split_once(':').unwrap_or((rest, &call)),
+        _ => ("allow_once,reject_once", &*call),
+    };
+    let call: Value = serde_json::from_str(call).unwrap_or_default();
     let options =
         kinds.split(',').map(|kind| json!({ "optionId": kind, "name": kind, "kind": kind }));
     let params = json!({
         "sessionId": session,
-        "toolCall": { "toolCallId": "trial", "title": "Change a file", "kind": "edit" },
+        "toolCall": call,
         "options": options.collect::<Vec<_>>(),
     });
     let call = match peer.begin("session/request_permission", &params).await {

@@ -14,11 +14,11 @@
 //! | `read:PATH`, `write:PATH:TEXT`, `term:COMMAND` | works with the client's files and terminals |
 //! | `ext` | says and asks something that is in no protocol |
 //! | `slow`, `slow:MS`, `stubborn` | waits until it is cancelled; does not listen to that |
-//! | `later:MS:TEXT` | says something after the turn |
+//! | `later:MS:TEXT`, `once:FILE:JSON` | says something after the turn: a title; this update, when the file is there |
 //! | `noise`, `line:TEXT`, `oversize:BYTES` | writes what is no message; this line; a line of that length |
 //! | `crash`, `crash:CODE`, `stderr:TEXT` | kills itself; exits; complains |
 //! | `much:text:BYTES`, `much:tool:BYTES`, `much:ask:BYTES` | says, does and asks much |
-//! | `put`, `respond`, `choose`, `take-back`, `leave`, `large`, `deaf`, `fail` | see [`trials`] |
+//! | `put`, `respond`, `choose`, `may`, `take-back`, `leave`, `large`, `deaf`, `fail` | see [`trials`] |
 //! | `stop:REASON`, `error:CODE:TEXT` | how the turn ends |
 //! | `prompt`, `init`, `session`, `cwd`, `env:NAME`, `pid`, `count` | says what it was given, where it is, how much it said |
 
@@ -31,7 +31,7 @@ use trilogue_sdk::agent_client::peer::{Failed, Peer};
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use crate::agent::Scripted;
-use crate::session::Session;
+use crate::session::{Later, Session};
 use crate::{Ids, UserId, content, large, tools, trials};
 
 /// How long `stubborn` goes on.
@@ -133,7 +133,7 @@ impl Turn<'_> {
             "ext" => self.extension().await,
             "slow" => self.slow(rest).await,
             "stubborn" => tokio::time::sleep(STUBBORN).await,
-            "later" => self.later(rest),
+            "later" | "once" => self.later(word, rest),
             "noise" | "line" | "oversize" => self.noise(word, rest).await,
             "crash" => self.crash(rest).await,
             "stderr" => tools::complain(rest),
@@ -143,7 +143,7 @@ impl Turn<'_> {
                 trials::put(self.peer, self.session.id(), rest).await;
                 self.slow("").await;
             }
-            "choose" | "take-back" | "leave" => {
+            "choose" | "may" | "take-back" | "leave" => {
                 let told = trials::ask(self.peer, self.session.id(), word, rest).await;
                 self.say(&told).await;
             }
@@ -367,10 +367,15 @@ impl Turn<'_> {
         }
     }
 
-    fn later(&self, rest: &str) {
-        let (time, said) = rest.split_once(':').unwrap_or(("0", rest));
-        let time = Duration::from_millis(time.parse().unwrap_or(0));
-        self.session.say_later(time, said.to_owned());
+    fn later(&self, word: &str, rest: &str) {
+        let (when, said) = rest.split_once(':').unwrap_or(("0", rest));
+        let time = Duration::from_millis(when.parse().unwrap_or(0));
+        let file = (word == "once").then(|| when.into());
+        let update = match word {
+            "once" => serde_json::from_str(said).unwrap_or_default(),
+            _ => json!({ "sessionUpdate": "session_info_update", "title": said }),
+        };
+        self.session.say_later(Later { time, file, update });
     }
 
     async fn noise(&mut self, word: &str, rest: &str) {

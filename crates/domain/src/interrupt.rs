@@ -96,6 +96,8 @@ pub enum Resolution {
         answer: Answer,
         /// SHA-256 of the payload that was shown, in hexadecimal.
         digest: String,
+        /// What the answer carried beyond it, as an object for whoever asked in the same protocol; at most [`MAX_ANSWER_EXTRA_BYTES`](crate::limits::MAX_ANSWER_EXTRA_BYTES).
+        extra: Option<Json>,
     },
     /// Nobody answered in time; for a permission the option that rejects this call was taken.
     TimedOut {

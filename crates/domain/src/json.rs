@@ -3,7 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Code, Error};
@@ -14,6 +16,9 @@ use crate::limits;
 /// The bytes are kept as they came: member order, number spelling and white space included.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
+
+/// The members of an object as they are written, in their order.
+struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 // === impl Json ===
 
@@ -111,6 +116,37 @@ impl Json {
         Self::from_value(&Value::Object(object))
     }
 
+    /// The object with this one member set, or removed where there is no value. All others stay as they are written, in their order. `None` where this is no object.
+    #[must_use]
+    pub fn with_member(&self, name: &str, value: Option<&Self>) -> Option<Self> {
+        let Members(members) = serde_json::from_slice(&self.0).ok()?;
+        let is_named =
+            |key: &RawValue| serde_json::from_str::<String>(key.get()).is_ok_and(|key| key == name);
+        let mut rest = value;
+        let mut is_changed = false;
+        let mut text = String::with_capacity(self.0.len());
+        for (key, member) in members {
+            let member = match (is_named(key), rest) {
+                (false, _) => member.get(),
+                (true, Some(value)) => {
+                    rest = None;
+                    is_changed |= value.as_str() != member.get();
+                    value.as_str()
+                }
+                (true, None) => {
+                    is_changed = true;
+                    continue;
+                }
+            };
+            push_member(&mut text, key.get(), member);
+        }
+        if let Some(value) = rest {
+            is_changed = true;
+            push_member(&mut text, &Value::from(name).to_string(), value.as_str());
+        }
+        Some(if is_changed { Self(Bytes::from(format!("{{{text}}}"))) } else { self.clone() })
+    }
+
     /// The top-level scalar members as `(key, canonical text of the value)`, at most [`limits::MAX_SEARCH_KEYS`].
     #[must_use]
     pub fn scalars(&self) -> Vec<(String, String)> {
@@ -132,6 +168,41 @@ impl Json {
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+fn push_member(text: &mut String, key: &str, value: &str) {
+    if !text.is_empty() {
+        text.push(',');
+    }
+    text.push_str(key);
+    text.push(':');
+    text.push_str(value);
+}
+
+// === impl Members ===
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Object)
     }
 }
 
@@ -244,5 +315,36 @@ mod tests {
         };
         let merged = json(r#"{"a":1,"b":{"c":2}}"#).merged(&json(r#"{"a":null,"b":3,"d":4}"#));
         assert_eq!(merged.to_value(), serde_json::json!({"b": 3, "d": 4}));
+    }
+
+    #[test]
+    fn setting_one_member_leaves_the_others_as_they_are_written() {
+        let set = |text: &str, value: Option<&'static str>| {
+            let value = value.map(|value| Json::parse(value).unwrap());
+            let json = Json::parse(text.to_owned()).unwrap();
+            json.with_member("t", value.as_ref()).map(|json| json.as_str().to_owned())
+        };
+        let odd = r#""n":123456789012345678901234567890,"\u0062":1.50,"a":{ "x" : [ 1e2 ] }"#;
+        for (before, value, after) in [
+            (format!("{{{odd}}}"), Some(r#""new""#), format!(r#"{{{odd},"t":"new"}}"#)),
+            (format!(r#"{{"t":"old",{odd}}}"#), Some("2"), format!(r#"{{"t":2,{odd}}}"#)),
+            (format!(r#"{{{odd},"t":"old"}}"#), None, format!("{{{odd}}}")),
+            (
+                r#"{"\u0074":1, "a":2, "t":3}"#.to_owned(),
+                Some("4"),
+                r#"{"\u0074":4,"a":2}"#.to_owned(),
+            ),
+            (" { } ".to_owned(), Some("1"), r#"{"t":1}"#.to_owned()),
+            (r#"{"t":[1]}"#.to_owned(), None, "{}".to_owned()),
+        ] {
+            assert_eq!(set(&before, value), Some(after), "{before}");
+        }
+        // Where nothing changes, white space stays too.
+        for (same, value) in [(r#" { "a" : 1 , "t" : 2 } "#, Some("2")), (r#"{ "a": 1 }"#, None)] {
+            assert_eq!(set(same, value).as_deref(), Some(same));
+        }
+        for other in ["[]", "null", "1", r#""{}""#] {
+            assert_eq!(set(other, Some("1")), None, "{other}");
+        }
     }
 }

@@ -36,6 +36,8 @@ pub const MAX_SEARCH_KEYS: usize = 64;
 pub const MAX_SEARCH_CANDIDATES: usize = 10_000;
 /// The largest metadata object of a thread or a run, in bytes.
 pub const MAX_METADATA_BYTES: usize = 64 * 1024;
+/// The longest title that an agent gives a thread, in characters, the sign that it was cut among them.
+pub const MAX_TITLE_CHARS: usize = 200;
 /// The largest metadata of one part by default, in bytes of its JSON.
 pub const DEFAULT_MAX_PART_METADATA_BYTES: usize = 64 * 1024;
 /// The most entries of a history that a client brings.
@@ -50,6 +52,14 @@ pub const MAX_REASON_BYTES: usize = 4 * 1024;
 pub const MAX_PENDING_INTERRUPTS: usize = 64;
 /// The most bytes that the pending interrupts of one run ask with, in bytes of their payloads.
 pub const MAX_PENDING_BYTES: usize = 32 * 1024 * 1024;
+/// The most bytes that an answer to an interrupt carries beyond itself, for whoever asked in the same protocol.
+pub const MAX_ANSWER_EXTRA_BYTES: usize = 64 * 1024;
+/// The largest answer to an interrupt with what it carries beyond itself, in bytes of its event, whose ids may be longer by the rest.
+pub const MAX_ANSWER_BYTES: usize = MAX_EVENT_BYTES - 4 * 1024;
+/// The most bytes that the messages which a run is given, or answered with, take of the log itself: an append holds them beside what else is in it.
+pub const MAX_SAID_BYTES: usize = 2 * 1024 * 1024 - 64 * 1024;
+/// The most messages of a run that are remembered as begun and not complete; another is known by its id from its beginning on.
+pub const MAX_OPEN_MESSAGES: usize = 1_024;
 /// A page of interrupts ends behind the one with which their payloads pass this many bytes.
 pub const MAX_PENDING_PAGE_BYTES: usize = 32 * 1024 * 1024;
 /// The most bytes of one run's events that a copy of its thread takes over.

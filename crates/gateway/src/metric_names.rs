@@ -22,6 +22,8 @@ pub const FRAMES_RENDERED: &str = "trilogue_frames_rendered_total";
 pub const PANICS: &str = "trilogue_http_panics_total";
 /// Requests of clients that were refused because another of the same id was not answered yet.
 pub const REPEATED_IDS: &str = "trilogue_client_repeated_ids_total";
+/// Lines of hosted agents that were let go by, by agent and by kind: `noise`, which was no message, and `oversize`.
+pub const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 /// Callback deliveries, by outcome.
 pub const DELIVERIES: &str = "trilogue_callback_deliveries_total";
 
@@ -44,5 +46,9 @@ pub(crate) fn describe() {
     describe_counter!(FRAMES_RENDERED, "Frames that were rendered");
     describe_counter!(PANICS, "Requests whose handler panicked");
     describe_counter!(REPEATED_IDS, "Requests of clients whose id another one had at the time");
+    describe_counter!(
+        IGNORED_LINES,
+        "Lines of hosted agents that were let go by, by agent and by kind"
+    );
     describe_counter!(DELIVERIES, "Callback deliveries, by outcome");
 }

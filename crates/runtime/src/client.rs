@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +26,11 @@ const REMEMBERED: usize = 4_096;
 pub trait Client: Send + Sync + fmt::Debug {
     /// How it is spoken to, and what it can do.
     fn profile(&self) -> &ClientProfile;
+
+    /// Where it works, as far as that is known before it opens a session: an absolute path. Nobody may rely on it.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
 
     /// Asks the client for something. `params` is an object whose session id was cut out.
     ///

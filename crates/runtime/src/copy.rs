@@ -241,8 +241,8 @@ struct Renumbered<'a> {
     /// The bytes of the portions.
     bytes: usize,
     messages: Vec<MessageRow>,
-    /// Messages that are not complete.
-    open: HashMap<MessageId, Role>,
+    /// Messages that are not complete: who says them, and the number by which they begin.
+    open: HashMap<MessageId, (Role, u64)>,
     until: Option<&'a MessageId>,
     values: Option<Json>,
     has_begun: bool,
@@ -334,9 +334,15 @@ impl<'a> Renumbered<'a> {
                 return self.push(event.at, &Body::Run(created), event);
             }
             Body::Run(RunEvent::Started) => self.has_begun = true,
+            Body::Run(RunEvent::Ended(_)) if self.until.is_some() => {
+                // The last message was never completed: the run is copied whole, and ends as one that was cut.
+                self.is_over = true;
+                return Ok(());
+            }
             Body::State(StateEvent::Values(values)) => self.values = Some(values.clone()),
             Body::Message(MessageEvent::Started { message, role, .. }) => {
-                self.open.insert(message.clone(), role.clone());
+                let begins = self.first + self.draft.len() as u64;
+                self.open.insert(message.clone(), (role.clone(), begins));
             }
             Body::Message(MessageEvent::Completed { message }) => {
                 self.complete(message);
@@ -347,18 +353,16 @@ impl<'a> Renumbered<'a> {
     }
 
     fn complete(&mut self, message: &MessageId) {
-        if let Some(role) = self.open.remove(message) {
-            self.messages.push(MessageRow {
-                id: message.clone(),
-                tenant: self.row.tenant.clone(),
-                thread: self.row.thread,
-                run: self.row.run,
-                role,
-                position: self.first,
-                alias: None,
-            });
+        if let Some((role, begins)) = self.open.remove(message) {
+            self.point_at(message.clone(), role, begins);
         }
         self.is_over = self.until == Some(message);
+    }
+
+    fn point_at(&mut self, id: MessageId, role: Role, position: u64) {
+        let MessagesOf { tenant, thread, run } = &self.row;
+        let (tenant, thread, run) = (tenant.clone(), *thread, *run);
+        self.messages.push(MessageRow { id, tenant, thread, run, role, position, alias: None });
     }
 
     fn push(&mut self, at: Timestamp, body: &Body, event: &Event) -> Result<()> {
@@ -399,6 +403,9 @@ impl<'a> Renumbered<'a> {
             for event in begun.into_iter().chain([ended]) {
                 self.draft.push(at, &Body::Run(event), None)?;
             }
+        }
+        for (message, (role, begins)) in std::mem::take(&mut self.open) {
+            self.point_at(message, role, begins);
         }
         self.seal();
         row.last_run_number = self.run_number;

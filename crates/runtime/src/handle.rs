@@ -9,23 +9,24 @@ use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{CheckOutput, Clock, Deliver, Fetch, ReadOriginal};
 use trilogue_domain::{
-    AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Principal, PrincipalId,
-    RunId, RunStatus, Scope, ThreadId, ThreadKey,
+    AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Message, Principal,
+    PrincipalId, RunId, RunStatus, Scope, ThreadId, ThreadKey,
 };
 use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
+use crate::answer::{check_extra, check_logged};
 use crate::backend::Backend;
 use crate::callback::What;
 use crate::client::{Attached, Client};
 use crate::owner::Envelope;
-use crate::part::check_metadata;
+use crate::part::{check_metadata, outline_all};
 use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
 use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{Command, Reply, Target, gone};
-use crate::submit::stopped;
+use crate::submit::{check_messages, stopped};
 use crate::workers;
 
 /// Owners of threads, and the workers beside them. Cheap to clone.
@@ -178,14 +179,56 @@ impl Runtime {
     /// Answers an interrupt. The thread's owner orders answers: the second is told.
     ///
     /// # Errors
-    /// `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, and what storing can fail with.
+    /// `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, `event_too_large` above [`trilogue_domain::limits::MAX_ANSWER_BYTES`], and what storing can fail with.
     pub async fn answer(
         &self,
         by: &Principal,
         to: AnswerTo,
         answer: Answer,
     ) -> Result<InterruptRow> {
+        self.answer_with(by, to, answer, None).await
+    }
+
+    /// The same with an object that the answer carried beyond itself, which whoever asked is told too.
+    ///
+    /// # Errors
+    /// As [`Self::answer`], and `event_too_large` where that is larger than [`trilogue_domain::limits::MAX_ANSWER_EXTRA_BYTES`], or the answer with it than [`trilogue_domain::limits::MAX_ANSWER_BYTES`].
+    pub async fn answer_with(
+        &self,
+        by: &Principal,
+        to: AnswerTo,
+        answer: Answer,
+        extra: Option<Json>,
+    ) -> Result<InterruptRow> {
+        self.answer_whole(by, to, answer, extra, None).await
+    }
+
+    /// Answers an interrupt with what somebody said: the message stands in the run's log before the resolution, and is a message of the thread like those that runs are given. The agent is told the answer alone.
+    ///
+    /// # Errors
+    /// As [`Self::answer`], and as a run is refused whose input is this message.
+    pub async fn answer_in_words(
+        &self,
+        by: &Principal,
+        to: AnswerTo,
+        answer: Answer,
+        said: Message,
+    ) -> Result<InterruptRow> {
+        let max_part_metadata = self.services().options.max_part_metadata_bytes;
+        check_messages(std::slice::from_ref(&said), max_part_metadata)?;
+        self.answer_whole(by, to, answer, None, Some(Box::new(said))).await
+    }
+
+    async fn answer_whole(
+        &self,
+        by: &Principal,
+        to: AnswerTo,
+        answer: Answer,
+        extra: Option<Json>,
+        mut said: Option<Box<Message>>,
+    ) -> Result<InterruptRow> {
         let scope = by.scope();
+        check_extra(extra.as_ref())?;
         if let Answer::Message(parts) = &answer {
             check_metadata(parts, self.services().options.max_part_metadata_bytes)?;
         }
@@ -196,18 +239,29 @@ impl Runtime {
                     Error::new(Code::InterruptNotFound, format!("there is no interrupt '{id}'"))
                 })?;
                 self.check_answer(&row, &answer)?;
+                if row.resolution.is_some() {
+                    return Err(self.name_pending(&scope, &row.run_id, gone(None)).await);
+                }
                 (row.thread, row.run_id, Target::Interrupt(id))
             }
             AnswerTo::Run(id) => {
                 let row = self.run_row(&scope, &id).await?;
-                let target = match self.0.shown.last(&by.id, &id) {
+                let shown = self.0.shown.last(&by.id, &id);
+                if let Some(row) = self.asked(&scope, &id, shown.as_ref()).await? {
+                    self.check_answer(&row, &answer)?;
+                }
+                let target = match shown {
                     Some(shown) => Target::Interrupt(shown),
                     None => Target::FirstOf(row.key),
                 };
                 (row.thread, id, target)
             }
         };
-        let command = Command::Answer { to: target, answer, by: by.clone() };
+        check_logged(by, &answer, extra.as_ref())?;
+        if let Some(said) = &mut said {
+            outline_all(store.as_ref(), &scope, std::slice::from_mut(&mut **said)).await?;
+        }
+        let command = Command::Answer { to: target, answer, extra, said, by: by.clone() };
         match self.change(thread, command).await {
             Ok(Reply::Interrupt(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),
@@ -344,6 +398,35 @@ impl Runtime {
                 vital: false,
             })
             .await
+    }
+
+    /// What an answer to a run is for: the interrupt that was shown, where it is pending, else the oldest that is.
+    async fn asked(
+        &self,
+        scope: &Scope,
+        run: &RunId,
+        shown: Option<&InterruptId>,
+    ) -> Result<Option<InterruptRow>> {
+        let filter = trilogue_store::rows::InterruptFilter {
+            thread: None,
+            run: Some(run.clone()),
+            pending: true,
+        };
+        let mut page = trilogue_store::rows::Page::default();
+        let mut oldest = None;
+        loop {
+            let listing = self.services().store.interrupts(scope, &filter, &page).await?;
+            let mut rows = listing.rows;
+            if let Some(place) = rows.iter().position(|row| Some(&row.interrupt.id) == shown) {
+                return Ok(Some(rows.swap_remove(place)));
+            }
+            oldest = rows.pop().or(oldest);
+            page.after = listing.next;
+            if page.after.is_none() {
+                // What was shown and is not pending any more is answered already.
+                return Ok(oldest.filter(|_| shown.is_none()));
+            }
+        }
     }
 
     fn check_answer(&self, row: &InterruptRow, answer: &Answer) -> Result<()> {

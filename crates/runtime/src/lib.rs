@@ -9,6 +9,7 @@
 //! - A panic in one run is caught there.
 
 mod agents;
+mod answer;
 pub mod backend;
 mod callback;
 pub mod client;

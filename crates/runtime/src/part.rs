@@ -3,21 +3,47 @@
 use trilogue_domain::content::{BlobRef, Content, Part, PartMetadata};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent};
-use trilogue_domain::{Code, Error, Input, Json, Scope, limits};
+use trilogue_domain::{Code, Error, Input, Json, Message, Scope, limits};
 use trilogue_store::Store;
 
 /// What the JSON of a citation or a trajectory needs around its texts, in bytes.
 const METADATA_MEMBERS_BYTES: usize = 96;
+/// What messages that come together hold in the log itself before their content goes beside it, in bytes.
+const MAX_INLINE_BYTES: usize = 1024 * 1024;
+/// Content of this many bytes stays in the log even then.
+const SMALL_CONTENT_BYTES: usize = 4 * 1024;
 
-/// Replaces a part's large content by a reference to a stored blob.
-pub(crate) async fn outline(store: &dyn Store, scope: &Scope, mut part: Part) -> Result<Part> {
+/// Replaces large content of messages that come together by references to stored blobs; so that they fit one append, what is not so large too where there is much of it.
+pub(crate) async fn outline_all(
+    store: &dyn Store,
+    scope: &Scope,
+    messages: &mut [Message],
+) -> Result<()> {
+    let mut inline = 0;
+    for message in messages {
+        for part in std::mem::take(&mut message.parts) {
+            let content = match &part.content {
+                Content::Text(text) => text.len(),
+                Content::Bytes(bytes) => bytes.len(),
+                Content::Empty | Content::Url(_) | Content::Blob(_) => 0,
+            };
+            let metadata = part.metadata.as_ref().map_or(0, metadata_bytes);
+            let is_much = inline + content + metadata > MAX_INLINE_BYTES;
+            let most = if is_much { SMALL_CONTENT_BYTES } else { limits::INLINE_CONTENT_BYTES };
+            inline += metadata + if content > most { 0 } else { content };
+            message.parts.push(outline(store, scope, part, most).await?);
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a part's content by a reference to a stored blob where it has more than this many bytes.
+async fn outline(store: &dyn Store, scope: &Scope, mut part: Part, most: usize) -> Result<Part> {
     let (bytes, is_text) = match &part.content {
-        Content::Text(text) if text.len() > limits::INLINE_CONTENT_BYTES => {
+        Content::Text(text) if text.len() > most => {
             (bytes::Bytes::copy_from_slice(text.as_bytes()), true)
         }
-        Content::Bytes(bytes) if bytes.len() > limits::INLINE_CONTENT_BYTES => {
-            (bytes.clone(), false)
-        }
+        Content::Bytes(bytes) if bytes.len() > most => (bytes.clone(), false),
         _ => return Ok(part),
     };
     if bytes.len() > limits::MAX_BLOB_BYTES {
@@ -40,7 +66,7 @@ pub(crate) async fn outline(store: &dyn Store, scope: &Scope, mut part: Part) ->
 pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
     match body {
         Body::Message(MessageEvent::Part { message, part }) => {
-            let part = outline(store, scope, part).await?;
+            let part = outline(store, scope, part, limits::INLINE_CONTENT_BYTES).await?;
             Ok(Body::Message(MessageEvent::Part { message, part }))
         }
         body => Ok(body),

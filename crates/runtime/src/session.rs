@@ -6,10 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::Original;
-use trilogue_domain::{AgentName, Body, Json, Scope, TenantId, ThreadId, ThreadKey};
-use trilogue_store::Draft;
-use trilogue_store::rows::BindingRow;
+use trilogue_domain::event::{MessageEvent, Original, StateEvent};
+use trilogue_domain::{
+    AgentName, Body, Json, MessageId, Role, RunId, Scope, TenantId, ThreadId, ThreadKey,
+};
+use trilogue_store::rows::{BindingRow, MessageRow};
+use trilogue_store::{Draft, Frame, Range};
 
 use crate::backend::Stopped;
 use crate::client::{CallError, Client, ClientProfile};
@@ -18,6 +20,13 @@ use crate::part::{check_part, outlined};
 use crate::services::Services;
 use crate::step::Command;
 use crate::submit::stopped;
+
+/// How much of a log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+/// How much of a log is looked through for the states that it holds, in bytes.
+const MAX_LOOKED_THROUGH_BYTES: usize = 64 * 1024 * 1024;
+/// How many events are looked through at once for that, the newest first.
+const LOOKED_THROUGH_EVENTS: u64 = 1_024;
 
 /// What a client of the agent's own dialect can do with it beyond runs.
 #[async_trait]
@@ -128,6 +137,29 @@ impl ThreadContext {
     /// # Errors
     /// When the thread is gone, the event is too large, or it cannot be stored.
     pub async fn note(&self, body: Body, original: Option<Original>) -> Result<()> {
+        self.note_with(body, original, None).await
+    }
+
+    /// The same, of an event by which the agent says what it calls the thread, or that it calls it nothing any more. That is kept as [`crate::RunContext::title`] keeps it.
+    ///
+    /// # Errors
+    /// As [`Self::note`].
+    pub async fn note_title(
+        &self,
+        body: Body,
+        original: Option<Original>,
+        title: Option<&str>,
+    ) -> Result<()> {
+        let title = title.and_then(trilogue_domain::thread::title);
+        self.note_with(body, original, Some(title)).await
+    }
+
+    async fn note_with(
+        &self,
+        body: Body,
+        original: Option<Original>,
+        title: Option<Option<String>>,
+    ) -> Result<()> {
         let services = &self.services;
         let store = services.store.as_ref();
         check_part(&body, services.options.max_part_metadata_bytes)?;
@@ -135,7 +167,42 @@ impl ThreadContext {
             if original.is_none() { outlined(store, &self.scope, body).await? } else { body };
         let mut draft = Draft::default();
         draft.push(services.clock.now(), &body, original.as_ref())?;
-        self.change(Command::Note { draft, bound: None }).await
+        self.change(Command::Note { draft, bound: None, title, begun: None }).await
+    }
+
+    /// Begins a message that the agent says outside of runs, behind what this run has said: it is found by its id from then on, as those of the run are. `false` where the thread has the message, or has no such run; then nothing is noted.
+    ///
+    /// # Errors
+    /// As [`Self::note`].
+    pub async fn begin_message(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
+        let services = &self.services;
+        let store = services.store.as_ref();
+        let thread = store.thread(&self.scope, &self.id).await?;
+        let run = store.run(&self.scope, behind).await?;
+        let (Some(thread), Some(run)) = (thread, run) else { return Ok(false) };
+        let is_free = thread.key == self.thread
+            && run.thread == self.thread
+            && store.message_in(&thread, id).await?.is_none();
+        if !is_free {
+            return Ok(false);
+        }
+        let role = Role::NamedAgent(self.agent.as_str().into());
+        let mut draft = Draft::default();
+        let started =
+            MessageEvent::Started { message: id.clone(), role: role.clone(), times: None };
+        draft.push(services.clock.now(), &Body::Message(started), None)?;
+        let row = MessageRow {
+            id: id.clone(),
+            tenant: self.scope.tenant.clone(),
+            thread: self.thread,
+            run: run.key,
+            role,
+            position: 0,
+            alias: None,
+        };
+        let begun = Some(Box::new(row));
+        self.change(Command::Note { draft, bound: None, title: None, begun }).await?;
+        Ok(true)
     }
 
     /// Whether the thread is there: one that was erased is not, also where another has its id now.
@@ -145,6 +212,55 @@ impl ThreadContext {
     pub async fn is_there(&self) -> Result<bool> {
         let found = self.services.store.thread(&self.scope, &self.id).await?;
         Ok(found.is_some_and(|row| row.key == self.thread))
+    }
+
+    /// Gives each state of these kinds that the newest 64 MiB of the thread's log hold, from the oldest to the newest: its kind, its data, and whether it is ours, where the others came from a peer.
+    ///
+    /// # Errors
+    /// As reading the store.
+    pub async fn each_state(
+        &self,
+        kinds: &[&str],
+        mut each: impl FnMut(&str, &Json, bool) + Send,
+    ) -> Result<()> {
+        let store = &self.services.store;
+        let Some(row) = store.thread(&self.scope, &self.id).await? else { return Ok(()) };
+        if row.key != self.thread {
+            return Ok(());
+        }
+        let finders: Vec<_> = kinds.iter().map(memchr::memmem::Finder::new).collect();
+        let (mut found, mut looked) = (Vec::new(), 0);
+        let mut until = *store.tail(row.key).committed.borrow();
+        while until > 0 && looked < MAX_LOOKED_THROUGH_BYTES {
+            let from = until.saturating_sub(LOOKED_THROUGH_EVENTS);
+            let (mut after, mut part) = (from, Vec::new());
+            while after < until {
+                let range = Range { run: None, after, max_bytes: READ_BYTES };
+                let frames = store.frames(&row, range).await?;
+                let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+                looked += frames.iter().map(|frame| frame.bytes().len()).sum::<usize>();
+                let may =
+                    |frame: &&Arc<Frame>| finders.iter().any(|it| it.find(frame.bytes()).is_some());
+                for frame in frames.iter().filter(may) {
+                    for event in frame.events()? {
+                        if event.number > after
+                            && event.number <= until
+                            && let Body::State(StateEvent::Custom { kind, data }) = &event.body
+                            && kinds.contains(&kind.as_str())
+                        {
+                            part.push((kind.clone(), data.clone(), event.original.is_none()));
+                        }
+                    }
+                }
+                after = last;
+            }
+            found.push(part);
+            until = from;
+        }
+        for (kind, data, is_ours) in found.iter().rev().flatten() {
+            each(kind, data, *is_ours);
+        }
+        Ok(())
     }
 
     /// How the agent knows the thread.
@@ -168,7 +284,8 @@ impl ThreadContext {
             capabilities,
             told: None,
         };
-        let command = Command::Note { draft: Draft::default(), bound: Some(row) };
+        let draft = Draft::default();
+        let command = Command::Note { draft, bound: Some(row), title: None, begun: None };
         self.change(command).await.map_err(|_| Stopped)
     }
 

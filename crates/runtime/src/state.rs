@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestamp};
 use trilogue_store::Acquired;
-use trilogue_store::rows::{BindingRow, InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
 use crate::backend::Input;
 
@@ -50,6 +50,8 @@ pub(crate) struct RunState {
     pub(crate) values: Option<Json>,
     /// How its agent knows the thread.
     pub(crate) bound: Option<BindingRow>,
+    /// Messages that have begun and are not complete, as they are pointed at when the run ends.
+    pub(crate) open: Vec<MessageRow>,
     /// Whether it was loaded from the store, so that its log holds what memory does not.
     pub(crate) restored: bool,
 }
@@ -115,6 +117,7 @@ impl RunState {
             has_task: false,
             values: None,
             bound: None,
+            open: Vec::new(),
             restored: false,
         }
     }

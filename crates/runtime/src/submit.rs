@@ -15,7 +15,7 @@ use crate::backend::{Backend, Input};
 use crate::handle::Runtime;
 use crate::history;
 use crate::owner::Envelope;
-use crate::part::{self, names_content, outline};
+use crate::part::{self, names_content, outline_all};
 use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
@@ -46,7 +46,24 @@ impl Runtime {
     ///
     /// # Errors
     /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub async fn submit(&self, by: &Principal, mut new: NewRun) -> Result<Submitted> {
+    pub async fn submit(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+        self.submit_after(by, new, false).await
+    }
+
+    /// As [`Runtime::submit`], for who has just asked [`Runtime::known`] and learned that the run is new: that is not looked up once more.
+    ///
+    /// # Errors
+    /// As [`Runtime::submit`].
+    pub async fn submit_unknown(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+        self.submit_after(by, new, true).await
+    }
+
+    async fn submit_after(
+        &self,
+        by: &Principal,
+        mut new: NewRun,
+        mut is_unknown: bool,
+    ) -> Result<Submitted> {
         self.check_open()?;
         let backend = Arc::clone(self.services().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
@@ -57,12 +74,21 @@ impl Runtime {
         }
         let mut last = None;
         for _ in 0..RACES {
-            if let Some(known) = self.known(by, &new).await? {
+            // Who came in between has taken the key, so that the append fails, and is found then.
+            let was_unknown = std::mem::take(&mut is_unknown);
+            if !was_unknown && let Some(known) = self.known(by, &new).await? {
                 return Ok(known);
             }
             match self.try_submit(by, &new, admitted.clone(), backend.as_ref()).await {
                 Err(error) if error.code() == Code::AlreadyExists => {
                     last = Some(error);
+                }
+                Err(error) if was_unknown => {
+                    // What was refused may be its twin, which came in between and is why there is no room.
+                    return match self.known(by, &new).await {
+                        Ok(Some(known)) => Ok(known),
+                        Ok(None) | Err(_) => Err(error),
+                    };
                 }
                 other => return other,
             }
@@ -311,12 +337,7 @@ impl Runtime {
             Input::Messages(messages) => messages,
             Input::Value(_) => &mut admitted.said,
         };
-        for message in messages {
-            for part in std::mem::take(&mut message.parts) {
-                let part = outline(store, &scope, part).await?;
-                message.parts.push(part);
-            }
-        }
+        outline_all(store, &scope, messages).await?;
         Ok(admitted)
     }
 }
@@ -389,7 +410,7 @@ fn check_size(input: &Input, metadata: Option<&Json>, max_part_metadata: usize) 
     check_messages(messages, max_part_metadata)
 }
 
-fn check_messages(messages: &[Message], max_part_metadata: usize) -> Result<()> {
+pub(crate) fn check_messages(messages: &[Message], max_part_metadata: usize) -> Result<()> {
     if messages.len() > limits::MAX_MESSAGES_PER_INPUT {
         return Err(Error::new(
             Code::TooManyParts,

@@ -31,6 +31,7 @@ pub mod card;
 pub mod client;
 pub mod communication;
 pub mod connect;
+pub mod content_type;
 pub mod context;
 pub mod error;
 pub mod fault;

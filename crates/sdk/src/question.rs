@@ -34,7 +34,7 @@ impl Question {
         Self::of(InterruptKind::Form).prompt(prompt).schema(schema)
     }
 
-    /// Asks the user to visit an address.
+    /// Asks the user to visit an address. The answer is `true` where that is done, and `false` where it is declined in words.
     #[must_use]
     pub fn url(prompt: impl AsRef<str>, url: &str) -> Self {
         Self::of(InterruptKind::Url).prompt(prompt).payload(serde_json::json!({ "url": url }))

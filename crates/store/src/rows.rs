@@ -122,7 +122,7 @@ pub struct ConfigurationRow {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A message: where it stands in the log. Its content is there.
+/// A message: where it stands in the log. Its content is there. The row is written when the message is complete, or before that when its run ends or suspends, or another id of it is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageRow {
     /// Its id; unique in the thread.
@@ -135,7 +135,7 @@ pub struct MessageRow {
     pub run: RunKey,
     /// Who sent it.
     pub role: Role,
-    /// The thread number of the frame in which it was completed, at the earliest.
+    /// Where to look for it: a thread number at or before that of its last event.
     pub position: u64,
     /// Another id by which its agent knows it.
     pub alias: Option<MessageId>,

@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 use trilogue::local::{Place, start};
+use url::Url;
 
+use crate::attach::is_here;
 use crate::command::{
     agents, approve, backup, cancel, chat, completions, connect, demo, inbox, restore, run, runs,
     serve, status, tail, threads, token, user_server, webhooks, wrap,
@@ -115,6 +117,16 @@ impl Globals {
         self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
+    /// The server that is named, where it is another one than this user's.
+    pub(crate) fn another_server(&self) -> Option<&str> {
+        let users = || start::running(&Place::of_user().ok()?)?.url();
+        self.named().filter(|url| match users() {
+            Some(users) => !is_same(url, &users),
+            // It may have been idle and ended: then it is started again.
+            None => !Url::parse(url).is_ok_and(|url| is_here(&url)),
+        })
+    }
+
     /// Whether another server than the usual one is named.
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.named().is_some_and(|url| url.trim_end_matches('/') != DEFAULT_URL)
@@ -133,9 +145,29 @@ impl Globals {
     }
 }
 
+/// Whether both are the address of one server. This machine has several names.
+fn is_same(url: &str, other: &str) -> bool {
+    let (Ok(one), Ok(two)) = (Url::parse(url), Url::parse(other)) else { return url == other };
+    let is_one_host = one.host() == two.host() || (is_here(&one) && is_here(&two));
+    is_one_host && one.port_or_known_default() == two.port_or_known_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_machine_has_several_names() {
+        for (one, two, same) in [
+            ("http://127.0.0.1:7878", "http://localhost:7878/", true),
+            ("http://[::1]:7878", "http://127.0.0.1:7878", true),
+            ("http://127.0.0.1:7878", "http://127.0.0.1:7879", false),
+            ("http://example.com:7878", "http://127.0.0.1:7878", false),
+            ("http://example.com", "http://example.com:80/", true),
+        ] {
+            assert_eq!(is_same(one, two), same, "{one} {two}");
+        }
+    }
 
     #[test]
     fn a_further_command_names_the_server_that_was_named() {

@@ -1,62 +1,20 @@
 //! Turns files and addresses into parts of a message.
 
-use std::path::Path;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use trilogue_domain::limits;
+use trilogue_sdk::content_type;
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
 use url::{Host, Url};
 
 use crate::exit::{Result, Stop};
 
-/// Content types by file name extension; what is not named here is `text/plain` or `application/octet-stream`.
-const CONTENT_TYPES: &[(&str, &str)] = &[
-    ("avif", "image/avif"),
-    ("bmp", "image/bmp"),
-    ("css", "text/css"),
-    ("csv", "text/csv"),
-    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
-    ("flac", "audio/flac"),
-    ("gif", "image/gif"),
-    ("gz", "application/gzip"),
-    ("htm", "text/html"),
-    ("html", "text/html"),
-    ("jpeg", "image/jpeg"),
-    ("jpg", "image/jpeg"),
-    ("js", "text/javascript"),
-    ("json", "application/json"),
-    ("jsonl", "application/jsonl"),
-    ("markdown", "text/markdown"),
-    ("md", "text/markdown"),
-    ("mjs", "text/javascript"),
-    ("mp3", "audio/mpeg"),
-    ("mp4", "video/mp4"),
-    ("ogg", "audio/ogg"),
-    ("pdf", "application/pdf"),
-    ("png", "image/png"),
-    ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
-    ("rtf", "application/rtf"),
-    ("svg", "image/svg+xml"),
-    ("tar", "application/x-tar"),
-    ("tif", "image/tiff"),
-    ("tiff", "image/tiff"),
-    ("toml", "application/toml"),
-    ("tsv", "text/tab-separated-values"),
-    ("txt", "text/plain"),
-    ("wasm", "application/wasm"),
-    ("wav", "audio/wav"),
-    ("webm", "video/webm"),
-    ("webp", "image/webp"),
-    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
-    ("xml", "application/xml"),
-    ("yaml", "application/yaml"),
-    ("yml", "application/yaml"),
-    ("zip", "application/zip"),
-];
-
-/// What is said with these words and attachments. Files that the words mention as `@path` are attached too, where `mentions` says that whoever wrote the words may name files.
+/// What is said with these words and attachments. Files that the words mention as `@path` are attached too, each once, where `mentions` says that whoever wrote the words may name files.
 ///
 /// # Errors
 /// As [`part`].
@@ -66,7 +24,14 @@ pub(crate) fn said(text: String, mentions: bool, attached: &[String]) -> Result<
         return Ok(RunInput::Text(text));
     }
     let mut parts = vec![InputPart::text(text)];
-    for source in attached.iter().chain(&mentioned) {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (place, source) in attached.iter().chain(&mentioned).enumerate() {
+        let file = file(source).and_then(|path| path.canonicalize().ok());
+        // What was attached by its name, a mention has not to attach again.
+        if place >= attached.len() && file.as_ref().is_some_and(|file| files.contains(file)) {
+            continue;
+        }
+        files.extend(file);
         parts.push(part(source)?);
     }
     Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
@@ -128,11 +93,10 @@ pub(crate) fn forget_places(input: &mut RunInput) {
 }
 
 /// What an agent of the Agent Client Protocol is told of a file: the block that it is there, with its address, but for its content. The backend puts that in, or makes a link of it, as the agent wants it.
-fn placed(path: &Path, content_type: &str, is_text: bool) -> Option<Json> {
+fn placed(path: &Path, content_type: &str) -> Option<Json> {
     let uri = Url::from_file_path(std::path::absolute(path).ok()?).ok()?;
     let uri = uri.as_str();
-    let kind = content_type.split('/').next().filter(|_| !is_text);
-    let block = match kind {
+    let block = match content_type::media(content_type) {
         Some("image") => json!({ "type": "image", "mimeType": content_type, "uri": uri }),
         Some("audio") => json!({ "type": "audio", "mimeType": content_type }),
         _ => {
@@ -144,21 +108,20 @@ fn placed(path: &Path, content_type: &str, is_text: bool) -> Option<Json> {
     Some(Json::from_value(&json!({ "x_trilogue": extension })))
 }
 
-/// The part for `--attach`: an address is passed on, a file is read and becomes an artifact of its name; text goes as it is, anything else as base64.
+/// The part for `--attach`: an address is passed on, a file is read and becomes an artifact of its name; text goes as it is, anything else as base64. Which it is, its type says: by its name, and by how it begins.
 ///
 /// # Errors
 /// When the file cannot be read or is too large.
 pub(crate) fn part(source: &str) -> Result<InputPart> {
     if let Some(address) = address(source) {
-        let content_type = content_type(address.path());
+        let content_type = content_type::of_name(address.path());
         return Ok(InputPart {
-            content_type: Some(content_type.unwrap_or("application/octet-stream").to_owned()),
+            content_type: Some(content_type.unwrap_or(content_type::BYTES).to_owned()),
             content_url: Some(source.to_owned()),
             ..InputPart::default()
         });
     }
-    let content_type = content_type(source);
-    let path = Path::new(source);
+    let path = &*file(source).unwrap_or_else(|| Cow::Borrowed(Path::new(source)));
     let unreadable =
         |error: std::io::Error| Stop::usage(format!("{source} cannot be read: {error}"));
     let length = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -171,16 +134,17 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let (content, content_encoding, usual) = match String::from_utf8(bytes) {
-        Ok(text) => (text, None, "text/plain"),
-        Err(error) => {
-            let base64 = STANDARD.encode(error.as_bytes());
-            (base64, Some(ContentEncoding::Base64), "application/octet-stream")
-        }
+    let content_type = content_type::of_file(path, &bytes);
+    let text = match content_type::is_text(content_type) {
+        true => String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes),
+        false => Err(bytes),
     };
-    let content_type = content_type.unwrap_or(usual);
+    let (content, content_encoding) = match text {
+        Ok(text) => (text, None),
+        Err(bytes) => (STANDARD.encode(bytes), Some(ContentEncoding::Base64)),
+    };
     Ok(InputPart {
-        extra: placed(path, content_type, content_encoding.is_none()),
+        extra: placed(path, content_type),
         content_type: Some(content_type.to_owned()),
         content: Some(content),
         content_encoding,
@@ -195,9 +159,12 @@ fn address(source: &str) -> Option<Url> {
     matches!(address.scheme(), "http" | "https").then_some(address)
 }
 
-fn content_type(path: &str) -> Option<&'static str> {
-    let extension = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
-    CONTENT_TYPES.iter().find(|(name, _)| *name == extension).map(|(_, kind)| *kind)
+/// The file that is named: by its path, or by its address on this machine. `None` where it is elsewhere.
+fn file(source: &str) -> Option<Cow<'_, Path>> {
+    match Url::parse(source) {
+        Ok(address) if address.scheme() == "file" => address.to_file_path().ok().map(Cow::Owned),
+        _ => address(source).is_none().then(|| Cow::Borrowed(Path::new(source))),
+    }
 }
 
 #[cfg(test)]
@@ -248,7 +215,11 @@ mod tests {
         assert_eq!((&image["type"], &image["mimeType"]), (&json!("image"), &json!("image/png")));
         assert!(image["uri"].as_str().unwrap().ends_with("/a.png"));
         assert_eq!(block("a.wav", b"\xff"), json!({ "type": "audio", "mimeType": "audio/wav" }));
-        // What reads as text is no image for an agent.
+        // Bytes that happen to be characters make no text of it.
+        let sound = file("b.wav", b"RIFF\0\0\0\0WAVEfmt ");
+        assert_eq!(sound.content_encoding, Some(ContentEncoding::Base64));
+        assert_eq!(block("c", b"GIF89a\x01\0\x01\0")["mimeType"], "image/gif");
+        // SVG is text, and no image for an agent.
         assert_eq!(block("a.svg", b"<svg/>")["type"], "resource");
 
         let (folder, mut input) = (tempfile::tempdir().unwrap(), RunInput::Text(String::new()));
@@ -276,6 +247,14 @@ mod tests {
         assert_eq!(mentioned(&text), [plain.clone(), spaced]);
         let with = said(format!("see @{plain}"), true, &[]).unwrap();
         assert!(matches!(with, RunInput::Messages(messages) if messages[0].parts.len() == 2));
+        let parts = |text: String, attached: &[String]| match said(text, true, attached).unwrap() {
+            RunInput::Messages(messages) => messages[0].parts.len(),
+            other => panic!("{other:?}"),
+        };
+        // However it is written, a file is attached once.
+        let other = format!("{}/./notes.md", folder.path().display());
+        assert_eq!(parts(format!("see @{plain} and @{other}"), &[]), 2);
+        assert_eq!(parts(format!("see @{other}"), &[plain.clone()]), 2);
         let without = said(format!("see @{plain}"), false, &[]).unwrap();
         assert!(matches!(without, RunInput::Text(_)));
     }
@@ -320,15 +299,28 @@ mod tests {
         ] {
             assert_eq!(file(name, bytes).content_type.as_deref(), Some(kind), "{name}");
         }
-        let mut sorted = CONTENT_TYPES.to_vec();
-        sorted.sort_unstable();
-        sorted.dedup_by_key(|(extension, _)| *extension);
-        assert_eq!(sorted, CONTENT_TYPES);
+    }
+
+    #[test]
+    fn the_address_of_a_file_here_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("two words.md");
+        std::fs::write(&path, "words").unwrap();
+        let address = Url::from_file_path(&path).unwrap();
+        for source in [address.to_string(), address.as_str().replace("file://", "file://localhost")]
+        {
+            let part = part(&source).unwrap();
+            let told = (part.content.as_deref(), part.name.as_deref(), part.content_url);
+            assert_eq!(told, (Some("words"), Some("two words.md"), None), "{source}");
+        }
     }
 
     #[test]
     fn what_cannot_be_read_is_a_wrong_command_line() {
-        for source in ["/nonexistent/file", "ftp://example.com/a", "file:///etc/hosts", "/"] {
+        let elsewhere = ["ftp://example.com/a", "file://elsewhere.example.com/etc/hosts"];
+        for source in
+            ["/nonexistent/file", "file:///nonexistent/file", "/"].iter().chain(&elsewhere)
+        {
             assert_eq!(part(source).unwrap_err().exit, crate::exit::Exit::Usage, "{source}");
         }
     }

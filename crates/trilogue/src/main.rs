@@ -75,8 +75,8 @@ async fn dispatch(arguments: &Arguments) -> Result {
     match &arguments.command {
         Command::Demo(demo) => demo.execute(globals).await,
         Command::Serve(serve) => serve.execute(globals).await,
-        Command::Connect(connect) => connect.execute().await,
-        Command::Wrap(wrap) => wrap.execute().await,
+        Command::Connect(connect) => connect.execute(globals).await,
+        Command::Wrap(wrap) => wrap.execute(globals).await,
         Command::UserServer(server) => server.execute().await,
         Command::Run(run) => run.execute(globals).await,
         Command::Chat(chat) => chat.execute(globals).await,

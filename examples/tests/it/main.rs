@@ -58,6 +58,7 @@ async fn asking() {
             by: PrincipalId::parse("alice").unwrap(),
             answer: Answer::Option(option.to_owned()),
             digest: String::new(),
+            extra: None,
         };
         let recorder = Arc::new(Recorder::default().answering(resolution));
         take(&asking::Cleaner, &recorder, nothing_said()).await;

@@ -14,11 +14,14 @@ use trilogue_mapping::agent_client::{
 use trilogue_runtime::{EmitError, RunContext};
 use trilogue_sdk::agent_client::peer::{Request, Text};
 use trilogue_wire::agent_client::{
-    CreateElicitationRequest, RequestPermissionRequest, Rules as Reading, read_params, splice,
+    CreateElicitationRequest, RequestPermissionRequest, Rules as Reading, ToolCallContent,
+    read_params, splice,
 };
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
+use super::calls::Known;
 use super::inbox::Finish;
+use super::meta::passed;
 use super::router::cancelled_permission;
 use super::session::Opener;
 use super::trouble::error_object;
@@ -26,8 +29,12 @@ use super::{ClientTools, Launch};
 use crate::permission::{Rules, Subject};
 use crate::workspace::Workspace;
 
+/// The method by which an agent asks for permission.
+pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
 /// How long a question waits that is held: longer than any server runs.
 const HELD: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// How long a request for permission may become by what it leaves out, in bytes.
+const MAX_WHOLE_BYTES: usize = 15 * 1024 * 1024;
 /// What only a client with files and terminals answers.
 const TOOLS: [&str; 2] = ["fs/", "terminal/"];
 
@@ -73,21 +80,27 @@ impl Answering {
         }
     }
 
-    /// Answers a request in a task of its own. `at_work` is the run that is at work.
-    pub(super) fn answer(self: Arc<Self>, request: Request, at_work: Option<(RunContext, Waits)>) {
+    /// Answers a request in a task of its own. `known` is what is known of the tool call that it asks about, `at_work` the run that is at work.
+    pub(super) fn answer(
+        self: Arc<Self>,
+        request: Request,
+        known: Known,
+        at_work: Option<(RunContext, Waits)>,
+    ) {
         let (method, params) = (request.method().to_owned(), request.params().clone());
-        request.answer(async move { self.respond(&method, &params, at_work).await });
+        request.answer(async move { self.respond(&method, &params, &known, at_work).await });
     }
 
     async fn respond(
         &self,
         method: &str,
         params: &Text,
+        known: &Known,
         at_work: Option<(RunContext, Waits)>,
     ) -> Result<Text, ErrorObject> {
         match method {
-            "session/request_permission" => match at_work {
-                Some((context, _)) => self.permission(params, &context).await,
+            PERMISSION_METHOD => match at_work {
+                Some((context, _)) => self.permission(params, known, &context).await,
                 None => Ok(Text::of(&cancelled_permission())),
             },
             "elicitation/create" => match at_work {
@@ -109,42 +122,62 @@ impl Answering {
         }
     }
 
-    async fn permission(&self, params: &Text, context: &RunContext) -> Result<Text, ErrorObject> {
-        let read: RequestPermissionRequest = read(params)?;
-        let raw = without_session(params);
+    async fn permission(
+        &self,
+        params: &Text,
+        known: &Known,
+        context: &RunContext,
+    ) -> Result<Text, ErrorObject> {
+        let whole = known.complete(params.as_str());
+        let read: RequestPermissionRequest = read(&whole)?;
+        // What is added never makes a question too large to be asked.
+        let fits = whole.len() <= MAX_WHOLE_BYTES;
+        let raw = without_session(if fits { &whole } else { params.as_str() });
         let mut interrupt = interrupt_of_permission(&read, &raw, InterruptId::generate());
-        if let Some(resolution) = self.ruled(&read, &interrupt, context).await {
+        let is_known = !known.is_partial() && is_read(&read, &whole);
+        if let Some(resolution) = self.ruled(&read, is_known, &interrupt, context).await {
             return Ok(Text::of(&permission_outcome(&interrupt, &resolution)));
         }
         let resolution = self.ask(&mut interrupt, context).await;
         Ok(match resolution {
-            Some(resolution) => Text::of(&permission_outcome(&interrupt, &resolution)),
+            Some(resolution) => self.passed(Text::of(&permission_outcome(&interrupt, &resolution))),
             None => Text::of(&cancelled_permission()),
         })
     }
 
-    /// What a rule decides.
+    /// What a client answers, as the agent gets it.
+    fn passed(&self, answer: Text) -> Text {
+        passed(answer, self.launch.client_meta)
+    }
+
+    /// What a rule decides. None allows what is not wholly known.
     async fn ruled(
         &self,
         request: &RequestPermissionRequest,
+        is_known: bool,
         interrupt: &Interrupt,
         context: &RunContext,
     ) -> Option<Resolution> {
         let (kind, tool, paths) = subject(request);
         let subject = Subject { kind, tool, paths, root: Some(&self.root) };
         let applied = self.rules.answer(&subject, interrupt).await?;
+        if applied.allowed && !is_known {
+            return None;
+        }
         // Where that cannot be logged the run has been stopped.
         context.emit(applied.event(), None).await.ok()?;
         applied.resolution(interrupt).ok()
     }
 
     async fn elicitation(&self, params: &Text, context: &RunContext) -> Result<Text, ErrorObject> {
-        let read: CreateElicitationRequest = read(params)?;
-        let raw = without_session(params);
+        let read: CreateElicitationRequest = read(params.as_str())?;
+        let raw = without_session(params.as_str());
         let mut interrupt = interrupt_of_elicitation(&read, &raw, InterruptId::generate());
         let resolution = self.ask(&mut interrupt, context).await;
         Ok(match resolution {
-            Some(resolution) => Text::of(&elicitation_outcome(&interrupt, &resolution)),
+            Some(resolution) => {
+                self.passed(Text::of(&elicitation_outcome(&interrupt, &resolution)))
+            }
             None => Text::of(&serde_json::json!({ "action": "cancel" })),
         })
     }
@@ -188,20 +221,38 @@ impl Answering {
             .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
         match context.call_client(method, params).await {
             Ok(result) => Text::parse(result.as_bytes().clone())
+                .map(|result| self.passed(result))
                 .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR)),
             Err(error) => Err(error_object(error)),
         }
     }
 }
 
-fn read<T: trilogue_wire::agent_client::Read>(params: &Text) -> Result<T, ErrorObject> {
-    let raw: &RawValue = serde_json::from_slice(params.as_bytes())
-        .map_err(|_| ErrorObject::of(Code::INVALID_PARAMS))?;
+/// Whether all was read that a rule looks at: an item that does not fit is left out by the reader.
+fn is_read(request: &RequestPermissionRequest, whole: &str) -> bool {
+    let call = &request.tool_call;
+    let written = |name: &str| {
+        splice::get(whole, &["toolCall", name]).map_or(0, |list| splice::items(list).count())
+    };
+    let is_one = |item: &ToolCallContent| {
+        matches!(
+            item,
+            ToolCallContent::Content(_) | ToolCallContent::Diff(_) | ToolCallContent::Terminal(_)
+        )
+    };
+    written("locations") == call.locations.iter().flatten().count()
+        && written("content") == call.content.iter().flatten().count()
+        && call.content.iter().flatten().all(is_one)
+}
+
+fn read<T: trilogue_wire::agent_client::Read>(params: &str) -> Result<T, ErrorObject> {
+    let raw: &RawValue =
+        serde_json::from_str(params).map_err(|_| ErrorObject::of(Code::INVALID_PARAMS))?;
     read_params(Some(raw), Reading::Lenient)
         .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.to_string()))
 }
 
 /// The params without their session's id, which nobody but the agent knows.
-fn without_session(params: &Text) -> String {
-    splice::remove(params.as_str(), &["sessionId"]).into_owned()
+fn without_session(params: &str) -> String {
+    splice::remove(params, &["sessionId"]).into_owned()
 }

@@ -13,8 +13,9 @@ use trilogue_sdk::agent_client::peer::{Notification, Text};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{ErrorObject, Id};
 
-use super::lock;
+use super::meta::passed;
 use super::trouble::error_object;
+use super::{ClientMeta, lock};
 
 /// How many questions are remembered, to tell whoever was asked that one is done with.
 const MAX_QUESTIONS: usize = 256;
@@ -100,6 +101,17 @@ impl Callers {
         }
     }
 
+    /// The session whose prompt is in flight, where that is one alone.
+    pub(super) fn session_at_work(&self) -> Option<String> {
+        let calls = lock(&self.calls);
+        let mut sessions = calls.known.values().filter_map(|call| match &call.by {
+            Asked::Session(session) => Some(session),
+            Asked::Caller(_) => None,
+        });
+        let one = sessions.next()?;
+        sessions.all(|other| other == one).then(|| one.clone())
+    }
+
     /// The call of this id; `None` where it is not in flight. Waits for those whose ids are not known yet.
     pub(super) async fn find(&self, id: &Id<'static>) -> Option<InFlight> {
         loop {
@@ -122,6 +134,7 @@ impl InFlight {
         caller: &dyn Client,
         method: &str,
         params: &Text,
+        meta: ClientMeta,
     ) -> Result<Text, ErrorObject> {
         let nobody = || Ok(Text::of(&json!({ "action": "cancel" })));
         let Ok(carried) = Json::parse(params.as_bytes().clone()) else { return nobody() };
@@ -131,7 +144,9 @@ impl InFlight {
             () = self.ended.cancelled() => return nobody(),
         };
         match answer {
-            Ok(answer) => Text::parse(answer.as_bytes().clone()).or_else(|_| nobody()),
+            Ok(answer) => Text::parse(answer.as_bytes().clone())
+                .map(|answer| passed(answer, meta))
+                .or_else(|_| nobody()),
             Err(error) if error.code == CallError::METHOD_NOT_FOUND => nobody(),
             Err(error) if error == CallError::gone() => nobody(),
             Err(error) => Err(error_object(error)),

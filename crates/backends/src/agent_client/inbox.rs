@@ -27,6 +27,10 @@ pub(super) enum Item {
     Said { said: Notification, _room: OwnedSemaphorePermit },
     /// The agent asks something.
     Asked(Request),
+    /// The agent said something that was too long to be taken.
+    PassedOver(PassedOver),
+    /// While the session was being opened, a call was answered: what was said before may be older than the answer.
+    Answered,
     /// A run begins.
     Begin { context: RunContext, user: MessageId },
     /// A run ends: whatever was said before is logged when this is answered.
@@ -37,6 +41,17 @@ pub(super) enum Item {
     Reopened { may_go_on: bool },
     /// Asks when the history has been told, if nothing more comes: `None` where nothing has to be waited for.
     History { is_expected: bool, ends: oneshot::Sender<Option<Instant>> },
+}
+
+/// A line that was too long, and was let go by.
+#[derive(Debug)]
+pub(super) struct PassedOver {
+    /// How long it might have been, in bytes.
+    pub(super) limit: usize,
+    /// What it said, as far as its beginning tells.
+    pub(super) method: Option<String>,
+    /// Whether the log says that it was there. Nobody knows of the others whose they were, or they had an answer.
+    pub(super) is_noted: bool,
 }
 
 /// A run that has ended.
@@ -91,7 +106,21 @@ impl Inbox {
 
     /// Puts in what the agent asks.
     pub(super) fn ask(&self, request: Request) -> Room {
-        match self.items.try_send(Item::Asked(request)) {
+        self.add(Item::Asked(request))
+    }
+
+    /// Puts in that the agent said something which was too long.
+    pub(super) fn pass_over(&self, line: PassedOver) -> Room {
+        self.add(Item::PassedOver(line))
+    }
+
+    /// Puts in that a call was answered.
+    pub(super) fn answered(&self) -> Room {
+        self.add(Item::Answered)
+    }
+
+    fn add(&self, item: Item) -> Room {
+        match self.items.try_send(item) {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Room::Enough,
             Err(mpsc::error::TrySendError::Full(item)) => {
                 let inbox = self.clone();

@@ -47,6 +47,16 @@ pub(super) fn gap(original: Option<&Original>) -> Body {
     Body::State(StateEvent::Custom { kind: "update_too_large".to_owned(), data })
 }
 
+/// Says that there was a line which was longer than is taken, in bytes.
+pub(super) fn too_long(limit: usize, method: Option<&str>) -> Body {
+    let mut data = serde_json::json!({ "limit": limit });
+    if let Some(method) = method {
+        data["method"] = method.into();
+    }
+    let data = Json::from_value(&data);
+    Body::State(StateEvent::Custom { kind: "line_too_long".to_owned(), data })
+}
+
 fn fits(value: &Json) -> bool {
     value.as_bytes().len() <= MAX_PIECE_BYTES
 }

@@ -25,6 +25,8 @@ pub struct Launch {
     pub processes: Processes,
     /// The most processes at once.
     pub max_processes: usize,
+    /// The most sessions that are open at once in a process that is shared.
+    pub max_sessions: usize,
     /// How long a process without work is kept that can open its sessions again; `None` keeps it.
     pub idle_stop: Option<Duration>,
     /// How long the agent may take for its first answer.
@@ -49,6 +51,8 @@ pub struct Launch {
     pub assign_message_ids: bool,
     /// Whether prompts carry the id of the user's message.
     pub send_message_id: bool,
+    /// What becomes of what clients attach to their requests.
+    pub client_meta: ClientMeta,
 }
 
 /// Which sessions share a process.
@@ -71,6 +75,16 @@ pub enum ClientTools {
     Forward,
 }
 
+/// What becomes of what clients attach to their requests, in the member `_meta`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ClientMeta {
+    /// The agent gets it, but for what is called as a parameter of its handlers.
+    #[default]
+    Pass,
+    /// It does not.
+    Drop,
+}
+
 // === impl Launch ===
 
 impl Launch {
@@ -85,6 +99,7 @@ impl Launch {
             inherit: Vec::new(),
             processes: Processes::Thread,
             max_processes: 16,
+            max_sessions: 256,
             idle_stop: Some(Duration::from_secs(600)),
             start_timeout: Duration::from_secs(60),
             open_timeout: Duration::from_secs(60),
@@ -97,6 +112,7 @@ impl Launch {
             primes_on_rewind: false,
             assign_message_ids: true,
             send_message_id: true,
+            client_meta: ClientMeta::Pass,
         }
     }
 
@@ -121,6 +137,9 @@ impl Launch {
         }
         if self.max_processes == 0 {
             return wrong("may have no process");
+        }
+        if self.max_sessions == 0 {
+            return wrong("may have no session");
         }
         Ok(())
     }

@@ -9,21 +9,28 @@
 mod answer;
 mod breaker;
 mod callers;
+mod calls;
 mod desk;
+mod fit;
 mod inbox;
 mod large;
 mod launch;
 mod met;
+mod meta;
 mod open;
+mod opened;
 mod original;
 mod pool;
+mod priming;
 mod process;
 mod profile;
 mod ready;
 mod replay;
 mod router;
+mod seat;
 mod session;
 mod sessions;
+mod settings;
 mod speaking;
 mod threads;
 mod trouble;
@@ -36,14 +43,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{AgentCard, Failure, Json};
+use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
 use crate::child::Children;
 use crate::permission::Rules;
 
-pub use launch::{ClientTools, Launch, Processes};
+pub use launch::{ClientMeta, ClientTools, Launch, Processes};
 
 use met::Met;
 use pool::Pool;
@@ -61,8 +68,19 @@ struct Inner {
     threads: Arc<Threads>,
     /// How the agent greets clients of each profile.
     met: Arc<Met>,
-    /// The way by which the agent was authenticated with last.
-    authenticated: Mutex<Option<String>>,
+    authenticated: Mutex<Authenticated>,
+}
+
+/// How the agent was authenticated with last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum Authenticated {
+    /// Not in this life of the server: what a thread remembers holds.
+    #[default]
+    NotYet,
+    /// In this way.
+    By(String),
+    /// Somebody has logged out since: nobody authenticates before a client does.
+    LoggedOut,
 }
 
 // === impl AgentClient ===
@@ -128,6 +146,10 @@ impl Backend for AgentClient {
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {
         shape::input(&self.0.card, input, SystemClock.now())
+    }
+
+    fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        fit::answer(interrupt, answer)
     }
 
     fn sessions(&self) -> Option<&dyn Sessions> {

@@ -1,14 +1,15 @@
 //! Opening the session of a thread: in its process, with authentication where the agent asks for it.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use trilogue_domain::{Code, Error, Json};
-use trilogue_runtime::{Client, ClientProfile, ThreadContext};
+use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::Text;
-use trilogue_wire::agent_client::splice;
+use trilogue_wire::agent_client::{Meta, splice};
 
 use super::pool::Wanted;
 use super::process::{Process, Use};
@@ -17,7 +18,7 @@ use super::session::{Opener, Session, Site};
 use super::threads::{Agreed, State};
 use super::trouble::Trouble;
 use super::working::Working;
-use super::{Inner, Launch, Processes, lock};
+use super::{Authenticated, Inner, Launch, Processes, lock};
 
 /// How long a call that a client puts through may take: a person may have to sign in somewhere.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(600);
@@ -56,10 +57,14 @@ impl Inner {
         Arc::clone(&lock(&self.launch))
     }
 
-    /// A process for clients of this profile, which belongs to no thread.
-    pub(super) async fn process_for(&self, client: &ClientProfile) -> Result<Use, Trouble> {
+    /// A process for clients like this one, which belongs to no thread. Where it has to be started, that is where the client's first session will work, as far as anybody can tell: that session takes it over then.
+    pub(super) async fn process_for(&self, client: &dyn Client) -> Result<Use, Trouble> {
         let launch = self.launch();
-        let (profile, cwd) = (Profile::of(&launch, Some(client)), default_cwd(&launch));
+        let profile = Profile::of(&launch, Some(client.profile()));
+        let cwd = match client.folder().filter(|_| follows_client(&launch)) {
+            Some(folder) if is_folder(folder).await => folder.to_owned(),
+            _ => default_cwd(&launch),
+        };
         self.pool.any(Wanted { launch, profile, cwd }).await
     }
 
@@ -91,23 +96,30 @@ impl Inner {
         Ok(None)
     }
 
-    /// Begins a new session for a thread.
+    /// Begins a new session for a thread. `agreed` is what its binding keeps, where there was a session before.
     pub(super) async fn begin(
         &self,
         thread: &ThreadContext,
         whom: Whom<'_>,
         state: &mut State,
-        agreed: Agreed,
+        agreed: Option<Agreed>,
         how: Authenticates,
     ) -> Result<Working, Trouble> {
+        let is_another = agreed.is_some();
+        let agreed = agreed.unwrap_or_default();
+        let remembered = agreed.auth_method.clone();
         let (opener, used) = self.opener(thread, whom, state, agreed).await?;
         let session = match opener.clone().begin().await {
             Err(trouble) if trouble.wants_authentication() => {
+                let how = (how, remembered.as_deref());
                 self.authenticate_for(whom.caller, &opener.process, trouble, how).await?;
                 opener.begin().await?
             }
             begun => begun?,
         };
+        if is_another {
+            self.settle(thread, &session).await?;
+        }
         Ok(keep(thread, state, session, used))
     }
 
@@ -120,62 +132,102 @@ impl Inner {
         (remote, agreed): (&str, Agreed),
         how: Authenticates,
     ) -> Result<Reopened, Trouble> {
+        let remembered = agreed.auth_method.clone();
         let (opener, used) = self.opener(thread, whom, state, agreed.clone()).await?;
         if !opener.process.opens_again() {
-            let session = self.begin(thread, whom, state, agreed, how).await?;
+            // Its place is free for the other one.
+            drop((opener, used));
+            let session = self.begin(thread, whom, state, Some(agreed), how).await?;
             let forgot = Some("the agent cannot open its sessions again".to_owned());
             return Ok(Reopened { session, forgot });
         }
         let reopened = match opener.clone().reopen(remote).await {
             Err(trouble) if trouble.wants_authentication() => {
+                let how = (how, remembered.as_deref());
                 self.authenticate_for(whom.caller, &opener.process, trouble, how).await?;
-                opener.reopen(remote).await
+                opener.clone().reopen(remote).await
             }
             reopened => reopened,
         };
+        drop(opener);
         match reopened {
             Ok(session) => {
+                self.settle(thread, &session).await?;
                 Ok(Reopened { session: keep(thread, state, session, used), forgot: None })
             }
-            Err(trouble @ Trouble::Refused(_)) if !trouble.wants_authentication() => {
+            Err(trouble) if trouble.is_refusal() && !trouble.wants_authentication() => {
                 let forgot =
                     Some(format!("the agent did not open its session again: {}", trouble.text()));
-                let session = self.begin(thread, whom, state, agreed, how).await?;
+                let session = self.begin(thread, whom, state, Some(agreed), how).await?;
                 Ok(Reopened { session, forgot })
             }
             Err(trouble) => Err(trouble),
         }
     }
 
-    /// Authenticates with the agent, which asked for it with `trouble`.
+    /// Authenticates with the agent of a run, which asked for it with `trouble`.
     pub(super) async fn authenticate(
         &self,
+        context: &RunContext,
         process: &Process,
         trouble: Trouble,
-        how: Authenticates,
     ) -> Result<(), Trouble> {
+        let binding = context.thread_context().binding().await?;
+        let agreed = binding.map(|binding| Agreed::read(&binding.capabilities));
+        let remembered = agreed.and_then(|agreed| agreed.auth_method);
+        let how = (Authenticates::Always, remembered.as_deref());
         self.authenticate_for(None, process, trouble, how).await
     }
 
+    /// The same. `remembered` is the way that was chosen when the session was opened first; one that the agent has no more, or refuses by now, is for the client to choose anew.
     async fn authenticate_for(
         &self,
         caller: Option<&Arc<dyn Client>>,
         process: &Process,
         trouble: Trouble,
-        how: Authenticates,
+        (how, remembered): (Authenticates, Option<&str>),
     ) -> Result<(), Trouble> {
+        const METHOD: &str = "authenticate";
+        if *lock(&self.authenticated) == Authenticated::LoggedOut {
+            // Only somebody who signs in ends that.
+            return Err(trouble);
+        }
         let launch = self.launch();
-        let chosen = lock(&self.authenticated).clone();
-        let chosen = launch.auth_method.clone().or(chosen);
+        let remembered = remembered.filter(|method| process.has_auth_method(method));
+        let known = self.chosen(None);
+        let is_remembered = launch.auth_method.is_none() && known.is_none();
+        let chosen = launch.auth_method.clone().or_else(|| self.chosen(remembered));
         let method = match how {
             Authenticates::Always => process.auth_method(chosen.as_deref()).map(str::to_owned),
             Authenticates::AsChosen => chosen,
         };
         let Some(method) = method else { return Err(trouble) };
         let params = json!({ "methodId": method });
-        process.call_for(caller, "authenticate", &params, CALL_TIMEOUT).await?;
-        *lock(&self.authenticated) = Some(method);
+        match process.call_for(caller, METHOD, &params, CALL_TIMEOUT).await {
+            Ok(_) => {}
+            Err(refused)
+                if refused.is_refusal() && is_remembered && how == Authenticates::AsChosen =>
+            {
+                return Err(trouble);
+            }
+            Err(refused) => return Err(refused.of(process.agent(), METHOD)),
+        }
+        *lock(&self.authenticated) = Authenticated::By(method);
         Ok(())
+    }
+
+    /// The way to authenticate that was chosen last; the one that a thread remembers where none was in this life of the server.
+    fn chosen(&self, remembered: Option<&str>) -> Option<String> {
+        match &*lock(&self.authenticated) {
+            Authenticated::By(method) => Some(method.clone()),
+            Authenticated::NotYet => remembered.map(str::to_owned),
+            Authenticated::LoggedOut => None,
+        }
+    }
+
+    /// What a binding keeps of a session.
+    pub(super) fn agreed(&self, session: &Session, remembered: Option<&str>) -> Agreed {
+        Agreed { auth_method: self.chosen(remembered), ..session.agreed() }
     }
 
     async fn opener(
@@ -190,12 +242,16 @@ impl Inner {
         check_cwd(&launch, &site).await?;
         let (profile, cwd) = (Profile::of(&launch, whom.profile), place(&launch, &site));
         let wanted = Wanted { launch: Arc::clone(&launch), profile, cwd };
-        let used = self.pool.of_thread(wanted, thread.key()).await?;
+        let own = state.session.as_ref().and_then(|session| session.seat());
+        let (used, seat) = self.pool.of_thread(wanted, thread.key(), own).await?;
         let process = Arc::clone(used.process());
         process.child().hide(secrets(&site.servers).iter().map(String::as_str));
         let (thread, rules) = (thread.clone(), Arc::clone(&self.rules));
         let caller = whom.caller.cloned();
-        Ok((Opener { process, launch, thread, rules, site, caller }, used))
+        let more = state.opening.as_ref().and_then(beyond_site);
+        let attached = more.as_ref().map(attached).unwrap_or_default();
+        process.child().hide(attached.iter().map(String::as_str));
+        Ok((Opener { process, launch, thread, rules, site, more, seat, caller }, used))
     }
 
     /// Where a session works: in a folder of ours, or where its client says, or where it worked before, or where the agent is started.
@@ -224,6 +280,23 @@ impl Inner {
         let directories = member("additionalDirectories").unwrap_or_default();
         Ok(Site { cwd, directories, servers: member("mcpServers").unwrap_or_default() })
     }
+}
+
+/// What an opening says beyond the session, where it works and with which servers. The other spellings are those that some agents read as the same.
+fn beyond_site(opening: &Json) -> Option<Json> {
+    const KNOWN: [&str; 7] = [
+        "sessionId",
+        "session_id",
+        "cwd",
+        "mcpServers",
+        "mcp_servers",
+        "additionalDirectories",
+        "additional_directories",
+    ];
+    let more = KNOWN.iter().fold(Cow::Borrowed(opening.as_str()), |more, name| {
+        Cow::Owned(splice::remove(&more, &[name]).into_owned())
+    });
+    Json::parse(more.into_owned()).ok()
 }
 
 fn keep(thread: &ThreadContext, state: &mut State, session: Session, used: Use) -> Working {
@@ -287,6 +360,15 @@ async fn check_cwd(launch: &Launch, site: &Site) -> Result<(), Trouble> {
     Err(Error::new(Code::InvalidRequest, message).hint(hint).into())
 }
 
+/// Whether a process is started where its client says.
+fn follows_client(launch: &Launch) -> bool {
+    launch.processes == Processes::Thread && launch.cwd.is_none() && launch.folders.is_none()
+}
+
+async fn is_folder(path: &Path) -> bool {
+    tokio::fs::metadata(path).await.is_ok_and(|found| found.is_dir())
+}
+
 fn default_cwd(launch: &Launch) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     launch.cwd.clone().unwrap_or_else(here)
@@ -307,6 +389,23 @@ fn secrets(servers: &Value) -> Vec<String> {
         }
     }
     secrets
+}
+
+/// The texts that a client attached: there may be tokens among them.
+fn attached(more: &Json) -> Vec<String> {
+    let meta = splice::get(more.as_str(), &[Meta::KEY]);
+    let mut values: Vec<Value> =
+        meta.and_then(|it| serde_json::from_str(it).ok()).into_iter().collect();
+    let mut texts = Vec::new();
+    while let Some(value) = values.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => values.extend(items),
+            Value::Object(members) => values.extend(members.into_iter().map(|(_, value)| value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    texts
 }
 
 /// A result as the runtime carries it: what is no JSON that we keep, or nothing, is an empty object.

@@ -13,6 +13,7 @@ use super::met::Met;
 use super::open::json_of;
 use super::process::{Process, Use};
 use super::profile::Profile;
+use super::seat::Seat;
 use super::threads::Threads;
 use super::trouble::Trouble;
 use super::{Launch, Processes, lock};
@@ -97,22 +98,23 @@ impl Pool {
         Self { agent, children, threads, met, breaker, all, starting }
     }
 
-    /// A process for the sessions of a thread: its own, one that is shared, one that nobody has, or a new one.
+    /// A process for the sessions of a thread: its own, one that is shared, one that nobody has, or a new one. In one that is shared, the session's place too; `own` is that of the session which is replaced.
     pub(super) async fn of_thread(
         &self,
         wanted: Wanted,
         thread: ThreadKey,
-    ) -> Result<Use, Trouble> {
+        own: Option<Arc<Seat>>,
+    ) -> Result<(Use, Option<Arc<Seat>>), Trouble> {
         if wanted.launch.processes == Processes::Shared {
-            return self.any(wanted).await;
+            return self.seat(&wanted, own).await.map(|(used, seat)| (used, Some(seat)));
         }
         match self.take(&wanted, thread) {
-            Taken::Process(process) => return Ok(process),
+            Taken::Process(process) => return Ok((process, None)),
             Taken::Ends(process) => process.stop().await,
             Taken::EndsBeside(process) => drop(tokio::spawn(async move { process.stop().await })),
             Taken::Nothing => {}
         }
-        self.start(wanted, Some(thread)).await
+        self.start(wanted, Some(thread)).await.map(|used| (used, None))
     }
 
     /// A process that belongs to no thread.
@@ -130,9 +132,33 @@ impl Pool {
 
     fn find_any(&self, wanted: &Wanted) -> Option<Use> {
         let all = lock(&self.all);
-        let mut fitting =
-            all.running.iter().filter(|entry| entry.thread.is_none() && entry.fits(wanted));
+        let mut fitting = all.running.iter().filter(|entry| {
+            entry.thread.is_none() && entry.fits(wanted) && entry.process.is_alive()
+        });
         fitting.find_map(|entry| entry.process.hold())
+    }
+
+    /// The processes that run, belong to no thread and were started so.
+    pub(super) fn fitting(&self, wanted: &Wanted) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.thread.is_none() && entry.fits(wanted))
+    }
+
+    /// Whether there is a place for one more process.
+    pub(super) fn has_place(&self, launch: &Launch) -> bool {
+        lock(&self.all).has_place(launch.max_processes)
+    }
+
+    pub(super) fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    pub(super) fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// See the field.
+    pub(super) fn starting(&self) -> &tokio::sync::Mutex<()> {
+        &self.starting
     }
 
     /// The processes that run and belong to no thread.
@@ -172,7 +198,9 @@ impl Pool {
             // One that somebody works with serves for now.
             return own.process.hold().map_or(Taken::Nothing, Taken::Process);
         }
-        let is_spare = |entry: &&mut Entry| entry.thread.is_none() && entry.fits(wanted);
+        let is_spare = |entry: &&mut Entry| {
+            entry.thread.is_none() && entry.fits(wanted) && entry.process.is_alive()
+        };
         for spare in all.running.iter_mut().filter(|entry| is_spare(entry)) {
             if spare.cwd == wanted.cwd
                 && let Some(used) = spare.process.hold()
@@ -190,7 +218,11 @@ impl Pool {
         Taken::Nothing
     }
 
-    async fn start(&self, wanted: Wanted, thread: Option<ThreadKey>) -> Result<Use, Trouble> {
+    pub(super) async fn start(
+        &self,
+        wanted: Wanted,
+        thread: Option<ThreadKey>,
+    ) -> Result<Use, Trouble> {
         self.breaker.check(&self.agent)?;
         let place = self.place(&wanted.launch).await?;
         let Wanted { launch, profile, cwd } = wanted;
@@ -288,7 +320,7 @@ async fn idle(process: &Process, time: Option<Duration>) {
 impl All {
     /// What makes room for one more. Where there is room, it is taken.
     fn victim(&mut self, most: usize) -> Victim {
-        if self.running.len() + self.starting < most {
+        if self.has_place(most) {
             self.starting += 1;
             return Victim::Room;
         }
@@ -300,6 +332,10 @@ impl All {
             Some(process) => Victim::Ends(process),
             None => Victim::None,
         }
+    }
+
+    fn has_place(&self, most: usize) -> bool {
+        self.running.len() + self.starting < most
     }
 
     /// The process that was idle longest, with which nobody works from now on; one whose sessions can be opened again goes first.

@@ -11,7 +11,7 @@ use metrics::counter;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 use trilogue_domain::ThreadKey;
-use trilogue_domain::error::Code;
+use trilogue_domain::error::{Code, Error};
 use trilogue_runtime::Client;
 use trilogue_sdk::agent_client::peer::{self, Handler, Peer, Text};
 use trilogue_wire::agent_client::{
@@ -23,6 +23,7 @@ use super::breaker::Breaker;
 use super::callers::Asked;
 use super::profile::Profile;
 use super::router::Router;
+use super::seat::Seats;
 use super::trouble::{Trouble, of_failed};
 use super::{Launch, Processes, lock};
 use crate::child::{Child, Children, Program};
@@ -47,6 +48,8 @@ pub(super) struct Process {
     capabilities: AgentCapabilities,
     auth_methods: Vec<AuthMethod>,
     router: Arc<Router>,
+    /// The places for sessions, where it is shared.
+    seats: Arc<Seats>,
     usage: Mutex<Usage>,
     /// Whether its standard error tells of one thread alone, and may be shown where that fails.
     is_private: bool,
@@ -100,7 +103,7 @@ impl Process {
         };
         let started = children.start(program).await?;
         let is_private = launch.processes == Processes::Thread;
-        let router = Router::new(agent, is_private);
+        let router = Router::new(agent, is_private, launch.client_meta);
         let options = peer::Options {
             max_line_bytes: launch.max_line_bytes,
             cancels_dropped: true,
@@ -122,6 +125,7 @@ impl Process {
             auth_methods: answer.auth_methods,
             greeting,
             router,
+            seats: Arc::default(),
             usage: Mutex::new(Usage { uses: 0, idle_since: Instant::now(), is_leaving: false }),
             is_private,
             is_proven: AtomicBool::new(false),
@@ -143,6 +147,11 @@ impl Process {
         self.count_noise_now();
         self.router.clear();
         self.child.stop().await;
+    }
+
+    /// The agent's name.
+    pub(super) fn agent(&self) -> &Arc<str> {
+        &self.agent
     }
 
     pub(super) fn peer(&self) -> &Peer {
@@ -167,6 +176,10 @@ impl Process {
 
     pub(super) fn router(&self) -> &Arc<Router> {
         &self.router
+    }
+
+    pub(super) fn seats(&self) -> &Arc<Seats> {
+        &self.seats
     }
 
     /// Whether the agent can open its sessions again in another process.
@@ -221,6 +234,12 @@ impl Process {
             _ => None,
         });
         wanted.or(own)
+    }
+
+    /// Whether the agent has this way to authenticate, and carries it out by itself.
+    pub(super) fn has_auth_method(&self, id: &str) -> bool {
+        let mut methods = self.auth_methods.iter();
+        methods.any(|method| matches!(method, AuthMethod::Agent(method) if method.id == id))
     }
 
     /// Asks the agent, and waits so long.
@@ -388,7 +407,11 @@ async fn greet(
         Ok(Ok(greeting)) => Ok(greeting),
         Ok(Err(peer::Failed::Closed)) => {
             let how = obituary(agent, &ends.child, true).await;
-            Err(Trouble::ours(Code::PeerUnavailable, format!("{how} (while it was started)")))
+            Err(Trouble::unfit(format!("{how} (while it was started)")))
+        }
+        Ok(Err(peer::Failed::Refused(error))) => {
+            let said = last_words(&ends.child);
+            Err(Trouble::unfit(format!("the agent '{agent}' refused `initialize`: {error}{said}")))
         }
         Ok(Err(failed)) => Err(of_failed(failed)),
         Err(_) => {
@@ -396,22 +419,26 @@ async fn greet(
             let said = last_words(&ends.child);
             let message =
                 format!("the agent '{agent}' did not answer within {seconds} s of its start{said}");
-            Err(Trouble::ours(Code::PeerUnavailable, message))
+            let error = Error::new(Code::PeerUnavailable, message);
+            let hint = "check that the command is an agent of the Agent Client Protocol; for one that needs longer, raise `start_timeout`";
+            Err(error.hint(hint).into())
         }
     }
 }
 
 fn read(greeting: &Text) -> Result<InitializeResponse, Trouble> {
-    let wrong = |why: String| Trouble::ours(Code::PeerUnavailable, why);
+    let wrong = Trouble::unfit;
     let raw: &RawValue = serde_json::from_slice(greeting.as_bytes())
         .map_err(|error| wrong(format!("the agent's first answer is no JSON: {error}")))?;
     let answer: InitializeResponse = read_result(raw, Rules::Lenient)
         .map_err(|error| wrong(format!("the agent's first answer does not fit: {error}")))?;
     if answer.protocol_version != PROTOCOL_VERSION {
         let version = answer.protocol_version;
-        return Err(wrong(format!(
+        let message = format!(
             "the agent speaks version {version} of its protocol, and only version {PROTOCOL_VERSION} is spoken here"
-        )));
+        );
+        let hint = "use a version of the agent that speaks version 1 of the Agent Client Protocol";
+        return Err(Trouble::Unfit(Error::new(Code::PeerUnavailable, message).hint(hint)));
     }
     Ok(answer)
 }

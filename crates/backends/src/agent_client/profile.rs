@@ -1,11 +1,13 @@
 //! What an agent is told of its client: only sessions with an equal profile share a process.
 
 use serde_json::{Map, Value, json};
+use trilogue_domain::Json;
 use trilogue_runtime::ClientProfile;
-use trilogue_wire::agent_client::PROTOCOL_VERSION;
+use trilogue_wire::agent_client::{PROTOCOL_VERSION, without_parameters};
 
+use super::meta::without_meta;
 use super::original::DIALECT;
-use super::{ClientTools, Launch};
+use super::{ClientMeta, ClientTools, Launch};
 
 /// What an agent is told of its client when it is started.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -22,17 +24,14 @@ impl Profile {
         let client = client.filter(|client| {
             launch.client_tools == ClientTools::Forward && &*client.dialect == DIALECT
         });
-        let mut capabilities = match client.map(|client| client.capabilities.to_value()) {
-            Some(Value::Object(capabilities)) => capabilities,
-            _ => Map::new(),
-        };
-        let info = client.and_then(|client| client.info.as_ref()).map(|info| info.to_value());
-        let mut info = info
-            .filter(Value::is_object)
-            .unwrap_or_else(|| json!({ "name": "trilogue", "version": env!("CARGO_PKG_VERSION") }));
-        // Some agents take what is attached for arguments of their own.
-        capabilities.remove("_meta");
-        info.as_object_mut().and_then(|info| info.remove("_meta"));
+        let said = |json: &Json| said_by_client(launch, json);
+        let capabilities = client.and_then(|client| said(&client.capabilities));
+        let mut capabilities = capabilities.unwrap_or_default();
+        let info = client.and_then(|client| client.info.as_ref()).and_then(said);
+        let info = info.map_or_else(
+            || json!({ "name": "trilogue", "version": env!("CARGO_PKG_VERSION") }),
+            Value::Object,
+        );
         add_ours(&mut capabilities, launch);
         let initialize = json!({
             "protocolVersion": PROTOCOL_VERSION,
@@ -46,6 +45,15 @@ impl Profile {
     pub(super) fn params(&self) -> Value {
         serde_json::from_str(&self.initialize).unwrap_or_default()
     }
+}
+
+/// An object that a client said of itself. Some agents take what is attached under the name of a parameter for arguments of their own.
+fn said_by_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> {
+    let said = match launch.client_meta {
+        ClientMeta::Pass => without_parameters(json.as_str()),
+        ClientMeta::Drop => without_meta(json.as_str()),
+    };
+    serde_json::from_str(&said).ok()
 }
 
 /// What everybody gets who prompts through us: questions reach whoever may answer, and updates reach whoever shows them.
@@ -87,16 +95,17 @@ fn object(value: Option<Value>) -> Map<String, Value> {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use trilogue_domain::Json;
 
     #[test]
     fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
-        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1},"plan":{},"auth":{"terminal":true},"session":{"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
+        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{},"auth":{"terminal":true},"session":{"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
         let client = ClientProfile {
             dialect: Arc::from(DIALECT),
             version: 1,
             capabilities: Json::parse(capabilities).unwrap(),
-            info: Some(Json::parse(r#"{"name":"editor","version":"2","_meta":{}}"#).unwrap()),
+            info: Some(
+                Json::parse(r#"{"name":"editor","version":"2","_meta":{"y":[1]}}"#).unwrap(),
+            ),
         };
         let mut launch = Launch::of(["x"]);
         let own = Profile::of(&launch, Some(&client));
@@ -104,10 +113,12 @@ mod tests {
         assert_eq!(own.params()["clientCapabilities"]["terminal"], false);
         launch.client_tools = ClientTools::Forward;
         let params = Profile::of(&launch, Some(&client)).params();
-        assert_eq!(params["clientInfo"], json!({ "name": "editor", "version": "2" }));
+        let said = json!({ "name": "editor", "version": "2", "_meta": { "y": [1] } });
+        assert_eq!(params["clientInfo"], said);
         assert_eq!(
             params["clientCapabilities"],
             json!({
+                "_meta": { "x": 1 },
                 "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true, "plan": {},
                 "elicitation": { "form": {}, "url": {} },
                 "session": {
@@ -115,5 +126,10 @@ mod tests {
                 },
             })
         );
+        launch.client_meta = ClientMeta::Drop;
+        let params = Profile::of(&launch, Some(&client)).params();
+        assert_eq!(params["clientInfo"], json!({ "name": "editor", "version": "2" }));
+        assert_eq!(params["clientCapabilities"].get("_meta"), None);
+        assert_eq!(params["clientCapabilities"]["plan"], json!({}));
     }
 }

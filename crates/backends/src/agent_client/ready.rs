@@ -91,25 +91,24 @@ impl Inner {
         }
         let mut was_agreed = None;
         let (reopened, missed) = match context.standing().await? {
-            Standing::Unbound => {
-                (self.anew(context, &mut state, Agreed::default(), None).await?, None)
-            }
+            Standing::Unbound => (self.anew(context, &mut state, None, None).await?, None),
             Standing::Rewound { binding } => {
                 let agreed = Agreed::read(&binding.capabilities);
-                (self.anew(context, &mut state, agreed, None).await?, None)
+                was_agreed = Some(agreed.clone());
+                (self.anew(context, &mut state, Some(agreed), None).await?, None)
             }
             Standing::Bound { binding, missed } => {
                 let agreed = Agreed::read(&binding.capabilities);
+                was_agreed = Some(agreed.clone());
                 let (thread, bound) = (context.thread_context(), (&*binding.remote, &agreed));
                 if let Some(session) = self.as_it_is(&thread, &mut state, bound).await? {
                     return all_missed(context, session, missed).await;
                 }
                 match lost {
                     Some(Lost { why, .. }) => {
-                        (self.anew(context, &mut state, agreed, Some(why)).await?, None)
+                        (self.anew(context, &mut state, Some(agreed), Some(why)).await?, None)
                     }
                     None => {
-                        was_agreed = Some(agreed.clone());
                         let client = context.client();
                         let bound = (&*binding.remote, agreed);
                         let how = Authenticates::Always;
@@ -122,8 +121,10 @@ impl Inner {
         };
         let Reopened { session, forgot } = reopened;
         // What it was told of before stays where it is the session that it was.
-        if forgot.is_some() || missed.is_none() || was_agreed != Some(session.agreed()) {
-            self.bind_for(context, &session, &mut state).await?;
+        let remembered = was_agreed.as_ref().and_then(|agreed| agreed.auth_method.as_deref());
+        let agreed = self.agreed(&session, remembered);
+        if forgot.is_some() || missed.is_none() || was_agreed.as_ref() != Some(&agreed) {
+            self.bind_for(context, &session, &agreed, &mut state).await?;
         }
         drop(state);
         if let Some(why) = forgot {
@@ -137,7 +138,7 @@ impl Inner {
         &self,
         context: &RunContext,
         state: &mut State,
-        agreed: Agreed,
+        agreed: Option<Agreed>,
         forgot: Option<String>,
     ) -> Result<Reopened, Trouble> {
         let (client, thread) = (context.client(), context.thread_context());
@@ -152,9 +153,10 @@ impl Inner {
         self: &Arc<Self>,
         context: &RunContext,
         session: &Working,
+        agreed: &Agreed,
         state: &mut State,
     ) -> Result<(), Trouble> {
-        let (agreed, thread) = (session.agreed().to_json(), context.thread_context());
+        let (agreed, thread) = (agreed.to_json(), context.thread_context());
         if context.bind(session.remote(), agreed.clone()).await.is_ok() {
             return Ok(());
         }

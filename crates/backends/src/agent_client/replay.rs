@@ -54,6 +54,11 @@ impl Replay {
         is_piece
     }
 
+    /// Likewise for an update that was let go by: it may have been any.
+    pub(super) fn takes_unread(&mut self, now: Instant) -> bool {
+        self.takes("agent_message_chunk", now)
+    }
+
     /// When the history has been told, if nothing more comes. `is_expected` says whether there is one.
     pub(super) fn ends(&self, is_expected: bool) -> Option<Instant> {
         match (self.last, self.answered) {

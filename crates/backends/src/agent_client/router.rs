@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use trilogue_sdk::agent_client::peer::{Handler, Notification, Request, Room, Text};
-use trilogue_wire::agent_client::splice;
-use trilogue_wire::jsonrpc::{ErrorObject, Id, Invalid, Reason};
+use trilogue_wire::agent_client::{Kind, method, splice};
+use trilogue_wire::jsonrpc::{About, ErrorObject, Id, Invalid, Oversize, Reason};
 
 use super::callers::{self, Asked, Callers, Found, InFlight, Questions};
-use super::inbox::Inbox;
-use super::lock;
+use super::inbox::{Inbox, PassedOver};
+use super::{ClientMeta, lock};
 
 /// The most that is kept for sessions that are being opened: no more than an inbox has room for.
 const MAX_EARLY: usize = 512;
 /// Likewise in bytes.
 const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
+/// The longest name of a method that is noted in a log, in bytes.
+const MAX_METHOD_BYTES: usize = 256;
 /// What asks a person something, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
 /// What says that such a question is done with.
@@ -28,6 +30,8 @@ pub(super) struct Router {
     agent: Arc<str>,
     /// Whether all sessions in the process are of one thread.
     is_private: bool,
+    /// What becomes of what clients attach to their answers.
+    meta: ClientMeta,
     routes: Mutex<Routes>,
     callers: Callers,
     questions: Mutex<Questions>,
@@ -41,6 +45,10 @@ struct Routes {
     /// What came for sessions that are not known, in order, and how much of it there is, in bytes.
     early: Vec<(String, Early)>,
     early_bytes: usize,
+    /// Whether there was more of it than is kept.
+    early_lost: bool,
+    /// The sessions that are being opened again.
+    reopening: Vec<Inbox>,
 }
 
 /// Something that came before the answer that its session was opened with.
@@ -48,21 +56,30 @@ struct Routes {
 enum Early {
     Said(Notification),
     Asked(Request),
+    /// A call was answered: one of those that open sessions, as far as anybody can tell.
+    Answered,
 }
 
 /// Says that a session is being opened whose id is not known, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Expecting(Arc<Router>);
 
+/// Says that a session is being opened again, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Reopening {
+    router: Arc<Router>,
+    inbox: Inbox,
+}
+
 // === impl Router ===
 
 impl Router {
-    pub(super) fn new(agent: &Arc<str>, is_private: bool) -> Arc<Self> {
+    pub(super) fn new(agent: &Arc<str>, is_private: bool, meta: ClientMeta) -> Arc<Self> {
         let agent = Arc::clone(agent);
         Arc::new_cyclic(|this| {
             let (routes, callers, questions) =
                 (Mutex::default(), Callers::default(), Mutex::default());
-            Self { this: Weak::clone(this), agent, is_private, routes, callers, questions }
+            Self { this: Weak::clone(this), agent, is_private, meta, routes, callers, questions }
         })
     }
 
@@ -77,13 +94,26 @@ impl Router {
         Expecting(Arc::clone(self))
     }
 
+    /// From now on this session is told when calls are answered.
+    pub(super) fn reopen(self: &Arc<Self>, inbox: &Inbox) -> Reopening {
+        lock(&self.routes).reopening.push(inbox.clone());
+        Reopening { router: Arc::clone(self), inbox: inbox.clone() }
+    }
+
     /// Makes a session known, and gives it what came before.
     pub(super) fn add(&self, session: &str, inbox: Inbox) {
         let mut routes = lock(&self.routes);
         let early = std::mem::take(&mut routes.early);
         routes.early_bytes = 0;
+        if routes.early_lost {
+            let (limit, method) = (MAX_EARLY_BYTES, None);
+            drop(inbox.pass_over(PassedOver { limit, method, is_noted: false }));
+        }
         for (of, item) in early {
-            if of == session {
+            if matches!(item, Early::Answered) {
+                drop(inbox.answered());
+                routes.early.push((of, item));
+            } else if of == session {
                 // There is room: a new queue is longer than what is kept.
                 drop(item.put(&inbox));
             } else {
@@ -120,7 +150,7 @@ impl Router {
     /// Gives something to its session; what has none comes back. What belongs to a session that is being opened is kept for it.
     fn put(&self, item: Early) -> Result<Room, Early> {
         let mut routes = lock(&self.routes);
-        let named = splice::get_text(item.params().as_str(), &["sessionId"]);
+        let named = splice::get_text(item.params(), &["sessionId"]);
         let known = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
         if let Some(inbox) = known {
             return Ok(item.put(&inbox));
@@ -132,7 +162,11 @@ impl Router {
             };
         };
         let bytes = routes.early_bytes + item.bytes();
-        if routes.opening == 0 || routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
+        if routes.opening == 0 {
+            return Err(item);
+        }
+        if routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
+            routes.early_lost = true;
             return Err(item);
         }
         routes.early_bytes = bytes;
@@ -175,8 +209,9 @@ impl Router {
         match call.by.clone() {
             Asked::Caller(caller) => {
                 let Some(caller) = caller.upgrade() else { return refuse(request) };
-                let params = request.params().clone();
-                request.answer(async move { call.ask(caller.as_ref(), ELICIT, &params).await });
+                let (params, meta) = (request.params().clone(), self.meta);
+                request
+                    .answer(async move { call.ask(caller.as_ref(), ELICIT, &params, meta).await });
                 Room::Enough
             }
             Asked::Session(session) => {
@@ -193,8 +228,35 @@ impl Router {
         match self.put(Early::Asked(request)) {
             Ok(room) => room,
             Err(Early::Asked(request)) => refuse(request),
-            Err(Early::Said(_)) => Room::Enough,
+            Err(Early::Said(_) | Early::Answered) => Room::Enough,
         }
+    }
+
+    /// Has all sessions know that something was let go by which may have been of any of them.
+    fn lost(&self, line: &Oversize) -> Room {
+        let inboxes: Vec<_> = {
+            let mut routes = lock(&self.routes);
+            routes.early_lost |= routes.opening > 0;
+            routes.sessions.values().cloned().collect()
+        };
+        let lost = |inbox: &Inbox| {
+            let method = line.method.clone().filter(|method| method.len() <= MAX_METHOD_BYTES);
+            inbox.pass_over(PassedOver { limit: line.limit, method, is_noted: false })
+        };
+        together(inboxes.iter().map(lost))
+    }
+
+    /// The session of what was let go by: the one that it names; else the only one, or the only one with a turn at work.
+    fn session_of(&self, named: Option<&str>) -> Option<Inbox> {
+        let routes = lock(&self.routes);
+        if let Some(named) = named {
+            return routes.sessions.get(named).cloned();
+        }
+        if let Some(only) = routes.only() {
+            return Some(only.clone());
+        }
+        let at_work = self.callers.session_at_work()?;
+        routes.sessions.get(&at_work).cloned()
     }
 
     /// Says that a question is done with, to whom it was asked; what nobody was asked comes back.
@@ -221,6 +283,10 @@ impl Router {
 
 impl Handler for Router {
     fn asked(&self, request: Request) -> Room {
+        if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
+            // What is only ever told is no question, for us or for clients.
+            return unknown(request);
+        }
         let is_question = request.method() == ELICIT;
         if is_question {
             self.remember(&request);
@@ -265,6 +331,60 @@ impl Handler for Router {
             tracing::debug!(agent, %reason, "an agent wrote a line that is no message");
         }
     }
+
+    /// What nobody hears of otherwise is noted in its session's log: requests and answers have their errors.
+    fn passed_over(&self, oversize: Oversize) -> Room {
+        if matches!(oversize.about, About::Response(_)) {
+            return Room::Enough;
+        }
+        let is_noted = !matches!(oversize.about, About::Request(_));
+        let inbox = self.session_of(oversize.session.as_deref());
+        // Where it names no session, it may have been of any.
+        let others = if inbox.is_none() || oversize.session.is_none() {
+            self.lost(&oversize)
+        } else {
+            Room::Enough
+        };
+        let method = oversize.method.filter(|method| method.len() <= MAX_METHOD_BYTES);
+        let line = PassedOver { limit: oversize.limit, method, is_noted };
+        let own = inbox.map_or(Room::Enough, |inbox| inbox.pass_over(line));
+        together([others, own].into_iter())
+    }
+
+    /// What opens a session is answered at a place among what is told.
+    fn answered(&self) -> Room {
+        let mut routes = lock(&self.routes);
+        let is_last = matches!(routes.early.last(), Some((_, Early::Answered)));
+        if routes.opening > 0 && !is_last && routes.early.len() < MAX_EARLY {
+            routes.early.push((String::new(), Early::Answered));
+        }
+        together(routes.reopening.iter().map(Inbox::answered))
+    }
+}
+
+/// Room where there is room in all of these.
+fn together(rooms: impl Iterator<Item = Room>) -> Room {
+    let waits: Vec<_> = rooms
+        .filter_map(|room| match room {
+            Room::Enough => None,
+            Room::Wait(room) => Some(room),
+        })
+        .collect();
+    if waits.is_empty() {
+        return Room::Enough;
+    }
+    Room::Wait(Box::pin(async move {
+        for room in waits {
+            room.await;
+        }
+    }))
+}
+
+/// Answers what is no request.
+fn unknown(request: Request) -> Room {
+    let error = ErrorObject::method_not_found(request.method());
+    request.answer(async move { Err::<Text, _>(error) });
+    Room::Enough
 }
 
 /// Answers what nobody can be asked.
@@ -297,6 +417,7 @@ impl Routes {
 
     fn forget_early(&mut self) -> Vec<(String, Early)> {
         self.early_bytes = 0;
+        self.early_lost = false;
         std::mem::take(&mut self.early)
     }
 }
@@ -304,10 +425,11 @@ impl Routes {
 // === impl Early ===
 
 impl Early {
-    fn params(&self) -> &Text {
+    fn params(&self) -> &str {
         match self {
-            Self::Said(said) => &said.params,
-            Self::Asked(request) => request.params(),
+            Self::Said(said) => said.params.as_str(),
+            Self::Asked(request) => request.params().as_str(),
+            Self::Answered => "{}",
         }
     }
 
@@ -315,17 +437,19 @@ impl Early {
         match self {
             Self::Said(said) => &said.method,
             Self::Asked(request) => request.method(),
+            Self::Answered => "",
         }
     }
 
     fn bytes(&self) -> usize {
-        self.params().as_bytes().len()
+        self.params().len()
     }
 
     fn put(self, inbox: &Inbox) -> Room {
         match self {
             Self::Said(said) => inbox.say(said),
             Self::Asked(request) => inbox.ask(request),
+            Self::Answered => inbox.answered(),
         }
     }
 }
@@ -344,5 +468,13 @@ impl Drop for Expecting {
         };
         // A request that is dropped is answered.
         drop(early);
+    }
+}
+
+// === impl Reopening ===
+
+impl Drop for Reopening {
+    fn drop(&mut self) {
+        lock(&self.router.routes).reopening.retain(|inbox| !inbox.is(&self.inbox));
     }
 }

@@ -1,8 +1,8 @@
 //! A session of an agent: how it is opened, and what belongs to it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -15,12 +15,15 @@ use trilogue_runtime::{Client, RunContext, ThreadContext};
 use trilogue_sdk::agent_client::peer::Text;
 use trilogue_wire::agent_client::{NewSessionResponse, Rules, read_result, splice};
 
-use super::Launch;
 use super::desk::Desk;
 use super::inbox::{Finish, Finished, Inbox, Item};
+use super::opened::Opened;
 use super::process::Process;
+use super::seat::{Seat, tick};
 use super::threads::Agreed;
 use super::trouble::Trouble;
+use super::turn::with_members;
+use super::{Launch, lock};
 use crate::workspace::Workspace;
 
 /// How long the history may be told after the answer, where a prompt waits for its end.
@@ -35,8 +38,8 @@ pub(super) struct Session {
     workspace: Option<Workspace>,
     /// What it was opened with.
     site: Site,
-    /// What the agent answered when it was opened, without the session's id.
-    opened: Json,
+    /// What the agent answered when it was opened, without the session's id, with its modes and options as they are now.
+    opened: Opened,
     /// Whether nothing may be said in it any more.
     is_spoilt: AtomicBool,
     /// Whether the agent has still to be told what was said in the thread before.
@@ -46,6 +49,10 @@ pub(super) struct Session {
     is_closed: AtomicBool,
     /// How many work with it now.
     at_work: AtomicUsize,
+    /// When it was worked with last.
+    last_used: AtomicU64,
+    /// Its place in a process that is shared, until it is closed.
+    seat: Mutex<Option<Arc<Seat>>>,
 }
 
 /// What a session is opened with.
@@ -65,6 +72,10 @@ pub(super) struct Opener {
     pub(super) thread: ThreadContext,
     pub(super) rules: Arc<crate::permission::Rules>,
     pub(super) site: Site,
+    /// What its client says beyond that, at the root of the request: an object.
+    pub(super) more: Option<Json>,
+    /// Its place in a process that is shared.
+    pub(super) seat: Option<Arc<Seat>>,
     /// Whom it is opened for, where somebody asked for that.
     pub(super) caller: Option<Arc<dyn Client>>,
 }
@@ -91,7 +102,9 @@ impl Opener {
         }
         let opened = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
         let mut session = self.session(read.session_id).await?;
-        session.opened = Json::parse(opened).unwrap_or_else(|_| Json::empty_object());
+        // What was told behind the answer is newer than it.
+        session.caught_up().await;
+        session.opened.set(Json::parse(opened).unwrap_or_else(|_| Json::empty_object()));
         session.is_blank = AtomicBool::new(true);
         Ok(session)
     }
@@ -102,12 +115,16 @@ impl Opener {
         let resumes = self.process.resumes();
         let method = if resumes { "session/resume" } else { "session/load" };
         session.inbox.put(Item::Replay).await;
+        let _reopening = self.process.router().reopen(&session.inbox);
         let answer = match self.ask(method, self.params(Some(remote))).await {
             Ok(answer) => answer,
             Err(trouble) => return Err(trouble),
         };
         let answer = if answer.as_str() == "null" { Text::EMPTY } else { answer };
-        session.opened = Json::parse(answer.into_bytes()).unwrap_or_else(|_| Json::empty_object());
+        // The answer is newer than what was told before it, and older than what was told behind it.
+        session.caught_up().await;
+        let opened = Json::parse(answer.into_bytes()).unwrap_or_else(|_| Json::empty_object());
+        session.opened.set(opened);
         // Some agents answer first and tell the history afterwards. Who prompts waits for that.
         session.inbox.put(Item::Reopened { may_go_on: !resumes }).await;
         session.may_tell = AtomicBool::new(!resumes);
@@ -131,12 +148,12 @@ impl Opener {
             })?);
         }
         let (inbox, items) = Inbox::new();
-        let desk = Desk::new(self, workspace.clone());
+        let opened = Opened::default();
+        let desk = Desk::new(self, workspace.clone(), opened.clone());
         tokio::spawn(desk.work(items));
         self.process.router().add(&remote, inbox.clone());
         let process = Arc::clone(&self.process);
         let no = || AtomicBool::new(false);
-        let opened = Json::empty_object();
         let site = self.site.clone();
         let (is_spoilt, is_blank, may_tell, is_closed) = (no(), no(), no(), no());
         Ok(Session {
@@ -151,15 +168,18 @@ impl Opener {
             may_tell,
             is_closed,
             at_work: AtomicUsize::new(0),
+            last_used: AtomicU64::new(tick()),
+            seat: Mutex::new(self.seat.clone()),
         })
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Result<Text, Trouble> {
+    async fn ask(&self, method: &str, params: Text) -> Result<Text, Trouble> {
         let time = self.launch.open_timeout;
-        self.process.call_for(self.caller.as_ref(), method, &params, time).await
+        let asked = self.process.call_for(self.caller.as_ref(), method, &params, time).await;
+        asked.map_err(|trouble| trouble.of(self.process.agent(), method))
     }
 
-    fn params(&self, remote: Option<&str>) -> Value {
+    fn params(&self, remote: Option<&str>) -> Text {
         let servers = match &self.site.servers {
             Value::Null => json!([]),
             servers => servers.clone(),
@@ -173,7 +193,7 @@ impl Opener {
         if takes && !self.site.directories.is_null() {
             params["additionalDirectories"] = self.site.directories.clone();
         }
-        params
+        with_members(Text::of(&params), self.more.as_ref(), self.launch.client_meta)
     }
 }
 
@@ -193,13 +213,26 @@ impl Session {
         &self.site
     }
 
-    /// What a binding keeps of it.
+    /// What a binding keeps of it, but for how the agent was authenticated with.
     pub(super) fn agreed(&self) -> Agreed {
-        Agreed { cwd: Some(self.site.cwd.clone()), directories: self.site.directories.clone() }
+        Agreed {
+            cwd: Some(self.site.cwd.clone()),
+            directories: self.site.directories.clone(),
+            auth_method: None,
+        }
     }
 
-    pub(super) fn opened(&self) -> &Json {
+    /// See the field.
+    pub(super) fn opened(&self) -> &Opened {
         &self.opened
+    }
+
+    /// Returns when everything that the agent has said so far is dealt with.
+    pub(super) async fn caught_up(&self) {
+        let (ends, told) = oneshot::channel();
+        self.inbox.put(Item::History { is_expected: false, ends }).await;
+        // One that is closed has nothing more to deal with.
+        drop(told.await);
     }
 
     /// Whether it can be spoken in.
@@ -214,12 +247,23 @@ impl Session {
 
     /// Who worked with it is done.
     pub(super) fn leave(&self) {
+        self.last_used.store(tick(), Ordering::Release);
         self.at_work.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether more than so many work with it.
     pub(super) fn is_at_work_but_for(&self, known: usize) -> bool {
         self.at_work.load(Ordering::Acquire) > known
+    }
+
+    /// When it was worked with last, among all uses of sessions.
+    pub(super) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Acquire)
+    }
+
+    /// Its place in a process that is shared.
+    pub(super) fn seat(&self) -> Option<Arc<Seat>> {
+        lock(&self.seat).clone()
     }
 
     /// Says that nothing may be said in it any more: a turn of it could not be ended.
@@ -257,6 +301,7 @@ impl Session {
             return;
         }
         self.process.router().remove(&self.remote, &self.inbox);
+        lock(&self.seat).take();
         let Some(workspace) = self.workspace.clone() else { return };
         // Without a runtime the server goes down, and all commands with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

@@ -15,6 +15,7 @@ use trilogue_runtime::{CallError, Client, Sessions, ThreadContext};
 use trilogue_sdk::agent_client::peer::Text;
 use trilogue_wire::agent_client::{self as wire, splice};
 
+use super::meta::passed;
 use super::open::{Authenticates, CALL_TIMEOUT, CLOSING, Reopened, Whom, end, json_of};
 use super::original::DIALECT;
 use super::process::Process;
@@ -23,7 +24,7 @@ use super::session::Session;
 use super::threads::{Agreed, Otherwise, State};
 use super::trouble::Trouble;
 use super::working::Working;
-use super::{AgentClient, Inner, lock};
+use super::{AgentClient, Authenticated, Inner, lock};
 use crate::workspace::Removal;
 
 /// How long an agent may take to take a notification.
@@ -40,7 +41,7 @@ impl Sessions for AgentClient {
         if let Some(met) = self.0.met.get(&Profile::of(&self.0.launch(), Some(client))) {
             return Ok(met);
         }
-        let used = self.0.process_for(client).await.map_err(Trouble::into_call_error)?;
+        let used = self.0.process_for(caller.as_ref()).await.map_err(Trouble::into_call_error)?;
         Ok(json_of(used.process().greeting().clone()))
     }
 
@@ -59,7 +60,7 @@ impl Sessions for AgentClient {
             Ok(opened)
         });
         let opened = opened.await.map_err(Trouble::into_call_error)?;
-        Ok(opened.opened().clone())
+        Ok(opened.opened().now())
     }
 
     async fn call(
@@ -87,7 +88,7 @@ impl Sessions for AgentClient {
         method: &str,
         params: Json,
     ) {
-        let Ok(params) = Text::parse(params.as_bytes().clone()) else { return };
+        let Ok(params) = self.0.passed(&params) else { return };
         let Some(thread) = thread else {
             let unowned = self.0.pool.unowned();
             join_all(unowned.iter().map(|process| tell(process, method, &params))).await;
@@ -121,8 +122,8 @@ impl Inner {
     ) -> Result<Working, Trouble> {
         let (how, whom) = (Authenticates::AsChosen, Whom::caller(caller));
         let Some(binding) = thread.binding().await? else {
-            let session = self.begin(thread, whom, state, Agreed::default(), how).await?;
-            self.bind(thread, &session, state).await?;
+            let session = self.begin(thread, whom, state, None, how).await?;
+            self.bind(thread, &session, state, None).await?;
             return Ok(session);
         };
         let agreed = Agreed::read(&binding.capabilities);
@@ -132,9 +133,10 @@ impl Inner {
         }
         let bound = (&*binding.remote, agreed.clone());
         let Reopened { session, forgot } = self.reopen(thread, whom, state, bound, how).await?;
-        if forgot.is_some() || session.agreed() != agreed {
+        let remembered = agreed.auth_method.as_deref();
+        if forgot.is_some() || self.agreed(&session, remembered) != agreed {
             // Where it forgot, the next run begins with what was said before, because a new session was told nothing.
-            self.bind(thread, &session, state).await?;
+            self.bind(thread, &session, state, remembered).await?;
         }
         if let Some(why) = forgot {
             let data = Json::from_value(&json!({ "reason": why }));
@@ -157,8 +159,11 @@ impl Inner {
         let session = known
             .while_there(async { self.open(thread, caller, &mut *known.state.lock().await).await });
         let session = session.await?;
-        let params = of_session(&text(&params)?, &session);
-        session.process().call_for(Some(caller), method, &params, CALL_TIMEOUT).await
+        let params = of_session(&self.passed(&params)?, &session);
+        let process = session.process();
+        let result = process.call_for(Some(caller), method, &params, CALL_TIMEOUT).await?;
+        session.opened().was_set(method, params.as_str(), result.as_str());
+        Ok(result)
     }
 
     /// Puts a request to the agent that belongs to no session.
@@ -168,17 +173,18 @@ impl Inner {
         method: &str,
         params: Json,
     ) -> Result<Text, Trouble> {
-        let params = text(&params)?;
-        let used = self.process_for(caller.profile()).await?;
+        let params = self.passed(&params)?;
+        let used = self.process_for(caller.as_ref()).await?;
         let process = used.process();
         let result = process.call_for(Some(caller), method, &params, CALL_TIMEOUT).await?;
         match method {
             "authenticate" => {
                 let chosen = splice::get_text(params.as_str(), &["methodId"]).map(Cow::into_owned);
+                let chosen = chosen.map_or(Authenticated::NotYet, Authenticated::By);
                 *lock(&self.authenticated) = chosen;
             }
             "logout" => {
-                *lock(&self.authenticated) = None;
+                *lock(&self.authenticated) = Authenticated::LoggedOut;
                 let all = self.pool.all();
                 let others = all.iter().filter(|other| !Arc::ptr_eq(other, process));
                 // What one of them thinks of it does not matter.
@@ -187,6 +193,11 @@ impl Inner {
             _ => {}
         }
         Ok(result)
+    }
+
+    /// What a client says, as the agent gets it.
+    fn passed(&self, params: &Json) -> Result<Text, Trouble> {
+        text(params).map(|params| passed(params, self.launch().client_meta))
     }
 
     /// Ends what is held for a thread, also where nobody waits for that any more.
@@ -254,14 +265,16 @@ impl Inner {
         Trouble::ours(Code::Internal, "the agent's session could not be stored")
     }
 
-    /// Binds the thread to a session. One that cannot be bound is closed.
+    /// Binds the thread to a session. One that cannot be bound is closed. `remembered` is the way to authenticate that the binding before said.
     async fn bind(
         self: &Arc<Self>,
         thread: &ThreadContext,
         session: &Session,
         state: &mut State,
+        remembered: Option<&str>,
     ) -> Result<(), Trouble> {
-        let bound = thread.bind(session.remote(), session.agreed().to_json()).await;
+        let agreed = self.agreed(session, remembered).to_json();
+        let bound = thread.bind(session.remote(), agreed).await;
         if bound.is_ok() {
             return Ok(());
         }

@@ -68,6 +68,16 @@ pub(super) struct Pieces {
     assigned: Option<(Kind, String)>,
 }
 
+/// What an agent says outside of a turn.
+#[derive(Debug)]
+pub(super) struct Outside {
+    pub(super) params: String,
+    /// The id of the message of the agent that it is a piece of.
+    pub(super) message: Option<String>,
+    /// Whether the message before it has ended.
+    pub(super) ends: bool,
+}
+
 #[derive(Debug)]
 struct Open {
     message: MessageId,
@@ -203,7 +213,7 @@ impl Speaking {
         let mut body = body_of_update(&params);
         match &mut body {
             Body::Tool(ToolEvent::Started { call, message, .. }) => {
-                self.pieces.assigned = None;
+                self.pieces.end();
                 self.complete_ours(heard);
                 *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
                 if !has_ended(&params) && self.calls.len() < MAX_CALLS {
@@ -240,11 +250,22 @@ impl Pieces {
     }
 
     /// Gives a piece that comes outside of a turn an id, where it needs one.
-    pub(super) fn outside(&mut self, params: String) -> String {
-        match Kind::of(kind_of(&params)) {
-            Some(kind) => self.name(kind, params).0,
-            None => params,
-        }
+    pub(super) fn outside(&mut self, kind: &str, params: String) -> Outside {
+        let Some(piece) = Kind::of(kind) else {
+            let ends = kind == "tool_call";
+            if ends {
+                self.end();
+            }
+            return Outside { params, message: None, ends };
+        };
+        let (params, id, _) = self.name(piece, params);
+        let is_said = piece == Kind::Agent;
+        Outside { params, message: is_said.then_some(id), ends: !is_said }
+    }
+
+    /// What comes next without an id is of no message that was said before.
+    pub(super) fn end(&mut self) {
+        self.assigned = None;
     }
 
     /// The piece with its id in it, that id, and whether it is ours.
@@ -281,6 +302,11 @@ impl Kind {
 // === impl Used ===
 
 impl Used {
+    /// Whether a message with this id is remembered.
+    pub(super) fn has(&self, id: &MessageId) -> bool {
+        self.ids.contains(id)
+    }
+
     pub(super) fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
         for id in ids {
             if self.ids.insert(id.clone()) {
@@ -308,7 +334,7 @@ fn has_ended(params: &str) -> bool {
 }
 
 /// An id for a message whose own id is taken, or is none that we keep.
-fn derived(run: &RunId, id: &str) -> MessageId {
+pub(super) fn derived(run: &RunId, id: &str) -> MessageId {
     let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, run.as_str().as_bytes());
     MessageId::from_uuid(Uuid::new_v5(&space, id.as_bytes()))
 }

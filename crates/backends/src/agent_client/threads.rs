@@ -61,6 +61,8 @@ pub(super) struct Agreed {
     pub(super) cwd: Option<PathBuf>,
     /// Where it may work too, as JSON.
     pub(super) directories: Value,
+    /// The way by which the agent was authenticated with.
+    pub(super) auth_method: Option<String>,
 }
 
 // === impl Threads ===
@@ -178,6 +180,7 @@ impl Agreed {
         Self {
             cwd: value.get("cwd").and_then(Value::as_str).map(PathBuf::from),
             directories: value.get("additionalDirectories").cloned().unwrap_or_default(),
+            auth_method: value.get("authMethod").and_then(Value::as_str).map(str::to_owned),
         }
     }
 
@@ -185,6 +188,9 @@ impl Agreed {
         let mut value = serde_json::json!({ "cwd": self.cwd });
         if !self.directories.is_null() {
             value["additionalDirectories"] = self.directories.clone();
+        }
+        if let Some(method) = &self.auth_method {
+            value["authMethod"] = method.as_str().into();
         }
         Json::from_value(&value)
     }

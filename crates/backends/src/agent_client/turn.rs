@@ -8,24 +8,31 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::error::Code;
-use trilogue_domain::{Failure, Input, Json, Message, MessageId};
+use trilogue_domain::{Error, Failure, Input, Json, Message, MessageId};
 use trilogue_mapping::agent_client::{check_capabilities, extra_of_message, fit, prompt_of_input};
 use trilogue_runtime::{Ending, RunContext, Turn};
 use trilogue_sdk::agent_client::peer::{Call, Failed, Text};
 use trilogue_wire::agent_client::{
-    PromptRequest, PromptResponse, Rules, StopReason, read_result, splice,
+    ContentBlock, PromptRequest, PromptResponse, Rules, StopReason, read_result, splice,
 };
+use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
 
 use super::callers::Asked;
 use super::inbox::Finish;
-use super::open::Authenticates;
+use super::meta::passed;
+use super::priming::{LEFT_OUT, newest_that_fit};
 use super::ready::{Lost, Ready, not_opened};
 use super::session::Session;
 use super::trouble::Trouble;
-use super::{Inner, original};
+use super::{ClientMeta, Inner, original};
 
 /// How long an agent whose run was dropped may take to read that.
 const LAST_WORD: Duration = Duration::from_millis(250);
+
+/// The largest prompt that an agent is told, in bytes: many agents take no longer line than one with this in it.
+const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
+/// What stands around a prompt in its line, in bytes.
+const ENVELOPE_BYTES: usize = 1024;
 
 /// Why a prompt did not end its run, and how far it came.
 struct Stumble {
@@ -84,13 +91,12 @@ impl Inner {
                 drop(session);
                 self.ready(&context, Some(Lost { remote, why })).await
             } else if may_repeat && trouble.wants_authentication() {
-                let how = Authenticates::Always;
-                let done = self.authenticate(session.process(), trouble, how).await;
+                let done = self.authenticate(&context, session.process(), trouble).await;
                 done.map(|()| Ready { session, missed })
             } else if may_repeat && reach == Reach::Unsaid && matches!(trouble, Trouble::Lost(_)) {
                 drop(session);
                 self.ready(&context, None).await
-            } else if context.is_cancelled() && matches!(trouble, Trouble::Refused(_)) {
+            } else if context.is_cancelled() && trouble.is_refusal() {
                 return Ok(Ending::Completed);
             } else {
                 return Err(trouble.into_failure());
@@ -107,14 +113,22 @@ impl Inner {
         context: &RunContext,
     ) -> Result<Ending, Stumble> {
         let capabilities = session.process().capabilities().prompt.clone().unwrap_or_default();
-        let blocks = fit(prompt_of_input(input, missed), &capabilities);
-        check_capabilities(&blocks, &capabilities).map_err(Trouble::from)?;
         let (user, extra) = user_message(input);
-        let mut request = PromptRequest::new(session.remote(), blocks);
-        if self.launch().send_message_id {
-            request.message_id = Some(user.as_str().to_owned());
-        }
-        let request = with_members(Text::of(&request), extra.as_ref());
+        let launch = self.launch();
+        let request = |missed: &[Message], is_cut: bool| {
+            let mut blocks = fit(prompt_of_input(input, missed), &capabilities);
+            if is_cut {
+                blocks.insert(0, ContentBlock::text(LEFT_OUT));
+            }
+            check_capabilities(&blocks, &capabilities)?;
+            let mut request = PromptRequest::new(session.remote(), blocks);
+            if launch.send_message_id {
+                request.message_id = Some(user.as_str().to_owned());
+            }
+            Ok(with_members(Text::of(&request), extra.as_ref(), launch.client_meta))
+        };
+        let request = newest_that_fit(missed, MAX_PROMPT_BYTES, request).map_err(Trouble::from)?;
+        check_size(request.as_bytes().len()).map_err(Trouble::from)?;
         if session.may_tell() {
             let is_expected = !context.is_first().await.unwrap_or(false);
             tokio::select! {
@@ -212,7 +226,9 @@ impl Inner {
             Err(failed) => {
                 let finished = session.finish(Finish::Broken).await;
                 let reach = if finished.was_at_work { Reach::Worked } else { Reach::Said };
-                return Err(Stumble { trouble: session.process().trouble(failed).await, reach });
+                let (process, method) = (session.process(), "session/prompt");
+                let trouble = process.trouble(failed).await.of(process.agent(), method);
+                return Err(Stumble { trouble, reach });
             }
         };
         let read = read(&answer);
@@ -314,14 +330,27 @@ fn user_message(input: &Input) -> (MessageId, Option<Json>) {
     }
 }
 
-/// The request with these members at its root too.
-fn with_members(request: Text, extra: Option<&Json>) -> Text {
-    let Some(extra) = extra else { return request };
+/// Passes where an agent can take a prompt of so many bytes.
+fn check_size(bytes: usize) -> Result<(), Error> {
+    if bytes <= MAX_PROMPT_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "the prompt has {bytes} bytes as the agent would be told it; it has at most {MAX_PROMPT_BYTES}"
+    );
+    Err(Error::new(Code::BodyTooLarge, message).hint(
+        "say less at once, or give the address of what is large instead of its content; in base64 content is larger by a third",
+    ))
+}
+
+/// The request with these members at its root too. What clients attach goes only to agents that get it.
+pub(super) fn with_members(request: Text, extra: Option<&Json>, meta: ClientMeta) -> Text {
+    let Some(extra) = extra else { return passed(request, meta) };
     let mut all = request.as_str().to_owned();
     for member in splice::members(extra.as_str()) {
         if let Some(more) = splice::set(&all, &[&member.key], member.value) {
             all = more;
         }
     }
-    Text::parse(all).unwrap_or(request)
+    passed(Text::parse(all).unwrap_or(request), meta)
 }

@@ -3,7 +3,7 @@
 mod input;
 mod ports;
 mod rules;
-mod schema;
+pub(crate) mod schema;
 mod schemas;
 
 use std::fmt;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use trilogue_domain::{Body, Error, Interrupt, Json, Message, Resolution};
+use trilogue_mapping::agent_client::title_of;
 use trilogue_runtime::{CallError, EmitError, RunContext, Stopped};
 use trilogue_sdk::AgentError;
 use trilogue_sdk::port::{
@@ -51,6 +52,13 @@ impl Ports {
         Ok(applied)
     }
 
+    /// An agent may call its thread something, in the words of the protocol that has them.
+    fn note_title(&self, body: &Body) {
+        if let Some(title) = title_of(body) {
+            self.context.title(title.as_deref());
+        }
+    }
+
     fn broken(&self, error: Error) -> AgentError {
         self.breach.get_or_init(|| AgentError::from(error)).clone()
     }
@@ -63,6 +71,7 @@ impl Output for Ports {
         if self.schemas.checks(body) {
             return Ok(false);
         }
+        self.note_title(body);
         self.context.try_emit(body, None).map_err(refused)
     }
 
@@ -70,6 +79,7 @@ impl Output for Ports {
         Box::pin(async move {
             self.intact()?;
             self.schemas.check_said(&body).map_err(|error| self.broken(error))?;
+            self.note_title(&body);
             self.context.emit(body, None).await.map_err(refused)
         })
     }

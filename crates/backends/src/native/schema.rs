@@ -17,7 +17,7 @@ const MAX_LISTED_BYTES: usize = 16 * 1_024;
 const MAX_WEIGHED_BYTES: usize = 64 * 1_024;
 
 /// A compiled JSON Schema of the dialect 2020-12, unless it names another. It refers to nothing outside itself, its patterns match in linear time, and `format` only annotates.
-pub(super) struct Schema {
+pub(crate) struct Schema {
     validator: Validator,
     /// Whether it has `anyOf` or `oneOf` somewhere.
     has_alternatives: bool,
@@ -25,13 +25,13 @@ pub(super) struct Schema {
 
 /// Where a value does not fit: at least one place, at most [`limits::MAX_VIOLATIONS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Mismatch(Vec<Violation>);
+pub(crate) struct Mismatch(Vec<Violation>);
 
 // === impl Schema ===
 
 impl Schema {
     /// Compiles a schema; the error says what is wrong with it.
-    pub(super) fn compile(schema: &Json) -> Result<Self, String> {
+    pub(crate) fn compile(schema: &Json) -> Result<Self, String> {
         let schema = schema.to_value();
         let validator = jsonschema::options()
             .offline()
@@ -43,7 +43,7 @@ impl Schema {
     }
 
     /// Checks a value; what does not fit is named by its path and not repeated.
-    pub(super) fn check(&self, value: &Json) -> Result<(), Mismatch> {
+    pub(crate) fn check(&self, value: &Json) -> Result<(), Mismatch> {
         let bytes = value.as_bytes().len();
         let value = value.to_value();
         if self.fits(&value) {
@@ -85,7 +85,7 @@ impl fmt::Debug for Schema {
 
 impl Mismatch {
     /// Every place.
-    pub(super) fn into_violations(self) -> Vec<Violation> {
+    pub(crate) fn into_violations(self) -> Vec<Violation> {
         self.0
     }
 }

@@ -12,7 +12,9 @@ use std::path::Path;
 
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
-use trilogue_domain::{Answer, Body, Error, Interrupt, InterruptKind, PrincipalId, Resolution};
+use trilogue_domain::{
+    Answer, Body, Error, Interrupt, InterruptKind, Json, PrincipalId, Resolution,
+};
 
 use path::Places;
 pub use rule::{NotARule, Rule, RuleText};
@@ -55,8 +57,8 @@ pub struct Applied {
     pub rule: String,
     /// Whether it allowed.
     pub allowed: bool,
-    /// The id of the option that it chose.
-    pub option: String,
+    /// The id of the option that it chose. `None` where nothing that is offered rejects: then none is chosen, which allows nothing.
+    pub option: Option<String>,
 }
 
 // === impl Rules ===
@@ -94,9 +96,9 @@ impl Rules {
         self.first(subject, &places)
     }
 
-    /// The answer that the rules give to a question for permission. `None` where somebody is to be asked: no rule fits, the one that fits says so, it cannot be seen where a path leads, or the question offers nothing that would say what the rule says.
+    /// The answer that the rules give to a question for permission. `None` where somebody is to be asked: no rule fits, the one that fits says so, it cannot be seen where a path leads, or nothing that the question offers would say what the rule says.
     ///
-    /// An option that allows later calls too is never chosen; one that rejects them only where there is no other.
+    /// An option that allows later calls too is never chosen; one that rejects them only where there is no other. What is denied and offers no such option is answered with none, where whoever asked can be told so.
     pub async fn answer(&self, subject: &Subject<'_>, question: &Interrupt) -> Option<Applied> {
         if self.is_empty() || question.kind != InterruptKind::Permission {
             return None;
@@ -105,11 +107,16 @@ impl Rules {
             if self.looks(subject)? { Places::look(subject).await? } else { Places::default() };
         let (rule, verdict) = self.first(subject, &places)?;
         let (option, allowed) = match verdict {
-            Verdict::Allow => (allow_option(question)?, true),
-            Verdict::Deny => (reject_option(question)?, false),
+            Verdict::Allow => (Some(allow_option(question)?), true),
+            Verdict::Deny => (reject_option(question), false),
             Verdict::Ask => return None,
         };
-        Some(Applied { rule: rule.to_owned(), allowed, option: option.id.clone() })
+        let applied = Applied {
+            rule: rule.to_owned(),
+            allowed,
+            option: option.map(|option| option.id.clone()),
+        };
+        question.check(&applied.answer()).is_ok().then_some(applied)
     }
 
     fn first(&self, subject: &Subject<'_>, places: &Places) -> Option<(&str, Verdict)> {
@@ -149,7 +156,10 @@ impl Applied {
     /// The answer.
     #[must_use]
     pub fn answer(&self) -> Answer {
-        Answer::Option(self.option.clone())
+        match &self.option {
+            Some(option) => Answer::Option(option.clone()),
+            None => Answer::Json(Json::null()),
+        }
     }
 
     /// How the question ended, as if somebody called `rule:NAME` had answered.
@@ -161,6 +171,7 @@ impl Applied {
             by: PrincipalId::parse(&format!("rule:{}", self.rule))?,
             answer: self.answer(),
             digest: question.payload.digest(),
+            extra: None,
         })
     }
 }

@@ -51,4 +51,16 @@ impl MessageEvent {
             Self::Thought { .. } => "message.thought",
         }
     }
+
+    /// The message that it is a piece of; `None` for a thought.
+    #[must_use]
+    pub fn message(&self) -> Option<&MessageId> {
+        match self {
+            Self::Started { message, .. }
+            | Self::Delta { message, .. }
+            | Self::Part { message, .. }
+            | Self::Completed { message } => Some(message),
+            Self::Thought { .. } => None,
+        }
+    }
 }

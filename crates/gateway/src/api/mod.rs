@@ -6,6 +6,7 @@ pub(crate) mod deliveries;
 pub(crate) mod export;
 pub(crate) mod interrupts;
 pub(crate) mod meta;
+mod named_message;
 pub(crate) mod run_create;
 pub(crate) mod run_log;
 pub(crate) mod runs;

@@ -301,6 +301,9 @@ impl Output {
     }
 
     fn end(self) -> (Vec<Message>, Option<Json>) {
-        (self.transcript.into_messages(), self.result)
+        let mut messages = self.transcript.into_messages();
+        // Answers were said in the run too.
+        messages.retain(|message| !message.role.is_user());
+        (messages, self.result)
     }
 }

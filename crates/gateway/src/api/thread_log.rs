@@ -1,15 +1,13 @@
 //! What a thread's log holds: events, messages, checkpoints, blobs.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::event::MessageEvent;
-use trilogue_domain::{
-    Body, CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript,
-};
+use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript};
 use trilogue_mapping::native::{self as mapping, read_sha256};
 use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Range, rows::CheckpointRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
+use super::named_message::{message_named, message_of};
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{
     AFTER, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, after, answer, asked_position,
@@ -97,7 +95,7 @@ async fn list_events(call: Call) -> Result<Reply> {
     events_after(&call, row, None, cursor).await
 }
 
-/// The number of the event by which a message of the thread begins; the message is named by its id, or by another that its agent knows it by.
+/// The number of the event by which a message of the thread begins; the message is named by its id, by another that its agent knows it by, or by the UUID that clients are shown for it.
 ///
 /// # Errors
 /// `not_found`.
@@ -105,7 +103,7 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
     let id = MessageId::parse(text).map_err(|_| missing())?;
-    let row = call.shared.read().message_in(thread, &id).await?.ok_or_else(missing)?;
+    let row = message_named(call.shared.read(), thread, &id).await?.ok_or_else(missing)?;
     let mut after = 0;
     loop {
         let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
@@ -118,21 +116,18 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
         }
         match frames.last().map(|frame| frame.last_run()) {
             Some(last) if last > after => after = last,
-            _ => return Err(missing()),
+            _ => break,
         }
     }
-}
-
-/// The message that an event is a piece of.
-fn message_of(event: &Event) -> Option<&MessageId> {
-    match &event.body {
-        Body::Message(
-            MessageEvent::Started { message, .. }
-            | MessageEvent::Delta { message, .. }
-            | MessageEvent::Part { message, .. },
-        ) => Some(message),
-        _ => None,
+    // What is said outside of runs is in none's log: it stands where the row says.
+    let range = Range { run: None, after: row.position.saturating_sub(1), max_bytes: READ_BYTES };
+    for frame in call.shared.read().frames(thread, range).await? {
+        let begins = |event: &&Event| message_of(event) == Some(&row.id);
+        if let Some(event) = frame.events()?.iter().find(begins) {
+            return Ok(event.number.max(1));
+        }
     }
+    Err(missing())
 }
 
 async fn list_messages(call: Call) -> Result<Reply> {

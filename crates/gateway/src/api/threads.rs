@@ -9,6 +9,7 @@ use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native;
 use trilogue_wire::native::{List, Thread};
 
+use super::named_message::message_named;
 use super::{AFTER, LIMIT, METADATA, answer, no_content, thread};
 use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
@@ -152,6 +153,9 @@ async fn copy(call: Call) -> Result<Reply> {
                 Error::new(Code::NotFound, message)
             };
             let until = MessageId::parse(until).map_err(missing)?;
+            let source = thread(&call).await?;
+            let named = message_named(call.shared.read(), &source, &until).await?;
+            let until = named.map_or(until, |row| row.id);
             runtime.copy_thread_until(by, &id, &until, new).await?
         }
     };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
@@ -30,6 +31,8 @@ pub(super) fn on_behalf_of<W: Future>(id: Id<'static>, work: W) -> impl Future<O
 pub(super) struct SessionClient {
     link: Weak<Link>,
     session: Option<ThreadId>,
+    /// Where the client works, as far as it is known before it opens a session.
+    folder: Option<PathBuf>,
     /// The client's own request that it is asked about.
     request: Option<Id<'static>>,
     profile: ClientProfile,
@@ -43,6 +46,7 @@ impl SessionClient {
         Self {
             link: Arc::downgrade(link),
             session: Some(session.clone()),
+            folder: None,
             request: None,
             profile: met.profile.clone(),
             capabilities: met.client.clone(),
@@ -61,7 +65,8 @@ impl SessionClient {
         capabilities: ClientCapabilities,
     ) -> Arc<dyn Client> {
         let request = REQUEST.try_with(Id::clone).ok();
-        Arc::new(Self { link: Arc::downgrade(link), session: None, request, profile, capabilities })
+        let (folder, link) = (link.folder.clone(), Arc::downgrade(link));
+        Arc::new(Self { link, session: None, folder, request, profile, capabilities })
     }
 
     /// What is carried, with the session's id where there is one, or with the id of the client's own request in place of the agent's.
@@ -105,6 +110,10 @@ impl SessionClient {
 impl Client for SessionClient {
     fn profile(&self) -> &ClientProfile {
         &self.profile
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError> {

@@ -1,6 +1,7 @@
 //! What of a session's log was there before a client asked for it.
 
 use trilogue_domain::error::Result;
+use trilogue_domain::event::Event;
 use trilogue_domain::{RunId, RunKey, RunStatus, limits};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::Range;
@@ -12,9 +13,13 @@ use super::opened::Opened;
 use super::pump::{Pump, READ_BYTES};
 use super::question;
 use super::question::Asked;
+use super::said::Said;
 use super::session::{CLIENT, config_of, scope_of};
 use super::show::Show;
 use crate::stream::feed::run_id;
+
+/// How far back a client's own answers are looked for, in events: where it was told that it is when it answered, or soon after.
+const SAID_BEFORE: u64 = 256;
 
 /// Where a pump begins, and what it does when the client has what was there before.
 #[derive(Debug)]
@@ -68,8 +73,10 @@ impl Pump {
         self.show.is_replay = start.is_replay;
         // First, so that its request is answered whatever fails.
         self.catching_up = Some(start);
+        self.session.state().knows_asked = false;
         if from > 0 {
-            self.fold_open_runs(until).await?;
+            self.note_said().await?;
+            self.fold_open_runs().await?;
             if reads_log {
                 self.look_for_opened().await?;
             }
@@ -84,17 +91,32 @@ impl Pump {
     }
 
     /// Brings the fold to where the pump begins: what a run has said so far decides how it goes on, and how it ended where that is told now.
-    async fn fold_open_runs(&mut self, until: u64) -> Result<()> {
+    async fn fold_open_runs(&mut self) -> Result<()> {
         let filter = RunFilter {
             thread: Some(self.session.thread.id.clone()),
-            statuses: vec![RunStatus::Running, RunStatus::Interrupted, RunStatus::Cancelling],
+            statuses: vec![
+                RunStatus::Queued,
+                RunStatus::Running,
+                RunStatus::Interrupted,
+                RunStatus::Cancelling,
+            ],
             ..RunFilter::default()
         };
         let scope = scope_of(&self.session.thread);
-        let runs = self.link.shared.read().runs(&scope, &filter, &Page::default()).await?.rows;
-        let mut keys: Vec<_> = runs.iter().rev().map(|run| run.key).collect();
+        let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
+        let mut keys = Vec::new();
+        loop {
+            let listing = self.link.shared.read().runs(&scope, &filter, &page).await?;
+            keys.extend(listing.rows.iter().map(|run| run.key));
+            page.after = listing.next;
+            if page.after.is_none() {
+                break;
+            }
+        }
+        keys.reverse();
         let mut after = self.cursor;
-        while after < until {
+        // To its end: what was open where the pump begins may have ended since the client asked, too.
+        loop {
             let range = Range { run: None, after, max_bytes: READ_BYTES };
             let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
@@ -105,26 +127,88 @@ impl Pump {
             }
             after = last;
         }
-        for key in keys {
-            self.fold_run(key).await?;
+        let mut first = u64::MAX;
+        for key in &keys {
+            first = first.min(self.fold_run(*key).await?);
+        }
+        // What ended before it began is shown behind the turn that is going on.
+        if self.show.is_at_work() {
+            self.fold_ended(first, keys).await?;
+        }
+        self.show.own_run = None;
+        Ok(())
+    }
+
+    /// Folds the runs that are not among these and were there behind this number.
+    async fn fold_ended(&mut self, mut after: u64, mut known: Vec<RunKey>) -> Result<()> {
+        while after < self.cursor {
+            let range = Range { run: None, after, max_bytes: READ_BYTES };
+            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for key in frames.iter().filter_map(|frame| frame.run()) {
+                if !known.contains(&key) {
+                    known.push(key);
+                    self.fold_run(key).await?;
+                }
+            }
+            after = last;
         }
         Ok(())
     }
 
-    /// Folds what a run has said up to where the pump begins.
-    async fn fold_run(&mut self, run: RunKey) -> Result<()> {
+    /// Notes a message with which this client answered a question on a connection that has broken since: it stands behind this.
+    pub(super) fn note_answer(&self, event: &Event) {
+        if self.link.client.is_none() || self.catching_up.is_none() || self.show.is_replay {
+            return;
+        }
+        if let Some(said) = Said::read(event).filter(|said| said.client == self.link.client) {
+            self.session.state().mine.insert(said.message);
+        }
+    }
+
+    /// Notes the answers of this client that may stand behind where the pump begins, though they were announced before.
+    async fn note_said(&self) -> Result<()> {
+        if self.link.client.is_none() || self.show.is_replay {
+            return Ok(());
+        }
+        let mut after = self.cursor.saturating_sub(SAID_BEFORE);
+        while after < self.cursor {
+            let range = Range { run: None, after, max_bytes: READ_BYTES };
+            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for frame in &frames {
+                let events = frame.events()?.iter();
+                events
+                    .filter(|event| event.number <= self.cursor)
+                    .for_each(|event| self.note_answer(event));
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// Folds what a run has said up to where the pump begins. Gives the number of its first event.
+    async fn fold_run(&mut self, run: RunKey) -> Result<u64> {
         let id = run_id(self.link.shared.read(), &self.session.thread, run).await?;
-        let mut after = 0;
+        if let Some(id) = &id
+            && self.was_prompted_before(id).await?
+        {
+            self.show.own_run = Some(run);
+        }
+        let (mut after, mut first) = (0, u64::MAX);
         loop {
             let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
             let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
+            first = first.min(frames.first().map_or(u64::MAX, |frame| frame.first()));
             let is_behind = frames.first().is_some_and(|frame| frame.first() > self.cursor);
             for frame in frames.iter().filter(|_| !is_behind) {
-                let told = frame.events()?.iter();
-                let told =
-                    told.filter(|event| event.number <= self.cursor && event.run_number > after);
-                told.for_each(|event| self.show.pass(event, id.as_ref().map(RunId::as_str)));
+                let (told, cursor) = (frame.events()?.iter(), self.cursor);
+                let told = told.filter(|event| event.number <= cursor && event.run_number > after);
+                for event in told {
+                    self.show.note_mine(event, &self.session.state());
+                    self.show.pass(event, id.as_ref());
+                }
             }
             if last <= after || is_behind {
                 break;
@@ -134,7 +218,7 @@ impl Pump {
         if let Some(id) = id {
             self.names.insert(run, id);
         }
-        Ok(())
+        Ok(first)
     }
 
     /// Looks through the log for what is known of the agent's own session.
@@ -158,9 +242,11 @@ impl Pump {
     /// The client has what was there before it asked.
     pub(super) async fn caught_up(&mut self, lines: &mut Lines) -> Result<()> {
         // Everything that can fail stands before the request is taken, which is answered then.
-        if self.config.is_none() {
+        if self.config.is_none() || self.is_in_answer() {
+            // A change that the answer tells of is no news behind it.
             self.config = Some(config_of(&self.session.row(&self.link).await?));
         }
+        let config = self.config.clone().flatten();
         let pending = self.pending().await?;
         let Some(start) = self.catching_up.take() else { return Ok(()) };
         let was_replay = std::mem::replace(&mut self.show.is_replay, false);
@@ -168,7 +254,7 @@ impl Pump {
             let is_resumed = matches!(opening, Opening::FromLog) && !was_replay;
             let answer = match opening {
                 Opening::Known(answer) => answer,
-                Opening::FromLog => self.opened.answer(&self.link, &self.session).await,
+                Opening::FromLog => self.opened.answer(&self.link, &self.session, config.as_ref()),
             };
             self.link.write_answer(lines, &request, &answer);
             // What can be asked of the agent is no part of what was said, and in no answer.
@@ -191,6 +277,7 @@ impl Pump {
                 self.asked_in_words(row.run, lines);
             }
         }
+        self.session.state().knows_asked = true;
         Ok(())
     }
 

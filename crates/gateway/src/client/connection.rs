@@ -18,6 +18,7 @@ use trilogue_wire::jsonrpc::{
 };
 use trilogue_wire::native::local::Extras;
 
+use super::crowd::Crowd;
 use super::link::{Answer, Link, lock};
 use super::pending::{Asked, Question};
 use super::{calls, question, request};
@@ -93,29 +94,34 @@ async fn finish(link: &Link) {
 
 /// Reads until the client is gone.
 async fn read<R: AsyncRead + Unpin>(link: &Arc<Link>, reader: &mut R, decoder: &mut Decoder) {
+    let mut crowd = Crowd::default();
     loop {
         while let Some(frame) = decoder.next() {
-            take(link, frame).await;
+            take(link, &mut crowd, frame).await;
         }
-        let buffer = decoder.buffer();
-        buffer.reserve(READ_BYTES);
-        match reader.read_buf(buffer).await {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) => {
+        let buffer = decoder.buffer_for(READ_BYTES);
+        let read = tokio::select! {
+            () = link.has_room.notified(), if !crowd.is_empty() => None,
+            read = reader.read_buf(buffer) => Some(read),
+        };
+        match read {
+            None => crowd.admit(link).await,
+            Some(Ok(0)) => break,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
                 tracing::debug!(%error, "a client's connection broke");
                 break;
             }
         }
     }
     if let Some(frame) = decoder.finish() {
-        take(link, frame).await;
+        take(link, &mut crowd, frame).await;
     }
 }
 
-async fn take(link: &Arc<Link>, frame: Frame) {
+async fn take(link: &Arc<Link>, crowd: &mut Crowd, frame: Frame) {
     match frame {
-        Frame::Line(line) => message(link, line).await,
+        Frame::Line(line) => message(link, crowd, line).await,
         // A scalar is JSON and no request; anything else is no JSON.
         Frame::Noise(line) => {
             if let Err(invalid) = parse(&line) {
@@ -129,10 +135,10 @@ async fn take(link: &Arc<Link>, frame: Frame) {
     }
 }
 
-async fn message(link: &Arc<Link>, line: Bytes) {
+async fn message(link: &Arc<Link>, crowd: &mut Crowd, line: Bytes) {
     match parse(&line) {
-        Ok(Incoming::Request(request)) => self::request(link, request).await,
-        Ok(Incoming::Notification(told)) => notification(link, &told),
+        Ok(Incoming::Request(request)) => self::request(link, crowd, request, line.len()).await,
+        Ok(Incoming::Notification(told)) => notification(link, crowd, &told).await,
         Ok(Incoming::Response(response)) => self::response(link, &response),
         Err(invalid) => refuse(link, &invalid).await,
     }
@@ -147,7 +153,7 @@ async fn refuse(link: &Arc<Link>, invalid: &Invalid<'_>) {
     }
 }
 
-async fn request(link: &Arc<Link>, request: Request<'_>) {
+async fn request(link: &Arc<Link>, crowd: &mut Crowd, request: Request<'_>, bytes: usize) {
     let id = request.id.clone().into_owned();
     let params = match request.params {
         Some(params) if params.get().starts_with('[') => {
@@ -160,12 +166,14 @@ async fn request(link: &Arc<Link>, request: Request<'_>) {
         Some(params) if link.numbered => Extras::take(params),
         params => (params.unwrap_or("{}").into(), Extras::default()),
     };
-    let asked = request::Asked { id, method: request.method.into_owned(), extras };
-    request::take(link, asked, params.into_owned()).await;
+    let method = request.method.into_owned();
+    let asked = request::Asked { id, method, extras, bytes, heard: None };
+    crowd.take(link, asked, params.into_owned()).await;
 }
 
-fn notification(link: &Arc<Link>, told: &Notification<'_>) {
+async fn notification(link: &Arc<Link>, crowd: &mut Crowd, told: &Notification<'_>) {
     let params = told.params.map_or("{}", RawValue::get);
+    crowd.told(link, &told.method, params).await;
     request::told(link, &told.method, params);
 }
 

@@ -1,13 +1,14 @@
-//! Prompts that answer what the last turn has ended with: a question in words.
+//! Prompts that answer what the last turn has ended with: a question in words. Each is a message of the run that asked.
 
 use std::sync::Arc;
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Interrupt, Resolution};
+use trilogue_domain::{Body, Code, Interrupt, Resolution, Transcript};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_mapping::native::hex;
 use trilogue_runtime::AnswerTo;
-use trilogue_store::rows::RunRow;
+use trilogue_store::Range;
+use trilogue_store::rows::{MessageRow, RunRow};
 
 use super::cancel;
 use super::link::Answer;
@@ -15,6 +16,10 @@ use super::prompt::{Prompt, not_begun};
 use super::request::invalid_params;
 use super::said::{self, Said};
 use super::session::{OpenPrompt, scope_of};
+use crate::stream::inline::inlined;
+
+/// How much of a run's log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
 
 /// What became of a prompt that may answer a question.
 pub(super) enum InWords {
@@ -63,6 +68,33 @@ impl Prompt<'_> {
         }
     }
 
+    /// Whether this prompt says what was said with a message that answered a question.
+    pub(super) async fn is_answer(&self, row: &MessageRow) -> Result<bool> {
+        let (read, thread) = (self.link.shared.read(), &self.session.thread);
+        let (mut transcript, mut after) = (Transcript::default(), 0);
+        loop {
+            let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
+            let frames = read.frames(thread, range).await?;
+            for frame in &frames {
+                for event in frame.events()?.iter().filter(|event| event.run_number > after) {
+                    if let Body::Message(piece) = &event.body
+                        && piece.message() == Some(&row.id)
+                    {
+                        let piece = inlined(read, thread, event, |_| true).await?;
+                        transcript.push(&piece);
+                    }
+                }
+            }
+            match frames.last().map(|frame| frame.last_run()) {
+                Some(last) if last > after => after = last,
+                _ => break,
+            }
+        }
+        let known = transcript.into_messages().into_iter().next();
+        let now = mapping::message_of_prompt(&self.request.prompt, row.id.clone());
+        Ok(known.is_some_and(|known| known.parts == now.parts))
+    }
+
     /// Whether a run waits for the answer to what the client is asked in words.
     pub(super) async fn asks(&self, run: &RunRow) -> Result<bool> {
         let Some(asked) = self.session.state().asked.clone() else { return Ok(false) };
@@ -85,6 +117,10 @@ impl Prompt<'_> {
             return Ok(InWords::Unasked);
         };
         let before = before.filter(|said| said.interrupt == question.id);
+        if before.is_none() && !self.heard.has(&row) {
+            // It was said before anybody asked.
+            return Ok(InWords::Unasked);
+        }
         let mut chosen = self.choose_id().await?;
         if let Some(said) = &before {
             chosen.told = chosen.told.map(|_| said.message.as_str().to_owned());
@@ -98,20 +134,23 @@ impl Prompt<'_> {
         if self.is_cancelled() {
             return Ok(InWords::Taken(Some(not_begun())));
         }
-        if before.is_none() {
-            // The answer has no id of its own in the log: it stands before it.
+        if before.is_none()
+            && let Some(key) = self.key()
+        {
+            // What makes the prompt the same when it comes again stands before the answer.
             let said = Said {
                 interrupt: question.id.clone(),
                 message: chosen.message.clone(),
                 words: Some(said::words(&answer)),
-                key: self.key(),
+                key: Some(key),
+                client: link.client.clone(),
             };
             let context = link.runtime().thread_context(&self.session.thread, &link.agent);
             context.note(said.body(), None).await?;
         }
-        self.session.state().answered.insert(question.id.clone());
+        self.session.state().mine.insert(chosen.message.clone());
         let to = AnswerTo::Interrupt(question.id.clone());
-        match link.runtime().answer(&link.principal, to, answer).await {
+        match link.runtime().answer_in_words(&link.principal, to, answer, message).await {
             Ok(_) => {
                 self.session.state().asked.take_if(|asked| asked.id == question.id);
                 let open = OpenPrompt {
@@ -130,7 +169,7 @@ impl Prompt<'_> {
                 Ok(InWords::Taken(None))
             }
             Err(error) => {
-                self.session.state().answered.remove(&question.id);
+                self.session.state().mine.remove(&chosen.message);
                 match error.code() {
                     Code::InterruptResolved | Code::InterruptNotFound => Ok(InWords::TooLate),
                     _ => Err(error),

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
@@ -40,6 +41,8 @@ pub(super) struct Link {
     pub(super) agent: AgentName,
     /// Whether control lines are written, and extras taken.
     pub(super) numbered: bool,
+    /// Where the client works, as far as it is known before it opens a session.
+    pub(super) folder: Option<PathBuf>,
     /// The client's name across connections.
     pub(super) client: Option<String>,
     pub(super) outbox: Outbox,
@@ -51,6 +54,8 @@ pub(super) struct Link {
     /// How much more the client may tell before its agent has heard what it told.
     pub(super) told: Arc<Semaphore>,
     requests: Mutex<Requests>,
+    /// Told when one more request can be worked on.
+    pub(super) has_room: Notify,
     met: Mutex<Option<Arc<Met>>>,
     /// How many more sessions the client may be ending that it has not open.
     pub(super) strangers: Arc<Semaphore>,
@@ -111,12 +116,14 @@ impl Link {
             principal,
             agent,
             numbered: false,
+            folder: None,
             client: None,
             pending: Pending::default(),
             lanes: Mutex::default(),
             nameless: Arc::new(Lane::new(&ThreadId::generate())),
             told: Arc::new(Semaphore::new(options.max_requests)),
             requests: Mutex::default(),
+            has_room: Notify::new(),
             met: Mutex::default(),
             strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
             closed: CancellationToken::new(),
@@ -197,6 +204,7 @@ impl Link {
         };
         if is_first {
             lines.answer(id, answer);
+            self.has_room.notify_one();
         }
     }
 
@@ -219,8 +227,10 @@ impl Link {
     /// Says that a prompt's turn goes on whatever becomes of the connection, to whoever takes it.
     pub(super) async fn confirm(&self, prompt: &Id<'static>) {
         if self.numbered {
-            let request = prompt.as_str().into();
-            self.send(Lines::default(), Control::Accepted { request }).await;
+            let mut lines = Lines::default();
+            lines.control(&Control::Accepted { request: prompt.as_str().into() });
+            // Only a client that says nothing more waits for this.
+            self.outbox.push_lazily(Batch { lines: lines.bytes, messages: 0 }).await;
         }
     }
 

@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 use trilogue_domain::limits;
+use trilogue_domain::thread::{AGENT_TITLE_MEMBER, TITLE_MEMBER};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_client::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
 
 use super::link::{Answer, Link};
 use super::request::{invalid_params, read};
-use super::session::{ADDITIONAL_DIRECTORIES, CWD, TITLE};
+use super::session::{ADDITIONAL_DIRECTORIES, CWD};
 
 /// The sessions of the agent, newest first: those that clients have opened, and all other threads in which it has run.
 pub(super) async fn list(link: &Link, params: &str) -> Answer {
@@ -55,7 +56,7 @@ fn info(thread: &ThreadRow, default_cwd: &str) -> SessionInfo {
         thread.id.as_str().to_owned(),
         text(CWD).unwrap_or_else(|| default_cwd.to_owned()),
     );
-    info.title = text(TITLE);
+    info.title = text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER));
     info.updated_at = Some(thread.updated_at.to_string());
     let directories = metadata.get(ADDITIONAL_DIRECTORIES).and_then(Value::as_array);
     info.additional_directories = directories

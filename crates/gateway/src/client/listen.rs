@@ -1,5 +1,6 @@
 //! The socket for programs on the same machine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,13 +125,15 @@ impl Door {
         if self.shared.is_draining() {
             return Err(Error::new(Code::ShuttingDown, "the server is shutting down"));
         }
-        let agent = match hello.wish {
-            Wish::Attach(attach) => AgentName::parse(&attach.agent)?,
-            Wish::Wrap(command) => self.wrap.wrap(command).await?,
+        let (agent, folder) = match hello.wish {
+            Wish::Attach(attach) => (AgentName::parse(&attach.agent)?, attach.cwd),
+            // What is wrapped knows where it is started.
+            Wish::Wrap(command) => (self.wrap.wrap(command).await?, None),
         };
         self.shared.runtime().agent(&agent)?;
         let mut link = Link::new(Arc::clone(&self.shared), Arc::clone(&self.owner), agent.clone());
         link.numbered = hello.numbered;
+        link.folder = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
         link.client = hello.client.filter(|_| hello.numbered);
         let welcome = Welcome::Open(Opened {
             trilogue: VERSION,

@@ -9,12 +9,16 @@ use trilogue_runtime::ThreadContext;
 use trilogue_wire::agent_client::SessionConfigOption;
 
 use super::link::{Answer, Link};
-use super::session::{Session, config_of};
+use super::session::Session;
 
 /// The kind of the event that keeps what an agent said when its session was opened.
 const KIND: &str = "session_opened";
 /// The kind of the event that keeps which mode or options a client gave the agent's session.
 const SET: &str = "session_set";
+/// Its member that says which options the client chose. Clients do not see it.
+const CHOSEN: &str = "chosen";
+/// Its member that says whose session it was. Clients do not see it either.
+const AGENT: &str = "agent";
 
 /// What the log says of a hosted agent's own session: its modes and options when it was opened, and as they are now.
 #[derive(Debug, Default)]
@@ -51,7 +55,14 @@ impl Opened {
                 *self = Self { result, commands, ..Self::default() };
                 return Pushed::Hidden;
             }
-            SET if event.original.is_none() => return self.set(data.to_value()),
+            SET if event.original.is_none() => {
+                let mut update = data.to_value();
+                if let Some(members) = update.as_object_mut() {
+                    members.remove(CHOSEN);
+                    members.remove(AGENT);
+                }
+                return self.set(update);
+            }
             "current_mode_update" => {
                 self.mode = data.to_value().get("currentModeId").cloned();
             }
@@ -77,18 +88,12 @@ impl Opened {
     }
 
     /// What a client is answered that opens the session again.
-    pub(super) async fn answer(&self, link: &Link, session: &Session) -> Answer {
-        let native = || async {
-            let backend = link.backend()?;
-            if backend.sessions().is_some() {
-                return Ok(None);
-            }
-            let config = config_of(&session.row(link).await?);
-            Ok(Some(options_of(link, backend.card(), config.as_ref())))
-        };
-        match native().await {
-            Ok(Some(options)) => Ok(result(&options)),
-            Ok(None) => Ok(self.result(link)),
+    ///
+    /// `config` is what the thread's runs are given.
+    pub(super) fn answer(&self, link: &Link, session: &Session, config: Option<&Json>) -> Answer {
+        match link.backend() {
+            Ok(backend) if backend.sessions().is_some() => Ok(self.result(link)),
+            Ok(backend) => Ok(result(&options_of(link, backend.card(), config))),
             Err(error) => Err(mapping::session_error(&error, session.id())),
         }
     }
@@ -139,12 +144,21 @@ pub(super) async fn keep(context: &ThreadContext, result: &Json) -> Result<()> {
     context.note(Body::State(event), None).await
 }
 
-/// Keeps which mode or options a client gave the agent's session, as an update that says so: agents need not tell of it.
+/// Keeps which mode or options a client gave the agent's session, as an update that says so: agents need not tell of it. `chosen` has the options that it gave values itself, others may follow from them: they are given them again when another process takes the session over.
 ///
 /// # Errors
 /// As storing an event.
-pub(super) async fn keep_set(context: &ThreadContext, update: &Value) -> Result<()> {
-    let data = Json::from_value(update);
+pub(super) async fn keep_set(
+    context: &ThreadContext,
+    update: &Value,
+    chosen: Option<Value>,
+) -> Result<()> {
+    let mut kept = update.clone();
+    if let Some(members) = kept.as_object_mut() {
+        members.insert(AGENT.to_owned(), context.agent().as_str().into());
+        members.extend(chosen.map(|chosen| (CHOSEN.to_owned(), chosen)));
+    }
+    let data = Json::from_value(&kept);
     context.note(Body::State(StateEvent::Custom { kind: SET.to_owned(), data }), None).await
 }
 

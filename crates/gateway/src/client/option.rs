@@ -31,7 +31,7 @@ pub(super) async fn set_mode(
         let result = extension::forward(link, met, Some(&session), METHOD, params).await?;
         let mode = request.mode_id;
         let update = json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode });
-        was_set(link, &session, update).await;
+        was_set(link, &session, update, None).await;
         return Ok(result);
     }
     Err(invalid_params("/modeId", "is none of the session's modes, of which there are none"))
@@ -56,7 +56,7 @@ pub(super) async fn set_config_option(
         if let Some(options) = options {
             let kind = "config_option_update";
             let update = json!({ "sessionUpdate": kind, "configOptions": options });
-            was_set(link, &session, update).await;
+            was_set(link, &session, update, Some((&request.config_id, params))).await;
         }
         return Ok(opened::shown(link, std::str::from_utf8(&result).unwrap_or("{}")));
     }
@@ -87,11 +87,18 @@ async fn set(
     Ok(json!({ "configOptions": options }).to_string().into_bytes())
 }
 
-/// Has the session's other clients told what this one has set, and the log remember it.
-async fn was_set(link: &Link, session: &Session, update: Value) {
+/// Has the session's other clients told what this one has set, and the log remember it. `chosen` is the option that it gave a value, and the request that said which.
+async fn was_set(link: &Link, session: &Session, update: Value, chosen: Option<(&str, &str)>) {
     session.state().set.push(update.clone());
     let context = link.runtime().thread_context(&session.thread, &link.agent);
-    if let Err(error) = opened::keep_set(&context, &update).await {
+    let chosen = chosen.map(|(option, params)| {
+        let mut choice: Value = serde_json::from_str(params).unwrap_or_default();
+        if let Some(members) = choice.as_object_mut() {
+            members.retain(|name, _| matches!(name.as_str(), "value" | "type"));
+        }
+        json!({ option: choice })
+    });
+    if let Err(error) = opened::keep_set(&context, &update, chosen).await {
         tracing::warn!(thread = %session.thread.id, %error, "what a client has set is not kept");
         session.state().take_set(&update);
     }

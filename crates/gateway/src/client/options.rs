@@ -23,7 +23,7 @@ pub struct ClientOptions {
     pub max_outbox_messages: usize,
     /// The most bytes that wait to be taken by one client.
     pub max_outbox_bytes: usize,
-    /// The most requests of one client that are at work at once; it is not read from while there are that many.
+    /// The most requests of one client that are at work at once; others wait, and while those hold more than [`Self::max_line_bytes`] further ones are refused with `overloaded`. Answers and what cancels are always read.
     pub max_requests: usize,
     /// The most sessions that one client has open at once.
     pub max_sessions: usize,

@@ -1,13 +1,18 @@
 //! What waits to be taken by a client.
 
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Lines shorter than this together are put into one write, in bytes.
 const WRITE_BYTES: usize = 64 * 1024;
+/// How long a batch that is in no hurry waits for one that is, at most.
+const LINGER: Duration = Duration::from_millis(50);
 
 /// What waits to be taken by a client: batches of whole lines, in the order in which they came.
 ///
@@ -29,6 +34,20 @@ struct Waiting {
     messages: usize,
     bytes: usize,
     is_closed: bool,
+    /// Whether what waits is written now.
+    is_due: bool,
+    /// Whether the writer has a clock running for what is in no hurry.
+    is_timed: bool,
+}
+
+/// What the writer does next.
+enum Next {
+    Write(Vec<Batch>),
+    /// Nothing, until more comes.
+    Wait,
+    /// Nothing, until more comes or what waits has done so for long enough.
+    Time,
+    End,
 }
 
 /// Whole lines that go out together.
@@ -55,6 +74,15 @@ impl Outbox {
 
     /// Adds a batch, when there is room. One that is larger than the outbox waits until it is empty. After the end nothing is added.
     pub(super) async fn push(&self, batch: Batch) {
+        self.add(batch, true).await;
+    }
+
+    /// The same for a batch that is in no hurry: it goes out with the next one, or a little later. So whoever takes it is not woken for it alone.
+    pub(super) async fn push_lazily(&self, batch: Batch) {
+        self.add(batch, false).await;
+    }
+
+    async fn add(&self, batch: Batch, is_due: bool) {
         if batch.lines.is_empty() {
             return;
         }
@@ -64,14 +92,14 @@ impl Outbox {
             tokio::pin!(taken);
             // Who is woken while it looks does not sleep.
             taken.as_mut().enable();
-            if self.try_push(&mut batch) {
+            if self.try_push(&mut batch, is_due) {
                 return;
             }
             taken.await;
         }
     }
 
-    fn try_push(&self, batch: &mut Option<Batch>) -> bool {
+    fn try_push(&self, batch: &mut Option<Batch>, is_due: bool) -> bool {
         let mut waiting = self.lock();
         if waiting.is_closed {
             return true;
@@ -81,15 +109,20 @@ impl Outbox {
         };
         let fits = waiting.messages.saturating_add(size.0) <= self.max_messages
             && waiting.bytes.saturating_add(size.1) <= self.max_bytes;
-        if !fits && !waiting.batches.is_empty() {
-            return false;
+        let has_room = fits || waiting.batches.is_empty();
+        if has_room {
+            waiting.messages += size.0;
+            waiting.bytes += size.1;
+            waiting.batches.extend(batch.take());
         }
-        waiting.messages += size.0;
-        waiting.bytes += size.1;
-        waiting.batches.extend(batch.take());
+        // Whoever waits for room does not wait for the clock too.
+        waiting.is_due |= is_due || !has_room;
+        let is_looked_at = waiting.is_due || !waiting.is_timed;
         drop(waiting);
-        self.came.notify_one();
-        true
+        if is_looked_at {
+            self.came.notify_one();
+        }
+        has_room
     }
 
     /// Takes no more batches; what waits still goes out.
@@ -109,15 +142,28 @@ impl Outbox {
         dropped: &CancellationToken,
     ) -> std::io::Result<()> {
         let mut together = Vec::new();
+        let mut clock = pin!(sleep(LINGER));
+        let mut is_timed = false;
         loop {
-            let Some(batches) = self.take() else { return to.flush().await };
-            if batches.is_empty() {
-                tokio::select! {
-                    () = self.came.notified() => {}
-                    () = dropped.cancelled() => return Ok(()),
+            let batches = match self.next() {
+                Next::End => return to.flush().await,
+                Next::Write(batches) => batches,
+                next => {
+                    if matches!(next, Next::Time) {
+                        clock.as_mut().reset(Instant::now() + LINGER);
+                        is_timed = true;
+                    }
+                    tokio::select! {
+                        () = self.came.notified() => {}
+                        () = clock.as_mut(), if is_timed => {
+                            is_timed = false;
+                            self.hurry();
+                        }
+                        () = dropped.cancelled() => return Ok(()),
+                    }
+                    continue;
                 }
-                continue;
-            }
+            };
             let writing = write_all(&mut to, &batches, &mut together);
             tokio::select! {
                 written = writing => written?,
@@ -126,17 +172,27 @@ impl Outbox {
         }
     }
 
-    /// What waits now; `None` at the end.
-    fn take(&self) -> Option<Vec<Batch>> {
+    fn next(&self) -> Next {
         let mut waiting = self.lock();
         if waiting.batches.is_empty() {
-            return (!waiting.is_closed).then(Vec::new);
+            return if waiting.is_closed { Next::End } else { Next::Wait };
+        }
+        if !waiting.is_due && !waiting.is_closed {
+            let is_timed = std::mem::replace(&mut waiting.is_timed, true);
+            return if is_timed { Next::Wait } else { Next::Time };
         }
         let batches = std::mem::take(&mut waiting.batches);
-        (waiting.messages, waiting.bytes) = (0, 0);
+        (waiting.messages, waiting.bytes, waiting.is_due) = (0, 0, false);
         drop(waiting);
         self.taken.notify_waiters();
-        Some(batches)
+        Next::Write(batches)
+    }
+
+    /// The clock has run out. It runs on while lines come often, so that it is set a few times a second and not for each of them.
+    fn hurry(&self) {
+        let mut waiting = self.lock();
+        waiting.is_timed = false;
+        waiting.is_due |= !waiting.batches.is_empty();
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -168,9 +224,9 @@ async fn write_all<W: AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -215,6 +271,52 @@ mod tests {
         second.await.unwrap();
         outbox.close();
         writer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_is_in_no_hurry_goes_with_the_next_or_after_a_while() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let outbox = Arc::new(Outbox::new(10, 1000));
+        let (mut ours, theirs) = tokio::io::duplex(64);
+        let writer = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.write_to(theirs, &CancellationToken::new()).await })
+        };
+        let mut read = [0; 16];
+        for _ in 0..3 {
+            outbox.push_lazily(batch("one\n")).await;
+            outbox.push(batch("two\n")).await;
+            assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 8);
+            assert_eq!(&read[..8], b"one\ntwo\n");
+        }
+        for _ in 0..2 {
+            outbox.push_lazily(batch("three\n")).await;
+            assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 6);
+        }
+        outbox.push_lazily(batch("last\n")).await;
+        outbox.close();
+        assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 5);
+        writer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_does_not_wait_for_what_is_in_no_hurry() {
+        let outbox = Arc::new(Outbox::new(1, 1000));
+        outbox.push_lazily(batch("one\n")).await;
+        assert!(!outbox.lock().is_due);
+        let second = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.push_lazily(batch("two\n")).await })
+        };
+        while !outbox.lock().is_due {
+            tokio::task::yield_now().await;
+        }
+        assert!(!second.is_finished());
+        outbox.close();
+        let mut out = Vec::new();
+        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        second.await.unwrap();
+        assert_eq!(out, b"one\n");
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use trilogue_wire::jsonrpc::{self, ErrorObject, Id};
 use uuid::Uuid;
 
 use super::connection::answering;
+use super::heard::Heard;
 use super::in_words::InWords;
 use super::lane::Lane;
 use super::link::{Answer, InFlight, Link, Met};
@@ -51,6 +52,8 @@ pub(super) struct Prompt<'a> {
     cancels: u64,
     /// Cancelled when this prompt alone is.
     cancelled: CancellationToken,
+    /// What the client was asked when the prompt came.
+    pub(super) heard: Heard,
 }
 
 /// What becomes of a message's id.
@@ -73,7 +76,9 @@ pub(super) fn enqueue(
     link.in_order(session, |lane| {
         let in_flight = InFlight::Prompt { lane: Arc::clone(lane), cancelled: cancelled.clone() };
         worker.rebind(&asked.id, in_flight);
-        let (lane, since) = (Arc::clone(lane), Since { cancels: lane.cancels(), cancelled });
+        let heard = asked.heard.clone().unwrap_or_else(|| Heard::in_lane(&worker, lane));
+        let since = Since { cancels: lane.cancels(), cancelled, heard };
+        let lane = Arc::clone(lane);
         async move {
             let id = asked.id.clone();
             let work = prompt(&worker, &met, &lane, &asked, &params, since);
@@ -82,10 +87,11 @@ pub(super) fn enqueue(
     });
 }
 
-/// What tells whether a prompt was cancelled since it came.
+/// What tells whether a prompt was cancelled since it came, or its client asked something.
 struct Since {
     cancels: u64,
     cancelled: CancellationToken,
+    heard: Heard,
 }
 
 async fn prompt(
@@ -94,7 +100,7 @@ async fn prompt(
     lane: &Arc<Lane>,
     asked: &Asked,
     params: &str,
-    Since { cancels, cancelled }: Since,
+    Since { cancels, cancelled, heard }: Since,
 ) -> Option<Answer> {
     let request: PromptRequest = match read(link, params) {
         Ok(request) => request,
@@ -122,7 +128,8 @@ async fn prompt(
     let digest = Sha256::digest(params).into();
     let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
     let extra = if is_hosted { mapping::extra_of_prompt(params) } else { None };
-    let prompt = Prompt { link, lane, session, asked, request, digest, extra, cancels, cancelled };
+    let prompt =
+        Prompt { link, lane, session, asked, request, digest, extra, cancels, cancelled, heard };
     match prompt.take().await {
         Ok(answer) => answer,
         Err(error) => Some(Err(prompt.error(&error))),
@@ -151,6 +158,9 @@ impl Prompt<'_> {
         {
             return self.join(run, Some(said.message.clone())).await.map(|()| None);
         }
+        if let Some((run, message)) = self.same_before().await? {
+            return self.join(run, Some(message)).await.map(|()| None);
+        }
         let question = self.session.state().asked.clone();
         let mut is_late = false;
         if let Some(question) = question {
@@ -159,10 +169,6 @@ impl Prompt<'_> {
                 InWords::TooLate => is_late = true,
                 InWords::Unasked => {}
             }
-        }
-        if let Some(run) = self.same_before().await? {
-            let message = first_message(self.link, &self.session, run.key).await?;
-            return self.join(run, message).await.map(|()| None);
         }
         let chosen = match is_late {
             // Its own stands where it was to be the answer.
@@ -175,10 +181,16 @@ impl Prompt<'_> {
         let message = self.message(chosen.message.clone());
         new.input = Input::Messages(vec![message]);
         self.session.state().mine.insert(chosen.message.clone());
-        match self.link.runtime().submit(&self.link.principal, new).await {
-            Ok(submitted) => {
+        match self.link.runtime().submit_unknown(&self.link.principal, new).await {
+            Ok(submitted) if submitted.created => {
                 self.accepted(&submitted, chosen).await;
                 Ok(None)
+            }
+            Ok(known) => {
+                // It came on another connection in between.
+                self.session.state().mine.remove(&chosen.message);
+                let message = first_message(self.link, &self.session, known.run.key).await?;
+                self.join(known.run, message).await.map(|()| None)
             }
             Err(error) => {
                 self.session.state().mine.remove(&chosen.message);
@@ -273,8 +285,8 @@ impl Prompt<'_> {
         Ok(read.message_in(&self.session.thread, message).await?.is_some())
     }
 
-    /// The run of a prompt with the same id and content, where the client may send one again.
-    async fn same_before(&self) -> Result<Option<RunRow>> {
+    /// The run of a prompt with the same id and content, and its message, where the client may send one again.
+    async fn same_before(&self) -> Result<Option<(RunRow, MessageId)>> {
         let given = self.request.given_message_id().filter(|_| self.link.options().dedupe);
         let Some(message) = given.and_then(|given| MessageId::parse(given).ok()) else {
             return Ok(None);
@@ -283,11 +295,15 @@ impl Prompt<'_> {
         let found = read.message_in(thread, &message).await?;
         let Some(row) = found.filter(|row| row.role == Role::User) else { return Ok(None) };
         let Some(id) = run_id(read, thread, row.run).await? else { return Ok(None) };
-        let run = read.run(&scope_of(thread), &id).await?;
-        let digest = self.content_digest();
-        Ok(run.filter(|run| {
-            run.metadata.to_value().get(DIGEST).is_some_and(|known| known == digest.as_str())
-        }))
+        let Some(run) = read.run(&scope_of(thread), &id).await? else { return Ok(None) };
+        let first = first_message(self.link, &self.session, run.key).await?;
+        let is_same = if first.as_ref() == Some(&row.id) {
+            let known = run.metadata.to_value().get(DIGEST).cloned();
+            known.is_some_and(|known| known == self.content_digest().as_str())
+        } else {
+            self.is_answer(&row).await?
+        };
+        Ok(is_same.then_some((run, row.id)))
     }
 
     /// The run is there: its end answers the prompt.
@@ -359,7 +375,7 @@ impl Prompt<'_> {
     pub(super) async fn wait_for_end(&self, open: OpenPrompt) {
         let ended = {
             let mut state = self.session.state();
-            let ended = state.ended.get(&open.run).cloned();
+            let ended = state.how_ended(&open);
             if ended.is_none() {
                 state.prompts.push(open.clone());
             }
@@ -399,6 +415,7 @@ impl Drop for Accepting {
         state.accepting -= 1;
         if state.accepting == 0 {
             state.ended.clear();
+            state.removed.clear();
         }
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Pump {
     pub(super) config: Option<Option<Json>>,
     /// Runs that have ended since the last batch went out, and whose prompts were not there.
     unclaimed: Vec<(RunKey, Ended)>,
+    /// Likewise those that were removed.
+    removed: Vec<RunId>,
     /// Whether nothing happened since the last batch went out but that runs began.
     only_begun: bool,
 }
@@ -95,6 +97,7 @@ impl Pump {
             is_started: false,
             config: None,
             unclaimed: Vec::new(),
+            removed: Vec::new(),
             only_begun: false,
             session,
             link,
@@ -276,14 +279,15 @@ impl Pump {
             Some(key) => self.name(key, event).await?,
             None => None,
         };
-        let read = self.link.shared.read();
-        let thread = &self.session.thread;
         if let Body::Run(RunEvent::Created { run, .. }) = &event.body
             && self.was_prompted_before(run).await?
         {
             self.show.own_run = event.run;
         }
+        self.note_answer(event);
         self.show.note_mine(event, &self.session.state());
+        let read = self.link.shared.read();
+        let thread = &self.session.thread;
         self.show.event(read, thread, event, run.as_ref(), lines).await?;
         match &event.body {
             Body::Run(RunEvent::Ended(outcome)) => {
@@ -301,10 +305,10 @@ impl Pump {
             Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
                 let mut state = self.session.state();
                 state.asked.take_if(|asked| asked.id == *interrupt);
-                state.answered.remove(interrupt);
                 drop(state);
                 question::withdraw(&self.link, &self.session, interrupt, lines);
             }
+            Body::Thread(ThreadEvent::RunRemoved { run, .. }) => self.run_removed(run, lines),
             _ => {}
         }
         Ok(())
@@ -339,6 +343,21 @@ impl Pump {
             self.unclaimed.push((run, ended));
         } else {
             self.settle(prompts, &ended, lines);
+        }
+    }
+
+    /// Answers the prompts of a run that was removed: its end went with it.
+    fn run_removed(&mut self, run: &RunId, lines: &mut Lines) {
+        let found = self.names.iter().find(|(_, name)| *name == run).map(|(key, _)| *key);
+        if let Some(key) = found {
+            self.names.remove(&key);
+            self.results.remove(&key);
+        }
+        let prompts = self.session.state().claim_removed(run);
+        if prompts.is_empty() {
+            self.removed.push(run.clone());
+        } else {
+            self.settle(prompts, &Ended::removed(), lines);
         }
     }
 
@@ -382,6 +401,14 @@ impl Pump {
             let mut lines = Lines::default();
             let prompts = self.session.state().claim(run, &ended);
             self.settle(prompts, &ended, &mut lines);
+            if !lines.bytes.is_empty() {
+                self.send(lines).await;
+            }
+        }
+        for run in std::mem::take(&mut self.removed) {
+            let mut lines = Lines::default();
+            let prompts = self.session.state().claim_removed(&run);
+            self.settle(prompts, &Ended::removed(), &mut lines);
             if !lines.bytes.is_empty() {
                 self.send(lines).await;
             }

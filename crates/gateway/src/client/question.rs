@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Answer, Code, Interrupt, InterruptId, RunKey};
+use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, RunKey};
 use trilogue_mapping::agent_client::{self as mapping, Asking};
-use trilogue_runtime::AnswerTo;
+use trilogue_runtime::{AnswerTo, Backend};
 use trilogue_wire::agent_client::{
     CreateElicitationResponse, ElicitationCancel, RequestPermissionResponse, Rules, read_result,
 };
@@ -84,22 +84,43 @@ pub(super) async fn answer(link: &Link, question: &Question, result: Option<Stri
     }
     let interrupt = &question.interrupt;
     let result = result.and_then(|json| RawValue::from_string(json).ok());
-    let answer = match (question.form, result) {
-        (Form::Permission, Some(raw)) => read_result(&raw, Rules::Lenient)
-            .ok()
-            .map(|response| mapping::answer_of_permission(interrupt, &response)),
-        (Form::Elicitation, Some(raw)) => read_result(&raw, Rules::Lenient)
-            .ok()
-            .map(|response| mapping::answer_of_elicitation(interrupt, &response)),
-        (_, None) => None,
-    };
+    let answer = result.and_then(|raw| read(question, &raw));
+    let answer = answer
+        .filter(|(answer, _)| answer.as_ref().is_none_or(|answer| fits(link, interrupt, answer)));
     match answer {
-        Some(answer) => say(link, interrupt, answer).await,
+        Some((answer, extra)) => say(link, interrupt, answer, extra).await,
         None if question.voice.refuse() => unanswered(link, interrupt, question.form).await,
         None => {
             tracing::debug!(interrupt = %interrupt.id, "a client will not be asked, and others are");
         }
     }
+}
+
+/// Whether whoever asked can be told of an answer. Another is none, as an error is.
+fn fits(link: &Link, interrupt: &Interrupt, answer: &Answer) -> bool {
+    let agent = |backend: &Arc<dyn Backend>| backend.check_answer(interrupt, answer);
+    let checked = interrupt.check(answer).and_then(|()| link.backend().and_then(agent));
+    if let Err(error) = &checked {
+        tracing::warn!(interrupt = %interrupt.id, %error, "a client's answer does not fit what it was asked");
+    }
+    checked.is_ok()
+}
+
+/// What a client's result answers, and what it carries beyond that for a hosted agent. `None` where it is no answer.
+fn read(question: &Question, raw: &RawValue) -> Option<(Option<Answer>, Option<Json>)> {
+    let interrupt = &question.interrupt;
+    Some(match question.form {
+        Form::Permission => {
+            let response = read_result(raw, Rules::Lenient).ok()?;
+            let extra = mapping::extra_of_permission(interrupt, raw.get());
+            (mapping::answer_of_permission(interrupt, &response), extra)
+        }
+        Form::Elicitation => {
+            let response = read_result(raw, Rules::Lenient).ok()?;
+            let extra = mapping::extra_of_elicitation(interrupt, raw.get());
+            (mapping::answer_of_elicitation(interrupt, &response), extra)
+        }
+    })
 }
 
 /// The client is not asked any more. Where others who were asked would not be, and nobody else is, that is the answer.
@@ -137,13 +158,13 @@ async fn unanswered(link: &Link, interrupt: &Interrupt, form: Form) {
             &CreateElicitationResponse::Cancel(ElicitationCancel::new()),
         ),
     };
-    say(link, interrupt, answer).await;
+    say(link, interrupt, answer, None).await;
 }
 
 /// Gives an answer; without one, the turn ends.
-async fn say(link: &Link, interrupt: &Interrupt, answer: Option<Answer>) {
+async fn say(link: &Link, interrupt: &Interrupt, answer: Option<Answer>, extra: Option<Json>) {
     let answered = match answer {
-        Some(answer) => give(link, interrupt, answer).await,
+        Some(answer) => give(link, interrupt, answer, extra).await,
         None => dismiss(link, interrupt).await,
     };
     if let Err(error) = answered {
@@ -157,9 +178,23 @@ async fn say(link: &Link, interrupt: &Interrupt, answer: Option<Answer>) {
     }
 }
 
-async fn give(link: &Link, interrupt: &Interrupt, answer: Answer) -> Result<()> {
-    let to = AnswerTo::Interrupt(interrupt.id.clone());
-    link.runtime().answer(&link.principal, to, answer).await.map(drop)
+async fn give(
+    link: &Link,
+    interrupt: &Interrupt,
+    answer: Answer,
+    extra: Option<Json>,
+) -> Result<()> {
+    let to = || AnswerTo::Interrupt(interrupt.id.clone());
+    if extra.is_some() {
+        let given = link.runtime().answer_with(&link.principal, to(), answer.clone(), extra).await;
+        match given {
+            Err(error) if error.code() == Code::EventTooLarge => {
+                tracing::warn!(interrupt = %interrupt.id, %error, "an answer is given without what it carries beyond itself");
+            }
+            given => return given.map(drop),
+        }
+    }
+    link.runtime().answer(&link.principal, to(), answer).await.map(drop)
 }
 
 /// The user does not answer: where that cannot be said in an answer, the turn ends.

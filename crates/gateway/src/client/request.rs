@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use trilogue_domain::{Code as Ours, Error, Json, ThreadId};
+use trilogue_domain::{Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::agent_client::{
     self as wire, CancelRequestNotification, Id as WireId, Read, Rules, method, splice,
@@ -12,6 +12,7 @@ use trilogue_wire::jsonrpc::{Code, ErrorObject, Id};
 use trilogue_wire::native::local::{ATTACH_METHOD, Extras};
 
 use super::connection::{answering, session_in};
+use super::heard::Heard;
 use super::lane::Lane;
 use super::link::{Answer, Begun, InFlight, Link, Met};
 use super::{calls, cancel, close, extension, initialize, list, open, option, prompt};
@@ -22,38 +23,47 @@ pub(super) struct Asked {
     pub(super) id: Id<'static>,
     pub(super) method: String,
     pub(super) extras: Extras,
+    /// How long its line was, in bytes.
+    pub(super) bytes: usize,
+    /// What its client was asked when it came, where it had to wait.
+    pub(super) heard: Option<Heard>,
 }
 
-/// Takes a request. Those of one session are worked on one after the other.
-pub(super) async fn take(link: &Arc<Link>, asked: Asked, params: String) {
+/// Takes a request. Those of one session are worked on one after the other. Gives it back where so many others are worked on that it has to wait.
+pub(super) async fn take(
+    link: &Arc<Link>,
+    asked: Asked,
+    params: String,
+) -> Option<(Asked, String)> {
     if asked.method == "initialize" {
         // What comes behind it waits until it is answered.
         let answer = calls::on_behalf_of(asked.id.clone(), initialize::initialize(link, &params));
         let answer = answer.await;
-        return link.answer_at_once(&asked.id, answer).await;
+        link.answer_at_once(&asked.id, answer).await;
+        return None;
     }
     let Some(met) = link.met() else {
         let message = format!("Invalid request: {} came before initialize", asked.method);
         let error = ErrorObject::new(Code::INVALID_REQUEST, message);
-        return link.answer_at_once(&asked.id, Err(error)).await;
+        link.answer_at_once(&asked.id, Err(error)).await;
+        return None;
     };
     let token = CancellationToken::new();
-    let refused = match link.begin(&asked.id, params.len(), InFlight::Other(token.clone())) {
-        Begun::Yes => None,
-        Begun::TooMany => {
-            let error = Error::new(Ours::Overloaded, "too many requests are open")
-                .hint("wait for answers before asking more");
-            Some(mapping::error_object(&error))
-        }
+    match link.begin(&asked.id, asked.bytes, InFlight::Other(token.clone())) {
+        Begun::Yes => work(link, met, asked, params, token),
+        Begun::TooMany => return Some((asked, params)),
         Begun::Twice => {
             link.shared.meters.repeated_ids.increment(1);
             let message = "Invalid request: another request of this id is not answered yet";
-            Some(ErrorObject::new(Code::INVALID_REQUEST, message))
+            let error = ErrorObject::new(Code::INVALID_REQUEST, message);
+            link.answer_at_once(&asked.id, Err(error)).await;
         }
-    };
-    if let Some(error) = refused {
-        return link.answer_at_once(&asked.id, Err(error)).await;
     }
+    None
+}
+
+/// Has a request worked on.
+fn work(link: &Arc<Link>, met: Arc<Met>, asked: Asked, params: String, token: CancellationToken) {
     let session = session_in(&params);
     match (asked.method.as_str(), session) {
         ("session/prompt", Some(session)) => {

@@ -1,4 +1,4 @@
-//! Messages that answer a question in words: their ids, and how they are known when they come again.
+//! Prompts that answer a question in words: how they are known when they come again.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -11,12 +11,12 @@ use trilogue_store::Range;
 use super::link::Link;
 use super::session::Session;
 
-/// The kind of the event that keeps such a message's id.
+/// The kind of the event that keeps what such a prompt is known by.
 const KIND: &str = "answer_message";
 /// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A message that answers a question, as the log keeps it: before the answer, which may still come too late.
+/// A message that answers a question, as the log notes it before the answer, which may still come too late. In older logs it is the only trace of the message's id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Said {
     pub(super) interrupt: InterruptId,
@@ -25,6 +25,8 @@ pub(super) struct Said {
     pub(super) words: Option<String>,
     /// The key of its prompt and the digest of what that carried, where the client gave it one.
     pub(super) key: Option<(String, String)>,
+    /// The client that said it, where it comes back after a connection has broken.
+    pub(super) client: Option<String>,
 }
 
 // === impl Said ===
@@ -40,6 +42,9 @@ impl Said {
         if let Some((key, digest)) = &self.key {
             data["key"] = key.as_str().into();
             data["digest"] = digest.as_str().into();
+        }
+        if let Some(client) = &self.client {
+            data["client"] = client.as_str().into();
         }
         Body::State(StateEvent::Custom { kind: KIND.to_owned(), data: Json::from_value(&data) })
     }
@@ -58,6 +63,7 @@ impl Said {
             message: MessageId::parse(text("message")?).ok()?,
             words: owned("words"),
             key: owned("key").zip(owned("digest")),
+            client: owned("client"),
         })
     }
 

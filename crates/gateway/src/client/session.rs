@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Interrupt, InterruptId, Json, MessageId, Outcome, RunId, RunKey, Scope};
+use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
 use trilogue_runtime::{Attached, Client, Presence};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
@@ -28,8 +28,6 @@ pub(super) const AGENT: &str = "trilogue.agent";
 pub(super) const CWD: &str = "trilogue.cwd";
 /// Likewise where its agent may work too.
 pub(super) const ADDITIONAL_DIRECTORIES: &str = "trilogue.additional_directories";
-/// Likewise what people call it.
-pub(super) const TITLE: &str = "trilogue.title";
 /// Likewise the options that its runs are given.
 pub(super) const CONFIG: &str = "trilogue.config";
 
@@ -64,12 +62,14 @@ pub(super) struct State {
     pub(super) accepting: usize,
     /// Runs that ended while prompts were being accepted.
     pub(super) ended: HashMap<RunKey, Ended>,
+    /// Likewise those that were removed, with their ends.
+    pub(super) removed: HashSet<RunId>,
     /// Messages that this client prompted.
     pub(super) mine: HashSet<MessageId>,
-    /// Questions in words that this client answered.
-    pub(super) answered: HashSet<InterruptId>,
     /// The question that the last turn ended with: the next prompt is its answer.
     pub(super) asked: Option<Interrupt>,
+    /// Whether the client has been told everything that was asked when it opened the session.
+    pub(super) knows_asked: bool,
     /// Counts this client among those who are asked it.
     pub(super) voice: Option<Voice>,
     /// What this client has set, until the log tells of it: the others are told.
@@ -187,6 +187,15 @@ pub(super) fn config_in(metadata: &Json) -> Option<Json> {
     config.map(Json::from_value)
 }
 
+// === impl Ended ===
+
+impl Ended {
+    /// Of a run that was removed: nobody knows any more.
+    pub(super) const fn removed() -> Self {
+        Self { outcome: Outcome::Cancelled { reason: None }, result: None }
+    }
+}
+
 // === impl State ===
 
 impl State {
@@ -198,10 +207,25 @@ impl State {
 
     /// The prompts that wait for this run; they wait no more.
     pub(super) fn take_prompts(&mut self, run: RunKey) -> Vec<OpenPrompt> {
-        let (taken, rest) =
-            std::mem::take(&mut self.prompts).into_iter().partition(|prompt| prompt.run == run);
-        self.prompts = rest;
-        taken
+        self.prompts.extract_if(.., |prompt| prompt.run == run).collect()
+    }
+
+    /// The prompts that wait for a run that was removed; where there are none, it is remembered for those that are being accepted.
+    pub(super) fn claim_removed(&mut self, run: &RunId) -> Vec<OpenPrompt> {
+        let mut prompts: Vec<_> =
+            self.prompts.extract_if(.., |prompt| prompt.run_id == *run).collect();
+        if prompts.is_empty() && self.accepting > 0 {
+            self.removed.insert(run.clone());
+        }
+        // The message has gone with it.
+        prompts.iter_mut().for_each(|prompt| prompt.user_message_id = None);
+        prompts
+    }
+
+    /// How the run of a prompt that is being accepted has ended, where it has.
+    pub(super) fn how_ended(&self, prompt: &OpenPrompt) -> Option<Ended> {
+        let known = self.ended.get(&prompt.run).cloned();
+        known.or_else(|| self.removed.contains(&prompt.run_id).then(Ended::removed))
     }
 
     /// The prompts that wait for a run that has ended; where there are none, it is remembered for those that are being accepted.

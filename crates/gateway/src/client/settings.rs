@@ -46,7 +46,7 @@ impl Pump {
     }
 
     /// Whether the client learns from an answer that is to come how things are.
-    fn is_in_answer(&self) -> bool {
+    pub(super) fn is_in_answer(&self) -> bool {
         let request = self.catching_up.as_ref().and_then(|start| start.request.as_ref());
         matches!(request, Some((_, Opening::FromLog)))
     }

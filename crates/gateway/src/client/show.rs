@@ -1,11 +1,12 @@
 //! Events as lines for one client.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
 use trilogue_domain::error::Result;
-use trilogue_domain::event::{Event, InterruptEvent, MessageEvent};
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent};
 use trilogue_domain::{
     Answer, Body, Interrupt, InterruptId, Message, MessageId, Resolution, Role, RunId, RunKey,
     ThreadId,
@@ -17,6 +18,7 @@ use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, 
 use uuid::Uuid;
 
 use super::link::Lines;
+use super::queued::{Prompted, Queued, When};
 use super::said::Said;
 use super::session::State;
 use crate::stream::inline::inlined;
@@ -45,6 +47,12 @@ pub(super) struct Show {
     in_words: HashSet<InterruptId>,
     /// The messages that may answer questions which are not answered yet, oldest first.
     answers: HashMap<InterruptId, Vec<Said>>,
+    /// The message of a user that is told.
+    telling: Option<MessageId>,
+    /// The run of whose log such a message stood last: an interrupt that is resolved right behind it was answered with it.
+    told_in: Option<RunKey>,
+    /// What was said in prompts whose turns have not begun.
+    queued: Queued,
     made: Vec<Update>,
 }
 
@@ -68,14 +76,27 @@ impl Show {
             is_mine: false,
             in_words: HashSet::new(),
             answers: HashMap::new(),
+            telling: None,
+            told_in: None,
+            queued: Queued::default(),
             made: Vec::new(),
         }
     }
 
-    /// Passes an event that the client has.
-    pub(super) fn pass(&mut self, event: &Event, run: Option<&str>) {
-        self.updates.push(event, run, &mut self.made);
+    /// Passes an event that the client has, or will have when its run begins.
+    pub(super) fn pass(&mut self, event: &Event, run: Option<&RunId>) {
+        let is_told = self.is_open(Gate::UserMessage);
+        let When::Now(prompts) = self.queued.push(event, run, is_told) else { return };
+        self.updates.push(event, run.map(RunId::as_str), &mut self.made);
+        for Prompted { event, run, .. } in &prompts {
+            self.updates.push(event, run.as_ref().map(RunId::as_str), &mut self.made);
+        }
         self.made.clear();
+    }
+
+    /// Whether a turn has begun and not ended.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.queued.is_at_work()
     }
 
     /// Shows an event once more that makes updates by itself.
@@ -120,16 +141,12 @@ impl Show {
 
     /// Notes whether the next event is what the client said itself.
     pub(super) fn note_mine(&mut self, event: &Event, state: &State) {
+        if matches!(event.body, Body::Run(RunEvent::Started)) {
+            // What others say in it from here on is theirs.
+            self.own_run.take_if(|run| event.run == Some(*run));
+        }
         self.is_mine = match &event.body {
-            Body::Message(
-                MessageEvent::Started { message, .. }
-                | MessageEvent::Delta { message, .. }
-                | MessageEvent::Part { message, .. }
-                | MessageEvent::Completed { message },
-            ) => state.mine.contains(message),
-            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
-                state.answered.contains(interrupt)
-            }
+            Body::Message(said) => said.message().is_some_and(|id| state.mine.contains(id)),
             _ => false,
         } || (event.run.is_some() && event.run == self.own_run);
     }
@@ -150,14 +167,47 @@ impl Show {
             self.answers.entry(said.interrupt.clone()).or_default().push(said);
             return Ok(());
         }
-        let event = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
+        let is_told = self.is_open(Gate::UserMessage);
+        let When::Now(prompts) = self.queued.push(event, run, is_told) else { return Ok(()) };
+        self.at_once(read, thread, event, run, lines).await?;
+        for prompted in prompts {
+            let Prompted { event, run, is_told } = &prompted;
+            self.is_mine = !is_told;
+            self.at_once(read, thread, event, run.as_ref(), lines).await?;
+        }
+        Ok(())
+    }
+
+    async fn at_once(
+        &mut self,
+        read: &Arc<dyn Read>,
+        thread: &ThreadRow,
+        event: &Event,
+        run: Option<&RunId>,
+        lines: &mut Lines,
+    ) -> Result<()> {
+        let whole = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
         let mut made = std::mem::take(&mut self.made);
-        self.updates.push(&event, run.map(RunId::as_str), &mut made);
+        let run_id = run.map(RunId::as_str);
+        self.updates.push(&whole, run_id, &mut made);
+        if matches!(whole, Cow::Owned(_)) && !made.iter().all(Update::fits_a_line) {
+            made.clear();
+            self.updates.push(event, run_id, &mut made);
+        }
+        let event = whole;
         for update in made.drain(..) {
             self.update(&update, lines);
         }
         self.made = made;
+        let was_told = self.told_in.take().is_some_and(|run| event.run == Some(run));
         match &event.body {
+            Body::Message(MessageEvent::Started { message, role: Role::User, .. }) => {
+                self.telling = Some(message.clone());
+            }
+            Body::Message(MessageEvent::Completed { message }) => {
+                let is_it = self.telling.take_if(|telling| telling == message).is_some();
+                self.told_in = event.run.filter(|_| is_it);
+            }
             Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
                 let asking = mapping::asking(interrupt, self.session.as_str(), &self.client);
                 if let mapping::Asking::Text(text) = asking {
@@ -167,8 +217,10 @@ impl Show {
             Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution }) => {
                 let was_asked = self.in_words.remove(interrupt);
                 let said = self.answers.remove(interrupt).unwrap_or_default();
+                // The message that the answer is stands before it, where it was logged as one.
                 if let Resolution::Answered { answer, .. } = resolution
                     && was_asked
+                    && !was_told
                 {
                     let id = said.iter().find(|said| said.is(answer)).map(|said| &said.message);
                     self.answer(interrupt, answer, id, lines);
@@ -266,6 +318,7 @@ impl Show {
             Gate::Always | Gate::Opaque => true,
             Gate::UserMessage => self.is_replay || !self.is_mine,
             Gate::Notices => self.notices,
+            Gate::NoNotices => !self.notices,
             Gate::Visited => self.visits && !self.is_replay,
             Gate::Compaction => self.compaction,
             Gate::BooleanConfig => self.booleans,

@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
+use trilogue_domain::event::MessageEvent;
+use trilogue_domain::{AgentName, Body, MessageId, RunId, Scope, TenantId, ThreadId};
+use trilogue_mapping::agent_client::{IdFormat, shown_id};
 use trilogue_testkit::until;
 
 use crate::rig::{LIMIT, Rig, text};
@@ -268,4 +271,31 @@ async fn a_backup_is_the_store_as_it_was() {
     assert!(copy.body.windows(id.len()).any(|window| window == id));
     let reply = Rig::start().await.alice().post("/api/v1/backup", &json!({})).await.unwrap();
     assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"));
+}
+
+#[tokio::test]
+async fn a_message_that_was_said_outside_of_runs_is_found_where_it_begins() {
+    for rig in [Rig::start().await, Rig::on_disk().await] {
+        let run = rig.run_on("talk", "hello").await;
+        let tenant = TenantId::parse("alpha").unwrap();
+        let thread = ThreadId::parse("talk").unwrap();
+        let row = rig.store.thread(&Scope { tenant, owner: None }, &thread).await.unwrap().unwrap();
+        let agent = AgentName::parse("puppet").unwrap();
+        let context = rig.runtime.thread_context(&row, &agent);
+        let (late, behind) = (MessageId::parse("late").unwrap(), text(&run, "/id"));
+        assert!(context.begin_message(&late, &RunId::parse(behind).unwrap()).await.unwrap());
+        let said = MessageEvent::Delta { message: late.clone(), text: "and more".into() };
+        context.note(Body::Message(said), None).await.unwrap();
+        rig.run_on("talk", "again").await;
+        for id in ["late", &shown_id(IdFormat::Uuid, "talk", "late")] {
+            let path = format!("/api/v1/threads/talk/events?from_message={id}&limit=2");
+            let events = rig.alice().get(&path).await.unwrap().ok().unwrap();
+            let of = |place: usize| {
+                let event = &events["items"][place];
+                (event["type"].clone(), event["message_id"].clone())
+            };
+            assert_eq!(of(0), (json!("message.started"), json!("late")), "{id}: {events}");
+            assert_eq!(of(1), (json!("message.delta"), json!("late")), "{id}: {events}");
+        }
+    }
 }

@@ -14,7 +14,9 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{
     Backend, CallError, Client, Ending, Input, RunContext, Sessions, ThreadContext, Turn,
 };
-use trilogue_wire::agent_client::{RequestPermissionRequest, Rules, read};
+use trilogue_wire::agent_client::{
+    CreateElicitationRequest, RequestPermissionRequest, Rules, read,
+};
 
 use crate::agent::Puppet;
 
@@ -236,6 +238,26 @@ impl Backend for Hosted {
                 let outcome = mapping::permission_outcome(&interrupt, &resolution);
                 let outcome = serde_json::to_string(&outcome).map_err(lost)?;
                 say(&context, "m-outcome", &outcome).await?;
+            }
+            "visit" | "fill" => {
+                let mut raw = match command {
+                    "visit" => json!({
+                        "mode": "url", "message": "Log in", "elicitationId": "e", "url": "https://a/b",
+                    }),
+                    _ => json!({
+                        "mode": "form", "message": "Who?",
+                        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+                    }),
+                };
+                raw["sessionId"] = json!("");
+                let params: CreateElicitationRequest =
+                    read(raw.to_string().as_bytes(), Rules::Lenient).map_err(lost)?;
+                let id = InterruptId::generate();
+                let interrupt = mapping::interrupt_of_elicitation(&params, &raw.to_string(), id);
+                let resolution = context.ask(interrupt.clone()).await.map_err(lost)?;
+                let outcome = mapping::elicitation_outcome(&interrupt, &resolution);
+                let outcome = serde_json::to_string(&outcome).map_err(lost)?;
+                say(&context, &MessageId::generate().to_string(), &outcome).await?;
             }
             "much" => crate::client_large::say(&context, rest).await?,
             "read" => {

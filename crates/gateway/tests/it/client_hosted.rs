@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use trilogue_domain::event::{Body, MessageEvent};
+use trilogue_domain::{Json, Principal, PrincipalId, Rights, TenantId, ThreadId};
+use trilogue_runtime::{Backend, ThreadPatch};
 
 use crate::client_agent::{Hosted, gated, samples};
 use crate::client_editor::{Door, Editor};
@@ -197,4 +200,43 @@ async fn a_block_that_the_agent_does_not_take_is_refused() {
     assert_eq!(answer["error"]["code"], -32602);
     assert!(answer.to_string().contains("audio"), "{answer}");
     editor.ok("session/prompt", json!({"sessionId": session, "prompt": image})).await;
+}
+
+#[tokio::test]
+async fn a_session_is_listed_as_its_agent_calls_it_unless_somebody_does() {
+    let (rig, door, hosted) = house().await;
+    let mut editor = door.plain("hosted").await;
+    let session = editor.session().await;
+    let by = Principal {
+        tenant: TenantId::parse("alpha").unwrap(),
+        id: PrincipalId::parse("alice").unwrap(),
+        rights: Rights::all(),
+        own: false,
+    };
+    let id = ThreadId::parse(&session).unwrap();
+    let row = rig.store.thread(&by.scope(), &id).await.unwrap().unwrap();
+    let context = rig.runtime.thread_context(&row, &hosted.card().name);
+    let called = async |title: Option<&str>| {
+        let body = Body::Message(MessageEvent::Thought { text: "hm".into() });
+        context.note_title(body, None, title).await.unwrap();
+    };
+    let named = async |title: Value| {
+        let metadata = Some(Json::from_value(&json!({ "trilogue.title": title })));
+        let patch = ThreadPatch { metadata, ..ThreadPatch::default() };
+        rig.runtime.patch_thread(&by, &id, patch).await.unwrap();
+    };
+    let mut listed = async || {
+        let listed = editor.ok("session/list", json!({})).await;
+        listed["sessions"][0].get("title").cloned()
+    };
+    assert_eq!(listed().await, None);
+    called(Some("The agent's")).await;
+    assert_eq!(listed().await, Some(json!("The agent's")));
+    named(json!("Mine")).await;
+    called(Some("Another")).await;
+    assert_eq!(listed().await, Some(json!("Mine")));
+    named(Value::Null).await;
+    assert_eq!(listed().await, Some(json!("Another")));
+    called(None).await;
+    assert_eq!(listed().await, None);
 }

@@ -118,3 +118,31 @@ async fn a_large_question_is_asked_whole_of_whoever_is_there_and_comes() {
         assert_eq!(first.answer(&prompt).await["result"]["stopReason"], "end_turn");
     }
 }
+
+#[tokio::test]
+async fn a_large_prompt_is_shown_as_the_text_that_it_is() {
+    for (_rig, door) in houses().await {
+        let mut first = door.plain("hosted").await;
+        let session = first.session().await;
+        let mut second = door.plain("hosted").await;
+        let load = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+        second.ok("session/load", load.clone()).await;
+        // What the agent answers to it is short.
+        let text = format!("result {}", "ä".repeat(9 * MIB / 2));
+        let block = json!({"type": "text", "text": text});
+        let prompt = json!([block, {"type": "text", "text": "behind"}]);
+        first.ok("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+        let mut third = door.plain("hosted").await;
+        third.ok("session/load", load).await;
+        let whole = format!("{text}behind");
+        let heard = |editor: &Editor| editor.words("user_message_chunk").concat().len();
+        while heard(&second) < whole.len() {
+            let known = second.updates.len();
+            second.updated(known + 1).await;
+        }
+        for editor in [&second, &third] {
+            let said = editor.words("user_message_chunk");
+            assert!(said.len() == 1 && said[0] == whole, "{:.300}", said[0]);
+        }
+    }
+}

@@ -68,11 +68,14 @@ async fn what_a_prompt_carries_beyond_its_message_comes_to_the_agent() {
     let prompt = json!([{"type": "text", "text": "blocks"}]);
     let params = json!({
         "sessionId": session, "session_id": "another", "prompt": prompt, "messageId": "m-1",
-        "_meta": {"x": 1}, "extra": {"deep": [1.5, null]}, "more": "x",
+        "_meta": {"x": 1, "session_id": "other"}, "extra": {"deep": [1.5, null]}, "more": "x",
     });
     let got = got(&mut editor, params).await;
     assert_eq!(got["blocks"], prompt);
-    assert_eq!(got["extra"], json!({"extra": {"deep": [1.5, null]}, "more": "x"}));
+    assert_eq!(
+        got["extra"],
+        json!({"_meta": {"x": 1}, "extra": {"deep": [1.5, null]}, "more": "x"})
+    );
 }
 
 #[tokio::test]

@@ -201,11 +201,11 @@ async fn requests_and_sessions_have_their_limits() {
     for _ in 0..3 {
         editor.start_prompt(&first, "sleep").await;
     }
-    let refused = editor.call("session/list", json!({})).await;
-    assert_eq!(refused["error"]["data"]["code"], "overloaded", "{refused}");
+    // What is one too many waits; what is told meanwhile is heard.
+    let list = editor.ask("session/list", json!({})).await;
     editor.tell("session/cancel", json!({"sessionId": first})).await;
-    editor.until(|it| it["result"]["stopReason"] == "cancelled").await;
-    editor.ok("session/list", json!({})).await;
+    let listed = editor.answer(&list).await;
+    assert!(listed["result"]["sessions"].is_array(), "{listed}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use trilogue_domain::limits;
 
 use crate::client_agent::{Hosted, permission};
 use crate::client_editor::{Door, Editor};
@@ -179,4 +180,79 @@ async fn what_a_hosted_agent_asks_comes_as_it_asked_it() {
     let told: Value =
         serde_json::from_str(editor.words("agent_message_chunk")[0].trim_end_matches('!')).unwrap();
     assert_eq!(told, chosen("always"));
+}
+
+#[tokio::test]
+async fn what_an_answer_carries_beyond_itself_comes_to_a_hosted_agent() {
+    let hosted = Arc::new(Hosted::new());
+    let rig = Rig::of(Setup { agents: vec![hosted], ..Setup::default() }).await;
+    let mut editor = Door::of(&rig).plain("hosted").await;
+    let mut answer = chosen("always");
+    answer["outcome"]["why"] = json!({"deep": [1.5, null]});
+    answer["more"] = json!("x");
+    let told = answer.clone();
+    answer["_meta"] = json!({"session_id": "other"});
+    answer["outcome"]["_meta"] = json!({"a": 1});
+    // What is larger than may be kept does not keep the answer from being one.
+    let mut large = answer.clone();
+    large["more"] = "y".repeat(limits::MAX_ANSWER_EXTRA_BYTES).into();
+    for (answer, told) in [(answer, told), (large, chosen("always"))] {
+        let session = editor.session().await;
+        let prompt = editor.start_prompt(&session, "permission").await;
+        let asked = editor.request("session/request_permission").await;
+        editor.reply(&asked, answer).await;
+        editor.answer(&prompt).await;
+        let words = editor.words("agent_message_chunk").concat();
+        let said = words.trim_end_matches('!').rsplit('!').next().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(said).unwrap(), told);
+    }
+}
+
+#[tokio::test]
+async fn nothing_but_a_word_for_yes_is_consent_to_visit_an_address() {
+    let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
+    let mut editor = Door::of(&rig).plain("hosted").await;
+    let session = editor.session().await;
+    for (words, action) in [
+        ("no, never!", "decline"),
+        ("yes, if you tell me why", "decline"),
+        ("say something else", "decline"),
+        ("No", "decline"),
+        ("", "cancel"),
+        (" Yes\n", "accept"),
+        ("done", "accept"),
+    ] {
+        assert_eq!(editor.prompt(&session, "visit").await["stopReason"], "end_turn");
+        let asked = editor.words("agent_message_chunk").pop().unwrap();
+        assert!(asked.ends_with("Answer `yes` when that is done. Any other answer declines."));
+        editor.prompt(&session, words).await;
+        let told = editor.words("agent_message_chunk").pop().unwrap();
+        assert_eq!(told, format!(r#"{{"action":"{action}"}}!"#), "{words}");
+    }
+    // A prompt without a word is no consent either.
+    editor.prompt(&session, "visit").await;
+    let nothing = json!({"sessionId": session, "prompt": []});
+    editor.ok("session/prompt", nothing).await;
+    let told = editor.words("agent_message_chunk").pop().unwrap();
+    assert_eq!(told, r#"{"action":"cancel"}!"#);
+}
+
+#[tokio::test]
+async fn others_see_the_words_that_a_form_was_answered_with() {
+    let rig = Rig::of(Setup { agents: vec![Arc::new(Hosted::new())], ..Setup::default() }).await;
+    let door = Door::of(&rig);
+    let mut first = door.plain("hosted").await;
+    let session = first.session().await;
+    let mut second = door.plain("hosted").await;
+    load(&mut second, &session).await;
+    first.prompt(&session, "fill").await;
+    first.prompt(&session, "Ada Lovelace").await;
+    let told = first.words("agent_message_chunk").pop().unwrap();
+    let told: Value = serde_json::from_str(told.trim_end_matches('!')).unwrap();
+    assert_eq!(told, json!({"action": "accept", "content": {"name": "Ada Lovelace"}}));
+    let mut third = door.plain("hosted").await;
+    load(&mut third, &session).await;
+    assert_eq!(third.words("user_message_chunk"), ["fill", "Ada Lovelace"]);
+    second.updated(third.updates.len()).await;
+    assert_eq!(second.words("user_message_chunk"), ["fill", "Ada Lovelace"]);
 }

@@ -88,6 +88,54 @@ async fn an_answer_in_words_that_comes_again_is_the_same_answer() {
     assert_eq!(late.words("user_message_chunk"), ["suspend", "you may"]);
 }
 
+/// Where the client is told that it is, behind what came last.
+async fn position(editor: &mut Editor) -> u64 {
+    loop {
+        let line = editor.line().await.unwrap();
+        if line.starts_with("#P ") {
+            return line.rsplit(' ').next().unwrap().parse().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_is_not_told_what_it_answered() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = numbered(&door, "puppet").await;
+    let session = first.session().await;
+    first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
+    let asked = position(&mut first).await;
+    let answer = first.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+    drop(first);
+    // It may have heard that something was noted, and nothing else.
+    for after in [1, asked, asked + 1] {
+        let mut again = numbered(&door, "puppet").await;
+        again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;
+        let same = again.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
+        assert_eq!(same, answer, "{after}");
+        assert_eq!(again.said("user_message_chunk"), [], "{after}");
+        let heard = again.words("agent_message_chunk");
+        assert!(heard.last().unwrap().contains("you may"), "{after}: {heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_back_is_told_what_another_one_answered() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut first = numbered(&door, "puppet").await;
+    let session = first.session().await;
+    first.ok("session/prompt", prompt(&session, "suspend", "asks")).await;
+    drop(first);
+    let mut other = door.plain("puppet").await;
+    load(&mut other, &session).await;
+    other.prompt(&session, "you may").await;
+    let mut again = numbered(&door, "puppet").await;
+    again.ok("_trilogue/attach", json!({"sessionId": session, "after": 1})).await;
+    assert_eq!(again.words("user_message_chunk"), ["you may"]);
+}
+
 #[tokio::test]
 async fn a_prompt_that_comes_again_does_not_answer_what_it_led_to() {
     let rig = Rig::start().await;
@@ -131,4 +179,119 @@ async fn of_two_clients_that_answer_in_words_each_has_its_own_id() {
         assert!(said[1].0 == json!(format!("id-{}", said[1].1)), "{said:?}");
         assert_ne!(said[1].0, said[2].0);
     }
+}
+
+/// An id that every face can name.
+const MINE: &str = "9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d";
+
+async fn got(rig: &Rig, path: &str) -> Value {
+    rig.alice().get(path).await.unwrap().ok().unwrap()
+}
+
+/// Prompts with this id.
+async fn say(editor: &mut Editor, session: &str, text: &str, id: &str) -> Value {
+    let prompt = json!([{"type": "text", "text": text}]);
+    let params = json!({"sessionId": session, "messageId": id, "prompt": prompt});
+    editor.ok("session/prompt", params).await
+}
+
+#[tokio::test]
+async fn an_answer_in_words_is_a_message_on_every_face() {
+    for rig in [Rig::start().await, Rig::on_disk().await] {
+        let mut editor = Door::of(&rig).plain("puppet").await;
+        let session = editor.session().await;
+        editor.prompt(&session, "suspend").await;
+        let answer = say(&mut editor, &session, "you may", MINE).await;
+        assert_eq!(answer["userMessageId"], MINE);
+        // The id is taken now.
+        let again = say(&mut editor, &session, "again", MINE).await;
+        assert_eq!(again.get("userMessageId"), None, "{again}");
+        let events = format!("/api/v1/threads/{session}/events?from_message={MINE}&limit=5");
+        let events = got(&rig, &events).await;
+        let began = &events["items"][0];
+        assert_eq!(
+            (&began["type"], &began["message_id"]),
+            (&json!("message.started"), &json!(MINE))
+        );
+        let kinds: Vec<_> = events["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["type"].as_str().unwrap())
+            .collect();
+        let expected = ["message.part", "message.completed", "interrupt.resolved", "run.resumed"];
+        assert_eq!(kinds[1..], expected);
+        let said = got(&rig, &format!("/api/v1/threads/{session}/messages")).await;
+        let said: Vec<_> = said["items"].as_array().unwrap().iter().rev().collect();
+        let roles: Vec<_> = said.iter().map(|it| it["role"] == "user").collect();
+        assert_eq!(roles, [true, true, false, true, false], "{said:?}");
+        assert_eq!(
+            (&said[1]["id"], &said[1]["parts"][0]["content"]),
+            (&json!(MINE), &json!("you may"))
+        );
+        // What the agent has said is the output on every face.
+        let run = said[1]["run_id"].as_str().unwrap();
+        let shown = got(&rig, &format!("/api/v1/runs/{run}")).await;
+        assert_eq!(shown["output"], json!([said[2]]), "{shown}");
+        let shown = got(&rig, &format!("/communication/runs/{run}")).await;
+        assert_eq!(shown["output"].as_array().unwrap().len(), 1, "{shown}");
+        assert_ne!(shown["output"][0]["role"], "user");
+        let streamed = got(&rig, &format!("/communication/runs/{run}/events")).await;
+        assert!(!streamed.to_string().contains("\"role\":\"user\""), "{streamed}");
+        let shown = got(&rig, &format!("/connect/threads/{session}/runs/{run}/wait")).await;
+        assert_eq!(shown["output"]["messages"].as_array().unwrap().len(), 1, "{shown}");
+        // And what was said to it is in the history.
+        let history = got(&rig, &format!("/communication/sessions/{session}")).await;
+        let resource = format!("/resources/{MINE}");
+        let entries = history["history"].as_array().unwrap();
+        assert!(entries[1].as_str().unwrap().ends_with(&resource), "{history}");
+        assert_eq!(entries.len(), 5);
+        let message = got(&rig, &format!("/communication{resource}")).await;
+        assert_eq!(
+            (&message["role"], &message["parts"][0]["content"]),
+            (&json!("user"), &json!("you may"))
+        );
+        let thread = got(&rig, &format!("/connect/threads/{session}")).await;
+        let users = thread["messages"].as_array().unwrap().iter().filter(|it| it["role"] == "user");
+        assert_eq!(users.count(), 3, "{thread}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
+    let rig = Rig::start().await;
+    let door = Door::of(&rig);
+    let mut editor = door.plain("puppet").await;
+    let session = editor.session().await;
+    editor.prompt(&session, "suspend").await;
+    say(&mut editor, &session, "you may", "mine-1").await;
+    let path = format!("/api/v1/threads/{session}/copy");
+    let copy = rig.alice().post(&path, &json!({"until_message": "mine-1"})).await.unwrap();
+    let copy = copy.ok().unwrap()["id"].as_str().unwrap().to_owned();
+    let mut late = door.plain("puppet").await;
+    load(&mut late, &copy).await;
+    let said = late.said("user_message_chunk");
+    assert_eq!(said.last().unwrap(), &(json!("mine-1"), "you may".to_owned()));
+    assert_eq!(said.len(), 2, "{said:?}");
+    // Nobody is asked in the copy any more.
+    late.prompt(&copy, "hello").await;
+    assert_eq!(late.words("agent_message_chunk").last().unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_asked_for() {
+    let client = ClientOptions { dedupe: true, ..ClientOptions::default() };
+    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let mut editor = Door::of(&rig).plain("puppet").await;
+    let session = editor.session().await;
+    let asked = say(&mut editor, &session, "suspend", "asks").await;
+    // What led to the question does not answer it.
+    assert_eq!(say(&mut editor, &session, "suspend", "asks").await, asked);
+    let answer = say(&mut editor, &session, "you may", "mine-1").await;
+    let told = editor.words("agent_message_chunk");
+    assert_eq!(say(&mut editor, &session, "you may", "mine-1").await, answer);
+    assert_eq!(editor.words("agent_message_chunk"), told);
+    let other = say(&mut editor, &session, "you may not", "mine-1").await;
+    assert_eq!(other.get("userMessageId"), None, "{other}");
+    assert_eq!(editor.words("agent_message_chunk").last().unwrap(), "you may not");
 }

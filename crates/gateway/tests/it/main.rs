@@ -19,6 +19,7 @@ mod client_letter;
 mod client_local;
 mod client_malformed;
 mod client_questions;
+mod client_queued;
 mod client_refusing;
 mod client_said;
 mod client_sessions;

@@ -12,9 +12,11 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::native;
 
+use super::answer::{consent, is_consent};
 use super::block::{Extension, fenced};
 use super::config::{Choice, choices};
 use super::prompt::blocks_of;
+use super::unsaid::as_said;
 use crate::communication::{answer_of_parts, truth_property};
 use crate::shape::{Properties, text_property};
 
@@ -66,7 +68,8 @@ fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
     if !is_request {
         return None;
     }
-    splice::put_session(&splice::remove(payload, &["requestId"]), session)
+    let payload = as_said(payload);
+    splice::put_session(&splice::remove(&payload, &["requestId"]), session)
 }
 
 fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking> {
@@ -77,7 +80,7 @@ fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking
 }
 
 /// Whether an interrupt is a question of a hosted agent.
-fn is_elicitation(interrupt: &Interrupt) -> bool {
+pub(super) fn is_elicitation(interrupt: &Interrupt) -> bool {
     elicitation_as_it_came(interrupt, "").is_some()
 }
 
@@ -269,6 +272,13 @@ fn in_text(interrupt: &Interrupt) -> String {
 }
 
 fn fits(interrupt: &Interrupt) -> Option<String> {
+    if is_consent(interrupt) {
+        let done = match interrupt.kind {
+            InterruptKind::Url => "when that is done",
+            _ => "to accept",
+        };
+        return Some(format!("Answer `yes` {done}. Any other answer declines."));
+    }
     if !interrupt.options.is_empty() {
         let options: Vec<_> =
             interrupt.options.iter().map(|it| format!("{} ({})", it.id, it.name)).collect();
@@ -316,7 +326,7 @@ pub fn answer_of_permission(
     Some(Answer::Json(Json::from_value(&answer)))
 }
 
-/// The answer that a client gave to a question. A hosted agent is told that somebody declined, which is the answer `false`, or did not answer a form, which is `null`; another agent has no word for either, so that `None` is given.
+/// The answer that a client gave to a question. A hosted agent is told that somebody declined, which is the answer `false`, or did not answer, which is `null`; another agent has no word for either, so that `None` is given.
 #[must_use]
 pub fn answer_of_elicitation(
     interrupt: &Interrupt,
@@ -325,12 +335,11 @@ pub fn answer_of_elicitation(
     let accept = match response {
         CreateElicitationResponse::Accept(accept) => accept,
         _ if !is_elicitation(interrupt) => return None,
-        CreateElicitationResponse::Decline(_) => return Some(no()),
-        _ if interrupt.kind == InterruptKind::Url => return Some(no()),
+        CreateElicitationResponse::Decline(_) => return Some(truth(false)),
         _ => return Some(Answer::Json(Json::null())),
     };
     if interrupt.kind == InterruptKind::Url {
-        return Some(Answer::Json(Json::null()));
+        return Some(truth(true));
     }
     let content = match &accept.content {
         Some(content) => serde_json::to_string(content).ok()?,
@@ -341,18 +350,21 @@ pub fn answer_of_elicitation(
     Json::parse(answer.to_owned()).ok().map(Answer::Json)
 }
 
-fn no() -> Answer {
-    Answer::Json(Json::from_value(&Value::Bool(false)))
+fn truth(value: bool) -> Answer {
+    Answer::Json(Json::from_value(&Value::Bool(value)))
 }
 
-/// The answer that a prompt is. `None` where it does not fit the question.
+/// The answer that a prompt is. `None` where it does not fit the question. Where nothing but consent is asked for, a word for yes consents, and nothing else does.
 #[must_use]
 pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
+    if is_consent(interrupt) {
+        return Some(consent(interrupt, message));
+    }
     answer_of_parts(interrupt, message.parts.clone()).ok()
 }
 
 /// Whether an interrupt is a hosted agent's request for permission, which waits in its process.
-fn is_request(interrupt: &Interrupt) -> bool {
+pub(super) fn is_request(interrupt: &Interrupt) -> bool {
     interrupt.survives == Survives::Process && tool_call_of(&interrupt.payload).is_some()
 }
 

@@ -75,6 +75,9 @@ pub(super) fn failed(failure: &Failure) -> ErrorObject {
     data.insert("code".to_owned(), failure.code.clone().into());
     data.insert("transient".to_owned(), failure.transient.into());
     if let Some(details) = &failure.data {
+        if let Some(hint) = splice::get_text(details.as_str(), &["hint"]) {
+            data.insert("hint".to_owned(), hint.into());
+        }
         data.insert("details".to_owned(), details.to_value());
     }
     ErrorObject::new(number, failure.message.clone()).data(of(data))

@@ -1,30 +1,89 @@
-//! What a prompt carries beyond the members that mean something here: kept with its message, for an agent of this protocol.
+//! What prompts and answers carry beyond the members that mean something here: kept with them, for an agent of this protocol.
 
-use trilogue_domain::{Json, Message};
+use trilogue_domain::{Interrupt, InterruptKind, Json, Message, Resolution};
 use trilogue_wire::agent_client::splice::{self, members};
+use trilogue_wire::agent_client::{Extra, Json as WireJson, without_parameters};
 
+use super::asking::{is_elicitation, is_request};
 use super::{PART_EXTENSION, PROTOCOL};
 
 /// The member of what is kept in a part that holds it.
 const PROMPT: &str = "prompt";
-/// What means something here, and `_meta`, which goes to nobody. The other spellings are those that some agents read as the same.
-const KNOWN: [&str; 6] = ["sessionId", "session_id", "prompt", "messageId", "message_id", "_meta"];
+/// What means something here. The other spellings are those that some agents read as the same.
+const KNOWN: [&str; 5] = ["sessionId", "session_id", "prompt", "messageId", "message_id"];
+/// Likewise in the answer to a request for permission; its first one holds what was chosen.
+const KNOWN_OF_PERMISSION: [&str; 2] = [OUTCOME, "_meta"];
+/// Likewise in what was chosen.
+const KNOWN_OF_OUTCOME: [&str; 4] = [OUTCOME, "optionId", "option_id", "_meta"];
+/// Likewise in the answer to a question.
+const KNOWN_OF_ELICITATION: [&str; 3] = ["action", "content", "_meta"];
+/// The member of an answer that holds what was chosen.
+const OUTCOME: &str = "outcome";
 
-/// The members at the root of a prompt's params that mean nothing here. `None` where there are none, or they are nested too deep to keep.
+/// The members at the root of a prompt's params that mean nothing here, and what is attached to them but under the names of parameters. `None` where there are none, or they are nested too deep to keep.
 #[must_use]
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
-    let mut extra = String::new();
-    for member in members(params).filter(|member| !KNOWN.contains(&&*member.key)) {
-        extra.push(if extra.is_empty() { '{' } else { ',' });
-        extra.push_str(&serde_json::to_string(&*member.key).ok()?);
-        extra.push(':');
-        extra.push_str(member.value);
-    }
-    if extra.is_empty() {
+    Json::parse(beyond(&without_parameters(params), &KNOWN, None)?).ok()
+}
+
+/// What the answer to a request for permission carries beyond the choice, where a hosted agent asked for it by one: members at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
+#[must_use]
+pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> {
+    if interrupt.kind != InterruptKind::Permission || !is_request(interrupt) {
         return None;
     }
-    extra.push('}');
-    Json::parse(extra).ok()
+    let chosen = splice::get(result, &[OUTCOME]).unwrap_or_default();
+    let chosen = beyond(chosen, &KNOWN_OF_OUTCOME, None);
+    let chosen = chosen.as_deref().map(|chosen| (OUTCOME, chosen));
+    Json::parse(beyond(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
+}
+
+/// What the answer to a question carries beyond it, where a hosted agent asked it in the same form. `None` as for [`extra_of_prompt`].
+#[must_use]
+pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json> {
+    if !is_elicitation(interrupt) {
+        return None;
+    }
+    Json::parse(beyond(result, &KNOWN_OF_ELICITATION, None)?).ok()
+}
+
+/// What an answer carried beyond itself: for its root, and for its `outcome`.
+pub(super) fn extra_of_answer(resolution: &Resolution) -> (Extra, Extra) {
+    let Resolution::Answered { extra: Some(extra), .. } = resolution else {
+        return (Extra::new(), Extra::new());
+    };
+    let mut root = extra_of(extra.as_str());
+    root.0.retain(|(name, _)| name != OUTCOME);
+    (root, extra_of(splice::get(extra.as_str(), &[OUTCOME]).unwrap_or_default()))
+}
+
+fn extra_of(object: &str) -> Extra {
+    let mut extra = Extra::new();
+    for member in members(object) {
+        if let Ok(value) = WireJson::parse(member.value) {
+            extra.set(member.key.into_owned(), value);
+        }
+    }
+    extra
+}
+
+/// The members of an object but those of these names, and one more. `None` where there are none.
+fn beyond(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<String> {
+    let mut kept = String::new();
+    let unknown = members(object).filter(|member| !known.contains(&&*member.key));
+    let mut keep = |key: &str, value: &str| {
+        kept.push(if kept.is_empty() { '{' } else { ',' });
+        kept.push_str(&serde_json::Value::from(key).to_string());
+        kept.push(':');
+        kept.push_str(value);
+    };
+    unknown.for_each(|member| keep(&member.key, member.value));
+    more.into_iter().for_each(|(key, value)| keep(key, value));
+    if kept.is_empty() {
+        return None;
+    }
+    kept.push('}');
+    Some(kept)
 }
 
 /// Keeps in a message what its prompt carried beyond it. A message without parts keeps nothing.

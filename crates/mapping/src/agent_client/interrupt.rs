@@ -7,10 +7,12 @@ use trilogue_domain::{
 use trilogue_wire::agent_client::splice::{self, get, items};
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, CreateElicitationResponse, ElicitationAccept, ElicitationCancel,
-    ElicitationDecline, ElicitationValue, Map, PermissionOptionKind, RequestPermissionRequest,
-    RequestPermissionResponse, Rules, ToolCallContent, read_checked,
+    ElicitationDecline, ElicitationValue, Map, PermissionOptionKind, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, Rules, ToolCallContent, read_checked,
 };
 
+use super::answer::{NOTHING, YES};
+use super::extra::extra_of_answer;
 use super::original::part_of_tool;
 
 /// A hosted agent's request for permission. `raw` are its params without the session id: they go back to clients of this protocol as they came.
@@ -45,7 +47,7 @@ pub fn interrupt_of_permission(
 
 /// A hosted agent's question. `raw` are its params without the session id.
 ///
-/// A form is answered with JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. That an address was visited is any answer but `false`.
+/// A form is answered with JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. That an address was visited is the answer `true`, with the same two others.
 #[must_use]
 pub fn interrupt_of_elicitation(
     params: &CreateElicitationRequest,
@@ -87,7 +89,7 @@ fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     }
 }
 
-/// What a hosted agent is told about its request for permission. Whatever is no choice of an option is told as cancelled, and what was taken because nobody chose holds for this call only.
+/// What a hosted agent is told about its request for permission. Whatever is no choice of an option is told as cancelled, and what was taken because nobody chose holds for this call only. What the answer carried beyond the choice comes with it.
 #[must_use]
 pub fn permission_outcome(
     interrupt: &Interrupt,
@@ -101,25 +103,48 @@ pub fn permission_outcome(
         }
         _ => None,
     };
-    match chosen {
+    let mut response = match chosen {
         Some(option) => RequestPermissionResponse::selected(option.id.as_str()),
         None => RequestPermissionResponse::cancelled(),
+    };
+    let (root, outcome) = extra_of_answer(resolution);
+    response.extra = root;
+    match &mut response.outcome {
+        RequestPermissionOutcome::Cancelled(cancelled) => cancelled.extra = outcome,
+        RequestPermissionOutcome::Selected(selected) => selected.extra = outcome,
+        RequestPermissionOutcome::Other(_) => {}
     }
+    response
 }
 
-/// What a hosted agent is told about its question.
+/// What a hosted agent is told about its question. What the answer carried beyond itself comes with it.
 #[must_use]
 pub fn elicitation_outcome(
     interrupt: &Interrupt,
     resolution: &Resolution,
 ) -> CreateElicitationResponse {
+    let mut response = elicitation(interrupt, resolution);
+    let (root, _) = extra_of_answer(resolution);
+    match &mut response {
+        CreateElicitationResponse::Accept(accept) => accept.extra = root,
+        CreateElicitationResponse::Decline(decline) => decline.extra = root,
+        CreateElicitationResponse::Cancel(cancel) => cancel.extra = root,
+        CreateElicitationResponse::Other(_) => {}
+    }
+    response
+}
+
+fn elicitation(interrupt: &Interrupt, resolution: &Resolution) -> CreateElicitationResponse {
     let cancel = || CreateElicitationResponse::Cancel(ElicitationCancel::new());
     let decline = || CreateElicitationResponse::Decline(ElicitationDecline::new());
     let Resolution::Answered { answer, .. } = resolution else { return cancel() };
     if interrupt.kind == InterruptKind::Url {
         return match answer {
-            Answer::Json(json) if matches!(json.as_str(), "false" | "\"no\"") => decline(),
-            _ => CreateElicitationResponse::Accept(ElicitationAccept::new()),
+            Answer::Json(json) if json.as_str() == YES => {
+                CreateElicitationResponse::Accept(ElicitationAccept::new())
+            }
+            Answer::Json(json) if json.as_str() == NOTHING => cancel(),
+            _ => decline(),
         };
     }
     let Answer::Json(json) = answer else { return cancel() };
@@ -128,7 +153,7 @@ pub fn elicitation_outcome(
             content: Some(content),
             ..ElicitationAccept::new()
         }),
-        Err(_) if json.as_str() == "null" => cancel(),
+        Err(_) if json.as_str() == NOTHING => cancel(),
         Err(_) => decline(),
     }
 }

@@ -4,6 +4,7 @@
 //! Everything else that a log holds becomes updates in [`Updates`], a fold without IO.
 
 mod agent;
+mod answer;
 mod asking;
 mod block;
 mod config;
@@ -15,21 +16,25 @@ mod original;
 mod outcome;
 mod prompt;
 mod relay;
+mod unsaid;
 mod updates;
 
 pub use agent::initialize_result;
+pub use answer::filled_in;
 pub use asking::{
     Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, tool_call_of,
 };
 pub use block::Extension;
 pub use config::{config_options, for_client, set_config_option};
 pub use error::{error_object, failure_of, session_error};
-pub use extra::{extra_of_message, extra_of_prompt, keep_extra};
+pub use extra::{
+    extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
+};
 pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
     subject,
 };
-pub use original::{NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update};
+pub use original::{NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update, title_of};
 pub(crate) use original::{carried, carried_update, update_of};
 pub use outcome::prompt_result;
 pub use prompt::{
@@ -37,6 +42,7 @@ pub use prompt::{
     prompt_of_input,
 };
 pub use relay::{Gate, IdFormat, Relay, Relayed, shown_id, without_booleans};
+pub use unsaid::with_unsaid;
 pub use updates::{Update, Updates, input_id};
 
 /// The key under `_meta` by which blocks carry what the protocol has no word for.

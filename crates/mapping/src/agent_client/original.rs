@@ -246,6 +246,19 @@ pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     Some(part)
 }
 
+/// What an event says of its session's title: the new one, or that there is none any more.
+#[must_use]
+pub fn title_of(body: &Body) -> Option<Option<String>> {
+    let Body::State(StateEvent::Custom { kind, data }) = body else { return None };
+    if kind != "session_info_update" {
+        return None;
+    }
+    match get(data.as_str(), &["title"])? {
+        "null" => Some(None),
+        title => decode(title).map(|title| Some(title.into_owned())),
+    }
+}
+
 /// The update that an original is, where it is one of this protocol.
 pub(crate) fn update_of(original: &Original) -> Option<&str> {
     if *original.dialect != *UPDATE {

@@ -26,6 +26,8 @@ pub enum Gate {
     UserMessage,
     /// Clients with `session.notices`.
     Notices,
+    /// Clients without `session.notices`.
+    NoNotices,
     /// Clients with `session.compaction`.
     Compaction,
     /// A form that the user was to visit is done: clients with `elicitation.url`, and only while it is live.

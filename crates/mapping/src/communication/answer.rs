@@ -16,6 +16,10 @@ use crate::shape::{Properties, is_json, is_of, text_property};
 const PLACE: &str = "await_resume.message.";
 const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"];
 const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
+/// Words for yes where nothing but consent is asked for.
+const DONE: &[&str] = &["accept", "accepted", "done", "visited"];
+/// Likewise for no.
+const DECLINED: &[&str] = &["decline", "declined", "cancel"];
 
 /// The interrupt that an answer names in its first part.
 #[must_use]
@@ -43,6 +47,9 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
         return Ok(Answer::Message(parts));
     }
     let value = json_part(&parts)?;
+    if !is_alone(interrupt, &parts) {
+        return Err(misfit(interrupt));
+    }
     let text: String = parts.iter().filter_map(Part::as_text).collect();
     let text = text.trim();
     let answer = if interrupt.kind == InterruptKind::Permission {
@@ -51,6 +58,23 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
         value.or_else(|| said(interrupt, text)).map(Answer::Json)
     };
     answer.ok_or_else(|| misfit(interrupt))
+}
+
+/// Whether a part is said, and attached to nothing that is: text without a name.
+pub(crate) fn is_words(part: &Part) -> bool {
+    part.name.is_none() && part.as_text().is_some()
+}
+
+/// Whether nothing is attached to an answer that may consent: an artifact consents to nothing, and what comes with one may mean something else.
+fn is_alone(interrupt: &Interrupt, parts: &[Part]) -> bool {
+    let is_value = |part: &Part| part.name.is_none() && is_json(&part.content_type);
+    match interrupt.kind {
+        InterruptKind::Url => {
+            parts.iter().all(is_words) || matches!(parts, [part] if is_value(part))
+        }
+        InterruptKind::Permission => parts.iter().all(|part| is_words(part) || is_value(part)),
+        _ => true,
+    }
 }
 
 fn json_part(parts: &[Part]) -> Result<Option<Json>> {
@@ -94,17 +118,31 @@ fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<Str
 }
 
 fn yes_or_no(text: &str) -> Option<bool> {
-    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
-    if is(YES) { Some(true) } else { is(NO).then_some(false) }
+    if is_one_of(text, YES) { Some(true) } else { is_one_of(text, NO).then_some(false) }
+}
+
+/// Whether a text is a plain word for yes or no, as an answer to who asks for consent alone.
+pub(crate) fn agrees(text: &str) -> Option<bool> {
+    let text = text.trim();
+    if is_one_of(text, DONE) {
+        return Some(true);
+    }
+    if is_one_of(text, DECLINED) { Some(false) } else { yes_or_no(text) }
+}
+
+fn is_one_of(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// The JSON that a text stands for: the schema's one string, its one truth value, or what the text is as JSON.
-/// Where there is no schema, a text that is no JSON stands for itself; that an address was visited needs no words.
+/// Where there is no schema, a text that is no JSON stands for itself. That an address was visited is said by a plain word for yes, and by nothing else.
 fn said(interrupt: &Interrupt, text: &str) -> Option<Json> {
+    if interrupt.kind == InterruptKind::Url {
+        return agrees(text).map(|done| Json::from_value(&Value::Bool(done)));
+    }
     let Some(schema) = interrupt.schema.as_ref().map(Json::to_value) else {
-        return match (text, &interrupt.kind) {
-            ("", InterruptKind::Url) => Some(Json::null()),
-            ("", _) => None,
+        return match text {
+            "" => None,
             _ => Some(
                 Json::parse(text.as_bytes().to_vec())
                     .unwrap_or_else(|_| Json::from_value(&Value::from(text))),
@@ -150,6 +188,8 @@ fn misfit(interrupt: &Interrupt) -> Error {
     let hint = if interrupt.kind == InterruptKind::Permission {
         let ids: Vec<_> = interrupt.options.iter().map(|option| option.id.as_str()).collect();
         format!("answer with one of: {}", ids.join(", "))
+    } else if interrupt.kind == InterruptKind::Url {
+        "answer with one of: yes, no".to_owned()
     } else {
         "answer with a part application/json that fits the schema of the question".to_owned()
     };
@@ -253,13 +293,46 @@ mod tests {
     fn where_no_schema_says_what_fits_every_text_does() {
         let value = |value: Value| Ok(Answer::Json(Json::from_value(&value)));
         let url = interrupt(InterruptKind::Url, None);
-        assert_eq!(told(&url, &MessagePart::text("done")), value(json!("done")));
+        assert_eq!(told(&url, &MessagePart::text("Done")), value(json!(true)));
+        assert_eq!(told(&url, &MessagePart::text("no")), value(json!(false)));
+        for text in ["no, never!", "yes or no?", "done with this", ""] {
+            assert_eq!(told(&url, &MessagePart::text(text)), Err(Code::AnswerInvalid), "{text}");
+        }
         let nothing = answer(&url, Message::user(Vec::new())).map(|(_, answer)| answer);
-        assert_eq!(nothing.map_err(|error| error.code()), value(Value::Null));
+        assert_eq!(nothing.map_err(|error| error.code()), Err(Code::AnswerInvalid));
         let own = interrupt(InterruptKind::Custom("pick".to_owned()), None);
         assert_eq!(told(&own, &MessagePart::text("[1]")), value(json!([1])));
         assert_eq!(told(&own, &MessagePart::text("the first")), value(json!("the first")));
         assert_eq!(told(&own, &MessagePart::text("")), Err(Code::AnswerInvalid));
+    }
+
+    #[test]
+    fn what_is_attached_consents_to_nothing() {
+        let artifact = |part: MessagePart| MessagePart { name: Some("x".to_owned()), ..part };
+        let yes = || MessagePart::text("yes");
+        let value = || json_part_of(&json!(true));
+        for (kind, good) in [
+            (InterruptKind::Url, Answer::Json(Json::from_value(&json!(true)))),
+            (InterruptKind::Permission, Answer::Option("a-once".to_owned())),
+        ] {
+            let asked = interrupt(kind.clone(), None);
+            let say = |parts| answer(&asked, Message::user(parts)).map(|(_, answer)| answer);
+            assert_eq!(say(vec![yes()]), Ok(good), "{kind:?}");
+            let chosen = json_part_of(&json!("a-once"));
+            for parts in [
+                vec![artifact(yes())],
+                vec![yes(), artifact(MessagePart::text("a file"))],
+                vec![artifact(value())],
+                vec![artifact(chosen)],
+            ] {
+                let refused = say(parts).map_err(|error| error.code());
+                assert_eq!(refused, Err(Code::AnswerInvalid), "{kind:?}");
+            }
+        }
+        let url = interrupt(InterruptKind::Url, None);
+        let say = |parts| answer(&url, Message::user(parts)).map(|(_, answer)| answer);
+        assert!(say(vec![value()]).is_ok());
+        assert!(say(vec![MessagePart::text("no, never"), value()]).is_err());
     }
 
     #[test]

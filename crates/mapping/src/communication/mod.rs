@@ -17,8 +17,8 @@ use trilogue_domain::{AgentName, Timestamp};
 use trilogue_wire::agent_communication::{Role, Time, Uuid};
 
 pub use agent::agent;
+pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
-pub(crate) use answer::{answer_of_parts, truth_property};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
 pub use projection::{Kind, Projection, Said, Show};

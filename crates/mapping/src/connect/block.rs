@@ -146,10 +146,12 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     whole(block)
 }
 
-/// Whether a block's metadata stands where a message keeps its own members.
+/// Whether a block's metadata stands where a message keeps its own members, or is the empty object that is left when those are taken out.
 fn touches_ours(block: &Block) -> bool {
     let ours = block.metadata.as_ref().and_then(|members| members.get(EXTENSION));
-    ours.is_some_and(|ours| ours.as_object().is_none_or(|ours| ours.contains_key(MESSAGE)))
+    ours.is_some_and(|ours| {
+        ours.as_object().is_none_or(|ours| ours.is_empty() || ours.contains_key(MESSAGE))
+    })
 }
 
 /// A block that is kept whole: its text stays text, any other is JSON.

@@ -55,7 +55,12 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
         _ => None,
     };
     let role = match ours.remove("role") {
-        Some(Value::String(role)) => role,
+        // A role that names the agent itself leaves nothing to say in the metadata.
+        Some(Value::String(kept)) if !may_be_named(&kept) => kept,
+        Some(Value::String(kept)) => {
+            role(&message.role, &mut metadata);
+            kept
+        }
         _ => role(&message.role, &mut metadata).to_owned(),
     };
     wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata }
@@ -163,10 +168,15 @@ fn read_blocks(blocks: &[wire::Block], at: &str) -> Result<Vec<Part>> {
     blocks.iter().map(|it| read_block(it, &links)).collect()
 }
 
+/// Whether this is a role beside which the metadata may name the agent.
+fn may_be_named(role: &str) -> bool {
+    matches!(role, "assistant" | "ai" | "agent")
+}
+
 fn read_role(role: &str, metadata: &mut Option<Map<String, Value>>) -> Role {
     match role {
         "user" | "human" => return Role::User,
-        "assistant" | "ai" | "agent" => {}
+        agent if may_be_named(agent) => {}
         other => return Role::from_text(other).unwrap_or(Role::User),
     }
     let Some(members) = metadata else { return Role::Agent };
@@ -175,7 +185,7 @@ fn read_role(role: &str, metadata: &mut Option<Map<String, Value>>) -> Role {
     else {
         return Role::Agent;
     };
-    let named = Role::NamedAgent(Arc::from(name));
+    let Some(named) = Role::from_text(&format!("agent/{name}")) else { return Role::Agent };
     if let Some(ours) = ours {
         ours.remove("agent");
         if ours.is_empty() {

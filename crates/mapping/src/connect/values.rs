@@ -204,6 +204,8 @@ impl Values {
 
     fn message_event(&mut self, body: &MessageEvent, event: &Event) {
         match body {
+            // An answer is no output.
+            MessageEvent::Started { role, .. } if role.is_user() => {}
             MessageEvent::Started { message, role, times: _ } => {
                 self.said.push(Growing::new(message, role, event));
             }

@@ -89,7 +89,7 @@ pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolut
         reason: None,
     };
     match resolution {
-        domain::Resolution::Answered { by, answer, digest } => Resolution {
+        domain::Resolution::Answered { by, answer, digest, extra: _ } => Resolution {
             by: Some(by.as_str().to_owned()),
             answer: Some(given(answer, thread)),
             digest: Some(digest.clone()),

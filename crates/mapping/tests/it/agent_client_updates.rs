@@ -273,6 +273,28 @@ fn a_native_agents_own_updates_are_told_where_the_protocol_has_them() {
 }
 
 #[test]
+fn that_an_agent_does_not_remember_is_a_notice_or_a_message() {
+    let forgot = custom("session_restarted", &json!({ "reason": "it was away." }));
+    let (mut first, mut again) = (updates(), updates());
+    let out = fold(&mut first, &run(vec![forgot.clone(), custom("session_restarted", &json!(1))]));
+    let gates: Vec<_> = out.iter().map(|update| update.gate).collect();
+    assert_eq!(gates, [Gate::Notices, Gate::NoNotices]);
+    let told: Vec<_> = out.iter().map(|it| parsed(&it.params)["update"].clone()).collect();
+    let about = "It was away. It has begun another one, and is told again what was said before.";
+    let title = "The agent does not remember this session";
+    assert_eq!(
+        told[0],
+        json!({ "sessionUpdate": "notice", "severity": "warning", "title": title, "description": about })
+    );
+    let id = told[1]["messageId"].as_str().unwrap();
+    assert_eq!(told[1], chunk("agent_message", id, &text(&format!("{title}. {about}"))));
+    // It is the same message whenever it is told, and another one each time that it happens.
+    assert_eq!(fold(&mut again, &run(vec![forgot.clone()]))[1], out[1]);
+    let twice = fold(&mut updates(), &run(vec![forgot.clone(), forgot]));
+    assert_ne!(parsed(&twice[3].params)["update"]["messageId"], id);
+}
+
+#[test]
 fn a_citation_is_a_link_behind_its_text() {
     let citation = Citation {
         url: Some("https://a/b".to_owned()),

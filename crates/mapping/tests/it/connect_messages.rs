@@ -155,6 +155,24 @@ fn nothing_and_nothing_are_told_apart() {
     }
 }
 
+#[test]
+fn an_empty_extension_in_a_block_stays() {
+    let block = json!({ "type": "annotation", "metadata": { "trilogue": {} } });
+    let message = json!({ "role": "user", "content": [block], "id": "m", "metadata": {} });
+    assert_eq!(again(message.clone()), message);
+}
+
+#[test]
+fn the_name_of_an_agent_stays_whatever_its_role_is_called() {
+    for role in ["assistant", "ai", "agent"] {
+        for name in ["a", "", "not a name"] {
+            let metadata = json!({ "trilogue": { "agent": name } });
+            let message = json!({ "role": role, "content": "", "id": "m", "metadata": metadata });
+            assert_eq!(again(message.clone()), message);
+        }
+    }
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

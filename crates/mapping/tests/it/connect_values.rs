@@ -80,6 +80,26 @@ fn text_grows_in_the_message_and_in_the_messages() {
 }
 
 #[test]
+fn what_a_user_answers_is_no_output() {
+    let run = values(
+        chat(),
+        false,
+        vec![
+            begun(),
+            started("m", Role::Agent),
+            delta("m", "asks"),
+            started("u", Role::User),
+            delta("u", "answers"),
+            completed("u"),
+            delta("m", " on"),
+        ],
+    );
+    let shown = snapshot(&run).unwrap();
+    assert_eq!(shown["values"]["message"], "asks on");
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn messages_may_grow_side_by_side() {
     let run = values(
         chat(),

@@ -4,6 +4,7 @@
 
 mod agent_client_asking;
 mod agent_client_blocks;
+mod agent_client_consent;
 mod agent_client_extra;
 mod agent_client_faces;
 mod agent_client_originals;

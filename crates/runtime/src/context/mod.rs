@@ -265,6 +265,11 @@ impl RunContext {
         self.0.alias(message, alias);
     }
 
+    /// Notes what the agent calls the thread, or that it calls it nothing any more. Stored with what is emitted next, in one line of at most [`trilogue_domain::limits::MAX_TITLE_CHARS`] characters.
+    pub fn title(&self, title: Option<&str>) {
+        self.0.title(title);
+    }
+
     /// Whether a message of the thread has this id already, or is known to its agent by it. What this run says itself need not be stored yet.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, Original, RunEv
 use trilogue_domain::port::Clock;
 use trilogue_domain::{
     AgentName, CheckpointKey, Error, Interrupt, InterruptId, Json, MessageId, Resolution, Role,
-    RunId, RunKey, Scope, ThreadId, ThreadKey,
+    RunId, RunKey, Scope, ThreadId, ThreadKey, limits,
 };
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
@@ -68,9 +68,11 @@ pub(crate) struct Shared {
 pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
-    /// Messages that are not complete: who says them, and how else the agent knows them.
-    open: HashMap<MessageId, (Role, Option<MessageId>)>,
-    /// How else the agent knows messages that are complete.
+    /// Messages that are not complete.
+    open: HashMap<MessageId, Open>,
+    /// Those of them that have begun since, in that order.
+    begun: Vec<MessageId>,
+    /// How else the agent knows messages of which the owner knows already.
     aliases: Vec<(MessageId, MessageId)>,
     values: Option<Json>,
     /// The state that was ever set last, for the agent itself.
@@ -79,10 +81,23 @@ pub(super) struct Filling {
     bound: Option<BindingRow>,
     /// Whether the owner has that already.
     bound_is_told: bool,
+    /// What the agent called the thread last, where it did: nothing any more is a word of it too.
+    title: Option<Option<String>>,
     /// What the run's client is called back about.
     told: Told,
     /// Whether the owner was told since it took the draft last.
     signalled: bool,
+}
+
+/// A message that is not complete.
+#[derive(Debug)]
+struct Open {
+    /// Who says it.
+    role: Role,
+    /// How else the agent knows it.
+    alias: Option<MessageId>,
+    /// Whether the owner knows that it has begun.
+    is_told: bool,
 }
 
 /// What a new context is made of.
@@ -177,12 +192,15 @@ impl Shared {
         } else {
             std::mem::replace(&mut filling.draft, Draft::reusing(std::mem::take(spare)))
         };
+        let begun = filling.begun();
         let progress = Progress {
             run: self.key,
             draft,
+            begun,
             messages: std::mem::take(&mut filling.messages),
             values: filling.values.take(),
             bound: filling.untold_binding(),
+            title: filling.title.take(),
             aliases: std::mem::take(&mut filling.aliases),
             told: std::mem::take(&mut filling.told),
         };
@@ -241,10 +259,21 @@ impl Shared {
     /// Notes another id by which the agent knows a message.
     pub(super) fn alias(&self, message: &MessageId, alias: &MessageId) {
         let mut filling = lock(&self.filling);
-        match filling.open.get_mut(message) {
-            Some((_, other)) => *other = Some(alias.clone()),
-            None => filling.aliases.push((message.clone(), alias.clone())),
+        let is_told = match filling.open.get_mut(message) {
+            Some(open) => {
+                open.alias = Some(alias.clone());
+                open.is_told
+            }
+            None => true,
+        };
+        if is_told {
+            filling.aliases.push((message.clone(), alias.clone()));
         }
+    }
+
+    /// Notes what the agent calls the thread.
+    pub(super) fn title(&self, title: Option<&str>) {
+        lock(&self.filling).title = Some(title.and_then(trilogue_domain::thread::title));
     }
 
     /// Asks the run to stop.
@@ -342,10 +371,17 @@ impl Filling {
     fn note(&mut self, body: &Body) {
         match body {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
-                self.open.insert(message.clone(), (role.clone(), None));
+                let (message, role) = (message.clone(), role.clone());
+                if self.open.len() >= limits::MAX_OPEN_MESSAGES {
+                    // What is not remembered is known at once.
+                    self.messages.push(Completed { message, role, alias: None });
+                    return;
+                }
+                self.begun.push(message.clone());
+                self.open.insert(message, Open { role, alias: None, is_told: false });
             }
             Body::Message(MessageEvent::Completed { message }) => {
-                if let Some((role, alias)) = self.open.remove(message) {
+                if let Some(Open { role, alias, .. }) = self.open.remove(message) {
                     self.messages.push(Completed { message: message.clone(), role, alias });
                 }
             }
@@ -355,6 +391,20 @@ impl Filling {
             }
             _ => {}
         }
+    }
+
+    /// Messages that have begun of which the owner does not know yet; how else the agent knows them is noted behind.
+    fn begun(&mut self) -> Vec<(MessageId, Role)> {
+        let mut begun = Vec::new();
+        for message in std::mem::take(&mut self.begun) {
+            let Some(open) = self.open.get_mut(&message).filter(|open| !open.is_told) else {
+                continue;
+            };
+            open.is_told = true;
+            self.aliases.extend(open.alias.clone().map(|alias| (message.clone(), alias)));
+            begun.push((message, open.role.clone()));
+        }
+        begun
     }
 
     /// How the agent knows the thread, where the owner does not have that yet.

@@ -11,9 +11,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, StateEvent};
 use trilogue_domain::{
     AgentName, CheckpointKey, Code, Error, Event, Json, Message, MessageId, Part, Reference, Role,
-    RunId, RunKey, Scope, ThreadId, Transcript,
+    RunId, RunKey, Scope, ThreadId, Transcript, limits,
 };
-use trilogue_store::rows::{CheckpointRow, RunRow, ThreadRow};
+use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Range, Store};
 
 use crate::backend::Input;
@@ -177,6 +177,42 @@ pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<
     })
     .await?;
     Ok(latest)
+}
+
+/// The messages of a run that have begun and are not complete, in that order.
+pub(crate) async fn open_messages(
+    store: &dyn Store,
+    thread: &ThreadRow,
+    run: RunKey,
+) -> Result<Vec<MessageRow>> {
+    let mut open: Vec<MessageRow> = Vec::new();
+    each_event(store, thread, run, |event| match &event.body {
+        // Beyond these each was written when it began.
+        Body::Message(MessageEvent::Started { message, role, .. })
+            if open.len() < limits::MAX_OPEN_MESSAGES =>
+        {
+            open.push(MessageRow {
+                id: message.clone(),
+                tenant: thread.tenant.clone(),
+                thread: thread.key,
+                run,
+                role: role.clone(),
+                position: event.number,
+                alias: None,
+            });
+        }
+        Body::Message(MessageEvent::Completed { message }) => {
+            open.retain(|row| row.id != *message);
+        }
+        _ => {}
+    })
+    .await?;
+    for row in &mut open {
+        // One whose other id was told has its row already.
+        let known = store.message_in(thread, &row.id).await?;
+        row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
+    }
+    Ok(open)
 }
 
 /// Calls `visit` with every event of a run, in order.

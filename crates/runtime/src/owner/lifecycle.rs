@@ -9,8 +9,9 @@ use trilogue_domain::{Code, Error, Failure, RunKey, ThreadKey};
 use trilogue_store::rows::RunRow;
 
 use super::{Acknowledgement, Envelope, Owner, Pending, RETRY_AFTER};
-use crate::state::ThreadState;
-use crate::step::{Command, lost};
+use crate::history;
+use crate::state::{RunState, ThreadState};
+use crate::step::{Command, is_over, lost};
 
 // === impl Owner ===
 
@@ -36,6 +37,7 @@ impl Owner {
         state.draining = draining || self.services.draining.load(Ordering::Acquire);
         self.committed = state.last;
         let has_open = !state.runs.is_empty();
+        self.look_for_open_messages(&mut state).await;
         self.state = Some(state);
         if has_open {
             let restarted = !self.services.is_recovered();
@@ -43,6 +45,23 @@ impl Owner {
             Box::pin(self.commit_recovery()).await?;
         }
         Ok(())
+    }
+
+    /// What a run that ends now was saying when its last owner went is known from its log. One that goes on waiting had it written when it began to.
+    async fn look_for_open_messages(&self, state: &mut ThreadState) {
+        let ThreadState { thread, runs, .. } = state;
+        let has_ended = |run: &&mut RunState| run.row.started_at.is_some() && is_over(run);
+        for run in runs.values_mut().filter(has_ended) {
+            let store = self.services.store.as_ref();
+            match history::open_messages(store, thread, run.row.key).await {
+                Ok(open) => run.open = open,
+                // It ends all the same.
+                Err(error) => {
+                    let run = &run.row.id;
+                    tracing::warn!(%run, %error, "what a lost run was saying cannot be looked up");
+                }
+            }
+        }
     }
 
     async fn commit_recovery(&mut self) -> Result<()> {

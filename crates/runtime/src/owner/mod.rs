@@ -10,12 +10,13 @@ mod lifecycle;
 mod pending;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, RunKey, Scope, ThreadKey};
 use trilogue_store::Frame;
@@ -56,6 +57,8 @@ pub(crate) struct Owner {
     log: Vec<Arc<Frame>>,
     /// A buffer for the next draft.
     spare: Vec<u8>,
+    /// Wakes an owner that is idle. It is set again only when it has run out, not with each request.
+    nap: Option<Pin<Box<Sleep>>>,
     gone: bool,
 }
 
@@ -100,6 +103,7 @@ impl Owner {
             keeps_log: false,
             log: Vec::new(),
             spare: Vec::new(),
+            nap: None,
             gone: false,
         }
     }
@@ -153,18 +157,28 @@ impl Owner {
         }
         let patience = self.next_expiry();
         let until = match (patience, idle) {
-            (Some(expiry), _) => Some(expiry),
-            (None, true) => Some(Instant::now() + self.services.options.owner_idle),
-            (None, false) => None,
+            (Some(expiry), _) => expiry,
+            (None, true) => Instant::now() + self.services.options.owner_idle,
+            (None, false) => {
+                return self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND).await > 0;
+            }
         };
-        let received = self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND);
-        match until {
-            None => received.await > 0,
-            Some(until) => match tokio::time::timeout_at(until, received).await {
-                Ok(count) => count > 0,
+        let nap = self.nap.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if nap.deadline() > until || nap.is_elapsed() {
+            nap.as_mut().reset(until);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                count = self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND) => return count > 0,
+                () = nap.as_mut() => {}
+            }
+            if Instant::now() >= until {
                 // An expiry is work; idleness is not.
-                Err(_) => patience.is_some(),
-            },
+                return patience.is_some();
+            }
+            // It was set for an earlier request.
+            nap.as_mut().reset(until);
         }
     }
 

@@ -2,33 +2,67 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Answer, Code, Error, InterruptId, InterruptKind, Outcome, Principal, Resolution, RunKey,
-    RunStatus,
+    Answer, Code, Error, InterruptId, InterruptKind, Json, Message, Outcome, Principal, Resolution,
+    RunKey, RunStatus,
 };
-use trilogue_store::rows::InterruptRow;
+use trilogue_store::Draft;
+use trilogue_store::rows::{InterruptRow, MessageRow};
 
 use super::output::Output;
+use super::submit::check_fits;
 use super::{Effect, Reply, Target};
 
 // === impl Output ===
 
 impl Output<'_> {
     /// An answer has come. The first one counts; the second is told.
-    pub(super) fn answer(&mut self, to: &Target, answer: Answer, by: &Principal) -> Result<()> {
+    pub(super) fn answer(
+        &mut self,
+        to: &Target,
+        answer: Answer,
+        extra: Option<Json>,
+        said: Option<&Message>,
+        by: &Principal,
+    ) -> Result<()> {
         let (run, index) = self.find(to)?;
         let Some(state) = self.state.runs.get_mut(&run) else { return Err(gone(None)) };
         let Some(row) = state.pending.get(index) else { return Err(gone(None)) };
         row.interrupt.check(&answer)?;
+        if let Some(said) = said {
+            self.say(run, said)?;
+        }
+        let Some(state) = self.state.runs.get_mut(&run) else { return Err(gone(None)) };
         let row = state.pending.remove(index);
         state.row.ever_resolved = true;
         let resolution = Resolution::Answered {
             by: by.id.clone(),
             answer,
             digest: row.interrupt.payload.digest(),
+            extra,
         };
         let row = self.resolve(run, row, resolution);
         self.reply(Reply::Interrupt(Box::new(row.clone())));
         self.after_resolution(run, row, index);
+        Ok(())
+    }
+
+    /// Logs what somebody said in a run: a message of it like those that it was given.
+    fn say(&mut self, run: RunKey, message: &Message) -> Result<()> {
+        let mut draft = Draft::default();
+        self.describe_message(&mut draft, message)?;
+        check_fits(&draft)?;
+        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
+        let row = MessageRow {
+            id: message.id.clone(),
+            tenant: state.row.tenant.clone(),
+            thread: state.row.thread,
+            run,
+            role: message.role.clone(),
+            position: self.state.last + 1,
+            alias: None,
+        };
+        self.log_draft(Some(run), draft);
+        self.point_at(row);
         Ok(())
     }
 

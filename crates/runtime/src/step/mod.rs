@@ -19,7 +19,9 @@ use trilogue_domain::{
     Answer, CheckpointId, CheckpointKey, Code, Failure, Given, Interrupt, InterruptId, Json,
     Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
 };
-use trilogue_store::rows::{BindingRow, IdempotencyRow, InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{
+    BindingRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
+};
 use trilogue_store::{Change, Draft};
 
 use crate::backend::{Ending, Input, Turn};
@@ -28,7 +30,7 @@ use crate::state::ThreadState;
 
 pub(crate) use answer::gone;
 pub(crate) use output::Sections;
-pub(crate) use recover::lost;
+pub(crate) use recover::{is_over, lost};
 pub(crate) use run::resume_turn;
 
 /// A change of a thread.
@@ -48,8 +50,14 @@ pub(crate) enum Command {
         ending: Result<Ending, Failure>,
         checkpoint: Option<(CheckpointKey, CheckpointId)>,
     },
-    /// An answer has come.
-    Answer { to: Target, answer: Answer, by: Principal },
+    /// An answer has come; `said` is the message that it is, where somebody said it in words.
+    Answer {
+        to: Target,
+        answer: Answer,
+        extra: Option<Json>,
+        said: Option<Box<Message>>,
+        by: Principal,
+    },
     /// A run is to stop, and to be removed then with what it did where it is rolled back.
     Cancel { run: RunKey, reason: Option<Code>, roll_back: bool },
     /// A run's time has come.
@@ -72,8 +80,14 @@ pub(crate) enum Command {
     Recover { restarted: bool, failure: Failure },
     /// The tasks of these runs are gone, for this reason.
     Lose { runs: Vec<RunKey>, failure: Failure },
-    /// Something happened in the thread outside of runs, or its agent knows it by another session now.
-    Note { draft: Draft, bound: Option<BindingRow> },
+    /// Something happened in the thread outside of runs, or its agent knows it by another session now, or calls it something else.
+    Note {
+        draft: Draft,
+        bound: Option<BindingRow>,
+        title: Option<Option<String>>,
+        /// A message that begins with it.
+        begun: Option<Box<MessageRow>>,
+    },
     /// Nothing takes the turn any more.
     Drain,
 }
@@ -111,6 +125,8 @@ pub(crate) struct Replace {
 pub(crate) struct Progress {
     pub(crate) run: RunKey,
     pub(crate) draft: Draft,
+    /// Messages that have begun and are not complete, and who says them.
+    pub(crate) begun: Vec<(MessageId, Role)>,
     /// Messages that were completed.
     pub(crate) messages: Vec<Completed>,
     /// Messages, and how else the agent knows them.
@@ -119,6 +135,8 @@ pub(crate) struct Progress {
     pub(crate) values: Option<Json>,
     /// The binding that was made or read since the last time.
     pub(crate) bound: Option<BindingRow>,
+    /// What the agent has called the thread since, where it did.
+    pub(crate) title: Option<Option<String>>,
     /// Which of the events the run's client is called back about.
     pub(crate) told: Told,
 }
@@ -225,7 +243,9 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Raise { run, interrupt } => output.raise(run, *interrupt)?,
         Command::Withdraw { run, interrupt } => output.withdraw(run, &interrupt),
         Command::Finish { run, ending, checkpoint } => output.finish(run, ending, checkpoint)?,
-        Command::Answer { to, answer, by } => output.answer(&to, answer, &by)?,
+        Command::Answer { to, answer, extra, said, by } => {
+            output.answer(&to, answer, extra, said.as_deref(), &by)?;
+        }
         Command::Cancel { run, reason, roll_back } => {
             output.cancel_command(run, reason, roll_back)?;
         }
@@ -237,7 +257,7 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Erase { if_idle } => output.erase_command(if_idle)?,
         Command::Recover { restarted, failure } => output.recover(restarted, &failure),
         Command::Lose { runs, failure } => output.lose(&runs, &failure),
-        Command::Note { draft, bound } => output.note(draft, bound),
+        Command::Note { draft, bound, title, begun } => output.note(draft, bound, title, begun),
         Command::Drain => output.drain(),
     }
     Ok(output.into_step())

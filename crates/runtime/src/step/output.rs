@@ -165,6 +165,10 @@ impl<'a> Output<'a> {
             self.effect(Effect::Abort { run });
         }
         if !rolls_back {
+            // What was being said is known by its id all the same.
+            for open in std::mem::take(&mut ended.open) {
+                self.point_at(open);
+            }
             self.call_back_end(&ended.row);
         }
         self.effect(Effect::Settled(Box::new(ended.row)));

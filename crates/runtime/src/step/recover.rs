@@ -5,6 +5,11 @@ use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
 use super::output::Output;
 use crate::state::RunState;
 
+/// Whether a run that has no task any more is ended when its thread is loaded.
+pub(crate) fn is_over(run: &RunState) -> bool {
+    matches!(fate_of(run, true), Fate::Lost | Fate::Cancelled(_))
+}
+
 /// What becomes of an open run after a restart.
 enum Fate {
     /// It takes its place in the order.

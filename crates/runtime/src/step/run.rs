@@ -4,8 +4,8 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent, RunEvent};
 use trilogue_domain::run::Transition;
 use trilogue_domain::{
-    Answer, CheckpointId, CheckpointKey, Code, Error, Failure, Interrupt, Json, Outcome,
-    Resolution, RunKey, RunStatus, Survives, limits,
+    Answer, CheckpointId, CheckpointKey, Code, Error, Failure, Interrupt, Json, MessageId, Outcome,
+    Resolution, Role, RunKey, RunStatus, Survives, limits,
 };
 use trilogue_store::rows::{CheckpointRow, InterruptRow, MessageRow, QueueItem, QueueKind};
 use trilogue_store::{Change, Draft};
@@ -24,6 +24,7 @@ impl Output<'_> {
         let before = self.state.runs.get(&run).map_or(0, |state| state.row.last_run_number);
         self.log_draft(Some(run), progress.draft);
         self.call_back(run, before, &progress.told);
+        self.set_title(progress.title);
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         if progress.values.is_some() {
             state.values = progress.values;
@@ -34,27 +35,36 @@ impl Output<'_> {
             state.bound = Some(bound.clone());
             self.change(Change::Binding(bound));
         }
-        let Some(state) = self.state.runs.get(&run) else { return Ok(()) };
-        let rows: Vec<_> = progress
-            .messages
-            .into_iter()
-            .map(|said| MessageRow {
-                id: said.message,
-                tenant: state.row.tenant.clone(),
-                thread: state.row.thread,
-                run,
-                role: said.role,
-                position,
-                alias: said.alias,
-            })
-            .collect();
-        for row in rows {
-            self.point_at(row);
+        let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
+        let (tenant, thread) = (state.row.tenant.clone(), state.row.thread);
+        let row = |id: MessageId, role: Role, alias: Option<MessageId>| {
+            let tenant = tenant.clone();
+            MessageRow { id, tenant, thread, run, role, position, alias }
+        };
+        for said in &progress.messages {
+            state.open.retain(|open| open.id != said.message);
+        }
+        state.open.extend(progress.begun.into_iter().map(|(id, role)| row(id, role, None)));
+        for said in progress.messages {
+            self.point_at(row(said.message, said.role, said.alias));
         }
         for (message, alias) in progress.aliases {
-            self.change(Change::Alias(message, alias));
+            self.alias(run, message, alias);
         }
         Ok(())
+    }
+
+    /// Notes how else the agent knows a message. An open one has its row from then on: after a crash nothing else would know.
+    fn alias(&mut self, run: RunKey, message: MessageId, alias: MessageId) {
+        let open = self.run(run).map(|state| state.open.iter_mut());
+        match open.and_then(|mut open| open.find(|open| open.id == message)) {
+            Some(open) => {
+                open.alias = Some(alias);
+                let row = open.clone();
+                self.point_at(row);
+            }
+            None => self.change(Change::Alias(message, alias)),
+        }
     }
 
     /// A run's task asks and goes on waiting.
@@ -209,6 +219,10 @@ impl Output<'_> {
     fn suspend(&mut self, run: RunKey, interrupt: Interrupt, saved: Json, asked: Draft) {
         if let Some(state) = self.run(run) {
             state.row.saved = Some(saved);
+            // It may wait for long, and its next owner does not read its log for them.
+            for open in state.open.clone() {
+                self.point_at(open);
+            }
         }
         self.raise_now(run, interrupt, asked);
         self.release_turn(run);

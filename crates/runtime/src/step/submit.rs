@@ -2,7 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
-use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times};
+use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times, limits};
 use trilogue_store::rows::{MessageRow, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Change, Draft};
 
@@ -241,10 +241,11 @@ impl Output<'_> {
                 alias: None,
             });
         }
+        check_fits(&draft)?;
         Ok((draft, rows))
     }
 
-    fn describe_message(&self, draft: &mut Draft, message: &Message) -> Result<()> {
+    pub(super) fn describe_message(&self, draft: &mut Draft, message: &Message) -> Result<()> {
         let (created_at, completed_at) = (message.created_at, message.completed_at);
         let started = MessageEvent::Started {
             message: message.id.clone(),
@@ -259,4 +260,15 @@ impl Output<'_> {
         let completed = MessageEvent::Completed { message: message.id.clone() };
         draft.push(self.now, &Body::Message(completed), None)
     }
+}
+
+/// Passes when what somebody said fits one append beside what else is in it.
+pub(super) fn check_fits(draft: &Draft) -> Result<()> {
+    if draft.bytes() <= limits::MAX_SAID_BYTES {
+        return Ok(());
+    }
+    let (bytes, most) = (draft.bytes(), limits::MAX_SAID_BYTES);
+    let message = format!("the messages take {bytes} bytes of the log itself; {most} is the most");
+    Err(Error::new(Code::BodyTooLarge, message)
+        .hint("send fewer parts: content of more than 4 KiB is stored beside the log"))
 }

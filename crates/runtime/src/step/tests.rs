@@ -131,7 +131,7 @@ impl Table {
 
     fn answer(&mut self, id: &str, answer: Answer) -> Result<Step> {
         let to = Target::Interrupt(InterruptId::parse(id).unwrap());
-        self.step(Command::Answer { to, answer, by: principal() })
+        self.step(Command::Answer { to, answer, extra: None, said: None, by: principal() })
     }
 
     fn cancel(&mut self, run: i64) -> Result<Step> {

@@ -2,10 +2,11 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, StateEvent, ThreadEvent};
+use trilogue_domain::thread::AGENT_TITLE_MEMBER;
 use trilogue_domain::{
     CheckpointId, CheckpointKey, Code, Error, HeadMove, Json, RunId, RunKey, limits,
 };
-use trilogue_store::rows::{BindingRow, CheckpointRow};
+use trilogue_store::rows::{BindingRow, CheckpointRow, MessageRow};
 use trilogue_store::{Change, Draft};
 
 use super::output::Output;
@@ -41,15 +42,47 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Logs what happened outside of runs, and notes how an agent knows the thread now.
-    pub(super) fn note(&mut self, draft: Draft, bound: Option<BindingRow>) {
+    /// Logs what happened outside of runs, and notes how an agent knows the thread now and what it calls it.
+    pub(super) fn note(
+        &mut self,
+        draft: Draft,
+        bound: Option<BindingRow>,
+        title: Option<Option<String>>,
+        begun: Option<Box<MessageRow>>,
+    ) {
+        let position = self.state.last + 1;
         self.log_draft(None, draft);
+        self.set_title(title);
+        if let Some(begun) = begun {
+            // No run ends with it: it is known from its beginning on.
+            self.point_at(MessageRow { position, ..*begun });
+        }
         let Some(bound) = bound else { return };
         for run in self.state.runs.values_mut().filter(|run| run.row.agent == bound.agent) {
             // What the run would note at its end is of the session before.
             run.bound = Some(bound.clone());
         }
         self.change(Change::Binding(bound));
+    }
+
+    /// Notes what an agent calls the thread now. Its metadata has no room for everything; the log has the title all the same.
+    pub(super) fn set_title(&mut self, title: Option<Option<String>>) {
+        let Some(title) = title.filter(|_| !self.state.thread.ephemeral) else { return };
+        let title = title.map(|title| Json::from_value(&title.into()));
+        let before = &self.state.thread.metadata;
+        // The rest is somebody else's and stays as it is written.
+        let metadata = before.with_member(AGENT_TITLE_MEMBER, title.as_ref());
+        match metadata.filter(|metadata| metadata.as_bytes().len() <= limits::MAX_METADATA_BYTES) {
+            Some(metadata) if metadata != *before => {
+                self.state.thread.metadata = metadata;
+                self.save_thread();
+            }
+            Some(_) => {}
+            None => {
+                let thread = &self.state.thread.id;
+                tracing::debug!(%thread, "what an agent calls its thread is not kept: no room");
+            }
+        }
     }
 
     /// Continues the history by one that a client brought, or begins it anew. The run that has the turn keeps what it is based on.

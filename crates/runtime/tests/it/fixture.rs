@@ -336,6 +336,12 @@ impl Scripted {
                 let question = Interrupt { prompt, ..interrupt(InterruptKind::Form) };
                 context.ask(question).await.map_err(refused)?;
             }
+            "begin" => begin(context, rest).await,
+            // The last word counts, and nothing is a word too.
+            "title" => {
+                context.title((rest != "null").then_some(rest));
+                say(context, "titled").await;
+            }
             "gate" => self.gate.acquire().await.unwrap().forget(),
             "commit" => context.commit().await.unwrap(),
             "panic" => panic!("secret text"),
@@ -440,6 +446,22 @@ pub async fn say(context: &RunContext, text: &str) {
     for event in events {
         // A stopped run is not heard; what becomes of it is asserted elsewhere.
         drop(context.emit(Body::Message(event), None).await);
+    }
+}
+
+/// Begins a message of this id, which the agent may have another for, and does not end it.
+async fn begin(context: &RunContext, ids: &str) {
+    let (id, alias) = ids.split_once('/').map_or((ids, None), |(id, alias)| (id, Some(alias)));
+    let message = MessageId::parse(id).unwrap();
+    let started =
+        MessageEvent::Started { message: message.clone(), role: Role::Agent, times: None };
+    context.emit(Body::Message(started), None).await.unwrap();
+    let delta = MessageEvent::Delta { message: message.clone(), text: Arc::from("half") };
+    context.emit(Body::Message(delta), None).await.unwrap();
+    if let Some(alias) = alias {
+        // The owner knows of the message before it knows of its other id.
+        context.commit().await.unwrap();
+        context.alias(&message, &MessageId::parse(alias).unwrap());
     }
 }
 

@@ -15,6 +15,8 @@ mod given;
 mod interrupts;
 mod keeper;
 mod large;
+mod messages;
+mod much;
 mod notices;
 mod output;
 mod outside;

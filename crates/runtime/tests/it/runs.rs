@@ -168,6 +168,27 @@ async fn an_idempotency_key_names_one_run() {
 }
 
 #[tokio::test]
+async fn a_run_that_was_taken_in_between_is_joined_where_its_twin_would_be_refused() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let keyed = |key: &str| {
+            let mut new = new_run("gate", ThreadChoice::Existing(thread.clone()));
+            new.strategy = Strategy::Reject;
+            new.idempotency = Some((key.to_owned(), [1; 32]));
+            new
+        };
+        let first = house.submit(keyed("key")).await;
+        // Both had asked before either was taken.
+        let twin = house.runtime.submit_unknown(&alice(), keyed("key")).await.unwrap();
+        assert_eq!((&twin.run.id, twin.created), (&first.run.id, false));
+        let other = house.runtime.submit_unknown(&alice(), keyed("other")).await;
+        assert_eq!(other.map(|_| ()).unwrap_err().code(), Code::ThreadBusy);
+        house.agent.gate.add_permits(1);
+        assert_eq!(first.settled.wait().await.unwrap(), twin.settled.wait().await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_taken_run_id_refuses_that_run_and_harms_no_other() {
     for house in [House::memory().await, House::sqlite().await] {
         let thread = house.thread().await;

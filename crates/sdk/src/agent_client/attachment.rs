@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,7 @@ use trilogue_wire::agent_client::{
 };
 
 use super::Error;
+use crate::content_type;
 
 /// The largest file that is read to be attached, in bytes.
 pub const MAX_ATTACHED_BYTES: u64 = 8 * 1024 * 1024;
@@ -172,7 +174,7 @@ impl Attachment {
         Self::of(uri.into(), Content::Bytes(bytes.into()))
     }
 
-    /// Reads a file, of at most [`MAX_ATTACHED_BYTES`]. What kind of file it is, is guessed from its name.
+    /// Reads a file, of at most [`MAX_ATTACHED_BYTES`]. What kind of file it is follows from its name, and from how it begins: see [`content_type::of_file`].
     ///
     /// # Errors
     /// [`Error::File`].
@@ -188,14 +190,16 @@ impl Attachment {
         }
         let bytes = tokio::fs::read(&path).await.map_err(failed)?;
         let uri = file_uri(&path.to_string_lossy());
-        let attachment = match String::from_utf8(bytes) {
-            Ok(text) => Self::text(uri, text),
-            Err(error) => Self::bytes(uri, error.into_bytes()),
+        let kind = content_type::of_file(&path, &bytes);
+        let text = match content_type::is_text(kind) {
+            true => String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes),
+            false => Err(bytes),
         };
-        Ok(match mime_type(&path) {
-            Some(kind) => attachment.mime_type(kind),
-            None => attachment,
-        })
+        let attachment = match text {
+            Ok(text) => Self::text(uri, text),
+            Err(bytes) => Self::bytes(uri, bytes),
+        };
+        Ok(attachment.mime_type(kind))
     }
 
     /// Says what kind of content it is.
@@ -223,13 +227,13 @@ impl Attachment {
     fn block(&self, embedded: bool) -> ContentBlock {
         let kind = self.mime_type.as_deref().unwrap_or_default();
         match &self.content {
-            Content::Bytes(bytes) if kind.starts_with("image/") => {
+            Content::Bytes(bytes) if content_type::media(kind) == Some("image") => {
                 let mut image = ImageContent::new(STANDARD.encode(bytes), kind);
                 image.uri = Some(self.uri.clone());
                 image.annotations.clone_from(&self.annotations);
                 ContentBlock::Image(image)
             }
-            Content::Bytes(bytes) if kind.starts_with("audio/") => {
+            Content::Bytes(bytes) if content_type::media(kind) == Some("audio") => {
                 let mut audio = AudioContent::new(STANDARD.encode(bytes), kind);
                 audio.annotations.clone_from(&self.annotations);
                 ContentBlock::Audio(audio)
@@ -272,33 +276,6 @@ impl Attachment {
 /// The address of a file: an absolute path.
 pub(super) fn file_uri(path: &str) -> String {
     format!("file://{}", utf8_percent_encode(path, PATH))
-}
-
-/// What kind of file a name stands for, where images and sounds have to be told from others.
-fn mime_type(path: &Path) -> Option<&'static str> {
-    const KNOWN: &[(&str, &str)] = &[
-        ("csv", "text/csv"),
-        ("flac", "audio/flac"),
-        ("gif", "image/gif"),
-        ("html", "text/html"),
-        ("jpeg", "image/jpeg"),
-        ("jpg", "image/jpeg"),
-        ("json", "application/json"),
-        ("md", "text/markdown"),
-        ("mp3", "audio/mpeg"),
-        ("ogg", "audio/ogg"),
-        ("pdf", "application/pdf"),
-        ("png", "image/png"),
-        ("py", "text/x-python"),
-        ("rs", "text/x-rust"),
-        ("svg", "image/svg+xml"),
-        ("toml", "application/toml"),
-        ("txt", "text/plain"),
-        ("wav", "audio/wav"),
-        ("webp", "image/webp"),
-    ];
-    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    KNOWN.iter().find(|(name, _)| *name == extension).map(|(_, kind)| *kind)
 }
 
 impl From<TextContent> for Prompt {

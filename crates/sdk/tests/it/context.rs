@@ -219,8 +219,12 @@ async fn a_wait_takes_its_time_and_ends_at_once_when_the_run_is_cancelled() {
 async fn a_message_can_be_asked_for_without_a_word_and_may_have_no_parts() {
     let by = PrincipalId::parse("alice").unwrap();
     let answer = Answer::Message(Vec::new());
-    let recorder =
-        Recorder::default().answering(Resolution::Answered { by, answer, digest: String::new() });
+    let recorder = Recorder::default().answering(Resolution::Answered {
+        by,
+        answer,
+        digest: String::new(),
+        extra: None,
+    });
     let recorder = Arc::new(recorder);
     run(&recorder, |context| async move {
         assert_eq!(context.ask_message("").await?, []);
@@ -326,11 +330,13 @@ async fn a_permission_is_never_given_by_a_time_out() {
         by: PrincipalId::parse("alice").unwrap(),
         answer: Answer::Option(option.to_owned()),
         digest: String::new(),
+        extra: None,
     };
     let dismissed = Resolution::Answered {
         by: PrincipalId::parse("alice").unwrap(),
         answer: Answer::Json(Json::null()),
         digest: String::new(),
+        extra: None,
     };
     let timed_out = |option: &str| Resolution::TimedOut { option: Some(option.to_owned()) };
     for (resolution, allowed) in [
@@ -358,7 +364,12 @@ async fn a_permission_is_never_given_by_a_time_out() {
 #[tokio::test]
 async fn answers_come_back_typed_and_cancelled_questions_stop_the_agent() {
     let by = PrincipalId::parse("alice").unwrap();
-    let answered = |answer| Resolution::Answered { by: by.clone(), answer, digest: String::new() };
+    let answered = |answer| Resolution::Answered {
+        by: by.clone(),
+        answer,
+        digest: String::new(),
+        extra: None,
+    };
     let recorder = Recorder::default()
         .answering(answered(Answer::Json(Json::from_value(&json!({ "seats": 4 })))))
         .answering(answered(Answer::Message(vec![Part::text("by the window")])))

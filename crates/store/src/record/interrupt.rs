@@ -6,6 +6,9 @@ use trilogue_domain::{Answer, Failure, Interrupt, InterruptKind, Outcome, Resolu
 use super::codec::{Damage, Decoded, Reader, put_bytes};
 use super::field::{Field, fields, plain_enum, text};
 
+/// The tag of an answer that carried something beyond it, since version 4.
+const ANSWERED_WITH_EXTRA: u8 = 4;
+
 fields!(Interrupt { id, kind, prompt, payload, options, schema, survives, patience });
 fields!(PermissionOption { id, name, effect, always });
 fields!(Failure { code, message, transient, data });
@@ -71,11 +74,14 @@ impl Field for Answer {
 impl Field for Resolution {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Answered { by, answer, digest } => {
-                out.push(0);
+            Self::Answered { by, answer, digest, extra } => {
+                out.push(if extra.is_some() { ANSWERED_WITH_EXTRA } else { 0 });
                 by.put(out);
                 answer.put(out);
                 digest.put(out);
+                if let Some(extra) = extra {
+                    extra.put(out);
+                }
             }
             Self::TimedOut { option } => {
                 out.push(1);
@@ -91,10 +97,11 @@ impl Field for Resolution {
 
     fn take(input: &mut Reader<'_>) -> Decoded<Self> {
         match input.byte()? {
-            0 => Ok(Self::Answered {
+            tag @ (0 | ANSWERED_WITH_EXTRA) => Ok(Self::Answered {
                 by: Field::take(input)?,
                 answer: Field::take(input)?,
                 digest: Field::take(input)?,
+                extra: (tag == ANSWERED_WITH_EXTRA).then(|| Field::take(input)).transpose()?,
             }),
             1 => Ok(Self::TimedOut { option: Field::take(input)? }),
             2 => Ok(Self::Cancelled),

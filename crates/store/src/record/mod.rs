@@ -43,7 +43,7 @@ pub(crate) use row::Record;
 /// | 1 | the beginning |
 /// | 2 | times that a message's sender states, negative indexes of citations, the rules of a run, the history that a client brought |
 /// | 3 | callbacks, requests and statelessness of runs, why a run is to stop, configured instances, an agent's output as it grows |
-/// | 4 | the message that a tool call is of, also in the head of an original, other ids of messages, notices of interrupts |
+/// | 4 | the message that a tool call is of, also in the head of an original, other ids of messages, notices of interrupts, what answers carry beyond themselves |
 pub const FORMAT_VERSION: u8 = 4;
 /// The oldest version that this program reads.
 const OLDEST_VERSION: u8 = 1;

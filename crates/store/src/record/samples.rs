@@ -120,12 +120,17 @@ pub(super) fn outcomes() -> Vec<Outcome> {
 }
 
 pub(super) fn resolutions() -> Vec<Resolution> {
-    let answered =
-        |answer| Resolution::Answered { by: principal("p"), answer, digest: "00ff".to_owned() };
+    let answered = |answer, extra| Resolution::Answered {
+        by: principal("p"),
+        answer,
+        digest: "00ff".to_owned(),
+        extra,
+    };
     vec![
-        answered(Answer::Option("y".to_owned())),
-        answered(Answer::Json(json("[true]"))),
-        answered(Answer::Message(parts())),
+        answered(Answer::Option("y".to_owned()), None),
+        answered(Answer::Option("y".to_owned()), Some(json("{\"why\":1.50}"))),
+        answered(Answer::Json(json("[true]")), None),
+        answered(Answer::Message(parts()), None),
         Resolution::TimedOut { option: Some("n".to_owned()) },
         Resolution::TimedOut { option: None },
         Resolution::Cancelled,

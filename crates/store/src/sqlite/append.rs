@@ -64,6 +64,7 @@ impl Append for SqliteStore {
                 taken.thread.owner_node.clone_from(&node);
                 taken.thread.epoch += 1;
                 apply::write_thread(desk.conn, &taken.thread)?;
+                desk.changed.threads.push(thread);
                 let head = Head { epoch: taken.thread.epoch, last: taken.last };
                 desk.heads.set(thread, Some(head));
             }

@@ -1,6 +1,6 @@
 //! Applying one batch inside a transaction.
 
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, ErrorCode, PrepFlags, Statement, params};
 
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
@@ -16,6 +16,10 @@ use crate::record::{Frame, Record};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
 };
+
+/// What writes frames: prepared once, for the writer's connection.
+#[derive(Debug, Default)]
+pub(super) struct InsertFrame<'c>(Option<Statement<'c>>);
 
 /// Passes when the batch makes sense by itself; what it meets in the store is checked later. Gives the bytes of its frames.
 pub(super) fn check_form(batch: &Batch) -> Result<usize> {
@@ -75,14 +79,15 @@ fn creates(batch: &Batch) -> bool {
 }
 
 /// Writes the batch.
-pub(super) fn batch(
-    conn: &Connection,
+pub(super) fn batch<'c>(
+    conn: &'c Connection,
+    insert: &mut InsertFrame<'c>,
     heads: &mut Heads,
     blobs: &mut blob::Pending,
     batch: &Batch,
 ) -> Result<(), Fail> {
     for frame in &batch.frames {
-        write_frame(conn, frame)?;
+        insert.frame(conn, frame)?;
     }
     let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
     heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
@@ -107,20 +112,29 @@ pub(super) fn batch(
     thread_agents::note_of_batch(conn, batch)
 }
 
-fn write_frame(conn: &Connection, frame: &Frame) -> Result<(), Fail> {
-    conn.prepare_cached(concat!(
+// === impl InsertFrame ===
+
+impl<'c> InsertFrame<'c> {
+    const SQL: &'static str = concat!(
         "INSERT INTO frames (thread, run, first, last, first_run, body)",
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
-    ))?
-    .execute(params![
-        frame.thread().0,
-        frame.run().map(|run| run.0),
-        frame.first().cast_signed(),
-        frame.last().cast_signed(),
-        frame.first_run().cast_signed(),
-        frame.bytes().as_ref(),
-    ])?;
-    Ok(())
+    );
+
+    fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), Fail> {
+        let statement = match self.0.take() {
+            Some(statement) => statement,
+            None => conn.prepare_with_flags(Self::SQL, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
+        };
+        self.0.insert(statement).execute(params![
+            frame.thread().0,
+            frame.run().map(|run| run.0),
+            frame.first().cast_signed(),
+            frame.last().cast_signed(),
+            frame.first_run().cast_signed(),
+            frame.bytes().as_ref(),
+        ])?;
+        Ok(())
+    }
 }
 
 fn write_change(
@@ -151,6 +165,37 @@ fn write_change(
 
 /// Writes a thread row and its search rows.
 pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fail> {
+    if !rewrite_thread(conn, row)? {
+        insert_thread(conn, row)?;
+    }
+    let is_new = search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)?;
+    if is_new {
+        thread_agents::renew(conn, row)?;
+    }
+    Ok(())
+}
+
+/// Writes a row that is there and whose names stay: every index over them would be written as well, though it stays the same. `false` when there is none.
+fn rewrite_thread(conn: &Connection, row: &ThreadRow) -> Result<bool, Fail> {
+    let written = conn
+        .prepare_cached(concat!(
+            "UPDATE threads SET owner_node = ?2, epoch = ?3, body = ?4 WHERE key = ?1",
+            " AND tenant = ?5 AND id = ?6 AND owner = ?7 AND ephemeral = ?8"
+        ))?
+        .execute(params![
+            row.key.0,
+            row.owner_node,
+            row.epoch.cast_signed(),
+            row.encode(),
+            row.tenant.as_str(),
+            row.id.as_str(),
+            row.owner.as_str(),
+            row.ephemeral,
+        ])?;
+    Ok(written > 0)
+}
+
+fn insert_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fail> {
     conn.prepare_cached(concat!(
         "INSERT INTO threads (key, tenant, id, owner, owner_node, epoch, ephemeral, body)",
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -168,14 +213,41 @@ pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fai
         row.encode(),
     ])
     .map_err(|error| taken(error, "thread", row.id.as_str()))?;
-    let is_new = search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)?;
-    if is_new {
-        thread_agents::renew(conn, row)?;
-    }
     Ok(())
 }
 
 fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
+    if !rewrite_run(conn, row)? {
+        insert_run(conn, row)?;
+    }
+    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)?;
+    Ok(())
+}
+
+/// As [`rewrite_thread`]: of the indexes, those over the status and the end change.
+fn rewrite_run(conn: &Connection, row: &RunRow) -> Result<bool, Fail> {
+    let written = conn
+        .prepare_cached(concat!(
+            "UPDATE runs SET status = ?2, ended_at = ?3, body = ?4 WHERE key = ?1",
+            " AND tenant = ?5 AND id = ?6 AND thread = ?7 AND principal = ?8",
+            " AND agent = ?9 AND stateless = ?10"
+        ))?
+        .execute(params![
+            row.key.0,
+            row.status.as_str(),
+            ended_at(row),
+            row.encode(),
+            row.tenant.as_str(),
+            row.id.as_str(),
+            row.thread.0,
+            row.principal.as_str(),
+            row.agent.as_str(),
+            row.stateless,
+        ])?;
+    Ok(written > 0)
+}
+
+fn insert_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
     conn.prepare_cached(concat!(
         "INSERT INTO runs (key, tenant, id, thread, principal, agent, status, ended_at, body,",
         " stateless) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -195,7 +267,6 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
         row.stateless,
     ])
     .map_err(|error| taken(error, "run", row.id.as_str()))?;
-    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)?;
     Ok(())
 }
 

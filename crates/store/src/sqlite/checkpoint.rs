@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,9 +14,11 @@ use super::connection;
 use super::fault::{Fail, Health, State};
 
 /// The checkpointer is woken each time the log has grown by this many pages.
-pub(super) const NUDGE_PAGES: usize = 4_000;
+pub(super) const NUDGE_PAGES: usize = 2_000;
 /// The writer checkpoints by itself when the log has this many pages: the checkpointer does not keep up, or the log never rests long enough to start over.
 pub(super) const BACKSTOP_PAGES: usize = 16_000;
+/// When this few pages of the log are left to be moved, the writer moves them: only while it does not write can the log start over.
+const LAST_PAGES: usize = 128;
 /// How long after an erasure the log is emptied, so that erasures in a row share it; and how often that is tried again.
 const ERASE_DELAY: Duration = Duration::from_millis(500);
 
@@ -25,6 +27,7 @@ const ERASE_DELAY: Duration = Duration::from_millis(500);
 pub(super) struct Checkpointer {
     wake: Option<SyncSender<()>>,
     erase: Arc<AtomicBool>,
+    nearly: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -33,6 +36,10 @@ struct Worker {
     health: Arc<Health>,
     /// Whether removed content must leave the log soon.
     erase: Arc<AtomicBool>,
+    /// Whether few pages are left in the log.
+    nearly: Arc<AtomicBool>,
+    /// Pages of the log, counted at every commit.
+    pages: Arc<AtomicUsize>,
 }
 
 /// Whether a checkpoint that failed so can simply be made later.
@@ -47,16 +54,32 @@ pub(super) fn is_harmless(error: &rusqlite::Error) -> bool {
 // === impl Checkpointer ===
 
 impl Checkpointer {
-    pub(super) fn start(path: &Path, health: Arc<Health>) -> Result<Self, Fail> {
+    /// `pages` says how many pages the log has.
+    pub(super) fn start(
+        path: &Path,
+        health: Arc<Health>,
+        pages: Arc<AtomicUsize>,
+    ) -> Result<Self, Fail> {
         let erase = Arc::new(AtomicBool::new(false));
+        let nearly = Arc::new(AtomicBool::new(false));
         let (wake, woken) = sync_channel(1);
-        let worker =
-            Worker { conn: connection::checkpointer(path)?, health, erase: Arc::clone(&erase) };
+        let worker = Worker {
+            conn: connection::checkpointer(path)?,
+            health,
+            erase: Arc::clone(&erase),
+            nearly: Arc::clone(&nearly),
+            pages,
+        };
         let thread = std::thread::Builder::new()
             .name("trilogue-checkpoint".to_owned())
             .spawn(move || worker.run(&woken))
             .map_err(|error| super::file::cannot("start a thread for", path, &error))?;
-        Ok(Self { wake: Some(wake), erase, thread: Some(thread) })
+        Ok(Self { wake: Some(wake), erase, nearly, thread: Some(thread) })
+    }
+
+    /// Whether so little is left to be moved that the writer is to do it; says so once.
+    pub(super) fn is_nearly_done(&self) -> bool {
+        self.nearly.load(Ordering::Relaxed) && self.nearly.swap(false, Ordering::AcqRel)
     }
 
     /// The log has grown.
@@ -109,15 +132,67 @@ impl Worker {
 
     fn checkpoint(&self) {
         let erases = self.erase.swap(false, Ordering::AcqRel);
-        let mode = if erases { CheckpointMode::TRUNCATE } else { CheckpointMode::PASSIVE };
-        match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
+        if !erases {
+            return self.follow();
+        }
+        match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
             Ok(_) => {}
-            Err(error) if is_harmless(&error) => {
-                if erases {
-                    self.erase.store(true, Ordering::Release);
-                }
-            }
+            Err(error) if is_harmless(&error) => self.erase.store(true, Ordering::Release),
             Err(error) => drop(self.health.settle(error.into())),
         }
+    }
+
+    /// Moves what is in the log, and again what has come meanwhile, as long as that gets much less.
+    fn follow(&self) {
+        let mut before = usize::MAX;
+        // The writer may find meanwhile that the log cannot be synchronised; what is in it then is not moved.
+        while (self.health.state() as u8) < State::ReadOnly as u8 {
+            let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
+                Ok((_, moved)) => usize::try_from(moved).unwrap_or(0),
+                Err(error) if is_harmless(&error) => return,
+                Err(error) => return drop(self.health.settle(error.into())),
+            };
+            let left = self.pages.load(Ordering::Relaxed).saturating_sub(moved);
+            if left <= LAST_PAGES {
+                self.nearly.store(true, Ordering::Release);
+                return;
+            }
+            if left > before / 2 {
+                return;
+            }
+            before = left;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_could_not_be_synchronised_is_not_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.pragma_update(None, "journal_mode", "wal").unwrap();
+        conn.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+        conn.execute_batch("CREATE TABLE things (name TEXT)").unwrap();
+        let health = Arc::new(Health::new(&path));
+        let worker = Worker {
+            conn: connection::checkpointer(&path).unwrap(),
+            health: Arc::clone(&health),
+            erase: Arc::default(),
+            nearly: Arc::default(),
+            pages: Arc::default(),
+        };
+        let database = || std::fs::read(&path).unwrap();
+        let empty = database();
+        worker.follow();
+        let moved = database();
+        assert!(moved != empty);
+        conn.execute_batch("INSERT INTO things VALUES ('one')").unwrap();
+        health.worsen(State::ReadOnly, "a test says so");
+        worker.follow();
+        assert!(database() == moved);
     }
 }

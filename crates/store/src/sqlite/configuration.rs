@@ -84,6 +84,7 @@ impl Configurations for SqliteStore {
                     " AND (?3 IS NULL OR owner = ?3)"
                 ))?
                 .execute(params![scope.tenant.as_str(), id.as_str(), owner])?;
+            desk.changed.removes |= removed > 0;
             Ok(removed > 0)
         })
         .await
@@ -104,7 +105,9 @@ impl Configurations for SqliteStore {
                 " (SELECT key FROM configurations WHERE expires_at <= ?1",
                 " ORDER BY expires_at, key LIMIT ?2)"
             );
-            Ok(desk.conn.prepare_cached(sql)?.execute([now, limit])?)
+            let removed = desk.conn.prepare_cached(sql)?.execute([now, limit])?;
+            desk.changed.removes |= removed > 0;
+            Ok(removed)
         })
         .await
     }

@@ -1,7 +1,8 @@
 //! Connections: how the writer and the readers see the database file.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -62,6 +63,17 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Fail>
     conn.pragma_update(None, "cache_size", kib(options.page_cache_bytes / 2))?;
     harden(&conn)?;
     Ok(conn)
+}
+
+/// Counts the pages of the write-ahead log at every commit of this connection.
+pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, Fail> {
+    let pages = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&pages);
+    conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
+        counter.store(usize::try_from(count).unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }))?;
+    Ok(pages)
 }
 
 /// The connection that moves the write-ahead log into the database beside the writer.

@@ -129,6 +129,8 @@ impl Housekeeping for SqliteStore {
                 }
                 desk.heads.set(key, None);
                 remove::thread(desk.conn, desk.blobs, key)?;
+                desk.changed.threads.push(key);
+                desk.changed.removes = true;
                 Ok(Some(key))
             })
             .await?;

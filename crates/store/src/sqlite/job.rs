@@ -4,6 +4,7 @@ use std::fmt;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
+use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
 use super::Context;
@@ -42,6 +43,16 @@ pub(super) struct Desk<'a> {
     pub(super) context: &'a Context,
     pub(super) heads: &'a mut Heads,
     pub(super) blobs: &'a mut Pending,
+    pub(super) changed: &'a mut Changed,
+}
+
+/// What jobs other than appends do to what is kept beside the database.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Threads whose rows they change.
+    pub(super) threads: Vec<ThreadKey>,
+    /// Whether they remove content, which must then leave the log and the tails of these threads too.
+    pub(super) removes: bool,
 }
 
 /// A change that may be run again, when its transaction was rolled back for another's sake.

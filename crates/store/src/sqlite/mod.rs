@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
 //! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue`, `line` | what happens inside the writer's transactions |
-//! | `checkpoint`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
+//! | `checkpoint`, `log`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
 //! | `inspect` | damage in SQLite's own structures |
 //! | `row`, `frames`, `look_up`, `driver`, `listing`, `thread_listing` | what happens on the readers' connections |
+//! | `hot` | what is answered without them |
 //! | `append`, `read`, `housekeeping`, `work`, `configuration`, `admin` | the ports |
 //! | `copy`, `verify` | backup, restore, verification |
 //!
@@ -28,11 +29,13 @@ mod fault;
 mod file;
 mod frames;
 mod heads;
+mod hot;
 mod housekeeping;
 mod inspect;
 mod job;
 mod line;
 mod listing;
+mod log;
 mod look_up;
 mod open;
 mod queue;
@@ -66,6 +69,7 @@ pub use verify::{VerifyReport, verify};
 
 use self::connection::{Readers, closed};
 use self::fault::{Fail, Health, State, lock};
+use self::hot::Hot;
 use self::job::{Desk, Job, WorkKind, task};
 use crate::cache::{Flights, Tails};
 use crate::open::Durability;
@@ -95,6 +99,7 @@ struct Context {
     health: Arc<Health>,
     readers: Readers,
     tails: Arc<Tails>,
+    hot: Hot,
     keys: Keys,
     offered: Offered,
     /// Room in the queue of the writer, in permits of [`PERMIT_BYTES`].

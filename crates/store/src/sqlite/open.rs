@@ -14,9 +14,10 @@ use super::checkpoint::Checkpointer;
 use super::connection::{self, Readers};
 use super::fault::{Fail, Health, State};
 use super::file::{self, Lock, Reserve};
+use super::hot::Hot;
 use super::room::Room;
 use super::schema::Migrations;
-use super::writer::Writer;
+use super::writer::{Beside, Start};
 use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
 use crate::cache::{Flights, Tails};
 use crate::open::Options;
@@ -69,6 +70,7 @@ pub(super) fn open(
         health: Arc::clone(&health),
         readers: Readers::new(&path, options),
         tails: Arc::new(Tails::new(options.tail_cache_bytes)),
+        hot: Hot::default(),
         keys,
         offered: Offered::default(),
         queue_room: Semaphore::new(queue_permits(options)),
@@ -76,15 +78,16 @@ pub(super) fn open(
         frames: AtomicU64::new(0),
         path,
     });
-    let checkpointer = Checkpointer::start(&context.path, Arc::clone(&health))
-        .map_err(|fail| opening_error(&health, fail))?;
-    let writer =
-        Writer::new(conn, lock, Arc::clone(&context), runtime, room, checkpointer, inspection)
-            .map_err(|fail| opening_error(&health, fail))?;
+    let log_pages = connection::count_log(&mut conn).map_err(settle)?;
+    let checkpointer =
+        Checkpointer::start(&context.path, Arc::clone(&health), Arc::clone(&log_pages))
+            .map_err(settle)?;
+    let beside = Beside { room, checkpointer, inspection, log_pages };
+    let start = Start { conn, lock, context: Arc::clone(&context), runtime, beside };
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
     let thread = std::thread::Builder::new()
         .name("trilogue-writer".to_owned())
-        .spawn(move || writer.run(inbox))
+        .spawn(move || start.run(inbox))
         .map_err(|error| file::cannot("start a thread for", &context.path, &error))?;
     Ok(SqliteStore {
         context,

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::wal::CheckpointMode;
-use rusqlite::{Connection, MAIN_DB};
+use rusqlite::{Connection, MAIN_DB, PrepFlags, Statement};
+use smallvec::{SmallVec, smallvec};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use trilogue_domain::error::{Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::limits;
 
 use super::apply;
@@ -19,9 +20,10 @@ use super::fault::{Fail, State};
 use super::file::Lock;
 use super::heads::Heads;
 use super::inspect::Inspection;
-use super::job::{Desk, Job};
+use super::job::{Changed, Desk, Job};
+use super::log::LogFile;
 use super::room::Room;
-use super::{Context, blob};
+use super::{Context, blob, hot};
 use crate::port::Change;
 
 /// The most jobs of one transaction.
@@ -29,71 +31,125 @@ const MAX_GROUP: usize = 256;
 /// From this many replies on they are handed to the runtime at once, so that the writer goes on.
 const BULK_REPLIES: usize = 2;
 
+/// Jobs of one transaction, as a rule one.
+type Jobs = SmallVec<[Job; 1]>;
+/// What became of each of them.
+type Outcomes = SmallVec<[Result<()>; 1]>;
+
+/// What a writer begins with.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) conn: Connection,
+    /// Given back when the connection is closed.
+    pub(super) lock: Lock,
+    pub(super) context: Arc<Context>,
+    pub(super) runtime: Handle,
+    pub(super) beside: Beside,
+}
+
+/// What works beside the writer, for the disk's sake.
+#[derive(Debug)]
+pub(super) struct Beside {
+    pub(super) room: Room,
+    pub(super) checkpointer: Checkpointer,
+    pub(super) inspection: Inspection,
+    /// Pages of the write-ahead log, counted by SQLite at every commit.
+    pub(super) log_pages: Arc<AtomicUsize>,
+}
+
 /// The writer's own things.
 #[derive(Debug)]
-pub(super) struct Writer {
-    conn: Connection,
+struct Writer<'c> {
+    conn: &'c Connection,
+    statements: Statements<'c>,
     context: Arc<Context>,
     runtime: Handle,
     heads: Heads,
     blobs: blob::Pending,
-    room: Room,
-    checkpointer: Checkpointer,
-    inspection: Inspection,
-    /// Pages of the write-ahead log, counted by SQLite at every commit.
-    log_pages: Arc<AtomicUsize>,
+    /// What the transaction under way changes beside its appends.
+    changed: Changed,
+    beside: Beside,
+    log_file: LogFile,
     nudged_at: usize,
     stopped_at: usize,
-    /// Given back when the connection is closed.
-    lock: Lock,
+}
+
+/// The statements of every transaction, prepared once.
+#[derive(Debug, Default)]
+struct Statements<'c> {
+    begin: Option<Statement<'c>>,
+    commit: Option<Statement<'c>>,
+    frame: apply::InsertFrame<'c>,
 }
 
 /// How a transaction went.
 enum Attempt {
     /// It is durable, with an outcome for each of its jobs.
-    Done(Vec<Result<()>>),
+    Done(Outcomes),
     /// It was rolled back because of this job alone.
     Culprit(usize, Fail),
     /// It was rolled back, and no job is to blame.
     Failed(Fail),
 }
 
+// === impl Start ===
+
+impl Start {
+    /// Does what comes until everybody who could send is gone, or one says so.
+    pub(super) fn run(self, mut jobs: mpsc::Receiver<Job>) {
+        // Bound first and so dropped last: whatever happens here, the connection is closed before the lock is free.
+        let Self { lock, .. } = self;
+        let Self { conn, context, runtime, beside, .. } = self;
+        let beside = {
+            let mut writer = Writer {
+                conn: &conn,
+                statements: Statements::default(),
+                log_file: LogFile::of(&context.path),
+                context: Arc::clone(&context),
+                runtime,
+                heads: Heads::default(),
+                blobs: blob::Pending::default(),
+                changed: Changed::default(),
+                beside,
+                nudged_at: 0,
+                stopped_at: 0,
+            };
+            writer.run(&mut jobs);
+            writer.beside
+        };
+        jobs.close();
+        context.readers.close();
+        beside.checkpointer.end();
+        beside.inspection.end();
+        close(conn, &context);
+        drop(lock);
+        while let Ok(job) = jobs.try_recv() {
+            job.reply(Err(super::connection::closed()));
+        }
+    }
+}
+
+fn close(conn: Connection, context: &Context) {
+    if context.health.state() as u8 >= State::ReadOnly as u8 {
+        // What could not be synchronised must not be moved into the database either.
+        let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        drop(conn.set_db_config(keep, true));
+    }
+    // The last connection moves the write-ahead log into the database and removes it.
+    if let Err((_, error)) = conn.close() {
+        tracing::warn!(%error, "the store was not closed cleanly; the next start recovers it");
+    }
+    context.health.worsen(State::Closed, "");
+}
+
 // === impl Writer ===
 
-impl Writer {
-    pub(super) fn new(
-        conn: Connection,
-        lock: Lock,
-        context: Arc<Context>,
-        runtime: Handle,
-        room: Room,
-        checkpointer: Checkpointer,
-        inspection: Inspection,
-    ) -> Result<Self, Fail> {
-        let log_pages = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&log_pages);
-        conn_hook(conn, counter).map(|conn| Self {
-            conn,
-            context,
-            runtime,
-            heads: Heads::default(),
-            blobs: blob::Pending::default(),
-            room,
-            checkpointer,
-            inspection,
-            log_pages,
-            nudged_at: 0,
-            stopped_at: 0,
-            lock,
-        })
-    }
-
-    /// Does what comes until everybody who could send is gone, or one says so.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+impl Writer<'_> {
+    fn run(&mut self, jobs: &mut mpsc::Receiver<Job>) {
         let mut inbox = Vec::with_capacity(MAX_GROUP);
         let mut is_open = true;
         while is_open && jobs.blocking_recv_many(&mut inbox, MAX_GROUP) > 0 {
-            let (mut group, mut bytes) = (Vec::with_capacity(inbox.len()), 0);
+            let (mut group, mut bytes) = (Jobs::with_capacity(inbox.len()), 0);
             let mut received = 0;
             for job in inbox.drain(..) {
                 received += job.permits() as usize;
@@ -121,32 +177,10 @@ impl Writer {
             }
             self.context.release(received);
         }
-        self.end(jobs);
-    }
-
-    fn end(self, mut jobs: mpsc::Receiver<Job>) {
-        jobs.close();
-        self.context.readers.close();
-        self.checkpointer.end();
-        self.inspection.end();
-        if self.context.health.state() as u8 >= State::ReadOnly as u8 {
-            // What could not be synchronised must not be moved into the database either.
-            let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            drop(self.conn.set_db_config(keep, true));
-        }
-        // The last connection moves the write-ahead log into the database and removes it.
-        if let Err((_, error)) = self.conn.close() {
-            tracing::warn!(%error, "the store was not closed cleanly; the next start recovers it");
-        }
-        self.context.health.worsen(State::Closed, "");
-        drop(self.lock);
-        while let Ok(job) = jobs.try_recv() {
-            job.reply(Err(super::connection::closed()));
-        }
     }
 
     /// Commits these jobs, in as few transactions as their failures allow.
-    fn commit(&mut self, mut jobs: Vec<Job>) {
+    fn commit(&mut self, mut jobs: Jobs) {
         if self.context.health.state() == State::Full && self.context.health.may_probe() {
             self.look_for_room();
         }
@@ -154,7 +188,7 @@ impl Writer {
             match self.attempt(&mut jobs) {
                 Attempt::Done(outcomes) => return self.finish(jobs, outcomes),
                 Attempt::Culprit(index, fail) => {
-                    let behind = jobs.split_off(index + 1);
+                    let behind = jobs.drain(index + 1..).collect();
                     let culprit = jobs.pop();
                     let error = self.context.health.settle(fail);
                     if let Some(culprit) = culprit {
@@ -173,10 +207,10 @@ impl Writer {
     }
 
     fn attempt(&mut self, jobs: &mut [Job]) -> Attempt {
-        if let Err(error) = self.execute("BEGIN IMMEDIATE") {
-            return Attempt::Failed(error);
+        if let Err(fail) = prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE") {
+            return Attempt::Failed(fail);
         }
-        let mut outcomes = Vec::with_capacity(jobs.len());
+        let mut outcomes = Outcomes::with_capacity(jobs.len());
         for (index, job) in jobs.iter_mut().enumerate() {
             match self.apply(job) {
                 Ok(outcome) => outcomes.push(outcome),
@@ -190,7 +224,8 @@ impl Writer {
                 }
             }
         }
-        match self.execute("COMMIT") {
+        self.hide(jobs, &outcomes);
+        match prepared(&mut self.statements.commit, self.conn, "COMMIT") {
             Ok(()) => {
                 self.heads.commit();
                 self.blobs.commit();
@@ -208,7 +243,7 @@ impl Writer {
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
         }
-        let Self { conn, context, heads, blobs, .. } = self;
+        let Self { conn, statements, context, heads, blobs, changed, .. } = self;
         match job {
             Job::Append(append) => {
                 match apply::check_head(conn, context, heads, &append.batch) {
@@ -216,12 +251,23 @@ impl Writer {
                     Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
                     Err(fail) => return Ok(Err(context.health.settle(fail))),
                 }
-                apply::batch(conn, heads, blobs, &append.batch)?;
+                apply::batch(conn, &mut statements.frame, heads, blobs, &append.batch)?;
             }
-            Job::Work(work) => work.run(&mut Desk { conn, context, heads, blobs })?,
+            Job::Work(work) => work.run(&mut Desk { conn, context, heads, blobs, changed })?,
             Job::Probe | Job::Close => {}
         }
         Ok(Ok(()))
+    }
+
+    /// Has what the transaction changes looked up: from its commit on readers see it, and what is in memory is older until it is published.
+    fn hide(&self, jobs: &[Job], outcomes: &[Result<()>]) {
+        let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
+            Job::Append(append) if outcome.is_ok() && hot::touches(&append.batch) => {
+                Some(append.batch.thread)
+            }
+            _ => None,
+        });
+        self.context.hot.hide(appended.chain(self.changed.threads.iter().copied()));
     }
 
     fn rollback(&mut self) {
@@ -229,14 +275,15 @@ impl Writer {
         self.blobs.rollback();
         // Some failures have ended the transaction already.
         if !self.conn.is_autocommit()
-            && let Err(fail) = self.execute("ROLLBACK")
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {
-            self.context.health.settle(fail);
+            self.context.health.settle(error.into());
         }
+        self.context.hot.show();
     }
 
     /// Makes what is durable visible, then tells everybody.
-    fn finish(&mut self, jobs: Vec<Job>, outcomes: Vec<Result<()>>) {
+    fn finish(&mut self, jobs: Jobs, outcomes: Outcomes) {
         let mut frames = 0;
         for (job, outcome) in jobs.iter().zip(&outcomes) {
             if let (Job::Append(append), Ok(())) = (job, outcome) {
@@ -244,6 +291,18 @@ impl Writer {
                 self.publish(&append.batch);
             }
         }
+        // Last, and also where a transaction was rolled back: what is not here is looked up.
+        let removes = std::mem::take(&mut self.changed.removes);
+        for thread in self.changed.threads.drain(..) {
+            self.context.hot.forget(thread);
+            if removes {
+                self.context.tails.removed(thread);
+            }
+        }
+        if removes {
+            self.beside.checkpointer.erase();
+        }
+        self.context.hot.show();
         self.context.commits.fetch_add(1, Ordering::Relaxed);
         self.context.frames.fetch_add(frames as u64, Ordering::Relaxed);
         if jobs.len() < BULK_REPLIES {
@@ -256,6 +315,7 @@ impl Writer {
 
     fn publish(&self, batch: &crate::port::Batch) {
         let context = &self.context;
+        context.hot.committed(batch);
         if let Some(last) = batch.frames.last() {
             context.tails.committed(batch.thread, last.last(), &batch.frames);
         }
@@ -264,34 +324,48 @@ impl Writer {
                 Change::Offer(_) => context.offered.wake(),
                 Change::RemoveRun(_) => {
                     context.tails.removed(batch.thread);
-                    self.checkpointer.erase();
+                    self.beside.checkpointer.erase();
                 }
                 Change::RemoveThread => {
                     context.tails.removed(batch.thread);
                     context.health.forget(batch.thread);
-                    self.checkpointer.erase();
+                    self.beside.checkpointer.erase();
                 }
                 _ => {}
             }
         }
     }
 
-    /// Keeps the write-ahead log short: by the checkpointer beside, and here only when that one does not keep up.
+    /// Keeps the write-ahead log short: by the checkpointer beside, and here what that one leaves, or cannot keep up with.
     fn care_for_log(&mut self) {
-        let pages = self.log_pages.load(Ordering::Relaxed);
+        if self.context.health.state() as u8 >= State::ReadOnly as u8 {
+            // What could not be synchronised must not be moved into the database.
+            return;
+        }
+        let pages = self.beside.log_pages.load(Ordering::Relaxed);
         if pages < self.nudged_at {
             (self.nudged_at, self.stopped_at) = (0, 0);
         }
-        if pages >= BACKSTOP_PAGES && pages >= self.stopped_at + NUDGE_PAGES {
+        if self.beside.checkpointer.is_nearly_done() {
+            self.checkpoint(CheckpointMode::PASSIVE);
+        } else if pages >= BACKSTOP_PAGES && pages >= self.stopped_at + NUDGE_PAGES {
             self.stopped_at = pages;
             self.checkpoint(CheckpointMode::PASSIVE);
         } else if pages >= self.nudged_at + NUDGE_PAGES {
             self.nudged_at = pages;
-            self.checkpointer.nudge();
+            self.beside.checkpointer.nudge();
+        }
+        if self.context.health.state() == State::Healthy
+            && let Err(error) = self.log_file.lead(pages)
+        {
+            tracing::debug!(%error, "the log's file was not lengthened ahead");
         }
     }
 
     fn checkpoint(&self, mode: CheckpointMode) {
+        if self.context.health.state() as u8 >= State::ReadOnly as u8 {
+            return;
+        }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
             Ok(_) => {}
             Err(error) if super::checkpoint::is_harmless(&error) => {}
@@ -300,15 +374,15 @@ impl Writer {
     }
 
     /// The disk is full: gives the reserve up, and does what makes room or ends something.
-    fn without_room(&mut self, jobs: Vec<Job>) {
+    fn without_room(&mut self, jobs: Jobs) {
         self.context.health.worsen(State::Full, "");
-        if let Err(fail) = self.room.give_up(&self.conn) {
+        if let Err(fail) = self.beside.room.give_up(self.conn) {
             self.context.health.settle(fail);
         }
         self.checkpoint(CheckpointMode::TRUNCATE);
         let full = self.context.health.error(State::Full);
         let refuse = |job: Job| job.reply(full.clone().map_or(Ok(()), Err));
-        let (mut vital, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(Job::is_vital);
+        let (mut vital, others): (Jobs, Jobs) = jobs.into_iter().partition(Job::is_vital);
         others.into_iter().for_each(refuse);
         match self.attempt(&mut vital) {
             Attempt::Done(outcomes) => self.finish(vital, outcomes),
@@ -326,7 +400,7 @@ impl Writer {
     }
 
     fn commit_alone(&mut self, job: Job) {
-        let mut jobs = vec![job];
+        let mut jobs: Jobs = smallvec![job];
         match self.attempt(&mut jobs) {
             Attempt::Done(outcomes) => self.finish(jobs, outcomes),
             Attempt::Culprit(_, fail) | Attempt::Failed(fail) => {
@@ -343,28 +417,29 @@ impl Writer {
     }
 
     fn look_for_room(&mut self) {
-        match self.room.take_back(&self.conn) {
+        match self.beside.room.take_back(self.conn) {
             Ok(true) => self.context.health.recovered(),
             Ok(false) => {}
             Err(fail) => drop(self.context.health.settle(fail)),
         }
     }
-
-    fn execute(&self, sql: &str) -> Result<(), Fail> {
-        self.conn.prepare_cached(sql)?.execute([])?;
-        Ok(())
-    }
 }
 
-fn conn_hook(mut conn: Connection, pages: Arc<AtomicUsize>) -> Result<Connection, Fail> {
-    conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
-        pages.store(usize::try_from(count).unwrap_or(0), Ordering::Relaxed);
-        Ok(())
-    }))?;
-    Ok(conn)
+/// Executes a statement that stays prepared.
+fn prepared<'c>(
+    kept: &mut Option<Statement<'c>>,
+    conn: &'c Connection,
+    sql: &str,
+) -> Result<(), Fail> {
+    let statement = match kept.take() {
+        Some(statement) => statement,
+        None => conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
+    };
+    kept.insert(statement).execute([])?;
+    Ok(())
 }
 
-fn reply_all(jobs: Vec<Job>, outcomes: Vec<Result<(), Error>>) {
+fn reply_all(jobs: Jobs, outcomes: Outcomes) {
     for (job, outcome) in jobs.into_iter().zip(outcomes) {
         job.reply(outcome);
     }

@@ -122,6 +122,11 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
     if agent.max_processes == 0 {
         return Err(wrong("max_processes", "it would never run").hint("set it to at least 1"));
     }
+    if agent.max_sessions == 0 {
+        return Err(
+            wrong("max_sessions", "nothing could be said to it").hint("set it to at least 1")
+        );
+    }
     if agent.max_line.0 < MIN_LINE_BYTES {
         let hint = format!("set it to at least {}KiB", MIN_LINE_BYTES / 1024);
         return Err(wrong("max_line", "hardly any message would fit").hint(hint));
@@ -142,6 +147,7 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         inherit: agent.inherit.0.clone(),
         processes: agent.processes.into(),
         max_processes: agent.max_processes,
+        max_sessions: agent.max_sessions,
         idle_stop: agent.idle(),
         start_timeout: agent.start_timeout.0,
         open_timeout: agent.open_timeout.0,
@@ -157,6 +163,7 @@ fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {
         primes_on_rewind: agent.on_rewind == OnRewind::Prime,
         assign_message_ids: agent.assign_message_ids,
         send_message_id: agent.send_message_id,
+        client_meta: agent.client_meta.into(),
         ..Launch::of(agent.command.0.iter().cloned())
     })
 }

@@ -8,6 +8,7 @@ use trilogue::local::start::{self, Starter};
 use trilogue_domain::Code;
 use trilogue_wire::native::local::{Attach, Wish};
 
+use crate::arguments::Globals;
 use crate::exit::{Exit, Result, Stop};
 use crate::terminal::{print, safe};
 
@@ -35,9 +36,12 @@ pub(crate) struct DoorArguments {
 // === impl Connect ===
 
 impl Connect {
-    pub(crate) async fn execute(&self) -> Result {
-        let wish = Wish::Attach(Attach { agent: self.agent.clone() });
-        self.door.relay(wish).await
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
+        // Editors launch it where their sessions will work.
+        let here =
+            std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
+        let wish = Wish::Attach(Attach { agent: self.agent.clone(), cwd: here });
+        self.door.relay(wish, globals).await
     }
 }
 
@@ -45,7 +49,14 @@ impl Connect {
 
 impl DoorArguments {
     /// Relays between the editor and the agent until the editor is gone.
-    pub(crate) async fn relay(&self, wish: Wish) -> Result {
+    pub(crate) async fn relay(&self, wish: Wish, globals: &Globals) -> Result {
+        if let Some(url) = globals.another_server() {
+            let url = safe::visible(url);
+            let message = format!(
+                "an editor is connected to the server of this user on this machine only, and not to {url}"
+            );
+            return Err(Stop::usage(message).hint("leave --url out and TRILOGUE_URL unset; for an agent of another server, launch the command on that machine, such as with ssh"));
+        }
         let place = Place::of_user().map_err(|error| {
             Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
         })?;
@@ -63,8 +74,16 @@ impl DoorArguments {
             give_up: self.give_up_after.0,
             client: uuid::Uuid::new_v4().to_string(),
         };
+        let mut said = None;
+        let tell = |told: &Told| {
+            if let Told::Refused(error) = told {
+                said = Some(error.clone());
+            }
+            tell(told);
+        };
         proxy::run(link, Stdio::open(), tell).await.map_err(|error| match error.code() {
             Code::PeerUnavailable => Stop { exit: Exit::Unreachable, ..Stop::from(error) },
+            _ if said.as_ref() == Some(&error) => Stop::silent(Stop::from(error).exit),
             _ => Stop::from(error),
         })
     }
@@ -73,6 +92,7 @@ impl DoorArguments {
 /// Says on standard error what becomes of the connection: standard output is the editor's.
 fn tell(told: &Told) {
     match told {
+        Told::Refused(error) => print::stop(&Stop::from(error.clone())),
         Told::Lost => print::note("the connection to the server is lost: waiting for it"),
         Told::TooLong(limit) => print::note(&format!(
             "a message of the agent's is longer than {limit} bytes and was not passed on; raise max_line of the agent to have longer ones"

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use futures_util::StreamExt as _;
 use trilogue_domain::limits;
+use trilogue_domain::thread::{AGENT_TITLE_MEMBER, TITLE_MEMBER};
 use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{Message, Thread, ThreadCopy};
 
@@ -117,12 +118,21 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
     if globals.json {
         return print::json(&threads);
     }
-    let heading = ["THREAD", "CREATED", "CHANGED", "METADATA"];
+    let heading = ["THREAD", "CREATED", "CHANGED", "TITLE", "METADATA"];
     page.print(&threads.items, threads.next.as_deref(), &heading, |thread| {
-        [thread.id.as_str(), &thread.created_at, &thread.updated_at, thread.metadata.as_str()]
+        let title = title(thread).unwrap_or_default();
+        let (created, changed) = (&thread.created_at, &thread.updated_at);
+        [thread.id.as_str(), created, changed, &title, thread.metadata.as_str()]
             .map(safe::line)
             .to_vec()
     })
+}
+
+/// What a thread is called: by somebody, else by its agent.
+fn title(thread: &Thread) -> Option<String> {
+    let metadata = thread.metadata.to_value();
+    let text = |member: &str| metadata.get(member)?.as_str().map(str::to_owned);
+    text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER))
 }
 
 async fn show(id: &str, limit: u32, globals: &Globals, client: &Client) -> Result {
@@ -166,12 +176,15 @@ async fn conversation(id: &str, limit: u32, client: &Client) -> Result<(Vec<Mess
 }
 
 fn describe(thread: &Thread, messages: &[Message]) -> String {
-    let mut text = format!(
-        "thread: {}\ncreated: {}\nmetadata: {}\n",
-        safe::line(&thread.id),
+    let mut text = format!("thread: {}\n", safe::line(&thread.id));
+    if let Some(title) = title(thread) {
+        text.push_str(&format!("title: {}\n", safe::line(&title)));
+    }
+    text.push_str(&format!(
+        "created: {}\nmetadata: {}\n",
         safe::line(&thread.created_at),
         safe::line(thread.metadata.as_str())
-    );
+    ));
     if let Some(values) = &thread.values {
         text.push_str(&format!("values: {}\n", safe::line(values.as_str())));
     }

@@ -3,6 +3,7 @@
 use clap::Args;
 use trilogue_wire::native::local::{Wish, WrapCommand};
 
+use crate::arguments::Globals;
 use crate::command::connect::DoorArguments;
 use crate::exit::{Result, Stop};
 use crate::terminal::print;
@@ -26,7 +27,7 @@ pub(crate) struct Wrap {
 // === impl Wrap ===
 
 impl Wrap {
-    pub(crate) async fn execute(&self) -> Result {
+    pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let cwd = std::env::current_dir()
             .map_err(|error| Stop::failed(format!("the working folder is gone: {error}")))?;
         let cwd = cwd.into_os_string().into_string().map_err(|cwd| {
@@ -48,6 +49,6 @@ impl Wrap {
         }
         let command =
             WrapCommand { name: self.name.clone(), command: self.command.clone(), cwd, env };
-        self.door.relay(Wish::Wrap(command)).await
+        self.door.relay(Wish::Wrap(command), globals).await
     }
 }

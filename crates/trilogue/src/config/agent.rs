@@ -57,6 +57,9 @@ pub struct Agent {
     /// `agent-client` only: the most processes at once.
     #[serde(default = "max_processes")]
     pub max_processes: usize,
+    /// `agent-client` only: the most sessions that are open at once in a process that is shared. The one that was used longest ago makes room for another, and is opened again when it is needed.
+    #[serde(default = "max_sessions")]
+    pub max_sessions: usize,
     /// `agent-client` only: how long a process without work is kept that can open its sessions again. `0s` keeps it.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
@@ -93,6 +96,9 @@ pub struct Agent {
     /// `agent-client` only: prompts carry the id of the user's message.
     #[serde(default = "yes")]
     pub send_message_id: bool,
+    /// `agent-client` only: whether it gets what clients attach to their requests in the member `_meta`. Some agents take what is attached for arguments of their own: what is called as one never passes, and with `"drop"` nothing does, wherever it stands in what they ask, tell or answer.
+    #[serde(default)]
+    pub client_meta: ClientMeta,
 }
 
 /// A kind of agent.
@@ -172,6 +178,17 @@ pub enum ClientTools {
     Forward,
 }
 
+/// What becomes of what clients attach to their requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientMeta {
+    /// The agent gets it.
+    #[default]
+    Pass,
+    /// It does not.
+    Drop,
+}
+
 /// What happens when a thread goes back behind what its agent was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -193,6 +210,10 @@ fn yes() -> bool {
 
 fn max_processes() -> usize {
     launch().max_processes
+}
+
+fn max_sessions() -> usize {
+    launch().max_sessions
 }
 
 fn idle_stop() -> Span {
@@ -245,6 +266,7 @@ impl Agent {
             inherit: List::default(),
             processes: Processes::default(),
             max_processes: max_processes(),
+            max_sessions: max_sessions(),
             idle_stop: idle_stop(),
             start_timeout: start_timeout(),
             open_timeout: open_timeout(),
@@ -257,6 +279,7 @@ impl Agent {
             on_rewind: OnRewind::default(),
             assign_message_ids: true,
             send_message_id: true,
+            client_meta: ClientMeta::default(),
         }
     }
 
@@ -308,6 +331,15 @@ impl From<Processes> for backend::Processes {
         match processes {
             Processes::Thread => Self::Thread,
             Processes::Shared => Self::Shared,
+        }
+    }
+}
+
+impl From<ClientMeta> for backend::ClientMeta {
+    fn from(meta: ClientMeta) -> Self {
+        match meta {
+            ClientMeta::Pass => Self::Pass,
+            ClientMeta::Drop => Self::Drop,
         }
     }
 }

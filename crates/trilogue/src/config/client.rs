@@ -26,7 +26,7 @@ pub struct Client {
     pub max_outbox_messages: usize,
     /// The most content that waits to be taken by one client.
     pub max_outbox: Size,
-    /// The most requests of one client that are at work at once; it is not read from while there are that many.
+    /// The most requests of one client that are at work at once; others wait, and while those hold more than `max_line` further ones are refused with `overloaded`. Answers and what cancels are always read.
     pub max_requests: usize,
     /// The most sessions that one client has open at once.
     pub max_sessions: usize,

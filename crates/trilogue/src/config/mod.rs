@@ -27,7 +27,8 @@ use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
 
 pub use agent::{
-    Agent, AgentKind, ClientTools, Decision, Files, Hidden, OnRewind, Permission, Processes,
+    Agent, AgentKind, ClientMeta, ClientTools, Decision, Files, Hidden, OnRewind, Permission,
+    Processes,
 };
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};

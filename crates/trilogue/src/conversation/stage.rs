@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue_sdk::client::Body;
-use trilogue_wire::native::{ContentEncoding, Event, Outcome, Part, RunStatus};
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStatus};
 
 use super::Showing;
 use crate::arguments::Globals;
@@ -100,8 +101,13 @@ impl Stage {
                     safe::block(&error.message),
                     safe::line(&error.code)
                 ));
-                let again = "the same request may succeed later";
-                Err(if error.transient { stop.hint(again) } else { stop })
+                let again = || "the same request may succeed later".to_owned();
+                let hint = error.data.as_ref().and_then(hint_in);
+                let hint = hint.or_else(|| error.transient.then(again));
+                Err(match hint {
+                    Some(hint) => stop.hint(hint),
+                    None => stop,
+                })
             }
         }
     }
@@ -155,6 +161,12 @@ async fn bytes(part: &Part, body: Option<Body>) -> Result<Option<Vec<u8>>> {
     }
     let decoded = STANDARD.decode(content);
     decoded.map(Some).map_err(|_| Stop::failed("the artifact's base64 is malformed"))
+}
+
+/// What to do next, where the details of a failure say so.
+fn hint_in(details: &Json) -> Option<String> {
+    let hint = splice::get_text(details.as_str(), &["hint"])?;
+    Some(safe::block(&hint))
 }
 
 /// Hears Ctrl-C from now on.

@@ -101,9 +101,18 @@ pub(crate) fn thought_id(original: &Original) -> Option<String> {
 /// Whether a part is meant for the user, as far as its annotations say.
 pub(crate) fn is_for_user(part: &Part) -> bool {
     let extra = part.extra.as_ref().map(Json::as_str).unwrap_or_default();
-    let path = ["x_trilogue", "block", "annotations", "audience"];
-    let audience = splice::get(extra, &path).filter(|list| list.starts_with('['));
-    let Some(audience) = audience else { return true };
+    names_user(splice::get(extra, &["x_trilogue", "block", "annotations", "audience"]))
+}
+
+/// The same of a thought, which has the annotations that it came with.
+pub(super) fn is_thought_for_user(original: Option<&Original>) -> bool {
+    let came = original.and_then(|original| original.value.as_ref());
+    let came = came.map(Json::as_str).unwrap_or_default();
+    names_user(splice::get(came, &["update", "content", "annotations", "audience"]))
+}
+
+fn names_user(audience: Option<&str>) -> bool {
+    let Some(audience) = audience.filter(|list| list.starts_with('[')) else { return true };
     let known: Vec<_> = splice::items(audience)
         .filter_map(splice::decode)
         .filter(|word| matches!(&**word, "user" | "assistant"))

@@ -111,8 +111,11 @@ impl Show {
     pub(crate) fn event(&mut self, event: &Event) -> Shown {
         let mut shown = Shown::default();
         if let EventBody::MessageThought(thought) = &event.body {
-            let lines = self.thoughts.push(&thought.text, event.original.as_ref());
-            self.aside(&lines, &mut shown);
+            let came = event.original.as_ref();
+            if self.all || beside::is_thought_for_user(came) {
+                let lines = self.thoughts.push(&thought.text, came);
+                self.aside(&lines, &mut shown);
+            }
             return shown;
         }
         let thought = self.thoughts.end();

@@ -369,13 +369,24 @@ fn a_server_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_line_that_is_no_message_is_answered_before_anything_else_is_said() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, "");
+    let mut editor = Editor::launch(&home, &["connect", "echo"]);
+    editor.write("{not json");
+    let answer = editor.message();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(null), &json!(-32700)));
+}
+
+#[test]
 fn lines_that_are_no_messages_are_answered_and_the_session_lives_on() {
     let home = Home::new();
     let _demand = OnDemand::of(&home, "");
     let mut editor = Editor::met(&home, &["connect", "echo"]);
     for (line, code) in [
         ("{not json", -32700),
-        ("[]", -32600),
+        ("\u{feff}[]", -32600),
+        ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":\"bom\",\"method\":\"no/such\"}", -32601),
         (r#"{"jsonrpc":"2.0","id":"x","method":"no/such"}"#, -32601),
         (r#"{"jsonrpc":"2.0","id":7.5,"method":"session/new","params":{}}"#, -32602),
     ] {

@@ -1,10 +1,10 @@
 //! An agent that is a program of its own, served by what a configuration says.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
-use crate::harness::{Home, Server};
+use crate::harness::{BINARY, Home, Server};
 
 /// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
 fn serve(home: &Home) -> Server<'_> {
@@ -106,4 +106,56 @@ fn an_editor_sees_what_a_rule_decided_and_is_not_asked() {
     });
     assert!(failed, "{before:?}");
     assert_eq!(applied(&server, &session), ["nothing runs"]);
+}
+
+#[test]
+fn what_an_editor_answers_beyond_its_choice_comes_to_the_agent() {
+    let home = Home::new();
+    let _server = serve(&home);
+    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
+    let session = editor.session();
+    let id = editor.prompt(&session, "permission:edit:/elsewhere");
+    let asked = loop {
+        let message = editor.message();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let outcome = json!({ "outcome": "selected", "optionId": "once", "why": "it is safe" });
+    let result = json!({ "outcome": outcome, "more": [1.5, null], "_meta": { "cwd": "/" } });
+    editor.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+    let (answer, _) = editor.answer(id);
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let heard = std::fs::read_to_string(home.work().join("project/heard")).unwrap();
+    let mut lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told = lines.find(|line| line["answered"] == "session/request_permission").unwrap();
+    assert_eq!(told["result"], json!({ "outcome": outcome, "more": [1.5, null] }));
+}
+
+#[test]
+fn an_agent_is_started_once_for_an_editor_that_works_where_it_was_launched() {
+    let home = Home::new();
+    let record = home.work().join("heard");
+    let agent = example("scripted_agent");
+    let (agent, heard) = (agent.to_str().unwrap(), record.to_str().unwrap());
+    let config = format!(
+        "[store]\nurl = \"memory:\"\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{agent:?}, \"--record\", {heard:?}]\n"
+    );
+    let config = home.write("trilogue.toml", &config);
+    let _server =
+        home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let here = home.work().canonicalize().unwrap().join("project");
+    std::fs::create_dir(&here).unwrap();
+    let mut command = home.program(BINARY);
+    command.args(["connect", "reviewer"]).current_dir(&here);
+    let mut editor = Editor::of(command);
+    editor.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+    let opened = editor.ask("session/new", json!({ "cwd": here, "mcpServers": [] }));
+    let session = opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}"));
+    let id = editor.prompt(session, "cwd");
+    let (_, said) = editor.answer(id);
+    assert!(said.iter().any(|line| line.contains(here.to_str().unwrap())), "{said:?}");
+    let heard = std::fs::read_to_string(record).unwrap();
+    let begun = heard.lines().filter(|line| line.contains(r#""method":"initialize""#));
+    assert_eq!(begun.count(), 1, "{heard}");
 }

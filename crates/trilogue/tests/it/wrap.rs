@@ -170,4 +170,7 @@ fn a_command_that_is_not_there_is_named() {
     let said = opened["error"].to_string();
     assert!(said.contains("no-such-agent"), "{opened}");
     editor.silence(Duration::from_millis(50));
+    assert!(editor.note("error: ").contains("no-such-agent"));
+    editor.note("hint: ");
+    assert_eq!(editor.close().code(), Some(1));
 }

@@ -34,7 +34,7 @@ pub struct Counts {
 
 /// Finds lines in pieces that are split anywhere.
 ///
-/// It takes `\n` and `\r\n` as line ends, leaves out blank lines and the byte order mark in front of the first, and holds one line
+/// It takes `\n` and `\r\n` as line ends, leaves out blank lines and byte order marks in front of lines, and holds one line
 /// at most: one that is longer than the limit is reported at once and skipped up to its end. It never fails and never stops.
 #[derive(Debug)]
 pub struct Decoder {
@@ -44,8 +44,6 @@ pub struct Decoder {
     searched: usize,
     /// The line that is read was too long; what comes is let go by up to its end.
     is_skipping: bool,
-    /// No line has ended yet.
-    is_first: bool,
     counts: Counts,
 }
 
@@ -66,7 +64,6 @@ impl Decoder {
             buffer: BytesMut::new(),
             searched: 0,
             is_skipping: false,
-            is_first: true,
             counts: Counts::default(),
         }
     }
@@ -98,6 +95,15 @@ impl Decoder {
         &mut self.buffer
     }
 
+    /// As [`Decoder::buffer`], with room for a piece of at most this many bytes. What is left of the room of the last piece is used up
+    /// first, down to a half: a short line does not cost new room.
+    pub fn buffer_for(&mut self, piece_bytes: usize) -> &mut BytesMut {
+        if self.buffer.capacity() - self.buffer.len() < piece_bytes / 2 {
+            self.buffer.reserve(piece_bytes);
+        }
+        &mut self.buffer
+    }
+
     /// The next line of what came; `None` when more has to come first.
     #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
     pub fn next(&mut self) -> Option<Frame> {
@@ -119,9 +125,7 @@ impl Decoder {
     pub fn finish(&mut self) -> Option<Frame> {
         let line = std::mem::take(&mut self.buffer);
         self.searched = 0;
-        let frame = self.line(line);
-        self.is_first = true;
-        frame
+        self.line(line)
     }
 
     /// Reports a line that is too long already, and lets it go by.
@@ -153,7 +157,6 @@ impl Decoder {
     }
 
     fn line(&mut self, line: BytesMut) -> Option<Frame> {
-        let is_first = std::mem::replace(&mut self.is_first, false);
         if std::mem::replace(&mut self.is_skipping, false) {
             self.counts.skipped_bytes += line.len() as u64;
             return None;
@@ -170,7 +173,7 @@ impl Decoder {
             self.counts.skipped_bytes += with_end as u64;
             return Some(Frame::Oversize(Oversize::of(&line, self.max_line_bytes)));
         }
-        if is_first && line.starts_with(b"\xef\xbb\xbf") {
+        if line.starts_with(b"\xef\xbb\xbf") {
             line = line.slice(3..);
         }
         let kind = line.iter().find(|byte| !byte.is_ascii_whitespace());

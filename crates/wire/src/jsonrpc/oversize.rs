@@ -12,6 +12,8 @@ pub struct Oversize {
     pub limit: usize,
     /// The method, where it stands early enough.
     pub method: Option<String>,
+    /// The session that its params name, likewise.
+    pub session: Option<String>,
     /// What it was, as far as its beginning tells.
     pub about: About<'static>,
 }
@@ -30,7 +32,7 @@ impl Oversize {
             }
         };
         let head = head.strip_prefix('\u{feff}').unwrap_or(head);
-        let (mut id, mut method, mut answers, mut end) = (None, None, false, 0);
+        let (mut id, mut method, mut session, mut answers, mut end) = (None, None, None, false, 0);
         for member in members(head) {
             // What ends where the head ends may go on behind it.
             if member.span.end == head.len() {
@@ -39,12 +41,17 @@ impl Oversize {
             match &*member.key {
                 "id" => id = Id::of(member.value).map(Id::into_owned),
                 "method" => method = super::text::decode(member.value).map(String::from),
+                "params" => session = session_in(member.value),
                 "result" | "error" => answers = true,
                 _ => {}
             }
             end = member.span.end;
         }
-        let cut = cut_key(head.get(end..).unwrap_or_default());
+        let rest = head.get(end..).unwrap_or_default();
+        let cut = cut_key(rest);
+        if cut == Some("params") {
+            session = session_in(cut_value(rest));
+        }
         let asks = method.is_some() || cut == Some("params");
         answers |= matches!(cut, Some("result" | "error"));
         // An answer to a request of ours must never be taken for a request: the peer has ids of its own.
@@ -53,7 +60,7 @@ impl Oversize {
             Some(id) if asks && !answers => About::Request(id),
             _ => About::Nothing,
         };
-        Self { limit, method, about }
+        Self { limit, method, session, about }
     }
 
     /// The same as any other line that is no message: the error, the reply, and the request of ours that it would have answered.
@@ -67,4 +74,18 @@ impl Oversize {
 fn cut_key(rest: &str) -> Option<&str> {
     let name = rest.trim_start_matches([' ', '\t', '\r', ',', '{']).strip_prefix('"')?;
     name.split_once('"').map(|(name, _)| name)
+}
+
+/// What there is of the value whose member is cut off here.
+fn cut_value(rest: &str) -> &str {
+    let value = rest.trim_start_matches([' ', '\t', '\r', ',', '{']).get(1..).unwrap_or_default();
+    let value = value.split_once('"').map_or("", |(_, value)| value);
+    value.trim_start_matches([' ', '\t', '\r', ':'])
+}
+
+/// The session that params name, which may be cut off.
+fn session_in(params: &str) -> Option<String> {
+    let mut whole = members(params).filter(|member| member.span.end < params.len());
+    let named = whole.find(|member| member.key == "sessionId")?;
+    super::text::decode(named.value).map(String::from)
 }

@@ -51,6 +51,9 @@ pub enum Wish {
 pub struct Attach {
     /// Its name.
     pub agent: String,
+    /// Where whoever speaks to it works, as far as that is known before a session says so: an absolute path. A hosted agent may be started there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
 }
 
 /// A command that is an agent, and what it is started with.
@@ -286,9 +289,15 @@ mod tests {
     fn the_first_lines_read_as_they_are_written() {
         let attach = r#"{"trilogue":1,"attach":{"agent":"echo"},"numbered":true}"#;
         let hello: Hello = serde_json::from_str(attach).unwrap();
-        let wish = Wish::Attach(Attach { agent: "echo".to_owned() });
-        assert_eq!(hello, Hello::new(wish, true));
+        let wish = |cwd: Option<&str>| {
+            Wish::Attach(Attach { agent: "echo".to_owned(), cwd: cwd.map(str::to_owned) })
+        };
+        assert_eq!(hello, Hello::new(wish(None), true));
         assert_eq!(serde_json::to_string(&hello).unwrap(), attach);
+        let there = r#"{"trilogue":1,"attach":{"agent":"echo","cwd":"/w"},"numbered":false}"#;
+        let hello: Hello = serde_json::from_str(there).unwrap();
+        assert_eq!(hello, Hello::new(wish(Some("/w")), false));
+        assert_eq!(serde_json::to_string(&hello).unwrap(), there);
         let wrap = r#"{"trilogue":1,"wrap":{"command":["x","--acp"],"cwd":"/w","env":{"K":"V"}}}"#;
         let hello: Hello = serde_json::from_str(wrap).unwrap();
         let Wish::Wrap(command) = hello.wish else { panic!("{hello:?}") };

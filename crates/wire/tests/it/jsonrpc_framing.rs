@@ -28,8 +28,7 @@ fn frames(decoder: &mut Decoder, pieces: &[&[u8]]) -> Vec<Frame> {
 #[test]
 fn every_line_end_blank_lines_noise_and_a_byte_order_mark() {
     let mut decoder = Decoder::default();
-    let text =
-        "\u{feff}{\"a\":1}\r\n\n  \t\r\nnpm warn deprecated\n [1] \n\"x\"\n{\"b\":\n2}\n{cut off";
+    let text = "\u{feff}{\"a\":1}\r\n\n  \t\r\nnpm warn deprecated\n\u{feff}\n\u{feff} [1] \n\"x\"\n{\"b\":\n2}\n{cut off";
     let found = frames(&mut decoder, &[text.as_bytes()]);
     let expected = [
         line("{\"a\":1}"),
@@ -41,7 +40,7 @@ fn every_line_end_blank_lines_noise_and_a_byte_order_mark() {
         line("{cut off"),
     ];
     assert_eq!(found, expected);
-    let counts = Counts { lines: 4, blank: 2, noise: 3, ..Counts::default() };
+    let counts = Counts { lines: 4, blank: 3, noise: 3, ..Counts::default() };
     assert_eq!((decoder.counts(), decoder.held_bytes()), (counts, 0));
 }
 
@@ -126,6 +125,36 @@ fn the_id_of_a_line_that_is_too_long_is_known_where_it_stands_early_enough() {
     );
     let [Frame::Oversize(oversize)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(oversize.about, About::Nothing);
+}
+
+#[test]
+fn the_session_of_a_line_that_is_too_long_is_known_where_it_stands_early_enough() {
+    let session = |head: &str| {
+        let long = format!("{head}{}\"}}}}\n", "a".repeat(300));
+        let found = frames(&mut Decoder::new(200), &[long.as_bytes()]);
+        let [Frame::Oversize(oversize)] = &found[..] else { panic!("{found:?}") };
+        oversize.session.clone()
+    };
+    for head in [
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s\u0041","update":{"x":""#,
+        r#"{"method":"a", "params" : { "b":[1,{"sessionId":"no"}],"sessionId" : "s\u0041" ,"x":""#,
+        r#"{"params":{"sessionId":"s\u0041"},"x":{"y":""#,
+    ] {
+        assert_eq!(session(head).as_deref(), Some("sA"), "{head}");
+    }
+    for head in [
+        r#"{"method":"a","params":{"sessionId":""#,
+        r#"{"method":"a","params":{"update":{"sessionId":"s"},"x":""#,
+        r#"{"method":"a","params":{"sessionId":5,"x":""#,
+        r#"{"method":"a","params":[""#,
+        r#"{"method":"a","params":""#,
+        r#"{"sessionId":"s","params":{"x":""#,
+        r#"{"params":{"sessionId":"s"},"result":{"x":""#,
+        "noise ",
+    ] {
+        let expected = head.contains("result").then_some("s");
+        assert_eq!(session(head).as_deref(), expected, "{head}");
+    }
 }
 
 #[test]

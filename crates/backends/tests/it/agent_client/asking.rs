@@ -9,10 +9,10 @@ use trilogue_backends::permission::{Rule, RuleText, Rules, Verdict};
 use trilogue_backends::workspace::Files;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::Effect;
-use trilogue_domain::{Answer, Body, InterruptKind, Json, RunStatus};
+use trilogue_domain::{Answer, Body, Code, InterruptKind, Json, Resolution, RunStatus};
 use trilogue_runtime::{CallError, Client, ClientProfile};
 
-use super::rig::{Rig, editor};
+use super::rig::{HEARD, Rig, editor, json};
 
 fn option(rig_interrupt: &trilogue_domain::Interrupt, effect: Effect) -> Answer {
     let mut options = rig_interrupt.options.iter();
@@ -107,6 +107,39 @@ async fn questions_are_asked_and_answered() {
     assert_eq!(rig.pending(&run).await.kind, InterruptKind::Url);
     let run = rig.cancel(&run).await;
     assert_eq!(run.status, RunStatus::Cancelled);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn what_an_answer_carries_beyond_itself_comes_with_it() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "permission").await;
+    let allow = option(&rig.pending(&run).await, Effect::Allow);
+    let run = rig.answer_with(&run, allow, r#"{"more":1.50,"outcome":{"why":"so"}}"#).await;
+    assert_eq!(rig.said(&run).await, "permission: once");
+    let kept = rig.events(&run).await.into_iter().find_map(|event| match event.body {
+        Body::Interrupt(InterruptEvent::Resolved {
+            resolution: Resolution::Answered { extra, .. },
+            ..
+        }) => extra,
+        _ => None,
+    });
+    assert_eq!(kept.as_ref().map(Json::as_str), Some(r#"{"more":1.50,"outcome":{"why":"so"}}"#));
+    let run = rig.run(&thread, "ask-form").await;
+    let filled = Answer::Json(json(r#"{"name":"Ada"}"#));
+    let run = rig.answer_with(&run, filled, r#"{"more":[null]}"#).await;
+    assert_eq!(
+        rig.said(&run).await,
+        r#"answer: {"action":"accept","content":{"name":"Ada"},"more":[null]}"#
+    );
+    let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
+    let answers = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let chosen = answers.into_iter().find(|line| line["answered"] == "session/request_permission");
+    assert_eq!(
+        chosen.unwrap()["result"],
+        json!({ "more": 1.5, "outcome": { "outcome": "selected", "optionId": "once", "why": "so" } })
+    );
     rig.end().await;
 }
 
@@ -218,4 +251,45 @@ async fn the_prompting_client_serves_what_is_forwarded() {
         drop(attached);
         rig.end().await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_refused_and_the_question_stays() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "ask-form").await;
+    for (value, path) in [
+        ("[1]", ""),
+        ("5", ""),
+        ("true", ""),
+        ("\"Ada\"", ""),
+        ("{}", ""),
+        ("{\"name\":5}", "/name"),
+        ("{\"name\":\"Ada\",\"deep\":{\"x\":1}}", "/deep"),
+    ] {
+        let refused = rig.refused(&run, Answer::Json(json(value))).await;
+        assert_eq!(refused.code(), Code::AnswerInvalid, "{value}");
+        assert_eq!(refused.violated()[0].path, path, "{value}");
+        assert!(refused.hint_text().is_some());
+    }
+    let run = rig.answer(&run, Answer::Json(json("{\"name\":\"Ada\"}"))).await;
+    assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept","content":{"name":"Ada"}}"#);
+    for (value, action) in [("false", "decline"), ("null", "cancel")] {
+        let run = rig.run(&thread, "ask-form").await;
+        let run = rig.answer(&run, Answer::Json(json(value))).await;
+        assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
+    }
+    let run = rig.run(&thread, "ask-url").await;
+    for value in ["\"no, never!\"", "\"yes\"", "{}", "1"] {
+        let refused = rig.refused(&run, Answer::Json(json(value))).await;
+        assert_eq!(refused.code(), Code::AnswerInvalid, "{value}");
+    }
+    let run = rig.answer(&run, Answer::Json(json("true"))).await;
+    assert_eq!(rig.said(&run).await, r#"answer: {"action":"accept"}"#);
+    for (value, action) in [("false", "decline"), ("null", "cancel")] {
+        let run = rig.run(&thread, "ask-url").await;
+        let run = rig.answer(&run, Answer::Json(json(value))).await;
+        assert_eq!(rig.said(&run).await, format!(r#"answer: {{"action":"{action}"}}"#));
+    }
+    rig.end().await;
 }

@@ -1,8 +1,9 @@
 //! What is large: it is logged as it came up to a line's length, nothing behind it is lost, and no run fails of it.
 
-use serde_json::Value;
-use trilogue_domain::event::{ToolEvent, ToolStatus};
-use trilogue_domain::{Body, RunStatus};
+use serde_json::{Value, json};
+use trilogue_backends::agent_client::Processes;
+use trilogue_domain::event::{StateEvent, ToolEvent, ToolStatus};
+use trilogue_domain::{Body, RunStatus, ThreadId};
 
 use super::rig::Rig;
 
@@ -57,5 +58,73 @@ async fn what_is_larger_than_that_is_logged_as_far_as_it_can_be() {
             _ => assert_eq!(gaps.len(), 1),
         }
     }
+    rig.end().await;
+}
+
+/// What a thread's log says of lines that were too long.
+async fn passed_over(rig: &Rig, thread: &ThreadId) -> Vec<Value> {
+    let events = rig.log(thread).await.into_iter();
+    let told = events.filter_map(|event| match event.body {
+        Body::State(StateEvent::Custom { kind, data }) if kind == "line_too_long" => {
+            Some(data.to_value())
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_told_of_where_it_was_said() {
+    let limit = 100_000;
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.max_line_bytes = limit);
+    let rig = rig.await;
+    let thread = rig.thread().await;
+    let run = rig.run(&thread, "say:before\noversize:200000\nlarge:text:200000\nsay:behind").await;
+    assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    assert_eq!(rig.said(&run).await, "before\nbehind");
+    let told = json!({ "limit": limit, "method": "session/update" });
+    assert_eq!(passed_over(&rig, &thread).await, [told.clone(), told.clone()]);
+    let events = rig.events(&run).await;
+    let place =
+        |fits: fn(&Body) -> bool| events.iter().position(|event| fits(&event.body)).unwrap();
+    let gap = place(
+        |body| matches!(body, Body::State(StateEvent::Custom { kind, .. }) if kind == "line_too_long"),
+    );
+    let ended = place(|body| matches!(body, Body::Run(trilogue_domain::event::RunEvent::Ended(_))));
+    assert!(gap < ended);
+    // What asks is answered instead.
+    let run = rig.run(&thread, "much:ask:200000").await;
+    assert_eq!(run.status, RunStatus::Failed, "{:?}", run.outcome);
+    assert_eq!(passed_over(&rig, &thread).await.len(), 2);
+    // What is told again is told of once.
+    rig.run(&thread, "crash:0").await;
+    let run = rig.run(&thread, "say:again").await;
+    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "again"));
+    assert_eq!(rig.custom(&run, "session_restarted").await, []);
+    assert_eq!(passed_over(&rig, &thread).await.len(), 2);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn among_several_sessions_a_line_that_is_too_long_is_whose_turn_is_at_work() {
+    let rig = Rig::with(&[], |launch| {
+        launch.max_line_bytes = 100_000;
+        launch.processes = Processes::Shared;
+    });
+    let rig = rig.await;
+    let (one, two) = (rig.thread().await, rig.thread().await);
+    rig.run(&one, "say:x").await;
+    let run = rig.run(&two, "oversize:200000\nsay:behind").await;
+    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "behind"));
+    assert_eq!(passed_over(&rig, &one).await, [Value::Null; 0]);
+    assert_eq!(passed_over(&rig, &two).await.len(), 1);
+    // Of two that are at work it is the one that is named, or nobody's.
+    let waits = rig.run(&one, "permission").await;
+    assert_eq!(waits.status, RunStatus::Interrupted);
+    let run = rig.run(&two, "oversize:200000\nlarge:text:200000\nsay:behind").await;
+    assert_eq!((run.status, &*rig.said(&run).await), (RunStatus::Completed, "behind"));
+    assert_eq!(passed_over(&rig, &one).await, [Value::Null; 0]);
+    assert_eq!(passed_over(&rig, &two).await.len(), 2);
+    rig.cancel(&waits).await;
     rig.end().await;
 }

@@ -1,15 +1,15 @@
 //! What happens while a session is opened, and what happens when it is to be opened otherwise.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trilogue_backends::agent_client::Processes;
+use trilogue_backends::agent_client::{ClientMeta, Processes};
 use trilogue_backends::workspace::{Files, Grants};
 use trilogue_domain::{Json, RunStatus, ThreadId};
 use trilogue_store::rows::RunRow;
 
-use super::rig::{HEARD, Rig, caller, settle, until};
+use super::rig::{HEARD, Rig, caller, caller_in, settle, until};
 use crate::house::{DEADLINE, failure};
 
 fn opening(cwd: &Path, more: &Value) -> Json {
@@ -355,6 +355,69 @@ async fn an_agent_that_dies_before_it_has_done_anything_is_left_alone_after_a_wh
             assert!(tried < 20, "{why}");
         };
         assert!(tried >= 5 && why.contains(said), "{tried}: {why}");
+        rig.end().await;
+    }
+}
+
+#[tokio::test]
+async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let params = || opening(&folder, &json!({}));
+    // Whether the folder is that of the client, another one, or not there.
+    for (met_in, starts) in [(folder.clone(), 1), (PathBuf::from("/"), 2), ("/no/such".into(), 2)] {
+        let rig = Rig::with(&[], |launch| launch.cwd = None).await;
+        let client = caller_in(&met_in);
+        rig.sessions().meet(&client).await.unwrap();
+        let thread = rig.thread().await;
+        let context = rig.context(&thread).await;
+        rig.sessions().open(&context, &client, params()).await.unwrap();
+        let run = rig.run(&thread, "cwd").await;
+        assert_eq!(rig.said(&run).await, folder.display().to_string());
+        let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
+        let begun = heard.lines().filter(|line| line.contains(r#""method":"initialize""#)).count();
+        assert_eq!(begun, starts, "{met_in:?}");
+        rig.end().await;
+    }
+    // An agent with a folder of its own is started there, whoever meets it.
+    let rig = Rig::new(&[]).await;
+    let client = caller_in(&folder);
+    rig.sessions().meet(&client).await.unwrap();
+    let thread = rig.thread().await;
+    let context = rig.context(&thread).await;
+    rig.sessions().open(&context, &client, params()).await.unwrap();
+    assert_eq!(rig.children.count(), 1);
+    let run = rig.run(&thread, "cwd").await;
+    let own = rig.folder.path().canonicalize().unwrap();
+    assert_eq!(rig.said(&run).await, own.display().to_string());
+    rig.end().await;
+}
+
+/// What the agent was asked last with this method.
+fn last_params(record: &Path, method: &str) -> Value {
+    let text = std::fs::read_to_string(record).unwrap();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut asked = lines.filter(|line| line["method"] == method);
+    asked.next_back().unwrap()["params"].take()
+}
+
+#[tokio::test]
+async fn what_a_client_says_beyond_what_is_known_comes_to_the_agent() {
+    for meta in [ClientMeta::Pass, ClientMeta::Drop] {
+        let rig = Rig::with(&[], |launch| launch.client_meta = meta).await;
+        let thread = rig.thread().await;
+        let prompt = json!({ "mode": "append", "content": [{ "type": "text", "text": "brief" }] });
+        let more = json!({ "systemPrompt": prompt, "x": 1.5, "_meta": { "a": { "b": [null] } } });
+        open(&rig, &thread, opening(rig.folder.path(), &more)).await;
+        let mut said = last_params(&rig.path(HEARD), "session/new");
+        let known = said.as_object_mut().unwrap();
+        assert_eq!(known.remove("cwd"), Some(json!(rig.folder.path())));
+        assert_eq!(known.remove("mcpServers"), Some(json!([])));
+        let mut expected = more.clone();
+        if meta == ClientMeta::Drop {
+            expected.as_object_mut().unwrap().remove("_meta");
+        }
+        assert_eq!(said, expected, "{meta:?}");
         rig.end().await;
     }
 }

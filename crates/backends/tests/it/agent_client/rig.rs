@@ -1,6 +1,6 @@
 //! A runtime with one hosted agent, and somebody who uses it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{
-    AgentName, Answer, Body, Event, Input, Interrupt, Json, Message, Principal, PrincipalId,
+    AgentName, Answer, Body, Error, Event, Input, Interrupt, Json, Message, Principal, PrincipalId,
     Rights, Strategy, TenantId, ThreadId, Transcript,
 };
 use trilogue_mapping::agent_client::Originals;
@@ -187,6 +187,20 @@ impl Rig {
         self.settled(run).await
     }
 
+    /// Why an answer is none.
+    pub(crate) async fn refused(&self, run: &RunRow, answer: Answer) -> Error {
+        let to = AnswerTo::Interrupt(self.pending(run).await.id);
+        self.runtime.answer(&self.by, to, answer).await.unwrap_err()
+    }
+
+    /// The same with what the answer carries beyond itself.
+    pub(crate) async fn answer_with(&self, run: &RunRow, answer: Answer, extra: &str) -> RunRow {
+        let to = AnswerTo::Interrupt(self.pending(run).await.id);
+        let extra = Some(json(extra));
+        self.runtime.answer_with(&self.by, to, answer, extra).await.unwrap();
+        self.settled(run).await
+    }
+
     pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
         let settled = self.runtime.settled(&self.by, &run.id);
         tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
@@ -299,17 +313,26 @@ pub(crate) fn editor(capabilities: &str) -> ClientProfile {
 
 /// One that asks for something of its own, and refuses whatever it is asked.
 pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
-    Arc::new(Caller(editor(capabilities)))
+    Arc::new(Caller(editor(capabilities), None))
+}
+
+/// One that works in this folder.
+pub(crate) fn caller_in(folder: &Path) -> Arc<dyn Client> {
+    Arc::new(Caller(editor("{}"), Some(folder.to_owned())))
 }
 
 /// See [`caller`].
 #[derive(Debug)]
-struct Caller(ClientProfile);
+struct Caller(ClientProfile, Option<PathBuf>);
 
 #[async_trait]
 impl Client for Caller {
     fn profile(&self) -> &ClientProfile {
         &self.0
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        self.1.as_deref()
     }
 
     async fn call(&self, method: &str, _: Json) -> Result<Json, CallError> {

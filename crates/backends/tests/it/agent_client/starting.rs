@@ -8,6 +8,21 @@ use super::rig::{Rig, caller, json};
 use crate::house::failure;
 
 #[tokio::test]
+async fn after_a_logout_nobody_signs_in_but_a_client() {
+    let rig = Rig::new(&["--auth", "key"]).await;
+    let first = rig.thread().await;
+    assert_eq!(rig.run(&first, "say:in").await.status, RunStatus::Completed);
+    let (caller, sessions) = (caller("{}"), rig.sessions());
+    sessions.call(None, &caller, "logout", json("{}")).await.unwrap();
+    let second = rig.thread().await;
+    assert_eq!(rig.run(&second, "say:out").await.status, RunStatus::Failed);
+    let by_key = json(r#"{"methodId":"key"}"#);
+    sessions.call(None, &caller, "authenticate", by_key).await.unwrap();
+    assert_eq!(rig.run(&second, "say:in").await.status, RunStatus::Completed);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_asks_for_it_is_authenticated_with() {
     let rig = Rig::new(&["--auth", "terminal:login", "--auth", "key"]).await;
     let thread = rig.thread().await;
@@ -40,7 +55,7 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
     for _ in 0..5 {
         let run = rig.run(&thread, "x").await;
         let why = failure(&run);
-        assert_eq!((&*why.code, why.transient), ("peer_unavailable", true));
+        assert_eq!((&*why.code, why.transient), ("peer_unavailable", false));
         assert!(why.message.contains("exit status: 3"), "{}", why.message);
         assert!(why.message.contains("told to die at its start"), "{}", why.message);
     }
@@ -78,7 +93,8 @@ async fn a_program_that_is_not_there_is_named() {
     let run = rig.run(&thread, "x").await;
     let why = failure(&run);
     assert!(why.message.contains("'/no/such/agent' cannot be started"), "{}", why.message);
-    assert!(why.message.contains("on the PATH"), "{}", why.message);
+    let hint = why.data.as_ref().map(trilogue_domain::Json::as_str).unwrap_or_default();
+    assert!(hint.contains("on the PATH"), "{why:?}");
     rig.end().await;
 }
 

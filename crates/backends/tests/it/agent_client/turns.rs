@@ -159,6 +159,36 @@ async fn what_is_said_after_a_turn_belongs_to_the_thread() {
 }
 
 #[tokio::test]
+async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
+    let rig = Rig::new(&[]).await;
+    let thread = rig.thread().await;
+    let called = async || {
+        let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
+        row.metadata.to_value().get("trilogue.agent_title").cloned()
+    };
+    let update = |title: Value| {
+        format!("raw:{}", json!({ "sessionUpdate": "session_info_update", "title": title }))
+    };
+    let (one, two) = (update(json!("One")), update(json!("Two\u{1b}")));
+    rig.run(&thread, &format!("{one}\n{two}\nsay:x")).await;
+    assert_eq!(called().await, Some(json!("Two")));
+    // Who says nothing of the title changes nothing.
+    let other = r#"raw:{"sessionUpdate":"session_info_update","updatedAt":"2026-01-01T00:00:00Z"}"#;
+    rig.run(&thread, other).await;
+    assert_eq!(called().await, Some(json!("Two")));
+    rig.run(&thread, &update(Value::Null)).await;
+    assert_eq!(called().await, None);
+    // It may say so between turns.
+    rig.run(&thread, "later:0:A late title").await;
+    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    while called().await != Some(json!("A late title")) {
+        assert!(tokio::time::Instant::now() < end);
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn what_is_in_no_protocol_passes_or_is_refused() {
     let rig = Rig::new(&[]).await;
     let thread = rig.thread().await;

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use trilogue_domain::content::{BlobRef, PartMetadata};
 use trilogue_domain::event::{Event, MessageEvent, RunEvent, StateEvent, ThreadEvent};
+use trilogue_domain::thread::TITLE_MEMBER;
 use trilogue_domain::{Body, Content, Json, MessageId, Part, RunKey, ThreadId};
 use trilogue_wire::agent_client::splice::{self, get_text};
 use trilogue_wire::agent_client::{Rules, SessionUpdate, read_checked};
@@ -20,10 +21,19 @@ use super::relay::{SESSION_UPDATE, derived, gate_of};
 use super::{Gate, IdFormat, Relay, UPDATE};
 use crate::shape::is_json;
 
-/// The most content that is put into an update where it is stored apart, in bytes; what is larger becomes a link. In base64 it still fits a line of the usual limit.
+/// The most bytes that are put into an update where they are stored apart; what is larger becomes a link. In base64 they still fit a line of the usual limit.
 const MAX_INLINE_BYTES: u64 = 8 * 1024 * 1024;
-/// The member of a thread's metadata that is its title.
-const TITLE: &str = "trilogue.title";
+/// Likewise of text: no more than one message may have.
+const MAX_INLINE_TEXT_BYTES: u64 = MAX_MESSAGE_BYTES as u64;
+/// The most that one update may have, in bytes: it fits a line of the usual limit.
+const MAX_MESSAGE_BYTES: usize = 15 * 1024 * 1024;
+
+/// The event that says that a hosted agent does not remember its session.
+const RESTARTED: &str = "session_restarted";
+/// The same in words.
+const FORGOT: &str = "The agent does not remember this session";
+/// What was done about it.
+const TOLD_AGAIN: &str = "It has begun another one, and is told again what was said before.";
 
 /// A notification for a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +109,7 @@ impl Updates {
     /// Whether this content should be put into its part before the event is pushed.
     #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
-        blob.length <= MAX_INLINE_BYTES
+        blob.length <= if blob.is_text { MAX_INLINE_TEXT_BYTES } else { MAX_INLINE_BYTES }
     }
 
     /// Adds the updates that the next event makes. `run_id` is the id of the event's run.
@@ -130,7 +140,7 @@ impl Updates {
             Body::Run(body) => self.run_event(body, place, out),
             Body::Message(body) => self.message_event(body, place, out),
             Body::Tool(body) => self.tool_event(body, place, out),
-            Body::State(body) => self.state_event(body, out),
+            Body::State(body) => self.state_event(body, place, out),
             Body::Thread(
                 ThreadEvent::Created { metadata, .. } | ThreadEvent::Metadata(metadata),
             ) => {
@@ -206,7 +216,7 @@ impl Updates {
         }
     }
 
-    fn state_event(&mut self, event: &StateEvent, out: &mut Vec<Update>) {
+    fn state_event(&mut self, event: &StateEvent, place: Place<'_>, out: &mut Vec<Update>) {
         match event {
             StateEvent::Plan(entries) => {
                 let mut update = String::from("{\"sessionUpdate\":\"plan\",\"entries\":[");
@@ -229,8 +239,28 @@ impl Updates {
             StateEvent::Custom { kind, data } if OWN.contains(&kind.as_str()) => {
                 self.own(kind, data, out);
             }
+            StateEvent::Custom { kind, data } if kind == RESTARTED => {
+                self.restarted(data, place, out);
+            }
             // The protocol has no word for state.
             StateEvent::Custom { .. } | StateEvent::Values(_) | StateEvent::Output(_) => {}
+        }
+    }
+
+    /// The agent does not remember the session: a notice, and a message of its own for clients that show none.
+    fn restarted(&mut self, data: &Json, place: Place<'_>, out: &mut Vec<Update>) {
+        let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
+        let mut update = String::from("{\"sessionUpdate\":\"notice\",\"severity\":\"warning\"");
+        member(&mut update, "title", &quoted(FORGOT));
+        let description = format!("{}{TOLD_AGAIN}", sentence(&reason));
+        member(&mut update, "description", &quoted(&description));
+        self.update(&update, Gate::Notices, out);
+        let id = derived(place.within, &format!("restarted {}", place.number));
+        let text = format!("{FORGOT}. {description}");
+        let first = out.len();
+        self.chunk(Chunk::Agent, &id.hyphenated().to_string(), &text_block(&text), out);
+        for update in out.iter_mut().skip(first) {
+            update.gate = Gate::NoNotices;
         }
     }
 
@@ -247,7 +277,7 @@ impl Updates {
     }
 
     fn set_title(&mut self, metadata: &Json, out: &mut Vec<Update>) {
-        let title = get_text(metadata.as_str(), &[TITLE]).map(Cow::into_owned);
+        let title = get_text(metadata.as_str(), &[TITLE_MEMBER]).map(Cow::into_owned);
         if title == self.title {
             return;
         }
@@ -292,9 +322,24 @@ fn is_plain(part: &Part) -> bool {
     part.name.is_none() && part.extra.is_none() && is_said && !is_json(&part.content_type)
 }
 
+/// A reason as a sentence, with a space behind it.
+fn sentence(reason: &str) -> String {
+    let mut letters = reason.trim().trim_end_matches('.').chars();
+    match letters.next() {
+        Some(first) => format!("{}{}. ", first.to_uppercase(), letters.as_str()),
+        None => String::new(),
+    }
+}
+
 // === impl Update ===
 
 impl Update {
+    /// Whether clients can be expected to take it in one line. Where content was put in that is stored apart, its event makes smaller updates without it.
+    #[must_use]
+    pub fn fits_a_line(&self) -> bool {
+        self.params.len() <= MAX_MESSAGE_BYTES
+    }
+
     /// Adds the whole notification as a line, newline included.
     pub fn push_line_into(&self, out: &mut Vec<u8>) {
         out.reserve(self.params.len() + 64);

@@ -104,6 +104,12 @@ impl Projection {
             return;
         }
         match event {
+            MessageEvent::Started { message, role, times } if self.begun && role.is_user() => {
+                // An answer: said in the run, and not by its agent.
+                let id = Some(message.clone());
+                let answer = Growing::new(id, Kind::Input, wire_role(role), at, *times);
+                self.heard = self.show.input.then_some(answer);
+            }
             MessageEvent::Started { message, role, times } => {
                 let kind = if self.begun { Kind::Output } else { Kind::Input };
                 let id = Some(message.clone());
@@ -150,7 +156,9 @@ impl Projection {
 
     fn add(&mut self, message: &MessageId, item: Item, out: &mut Vec<Bytes>) {
         let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
-        if let Some(open) = self.open.as_mut().filter(|open| is_it(open)) {
+        if let Some(heard) = self.heard.as_mut().filter(|heard| is_it(heard)) {
+            heard.add(item);
+        } else if let Some(open) = self.open.as_mut().filter(|open| is_it(open)) {
             if self.begun {
                 out.push(about(EventKind::MessagePart, &item.as_part()));
             }
@@ -162,7 +170,10 @@ impl Projection {
 
     fn completed(&mut self, message: &MessageId, at: Time, out: &mut Vec<Bytes>) {
         let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
-        if let Some(open) = self.open.take_if(|open| is_it(open)) {
+        if let Some(heard) = self.heard.take_if(|heard| is_it(heard)) {
+            let json = heard.whole(heard.end(at));
+            self.said.push(Said { id: heard.id, kind: heard.kind, json, complete: true });
+        } else if let Some(open) = self.open.take_if(|open| is_it(open)) {
             self.complete(&open, open.end(at), out);
             self.open_next(out);
         } else if let Some(held) = self.held.iter_mut().rfind(|held| is_it(held)) {

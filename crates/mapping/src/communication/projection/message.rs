@@ -26,7 +26,7 @@ pub(super) struct Growing {
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What the run was given.
+    /// What the run was given: its input, and answers to what it asked.
     Input,
     /// What the agent said.
     Output,

@@ -45,6 +45,8 @@ pub struct Projection {
     /// Complete messages, and at the end of a run those that stayed unfinished.
     said: List<Said>,
     open: Option<Growing>,
+    /// An answer that a user said in the run, which no stream shows.
+    heard: Option<Growing>,
     /// Messages that wait for the open one to be complete.
     held: VecDeque<Growing>,
     /// What the run waits for, oldest first.
@@ -108,6 +110,7 @@ impl Projection {
             begun: false,
             said: List::default(),
             open: None,
+            heard: None,
             held: VecDeque::new(),
             pending: Vec::new(),
             calls: Vec::new(),
@@ -159,7 +162,7 @@ impl Projection {
         self.head.status.is_terminal()
     }
 
-    /// Its messages, in the order in which they came: the input where it is kept, then what the agent said.
+    /// Its messages, in the order in which they came: the input where it is kept, then what the agent said and, with the input, what it was answered.
     #[must_use]
     pub fn said(&self) -> Vec<Said> {
         self.said.items().into_iter().cloned().collect()

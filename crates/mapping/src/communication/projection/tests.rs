@@ -73,7 +73,7 @@ fn raised(name: &str, kind: InterruptKind) -> Body {
 fn resolved(name: &str) -> Body {
     let by = PrincipalId::parse("alice").unwrap();
     let answer = Answer::Message(Vec::new());
-    resolved_so(name, Resolution::Answered { by, answer, digest: String::new() })
+    resolved_so(name, Resolution::Answered { by, answer, digest: String::new(), extra: None })
 }
 
 fn resolved_so(name: &str, resolution: Resolution) -> Body {
@@ -684,4 +684,34 @@ proptest! {
         prop_assert_eq!(all, told);
         prop_assert_eq!(whole.run(), copy.run());
     }
+}
+
+#[test]
+fn what_a_user_answers_is_said_and_no_output() {
+    let answer = || MessageEvent::Started { message: id("u"), role: Role::User, times: None };
+    let bodies = || {
+        vec![
+            started("m"),
+            delta("m", "asks"),
+            said(answer()),
+            part("u", Part::text("answers")),
+            completed("u"),
+            delta("m", " on"),
+            completed("m"),
+        ]
+    };
+    let (projection, events) = run(show(), bodies());
+    let told = Value::from(events).to_string();
+    assert!(!told.contains("answers") && told.contains("asks on"), "{told}");
+    assert_eq!(projection.output().len(), 1);
+    let (projection, _) = run(Show { input: true, ..show() }, bodies());
+    let all = projection.said();
+    let kinds: Vec<_> = all.iter().map(|said| (said.kind, said.complete)).collect();
+    assert_eq!(kinds, [(Kind::Input, true), (Kind::Output, true)]);
+    let heard: Value = serde_json::from_slice(&all[0].json).unwrap();
+    assert_eq!(
+        (&heard["role"], &heard["parts"][0]["content"]),
+        (&json!("user"), &json!("answers"))
+    );
+    assert_eq!(projection.output().len(), 1);
 }

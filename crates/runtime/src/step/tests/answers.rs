@@ -27,7 +27,13 @@ fn an_answer_without_a_name_is_for_a_run_that_has_resolved_none() {
     table.raise(1, interrupt("one", InterruptKind::Permission)).unwrap();
     let unnamed = |table: &mut Table| {
         let answer = Answer::Option("yes".to_owned());
-        table.step(Command::Answer { to: Target::FirstOf(RunKey(1)), answer, by: principal() })
+        table.step(Command::Answer {
+            to: Target::FirstOf(RunKey(1)),
+            answer,
+            extra: None,
+            said: None,
+            by: principal(),
+        })
     };
     assert!(unnamed(&mut table).is_ok());
     table.raise(1, interrupt("two", InterruptKind::Permission)).unwrap();

@@ -52,8 +52,9 @@ fn a_client_is_called_back_about_what_was_emitted_by_its_numbers() {
     }
     let told = Told { output: 2, updates: vec![1, 3] };
     let (messages, values, bound) = (Vec::new(), None, None);
-    let aliases = Vec::new();
-    let progress = Progress { run: RunKey(1), draft, messages, aliases, values, bound, told };
+    let (begun, aliases, title) = (Vec::new(), Vec::new(), None);
+    let run = RunKey(1);
+    let progress = Progress { run, draft, begun, messages, aliases, values, bound, title, told };
     let step = table.step(Command::Progress(progress)).unwrap();
     assert_eq!(offered(&step), ["run-1.6", "run-1.8", "run-1.values"]);
     let numbers: Vec<_> = step
@@ -111,7 +112,7 @@ fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
     let note = |bound| {
         let mut draft = Draft::default();
         draft.push(Timestamp::from_micros(1), &Body::Opaque, None).unwrap();
-        Command::Note { draft, bound }
+        Command::Note { draft, bound, title: None, begun: None }
     };
     let before = table.state.last;
     assert_eq!(told(&table.step(note(None)).unwrap()), [format!("{} - opaque", before + 1)]);

@@ -111,10 +111,12 @@ fn values_become_a_checkpoint() {
     let progress = Progress {
         run: RunKey(1),
         draft: Draft::default(),
+        begun: Vec::new(),
         messages: Vec::new(),
         aliases: Vec::new(),
         values: Some(values.clone()),
         bound: None,
+        title: None,
         told: Told::default(),
     };
     table.step(Command::Progress(progress)).unwrap();

@@ -36,8 +36,7 @@ where
 async fn lines<R: AsyncRead + Unpin>(peer: &Peer, from: &mut R, handler: &dyn Handler) {
     let mut decoder = Decoder::new(peer.0.options.max_line_bytes);
     loop {
-        decoder.buffer().reserve(READ_BYTES);
-        let read = from.read_buf(decoder.buffer()).await;
+        let read = from.read_buf(decoder.buffer_for(READ_BYTES)).await;
         let is_over = !matches!(read, Ok(1..));
         while let Some(frame) = decoder.next() {
             take(peer, frame, handler).await;
@@ -56,7 +55,10 @@ async fn lines<R: AsyncRead + Unpin>(peer: &Peer, from: &mut R, handler: &dyn Ha
 async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
     match frame {
         Frame::Line(line) => message(peer, &line, handler).await,
-        Frame::Oversize(oversize) => invalid(peer, &oversize.invalid(), handler).await,
+        Frame::Oversize(oversize) => {
+            invalid(peer, &oversize.invalid(), handler).await;
+            handler.passed_over(oversize).made().await;
+        }
         Frame::Noise(line) if peer.0.options.answers_nameless => {
             message(peer, &line, handler).await
         }
@@ -100,7 +102,10 @@ async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<
             let params = within(line, said.params);
             handler.told(Notification { method: name(said.method), params }).made().await;
         }
-        Incoming::Response(response) => answered(peer, line, response),
+        Incoming::Response(response) => {
+            handler.answered().made().await;
+            answered(peer, line, response);
+        }
     }
     Ok(())
 }

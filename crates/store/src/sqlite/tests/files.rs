@@ -9,7 +9,7 @@ use super::seed::{
     Folder, batch, creation, frames, naming, numbers, options, run_row, scope, tenant, thread_row,
     thread_with_run,
 };
-use crate::port::{Admin, Append, Batch, Change, Read};
+use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::file::beside;
 use crate::sqlite::{SqliteStore, restore, verify};
 
@@ -147,17 +147,46 @@ async fn what_was_removed_is_in_none_of_the_files() {
     store.append(told).await.unwrap();
     let removal = Batch { changes: vec![Change::RemoveThread], vital: true, ..batch(thread, 2) };
     store.append(removal).await.unwrap();
-    let holds = |suffix: &str| {
-        let bytes = std::fs::read(beside(&folder.path, suffix)).unwrap_or_default();
-        bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
-    };
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while holds("") || holds("-wal") {
+    until_gone(&folder, secret).await;
+    store.close().await.unwrap();
+    assert!(!holds(&folder, "", secret));
+}
+
+#[tokio::test]
+async fn what_was_erased_unread_is_in_none_of_the_files() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = (store.next_thread_key(), store.next_run_key());
+    store.append(creation(thread)).await.unwrap();
+    let mut tail = store.tail(thread);
+    let secret = "a secret of a damaged thread";
+    let frames = frames(thread, Some(run), 1, 1, &[secret]);
+    let changes = vec![Change::Run(Box::new(run_row(thread, run)))];
+    store.append(Batch { frames, changes, ..batch(thread, 0) }).await.unwrap();
+    assert!(holds(&folder, "-wal", secret), "the search finds what is there");
+    assert!(store.stats().await.unwrap().cache_bytes > 0);
+    tail.committed.mark_unchanged();
+    store.quarantine(thread, "a test says so");
+    let erased = store.erase_quarantined(&scope(), &thread_row(thread).id).await.unwrap();
+    assert_eq!(erased, Some(thread));
+    assert_eq!(store.stats().await.unwrap().cache_bytes, 0);
+    assert!(tail.committed.has_changed().unwrap(), "its readers are woken");
+    until_gone(&folder, secret).await;
+}
+
+/// Whether a file of the store holds the text.
+fn holds(folder: &Folder, suffix: &str, text: &str) -> bool {
+    let bytes = std::fs::read(beside(&folder.path, suffix)).unwrap_or_default();
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// Waits until neither the database nor its log holds the text.
+async fn until_gone(folder: &Folder, text: &str) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while holds(folder, "", text) || holds(folder, "-wal", text) {
         assert!(std::time::Instant::now() < deadline, "the removed content is still on the disk");
         tokio::task::yield_now().await;
     }
-    store.close().await.unwrap();
-    assert!(!holds(""));
 }
 
 #[tokio::test]

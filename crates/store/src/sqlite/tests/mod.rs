@@ -4,6 +4,8 @@ mod damage;
 mod disk;
 mod files;
 mod group;
+mod hot;
+mod log;
 mod migration;
 mod plan;
 mod reading;

@@ -46,10 +46,10 @@ fn the_least_is_a_command_and_the_rest_is_the_default() {
 fn every_setting_arrives() {
     let settings = format!(
         "{MINIMAL}description = \"writes code\"\ncwd = \"work/{{thread}}\"\nworktree = \"repo\"\n\
-        inherit = [\"SSH_AUTH_SOCK\"]\nprocesses = \"shared\"\nmax_processes = 3\nidle_stop = \"0s\"\n\
+        inherit = [\"SSH_AUTH_SOCK\"]\nprocesses = \"shared\"\nmax_processes = 3\nmax_sessions = 4\nidle_stop = \"0s\"\n\
         start_timeout = \"5s\"\nopen_timeout = \"6s\"\nmax_line = \"1 MiB\"\nfiles = \"write\"\n\
         terminals = true\nclient_tools = \"forward\"\nauth_method = \"key\"\nhold = true\n\
-        on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\n\
+        on_rewind = \"prime\"\nassign_message_ids = false\nsend_message_id = false\nclient_meta = \"drop\"\n\
         env = {{ KEY = \"value\" }}\n"
     );
     let launch = launched(&settings).unwrap();
@@ -65,6 +65,7 @@ fn every_setting_arrives() {
         inherit: vec!["SSH_AUTH_SOCK".to_owned()],
         processes: backend::Processes::Shared,
         max_processes: 3,
+        max_sessions: 4,
         idle_stop: None,
         start_timeout: Duration::from_secs(5),
         open_timeout: Duration::from_secs(6),
@@ -76,6 +77,7 @@ fn every_setting_arrives() {
         primes_on_rewind: true,
         assign_message_ids: false,
         send_message_id: false,
+        client_meta: backend::ClientMeta::Drop,
         ..Launch::of(["some-agent", "--acp"])
     };
     assert_eq!(launch, expected);
@@ -104,6 +106,7 @@ fn what_cannot_work_names_its_setting_and_the_fix() {
         (with("worktree = \"repo\""), ["`agents.coder.worktree`", "set cwd"]),
         (with("cwd = \"work\"\nworktree = \"repo\""), ["`agents.coder.worktree`", "{thread}"]),
         (with("max_processes = 0"), ["`agents.coder.max_processes`", "at least 1"]),
+        (with("max_sessions = 0"), ["`agents.coder.max_sessions`", "at least 1"]),
         (with("max_line = \"1KiB\""), ["`agents.coder.max_line`", "64KiB"]),
         (with("env = { \"A=B\" = \"x\" }"), ["`agents.coder.env`", "A=B"]),
     ] {

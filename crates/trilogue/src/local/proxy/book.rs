@@ -152,6 +152,14 @@ impl Book {
         Some(self.items.get(self.by_id.get(id.as_str())?)?.line.clone())
     }
 
+    /// What an open request asks for.
+    pub(super) fn call(&self, id: &Id<'_>) -> Option<&Call> {
+        match &self.items.get(self.by_id.get(id.as_str())?)?.kind {
+            Kind::Request(_, call) => Some(call),
+            _ => None,
+        }
+    }
+
     /// Takes out a request that is answered, with what was said about it.
     pub(super) fn close(&mut self, id: &Id<'_>) -> Option<Call> {
         let number = self.by_id.remove(id.as_str())?;

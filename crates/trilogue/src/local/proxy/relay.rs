@@ -39,6 +39,8 @@ pub enum Told {
     Lost,
     /// A message of the server's was longer than this many bytes, and the editor does not get it.
     TooLong(usize),
+    /// The agent does not come to be: why, as the editor was told. It may ask again.
+    Refused(Error),
 }
 
 /// A connection in the making.
@@ -72,7 +74,7 @@ enum Event {
 /// Relays until the editor is gone. `tell` is called with what the user may want to know.
 ///
 /// # Errors
-/// When there is no server, or not that agent; or the editor says nothing more, and is not answered in time. What it has asked for is answered with an error before.
+/// When there is no server, or not that agent; when the agent could not be spoken to at all; or the editor says nothing more, and is not answered in time. What it has asked for is answered with an error before.
 pub async fn run(
     link: Link,
     mut stdio: Stdio,
@@ -102,6 +104,9 @@ pub async fn run(
                 let is_usable = take_server(&mut proxy, &mut wire);
                 if let Some(limit) = proxy.take_too_long() {
                     tell(&Told::TooLong(limit));
+                }
+                if let Some(error) = proxy.take_refusal() {
+                    tell(&Told::Refused(error));
                 }
                 if !is_usable {
                     lose(&mut proxy, &mut wire, &link, &mut tell);
@@ -134,7 +139,7 @@ pub async fn run(
         finish(&mut up.writer, proxy.server_bytes()).await;
     }
     finish(output, proxy.editor_bytes()).await;
-    ended
+    ended.and_then(|()| proxy.came_to_be())
 }
 
 /// Waits for whatever happens next.
@@ -149,8 +154,7 @@ async fn next(
     let (to_server, to_editor) = proxy.outgoing();
     let may_ask = proxy.is_listening() && to_server.len() < MAX_WAITING_BYTES;
     let may_tell = to_editor.len() < MAX_WAITING_BYTES;
-    let from_editor = editor.buffer();
-    from_editor.reserve(PIECE_BYTES);
+    let from_editor = editor.buffer_for(PIECE_BYTES);
     tokio::select! {
         read = input.read_buf(from_editor), if may_ask => read.map_or(Event::EditorGone, Event::Editor),
         written = output.write(to_editor), if !to_editor.is_empty() => match written {
@@ -198,7 +202,10 @@ async fn finish(to: &mut (impl AsyncWrite + Unpin), bytes: &BytesMut) {
 
 /// Why nothing is answered, for the editor.
 fn told(error: &Error) -> ErrorObject {
-    let data = serde_json::json!({ "code": error.code().as_str(), "hint": error.hint_text() });
+    let mut data = serde_json::json!({ "code": error.code().as_str() });
+    if let Some(hint) = error.hint_text() {
+        data["hint"] = hint.into();
+    }
     ErrorObject::new(Code::INTERNAL_ERROR, error.message()).data(Json::from_value(&data))
 }
 
@@ -217,8 +224,7 @@ impl Wire {
             Self::Down(connecting) => return Event::Connected(Box::new(connecting.await)),
             Self::Up(up) => up,
         };
-        let from_server = up.decoder.buffer();
-        from_server.reserve(PIECE_BYTES);
+        let from_server = up.decoder.buffer_for(PIECE_BYTES);
         tokio::select! {
             read = up.reader.read_buf(from_server), if may_tell => read.map_or(Event::ServerGone, Event::Server),
             written = up.writer.write(to_server), if !to_server.is_empty() => match written {

@@ -17,6 +17,7 @@ use super::book::{Book, Call, Kind};
 use super::held::Held;
 use super::link::MAX_SENT_BYTES;
 use super::sessions::Sessions;
+use beginning::Beginning;
 use ending::Ending;
 use loss::Losses;
 
@@ -53,6 +54,7 @@ pub(super) struct Proxy {
     /// When the kept answers are passed on, because the server did not end after all.
     parked_until: Option<Instant>,
     ending: Ending,
+    beginning: Beginning,
 }
 
 /// A request of our own.
@@ -89,6 +91,7 @@ impl Proxy {
             too_long: None,
             parked_until: None,
             ending: Ending::default(),
+            beginning: Beginning::default(),
         }
     }
 
@@ -119,14 +122,8 @@ impl Proxy {
             Ok(Incoming::Request(request)) => self.request(&request, kept),
             Ok(Incoming::Notification(notification)) => self.notification(&notification, kept),
             Ok(Incoming::Response(response)) => self.answer(&response.id, &kept),
-            Err(invalid) => match invalid.answers() {
-                Some(id) => {
-                    let mut broken = Vec::new();
-                    jsonrpc::write_error(&mut broken, id, &invalid.error());
-                    self.answer(id, &Bytes::from(broken));
-                }
-                None => self.say(kept, Kind::Once),
-            },
+            // No server is needed to say so.
+            Err(invalid) => self.refuse(&invalid),
         }
     }
 
@@ -376,6 +373,9 @@ impl Proxy {
             return self.book.park(&response.id, line.clone());
         }
         self.losses.has_told = true;
+        if let Some(call) = self.book.call(&response.id) {
+            self.beginning.answered(call, response.outcome.as_ref().err());
+        }
         self.answered(&response.id, response.outcome.as_ref().ok().map(|raw| raw.get()));
         self.write_editor(line);
     }
@@ -477,6 +477,7 @@ fn is_shutting_down(error: &ErrorObject) -> bool {
     code.is_some_and(|code| code == trilogue_domain::Code::ShuttingDown.as_str())
 }
 
+mod beginning;
 mod ending;
 mod loss;
 #[cfg(test)]

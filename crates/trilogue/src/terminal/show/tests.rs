@@ -173,6 +173,36 @@ fn a_block_that_is_not_for_the_user_is_shown_only_with_all() {
 }
 
 #[test]
+fn a_thought_that_is_not_for_the_user_is_shown_only_with_all() {
+    let thought = |audience: &str| {
+        let text = audience.replace('"', "");
+        let block = format!(
+            r#"{{"type":"text","text":"for {text}","annotations":{{"audience":{audience}}}}}"#
+        );
+        let update = format!(
+            r#"{{"sessionId":"","update":{{"sessionUpdate":"agent_thought_chunk","messageId":"{text}","content":{block}}}}}"#
+        );
+        format!(
+            r#""type":"message.thought","text":"for {text}","original":{{"dialect":"agent-client","version":1,"value":{update}}}"#
+        )
+    };
+    let thoughts = [r#"["assistant"]"#, r#"["user"]"#, "null"].map(thought);
+    for (all, told) in [
+        (false, "thought: for [user]\nthought: for null\n"),
+        (true, "thought: for [assistant]\nthought: for [user]\nthought: for null\n"),
+    ] {
+        let mut show = Show::new(false, true, false, all);
+        let mut err = String::new();
+        for body in thoughts.iter().map(String::as_str).chain([COMPLETED]) {
+            let event = format!("{{\"id\":\"1\",\"number\":1,\"at\":\"x\",{body}}}");
+            err.push_str(&show.event(&serde_json::from_str(&event).unwrap()).aside);
+        }
+        let plain = err.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+        assert_eq!(plain, told);
+    }
+}
+
+#[test]
 fn a_thought_in_pieces_is_one_and_nothing_of_it_is_obeyed() {
     let piece = |id: &str, text: &str| {
         let update = format!(

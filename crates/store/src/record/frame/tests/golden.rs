@@ -1,5 +1,6 @@
 //! The bytes of frames, of this version and of those before.
 
+use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Citation, Part, PartMetadata, Times};
 
 use super::*;
@@ -65,6 +66,23 @@ fn the_bytes_of_what_version_4_brought_are_these() {
     assert_eq!(
         hex(&frame),
         "040e011201010111000000043003632d310174015401027b7d01016d1200000004000403632d31016d0573686f7574026869c05cc042"
+    );
+}
+
+/// Likewise of answers: those that carry nothing beyond themselves are what they were.
+#[test]
+fn the_bytes_of_answers_are_these() {
+    let mut draft = Draft::default();
+    let interrupt = samples::interrupt_id("i");
+    for resolution in &samples::resolutions()[..2] {
+        let (interrupt, resolution) = (interrupt.clone(), resolution.clone());
+        let resolved = InterruptEvent::Resolved { interrupt, resolution };
+        draft.push(at(2), &Body::Interrupt(resolved), None).unwrap();
+    }
+    let frame = draft.seal(THREAD, RUN, 1, 1, &reader()).remove(0);
+    assert_eq!(
+        hex(&frame),
+        "040e01120101010f0000000441016900017000017904303066661c0000000441016904017000017904303066660c7b22776879223a312e35307da74f2fee"
     );
 }
 

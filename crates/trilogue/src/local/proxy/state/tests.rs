@@ -189,12 +189,19 @@ fn questions_keep_their_numbers_and_those_that_are_gone_are_taken_back_before_th
 }
 
 #[test]
-fn lines_that_nobody_can_read_are_the_servers_to_judge() {
-    let mut table = Table::new();
-    for line in ["{", "[]", r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#, r#"{"id":5}"#] {
-        assert_eq!(table.editor(line).told_server(), [line]);
+fn lines_that_nobody_can_read_are_answered_without_a_server() {
+    // The first is none yet, and need not be there.
+    for mut table in [Table(Proxy::new()), Table::new()] {
+        for (line, code) in [("{", -32700), ("[]", -32600), (r#"{"id":5}"#, -32600)] {
+            let told = table.editor(line).told_editor();
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"#);
+            assert!(told.len() == 1 && told[0].starts_with(&answer), "{line}: {told:?}");
+            assert!(table.told_server().is_empty());
+        }
     }
-    assert!(table.told_editor().is_empty());
+    let mut table = Table::new();
+    let nameless = r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#;
+    assert_eq!(table.editor(nameless).told_server(), [nameless]);
     table.restart();
     assert!(table.told_server().is_empty());
     let mut long = jsonrpc::Decoder::new(60);
@@ -361,4 +368,33 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     table.editor(INITIALIZE);
     table.0.leave();
     assert!(table.0.has_ended(begun) && table.0.conclude(told).is_ok());
+}
+
+#[test]
+fn an_agent_that_does_not_come_to_be_is_told_of_once_and_is_no_success() {
+    const REFUSED: &str = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"no such program","data":{"code":"peer_unavailable","hint":"look"}}}"#;
+    let mut table = Table::new();
+    assert_eq!(table.0.came_to_be(), Ok(()));
+    for is_news in [true, false] {
+        table.editor(INITIALIZE).server(&[REFUSED, "#."]);
+        let told = table.0.take_refusal();
+        assert_eq!(told.is_some(), is_news);
+        assert!(told.is_none_or(|it| it.message() == "no such program"));
+    }
+    let error = table.0.came_to_be().unwrap_err();
+    // The server itself was there.
+    assert_eq!(
+        (error.code(), error.hint_text()),
+        (trilogue_domain::Code::AgentFailed, Some("look"))
+    );
+    // What the editor has to mend itself is its own affair, and so is what comes behind a session.
+    let (mut table, _) = Table::opened();
+    table.editor(&INITIALIZE.replace("\"id\":0", "\"id\":5"));
+    table.server(&[&REFUSED.replace("\"id\":0", "\"id\":5"), "#."]);
+    let mut other = Table::new();
+    other.editor(INITIALIZE).server(&[&REFUSED.replace("-32603", "-32000"), "#."]);
+    for mut table in [table, other] {
+        assert_eq!(table.0.take_refusal(), None);
+        assert_eq!(table.0.came_to_be(), Ok(()));
+    }
 }

@@ -1,0 +1,102 @@
+//! A message by any id that somebody was shown for it.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, MessageEvent};
+use trilogue_domain::{Body, MessageId};
+use trilogue_mapping::agent_client::{IdFormat, UPDATE, shown_id};
+use trilogue_store::rows::{MessageRow, ThreadRow};
+use trilogue_store::{Range, Read};
+use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
+
+/// How much of a log is read at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+/// How much of a log is looked through for an id that stands nowhere in it, in bytes.
+const MAX_LOOKED_THROUGH_BYTES: usize = 256 * 1024 * 1024;
+/// How many logs are looked through at once.
+const MAX_LOOKS: usize = 2;
+
+/// Who looks through a log: anybody can ask for an id that no message has.
+static LOOKS: Semaphore = Semaphore::const_new(MAX_LOOKS);
+
+/// A message of a thread: by its id, by another that its agent knows it by, or by the UUID that clients are shown in place of one of the two.
+///
+/// The last costs as much as the log is long, and finds only messages that have a row: what clients alone are shown as one, as a question in words, has none.
+///
+/// # Errors
+/// As reading the store.
+pub(super) async fn message_named(
+    read: &Arc<dyn Read>,
+    thread: &ThreadRow,
+    id: &MessageId,
+) -> Result<Option<MessageRow>> {
+    if let Some(row) = read.message_in(thread, id).await? {
+        return Ok(Some(row));
+    }
+    // Such a UUID is made of the session's id and another id of the message.
+    let is_made = |id: &Uuid| id.get_version_num() == 5;
+    if !Uuid::try_parse(id.as_str()).is_ok_and(|id| is_made(&id)) {
+        return Ok(None);
+    }
+    // It is never closed.
+    let _look = LOOKS.acquire().await;
+    match shown_as(read, thread, id.as_str()).await? {
+        Some(id) => read.message_in(thread, &id).await,
+        None => Ok(None),
+    }
+}
+
+/// The message that clients know by this UUID.
+async fn shown_as(
+    read: &Arc<dyn Read>,
+    thread: &ThreadRow,
+    wanted: &str,
+) -> Result<Option<MessageId>> {
+    let is_wanted = |id: &str| shown_id(IdFormat::Uuid, thread.id.as_str(), id) == wanted;
+    let (mut after, mut looked, mut last) = (0, 0, None);
+    while looked < MAX_LOOKED_THROUGH_BYTES {
+        let range = Range { run: None, after, max_bytes: READ_BYTES };
+        let frames = read.frames(thread, range).await?;
+        let Some(end) = frames.last().map(|frame| frame.last()) else { break };
+        for frame in &frames {
+            looked += frame.bytes().len();
+            for event in frame.events()? {
+                let Some(message) = message_of(event) else { continue };
+                let told = told_id(event);
+                // Most pieces belong to the message of the piece before.
+                let piece = (message.clone(), told);
+                if last.as_ref() == Some(&piece) {
+                    continue;
+                }
+                if is_wanted(message.as_str()) || piece.1.as_deref().is_some_and(is_wanted) {
+                    return Ok(Some(message.clone()));
+                }
+                last = Some(piece);
+            }
+        }
+        after = end;
+    }
+    Ok(None)
+}
+
+/// The id by which a hosted agent told of it.
+fn told_id(event: &Event) -> Option<String> {
+    let original = event.original.as_ref().filter(|original| *original.dialect == *UPDATE)?;
+    let text = std::str::from_utf8(&original.bytes).ok()?;
+    splice::message_id(text).map(|id| id.into_owned())
+}
+
+/// The message that an event is a piece of.
+pub(super) fn message_of(event: &Event) -> Option<&MessageId> {
+    match &event.body {
+        Body::Message(
+            MessageEvent::Started { message, .. }
+            | MessageEvent::Delta { message, .. }
+            | MessageEvent::Part { message, .. },
+        ) => Some(message),
+        _ => None,
+    }
+}

@@ -1,0 +1,68 @@
+//! What may be told to a hosted agent that asked something: consent is never guessed, and what does not fit is refused.
+
+use trilogue_domain::error::Violation;
+use trilogue_domain::{Answer, Interrupt, InterruptKind, Json, Message};
+use trilogue_wire::agent_client::{ElicitationValue, Map, Rules, read_checked};
+
+use super::asking::is_elicitation;
+use crate::communication::{agrees, is_words};
+use crate::shape::Properties;
+
+/// The answer that declines.
+pub(super) const NO: &str = "false";
+/// The answer that an address was visited.
+pub(super) const YES: &str = "true";
+/// The answer that leaves a question unanswered.
+pub(super) const NOTHING: &str = "null";
+
+/// Whether an interrupt asks for nothing but consent: to visit an address, or by a form without fields.
+pub(super) fn is_consent(interrupt: &Interrupt) -> bool {
+    match interrupt.kind {
+        InterruptKind::Url => true,
+        InterruptKind::Form if is_elicitation(interrupt) => {
+            let schema = interrupt.schema.as_ref().map(Json::to_value).unwrap_or_default();
+            Properties::of(&schema).is_none_or(|fields| fields.all.is_empty())
+        }
+        _ => false,
+    }
+}
+
+/// The answer that a prompt gives to a question for consent: a plain word for yes is the only one that consents, and only where nothing is attached. No words leave a hosted agent's question unanswered, and any others decline.
+pub(super) fn consent(interrupt: &Interrupt, message: &Message) -> Answer {
+    let is_words = message.parts.iter().all(is_words);
+    let words = message.text();
+    let answer = match agrees(&words) {
+        Some(true) if is_words && interrupt.kind == InterruptKind::Url => YES,
+        Some(true) if is_words => "{}",
+        _ if is_words && words.trim().is_empty() && is_elicitation(interrupt) => NOTHING,
+        _ => NO,
+    };
+    Json::parse(answer).map_or_else(|_| Answer::Json(Json::null()), Answer::Json)
+}
+
+/// What was filled into a hosted agent's form, for whoever has its schema compiled. `None` where nothing was: the question is none of that kind, or its answer declines it or leaves it unanswered.
+///
+/// # Errors
+/// Where the agent could not be told of the answer as it was meant.
+pub fn filled_in<'a>(
+    interrupt: &Interrupt,
+    answer: &'a Answer,
+) -> Result<Option<&'a Json>, Violation> {
+    let Answer::Json(json) = answer else { return Ok(None) };
+    if !is_elicitation(interrupt) || matches!(json.as_str(), NO | NOTHING) {
+        return Ok(None);
+    }
+    if interrupt.kind == InterruptKind::Url {
+        return match json.as_str() {
+            YES => Ok(None),
+            _ => Err(Violation {
+                path: String::new(),
+                message: "must be true, or false to decline".to_owned(),
+            }),
+        };
+    }
+    match read_checked::<Map<ElicitationValue>>(json.as_str().trim(), Rules::Lenient) {
+        Ok(_) => Ok(Some(json)),
+        Err(why) => Err(Violation { path: why.path, message: why.message }),
+    }
+}

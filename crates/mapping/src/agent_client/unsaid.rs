@@ -1,0 +1,124 @@
+//! What a request for permission leaves unsaid of its tool call, because it was said before and has not changed.
+//!
+//! Whoever decides sees all of it; clients of the protocol get the request as it came.
+
+use std::borrow::Cow;
+
+use trilogue_wire::agent_client::splice::{self, decode, get, members};
+
+/// The tool call of a request.
+const CALL: &str = "toolCall";
+/// The member of a question's data that names what was added to its tool call, and what stood there before.
+const UNSAID: &str = "trilogue.unsaid";
+/// Nothing stood there.
+const ABSENT: &str = "\"absent\"";
+/// `null` stood there.
+const NULL: &str = "null";
+
+/// The request with what it leaves out of its tool call: of these members, each with its JSON, those that are absent or `null`.
+#[must_use]
+pub fn with_unsaid<'a>(
+    request: &'a str,
+    known: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Cow<'a, str> {
+    // Nobody else says what was added.
+    let request = splice::remove(request, &[UNSAID]);
+    match completed(&request, known) {
+        Some(completed) => Cow::Owned(completed),
+        None => request,
+    }
+}
+
+fn completed<'a>(
+    request: &str,
+    known: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Option<String> {
+    let said = get(request, &[CALL])?;
+    let mut call = Cow::Borrowed(said);
+    let mut added = String::from("{");
+    for (key, value) in known {
+        let before = match get(said, &[key]) {
+            None => ABSENT,
+            Some(NULL) => NULL,
+            Some(_) => continue,
+        };
+        call = Cow::Owned(splice::set(&call, &[key], value)?);
+        if added.len() > 1 {
+            added.push(',');
+        }
+        added.push_str(&format!("{}:{before}", serde_json::Value::from(key)));
+    }
+    if added.len() == 1 {
+        return None;
+    }
+    added.push('}');
+    let request = splice::set(request, &[CALL], &call)?;
+    splice::set(&request, &[UNSAID], &added)
+}
+
+/// The opposite: the request as it came.
+pub(super) fn as_said(payload: &str) -> Cow<'_, str> {
+    restored(payload).map_or(Cow::Borrowed(payload), Cow::Owned)
+}
+
+fn restored(payload: &str) -> Option<String> {
+    let added = get(payload, &[UNSAID])?;
+    let mut call = Cow::Borrowed(get(payload, &[CALL])?);
+    for member in members(added) {
+        let is_absent = decode(member.value).is_some();
+        call = Cow::Owned(match is_absent {
+            true => splice::remove(&call, &[&member.key]).into_owned(),
+            false => splice::set(&call, &[&member.key], NULL)?,
+        });
+    }
+    let request = splice::set(payload, &[CALL], &call)?;
+    Some(splice::remove(&request, &[UNSAID]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_added_and_taken_out_again() {
+        let known =
+            [("kind", r#""edit""#), ("title", r#""Edit""#), ("locations", r#"[{"path":"/a"}]"#)];
+        for (request, call) in [
+            (
+                r#"{ "options":[ ] , "toolCall" : { "toolCallId" : "1" } , "later":1.50 }"#,
+                r#"{ "toolCallId" : "1","kind":"edit","title":"Edit","locations":[{"path":"/a"}] }"#,
+            ),
+            (
+                r#"{"toolCall":{"kind":null,"toolCallId":"1","title":"Other","locations": null },"options":[]}"#,
+                r#"{"kind":"edit","toolCallId":"1","title":"Other","locations": [{"path":"/a"}] }"#,
+            ),
+        ] {
+            let whole = with_unsaid(request, known);
+            assert_eq!(get(&whole, &[CALL]), Some(call));
+            assert_eq!(as_said(&whole), request);
+        }
+    }
+
+    #[test]
+    fn what_says_everything_stays_as_it_is() {
+        let known = [("kind", r#""edit""#)];
+        for request in [
+            r#"{"toolCall":{"toolCallId":"1","kind":"read"},"options":[]}"#,
+            r#"{"toolCall":5}"#,
+            r#"{"mode":"form"}"#,
+            "null",
+        ] {
+            assert_eq!(with_unsaid(request, known), request);
+            assert_eq!(as_said(request), request);
+        }
+    }
+
+    #[test]
+    fn an_agent_cannot_say_what_was_added() {
+        let request =
+            r#"{"toolCall":{"toolCallId":"1","kind":"edit"},"trilogue.unsaid":{"kind":"absent"}}"#;
+        let honest = r#"{"toolCall":{"toolCallId":"1","kind":"edit"}}"#;
+        let whole = with_unsaid(request, [("kind", r#""read""#)]);
+        assert_eq!((whole.as_ref(), as_said(&whole).as_ref()), (honest, honest));
+    }
+}

@@ -1,0 +1,235 @@
+//! Messages that are known by their ids: words that answer, and what was not said to its end.
+
+use serde_json::json;
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, RunEvent};
+use trilogue_domain::{
+    Answer, Code, InterruptId, Json, Message, MessageId, Part, Role, RunStatus, ThreadId,
+};
+use trilogue_runtime::{AnswerTo, NewThread, ThreadChoice, ThreadPatch};
+use trilogue_store::rows::{InterruptFilter, MessageRow, Page, RunFilter, RunRow};
+
+use crate::fixture::{House, alice, on, scope, until};
+
+fn id(text: &str) -> MessageId {
+    MessageId::parse(text).unwrap()
+}
+
+fn words(name: &str, text: &str) -> Message {
+    let parts = vec![Part::text(text)];
+    Message { id: id(name), role: Role::User, parts, created_at: None, completed_at: None }
+}
+
+async fn found(house: &House, thread: &ThreadId, message: &str) -> Option<MessageRow> {
+    let thread = house.store.thread(&scope(), thread).await.unwrap().unwrap();
+    house.store.message_in(&thread, &id(message)).await.unwrap()
+}
+
+async fn asked(house: &House, run: &RunRow) -> InterruptId {
+    let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, ..Default::default() };
+    let rows = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
+    rows[0].interrupt.id.clone()
+}
+
+async fn answer(
+    house: &House,
+    interrupt: &InterruptId,
+    said: Message,
+) -> trilogue_domain::Result<()> {
+    let answer = Answer::Json(Json::parse("\"yes\"").unwrap());
+    let to = AnswerTo::Interrupt(interrupt.clone());
+    house.runtime.answer_in_words(&alice(), to, answer, said).await.map(drop)
+}
+
+async fn houses() -> [House; 2] {
+    [House::memory().await, House::sqlite().await]
+}
+
+#[tokio::test]
+async fn words_that_answer_are_a_message_of_the_thread() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        let on = || ThreadChoice::Existing(thread.clone());
+        house.run("say:zero", on()).await;
+        let run = house.run("suspend:history+say:later", on()).await;
+        let interrupt = asked(&house, &run).await;
+        answer(&house, &interrupt, words("mine", "yes it is")).await.unwrap();
+        let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        // The agent was told the answer, and nothing of this run as history.
+        assert_eq!(house.said(&run).await, "\"yes\"say:zero|zerolater");
+        let events = house.events(&run).await;
+        let place = |is: &dyn Fn(&Body) -> bool| events.iter().position(|it| is(&it.body)).unwrap();
+        let mine = id("mine");
+        let began = place(
+            &|body| matches!(body, Body::Message(MessageEvent::Started { message, .. }) if *message == mine),
+        );
+        let resolved =
+            place(&|body| matches!(body, Body::Interrupt(InterruptEvent::Resolved { .. })));
+        let resumed = place(&|body| matches!(body, Body::Run(RunEvent::Resumed)));
+        assert!(began < resolved && resolved < resumed, "{events:?}");
+        let row = found(&house, &thread, "mine").await.unwrap();
+        assert_eq!((row.run, &row.role), (run.key, &Role::User));
+        assert!(row.position <= events[began].number, "{row:?}");
+        // Who answers too late has said nothing.
+        let late = answer(&house, &interrupt, words("late", "no")).await.unwrap_err();
+        assert_eq!(late.code(), Code::InterruptResolved);
+        assert_eq!(found(&house, &thread, "late").await, None);
+        let next = house.run("history", on()).await;
+        let path = "say:zero|zero|suspend:history+say:later|yes it is|\"yes\"|say:zero|zero|later";
+        assert_eq!(house.said(&next).await, path);
+        // A copy that ends there has it as its last message, and knows it.
+        let by = alice();
+        let copy = house.runtime.copy_thread_until(&by, &thread, &mine, NewThread::default());
+        let copy = copy.await.unwrap();
+        assert!(found(&house, &copy.id, "mine").await.is_some());
+        let next = house.run("history", ThreadChoice::Existing(copy.id.clone())).await;
+        assert_eq!(house.said(&next).await, "say:zero|zero|suspend:history+say:later|yes it is");
+    }
+}
+
+#[tokio::test]
+async fn words_that_are_refused_as_an_input_answer_nothing() {
+    let house = House::memory().await;
+    let run = house.run("suspend:say:later", ThreadChoice::Existing(house.thread().await)).await;
+    let interrupt = asked(&house, &run).await;
+    let parts = trilogue_domain::limits::MAX_PARTS_PER_MESSAGE + 1;
+    let many = Message { parts: vec![Part::text("x"); parts], ..words("many", "") };
+    let error = answer(&house, &interrupt, many).await.unwrap_err();
+    assert_eq!(error.code(), Code::TooManyParts);
+    assert_eq!(asked(&house, &run).await, interrupt);
+}
+
+#[tokio::test]
+async fn a_message_that_was_being_said_when_its_run_was_lost_is_known() {
+    let house = House::sqlite().await;
+    let mut runs = Vec::new();
+    for (script, message) in [
+        ("say:x begin:running commit forever", "running"),
+        ("begin:asking ask", "asking"),
+        ("begin:stopping commit forever", "stopping"),
+    ] {
+        let thread = house.thread().await;
+        let run = house.submit(on(&thread, script)).await.run;
+        until("the message is logged", || async {
+            let events = house.events(&run).await;
+            events.iter().any(|event| {
+                matches!(&event.body, Body::Message(MessageEvent::Delta { text, .. }) if &**text == "half")
+            })
+        })
+        .await;
+        assert_eq!(found(&house, &thread, message).await, None);
+        runs.push((thread, run, message));
+    }
+    house.runtime.cancel(&alice(), &runs[2].1.id).await.unwrap();
+    let house = house.crash().await;
+    for (thread, run, message) in runs {
+        let ended = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        assert!(ended.status.is_terminal(), "{message}: {ended:?}");
+        let row = found(&house, &thread, message).await.unwrap();
+        assert_eq!((row.run, row.role), (run.key, Role::Agent), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_open_when_its_run_ends_is_known() {
+    for house in houses().await {
+        for (script, status) in [
+            ("begin:open fail:x", RunStatus::Failed),
+            ("begin:open commit fail:x", RunStatus::Failed),
+            ("begin:open say:x", RunStatus::Completed),
+            ("begin:open/theirs say:x", RunStatus::Completed),
+            ("begin:open/theirs commit panic", RunStatus::Failed),
+        ] {
+            let thread = house.thread().await;
+            let run = house.run(script, ThreadChoice::Existing(thread.clone())).await;
+            assert_eq!(run.status, status, "{script}");
+            let row = found(&house, &thread, "open").await.unwrap();
+            assert_eq!(row.run, run.key, "{script}");
+            if script.contains("theirs") {
+                assert_eq!(found(&house, &thread, "theirs").await, Some(row), "{script}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_open_while_its_run_waits_is_known_when_that_is_cancelled() {
+    for crashes in [false, true] {
+        let mut house = House::sqlite().await;
+        let thread = house.thread().await;
+        let choice = ThreadChoice::Existing(thread.clone());
+        let run = house.run("begin:open suspend:say:x", choice).await;
+        assert_eq!(run.status, RunStatus::Interrupted);
+        // Nobody has to read the run's log for it.
+        let row = found(&house, &thread, "open").await.unwrap();
+        assert_eq!(row.run, run.key, "{crashes}");
+        if crashes {
+            house = house.crash().await;
+        }
+        house.runtime.cancel(&alice(), &run.id).await.unwrap();
+        house.runtime.settled(&alice(), &run.id).await.unwrap();
+        assert_eq!(found(&house, &thread, "open").await.unwrap().run, run.key, "{crashes}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_may_end_with_a_message_that_was_not_said_to_its_end() {
+    for house in houses().await {
+        let thread = house.thread().await;
+        house.run("say:one begin:open", ThreadChoice::Existing(thread.clone())).await;
+        let by = alice();
+        let whole = house.runtime.copy_thread(&by, &thread, NewThread::default()).await.unwrap();
+        let open = id("open");
+        let cut = house.runtime.copy_thread_until(&by, &thread, &open, NewThread::default());
+        for copy in [whole, cut.await.unwrap()] {
+            let filter = RunFilter { thread: Some(copy.id.clone()), ..RunFilter::default() };
+            let runs = house.store.runs(&scope(), &filter, &Page::default()).await.unwrap().rows;
+            let events = house.events(&runs[0]).await;
+            let ends = events.iter().filter(|event| event.body.is_run_end()).count();
+            assert_eq!((ends, events.len() as u64), (1, runs[0].last_run_number));
+            let row = found(&house, &copy.id, "open").await.unwrap();
+            let began = events.iter().find(|event| {
+                matches!(&event.body, Body::Message(MessageEvent::Started { message, .. }) if *message == open)
+            });
+            assert_eq!((row.run, row.position), (runs[0].key, began.unwrap().number));
+            let next = house.run("history", ThreadChoice::Existing(copy.id.clone())).await;
+            assert_eq!(house.said(&next).await, "say:one begin:open|one|half");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_calls_its_thread_stands_in_the_metadata() {
+    let mut house = House::sqlite().await;
+    let thread = house.thread().await;
+    let choice = || ThreadChoice::Existing(thread.clone());
+    let metadata = async |house: &House| {
+        house.store.thread(&scope(), &thread).await.unwrap().unwrap().metadata.to_value()
+    };
+    house.run("title:first title:second\u{7}", choice()).await;
+    assert_eq!(metadata(&house).await, json!({ "trilogue.agent_title": "second" }));
+    house = house.crash().await;
+    assert_eq!(metadata(&house).await, json!({ "trilogue.agent_title": "second" }));
+    let patch = ThreadPatch {
+        metadata: Some(Json::from_value(&json!({ "trilogue.title": "mine" }))),
+        ..ThreadPatch::default()
+    };
+    house.runtime.patch_thread(&alice(), &thread, patch).await.unwrap();
+    house.run("title:third fail:x", choice()).await;
+    let both = json!({ "trilogue.title": "mine", "trilogue.agent_title": "third" });
+    assert_eq!(metadata(&house).await, both);
+    let long = "x".repeat(1_000);
+    house.run(&format!("title:{long}"), choice()).await;
+    let kept = format!("{}…", "x".repeat(trilogue_domain::limits::MAX_TITLE_CHARS - 1));
+    assert_eq!(metadata(&house).await["trilogue.agent_title"], kept);
+    house.run("title:null", choice()).await;
+    assert_eq!(metadata(&house).await, json!({ "trilogue.title": "mine" }));
+    // Outside of runs too.
+    let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+    let agent = house.agent.card.name.clone();
+    let context = house.runtime.thread_context(&row, &agent);
+    let body = || Body::Message(MessageEvent::Thought { text: "hm".into() });
+    context.note_title(body(), None, Some(" outside\n")).await.unwrap();
+    assert_eq!(metadata(&house).await["trilogue.agent_title"], "outside");
+    context.note_title(body(), None, None).await.unwrap();
+    assert_eq!(metadata(&house).await, json!({ "trilogue.title": "mine" }));
+}

@@ -1,0 +1,143 @@
+//! Answers, messages and what is being said, at their limits and beyond.
+
+use trilogue_domain::event::{Body, InterruptEvent, MessageEvent};
+use trilogue_domain::limits::{MAX_ANSWER_BYTES, MAX_ANSWER_EXTRA_BYTES, MAX_OPEN_MESSAGES};
+use trilogue_domain::{
+    Answer, Code, Content, InterruptId, Json, Message, MessageId, Part, Role, RunStatus, ThreadId,
+};
+use trilogue_runtime::{AnswerTo, Input, ThreadChoice};
+use trilogue_store::rows::{InterruptFilter, MessageRow, Page, RunRow};
+
+use crate::fixture::{House, alice, on, scope, until};
+
+async fn found(house: &House, thread: &ThreadId, message: &str) -> Option<MessageRow> {
+    let thread = house.store.thread(&scope(), thread).await.unwrap().unwrap();
+    house.store.message_in(&thread, &MessageId::parse(message).unwrap()).await.unwrap()
+}
+
+async fn asked(house: &House, run: &RunRow) -> Option<InterruptId> {
+    let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, ..Default::default() };
+    let rows = house.store.interrupts(&scope(), &filter, &Page::default()).await.unwrap().rows;
+    rows.first().map(|row| row.interrupt.id.clone())
+}
+
+fn json(bytes: usize) -> Json {
+    Json::from_value(&"x".repeat(bytes).into())
+}
+
+/// What somebody says in this many parts of this many bytes.
+fn said(id: &str, parts: usize, bytes: usize) -> Message {
+    Message {
+        id: MessageId::parse(id).unwrap(),
+        role: Role::User,
+        parts: vec![Part::text("x".repeat(bytes)); parts],
+        created_at: None,
+        completed_at: None,
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let run = house.run("suspend:say:later", ThreadChoice::Existing(thread.clone())).await;
+        let interrupt = asked(&house, &run).await.unwrap();
+        let to = || AnswerTo::Interrupt(interrupt.clone());
+        let (by, runtime) = (alice(), &house.runtime);
+        let large = || Answer::Json(json(MAX_ANSWER_BYTES));
+        let most = || Answer::Json(json(MAX_ANSWER_BYTES - 1024));
+        let extra = || Some(json(MAX_ANSWER_EXTRA_BYTES - 1024));
+        let refused = [
+            runtime.answer(&by, to(), large()).await.unwrap_err(),
+            runtime.answer(&by, AnswerTo::Run(run.id.clone()), large()).await.unwrap_err(),
+            runtime.answer_with(&by, to(), most(), extra()).await.unwrap_err(),
+            runtime.answer_in_words(&by, to(), large(), said("mine", 1, 1)).await.unwrap_err(),
+        ];
+        for error in refused {
+            assert_eq!(error.code(), Code::EventTooLarge, "{error:?}");
+            assert!(error.message().contains(&MAX_ANSWER_BYTES.to_string()), "{error:?}");
+        }
+        assert_eq!(asked(&house, &run).await, Some(interrupt.clone()));
+        assert_eq!(found(&house, &thread, "mine").await, None);
+        runtime.answer(&by, to(), most()).await.unwrap();
+        assert_eq!(runtime.settled(&by, &run.id).await.unwrap().status, RunStatus::Completed);
+        let events = house.events(&run).await;
+        let resolved = events
+            .iter()
+            .any(|event| matches!(event.body, Body::Interrupt(InterruptEvent::Resolved { .. })));
+        assert!(resolved);
+    }
+}
+
+#[tokio::test]
+async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_are_refused() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let mut new = on(&thread, "suspend:say:later");
+        let Input::Messages(messages) = &mut new.input else { unreachable!() };
+        messages.insert(0, said("given", 75, 60 * 1024));
+        let run = house.submit(new).await.settled.wait().await.unwrap();
+        assert_eq!(run.status, RunStatus::Interrupted);
+        let to = AnswerTo::Interrupt(asked(&house, &run).await.unwrap());
+        let answer = || Answer::Json(json(MAX_ANSWER_BYTES - 1024));
+        let small = said("small", 1_000, 3 * 1024);
+        let error = house.runtime.answer_in_words(&alice(), to.clone(), answer(), small).await;
+        assert_eq!(error.unwrap_err().code(), Code::BodyTooLarge);
+        let words = said("words", 75, 60 * 1024);
+        house.runtime.answer_in_words(&alice(), to, answer(), words).await.unwrap();
+        let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+        assert_eq!(run.status, RunStatus::Completed);
+        assert!(found(&house, &thread, "words").await.is_some());
+        let mut new = on(&thread, "say:x");
+        new.input = Input::Messages(vec![said("many", 1_000, 3 * 1024)]);
+        assert_eq!(house.refused(new).await, Code::BodyTooLarge);
+        // The first of them stay in the log, and what was said is whole.
+        let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
+        let (mut inline, mut beside) = (0, 0);
+        for event in house.events(&run).await {
+            let Body::Message(MessageEvent::Part { part, .. }) = event.body else { continue };
+            let Content::Blob(blob) = part.content else {
+                inline += 1;
+                continue;
+            };
+            beside += 1;
+            let bytes = house.store.blob(&row, &blob).await.unwrap().unwrap();
+            assert!(bytes.len() == 60 * 1024 && bytes.iter().all(|byte| *byte == b'x'));
+        }
+        // With the script that the run was given.
+        assert_eq!((inline, beside), (2 * 17 + 1, 2 * 58));
+    }
+}
+
+#[tokio::test]
+async fn a_message_beyond_those_that_may_be_open_is_known_from_its_beginning_on() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let words: Vec<_> = (0..MAX_OPEN_MESSAGES + 2).map(|it| format!("begin:m{it}")).collect();
+        let script = format!("{} commit forever", words.join(" "));
+        let run = house.submit(on(&thread, &script)).await.run;
+        let last = format!("m{}", MAX_OPEN_MESSAGES + 1);
+        until("the last message is known", || async {
+            found(&house, &thread, &last).await.is_some()
+        })
+        .await;
+        assert_eq!(found(&house, &thread, "m3").await, None);
+        house.runtime.cancel(&alice(), &run.id).await.unwrap();
+        house.runtime.settled(&alice(), &run.id).await.unwrap();
+        assert_eq!(found(&house, &thread, "m3").await.unwrap().run, run.key);
+    }
+}
+
+#[tokio::test]
+async fn the_other_id_of_a_message_that_was_being_said_survives_a_crash() {
+    let house = House::sqlite().await;
+    let thread = house.thread().await;
+    let run = house.submit(on(&thread, "begin:open/theirs commit forever")).await.run;
+    until("its other id is known", || async { found(&house, &thread, "theirs").await.is_some() })
+        .await;
+    let house = house.crash().await;
+    let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
+    assert_eq!(run.status, RunStatus::Failed);
+    let row = found(&house, &thread, "theirs").await.unwrap();
+    assert_eq!((row.id.as_str(), row.run), ("open", run.key));
+}

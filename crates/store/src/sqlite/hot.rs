@@ -1,0 +1,164 @@
+//! Rows of the threads that were written last: what every turn asks for again is answered without a look-up.
+//!
+//! Only the writer fills this, from what it has just made durable and before anybody is told of it.
+//! So what is here is the newest there is, and whoever was told of a change finds it.
+//! Readers of the database see a change from its commit on, a moment before it is here; rows that a commit under way changes are hidden until then, so that nobody who saw the new finds the old.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+use trilogue_domain::{AgentName, TenantId, ThreadId, ThreadKey};
+
+use super::fault::lock;
+use crate::port::{Batch, Change};
+use crate::rows::{BindingRow, ThreadRow};
+
+/// The most threads with rows here; then all are forgotten and looked up again.
+const MAX_THREADS: usize = 1_024;
+/// The most agents of one thread whose bindings are here.
+const MAX_BINDINGS: usize = 4;
+/// A row with more bytes of free content is not kept: with the two limits above this bounds all of them at 20 MiB.
+const MAX_ROW_BYTES: usize = 4 * 1024;
+
+/// The rows. Shared by the writer and all readers.
+#[derive(Debug, Default)]
+pub(super) struct Hot(Mutex<Threads>);
+
+#[derive(Debug, Default)]
+struct Threads {
+    rows: HashMap<ThreadKey, Rows>,
+    keys: HashMap<(TenantId, ThreadId), ThreadKey>,
+    /// Threads whose rows a commit under way changes.
+    hidden: HashSet<ThreadKey>,
+}
+
+/// What is known of one thread.
+#[derive(Debug)]
+struct Rows {
+    thread: ThreadRow,
+    bindings: Vec<BindingRow>,
+}
+
+// === impl Hot ===
+
+impl Hot {
+    /// A thread by id, when its row is here.
+    pub(super) fn thread(&self, tenant: &TenantId, id: &ThreadId) -> Option<ThreadRow> {
+        lock(&self.0).get(tenant, id).map(|rows| rows.thread.clone())
+    }
+
+    /// A thread by key, when its row is here.
+    pub(super) fn thread_of(&self, key: ThreadKey) -> Option<ThreadRow> {
+        lock(&self.0).of(key).map(|rows| rows.thread.clone())
+    }
+
+    /// A thread and how an agent knows it, when both rows are here.
+    pub(super) fn binding(
+        &self,
+        tenant: &TenantId,
+        id: &ThreadId,
+        agent: &AgentName,
+    ) -> Option<(ThreadRow, BindingRow)> {
+        let threads = lock(&self.0);
+        let rows = threads.get(tenant, id)?;
+        let binding = rows.bindings.iter().find(|row| row.agent == *agent)?;
+        Some((rows.thread.clone(), binding.clone()))
+    }
+
+    /// Takes the rows of a batch that is durable now.
+    pub(super) fn committed(&self, batch: &Batch) {
+        if !touches(batch) {
+            return;
+        }
+        let mut threads = lock(&self.0);
+        for change in &batch.changes {
+            match change {
+                Change::Thread(row) => threads.put(row),
+                Change::Binding(row) => threads.bind(row),
+                Change::RemoveThread => threads.forget(batch.thread),
+                _ => {}
+            }
+        }
+    }
+
+    /// Hides the rows of these threads, which a commit is about to change, until [`Hot::show`].
+    pub(super) fn hide(&self, threads: impl Iterator<Item = ThreadKey>) {
+        let mut threads = threads.peekable();
+        if threads.peek().is_some() {
+            lock(&self.0).hidden.extend(threads);
+        }
+    }
+
+    /// Shows all rows again: what the commit changed is here, or it was rolled back.
+    pub(super) fn show(&self) {
+        lock(&self.0).hidden.clear();
+    }
+
+    /// Forgets the rows of a thread that was changed otherwise.
+    pub(super) fn forget(&self, thread: ThreadKey) {
+        lock(&self.0).forget(thread);
+    }
+}
+
+// === impl Threads ===
+
+impl Threads {
+    fn get(&self, tenant: &TenantId, id: &ThreadId) -> Option<&Rows> {
+        // Cloning an id shares its bytes.
+        let key = self.keys.get(&(tenant.clone(), id.clone()))?;
+        self.of(*key)
+    }
+
+    fn of(&self, key: ThreadKey) -> Option<&Rows> {
+        self.rows.get(&key).filter(|_| !self.hidden.contains(&key))
+    }
+
+    fn put(&mut self, row: &ThreadRow) {
+        if let Some(rows) = self.rows.get_mut(&row.key)
+            && rows.thread.id == row.id
+            && rows.thread.tenant == row.tenant
+            && is_small(row)
+        {
+            rows.thread.clone_from(row);
+            return;
+        }
+        self.forget(row.key);
+        // A thread for one run is hardly asked for again.
+        if row.ephemeral || !is_small(row) {
+            return;
+        }
+        if self.rows.len() >= MAX_THREADS {
+            self.rows.clear();
+            self.keys.clear();
+        }
+        self.keys.insert((row.tenant.clone(), row.id.clone()), row.key);
+        self.rows.insert(row.key, Rows { thread: row.clone(), bindings: Vec::new() });
+    }
+
+    fn bind(&mut self, row: &BindingRow) {
+        let Some(rows) = self.rows.get_mut(&row.thread) else { return };
+        rows.bindings.retain(|other| other.agent != row.agent);
+        let bytes = row.capabilities.as_bytes().len() + row.remote.len();
+        if rows.bindings.len() < MAX_BINDINGS && bytes <= MAX_ROW_BYTES {
+            rows.bindings.push(row.clone());
+        }
+    }
+
+    fn forget(&mut self, thread: ThreadKey) {
+        if let Some(rows) = self.rows.remove(&thread) {
+            self.keys.remove(&(rows.thread.tenant, rows.thread.id));
+        }
+    }
+}
+
+/// Whether the batch changes rows that are kept here.
+pub(super) fn touches(batch: &Batch) -> bool {
+    let touches = |change: &Change| {
+        matches!(change, Change::Thread(_) | Change::Binding(_) | Change::RemoveThread)
+    };
+    batch.changes.iter().any(touches)
+}
+
+fn is_small(row: &ThreadRow) -> bool {
+    row.metadata.as_bytes().len() <= MAX_ROW_BYTES
+}

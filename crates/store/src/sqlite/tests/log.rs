@@ -1,0 +1,76 @@
+use std::fs;
+
+use super::seed::{Folder, batch, frames, numbers, thread_with_run};
+use crate::port::{Append, Batch};
+use crate::sqlite::connection::PAGE_BYTES;
+use crate::sqlite::file::beside;
+use crate::sqlite::log::LogFile;
+
+/// What the log uses of its file with this many pages.
+fn used(pages: u64) -> u64 {
+    32 + pages * (24 + u64::from(PAGE_BYTES))
+}
+
+#[test]
+fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
+    let folder = Folder::new();
+    let path = beside(&folder.path, "-wal");
+    let length = || fs::metadata(&path).unwrap().len();
+    let mut log = LogFile::of(&folder.path);
+
+    // A log of a few pages has not even been looked for.
+    log.lead(10).unwrap();
+    assert!(!path.exists());
+    assert!(log.lead(64).is_err(), "there is no file");
+
+    let held = vec![7; usize::try_from(used(64)).unwrap()];
+    fs::write(&path, &held).unwrap();
+    log.lead(64).unwrap();
+    let first = length();
+    assert!(first >= used(64) + 1024 * 1024, "{first}");
+    log.lead(100).unwrap();
+    assert_eq!(length(), first, "there was room enough");
+    log.lead(300).unwrap();
+    assert!(length() > first);
+    // What the log holds is not touched, and the rest is zeros.
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.starts_with(&held));
+    assert!(bytes.iter().skip(held.len()).all(|byte| *byte == 0));
+
+    // It started over: there is room for long.
+    let before = length();
+    log.lead(64).unwrap();
+    assert_eq!(length(), before);
+    // It started over and was cut.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    log.lead(70).unwrap();
+    let cut = length();
+    log.lead(65).unwrap();
+    assert!(length() >= used(65) + 1024 * 1024, "{cut}");
+}
+
+#[tokio::test]
+async fn a_log_with_room_behind_it_is_recovered() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let (thread, run) = thread_with_run(&store, 1).await;
+    for number in 2..=60 {
+        let frames = frames(thread.key, Some(run), number, number, &["and on"]);
+        store.append(Batch { frames, ..batch(thread.key, number - 1) }).await.unwrap();
+    }
+    // What a power cut would leave: no checkpoint was made yet.
+    let copy = Folder::new();
+    for suffix in ["", "-wal"] {
+        fs::copy(beside(&folder.path, suffix), beside(&copy.path, suffix)).unwrap();
+    }
+    let log = fs::read(beside(&copy.path, "-wal")).unwrap();
+    assert!(log.len() > 1024 * 1024, "the file is not ahead of its log");
+    assert!(log.ends_with(&[0; 4096]));
+    let again = copy.open().await;
+    let expected: Vec<u64> = (1..=60).collect();
+    assert_eq!(numbers(&again, &thread).await, expected);
+    // And it goes on from there.
+    let frames = frames(thread.key, Some(run), 61, 61, &["and on"]);
+    again.append(Batch { frames, ..batch(thread.key, 60) }).await.unwrap();
+    assert_eq!(numbers(&again, &thread).await.len(), 61);
+}

@@ -1,0 +1,268 @@
+//! Agents whose processes are replaced, cannot be started, or cannot take what they are given: what an editor and a user see of it.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::connect_editor::{Editor, OnDemand};
+use crate::harness::Home;
+
+/// The configuration of the scripted agent as `coder`, with these flags. It writes down what it hears.
+fn coder(home: &Home, flags: &[&str]) -> String {
+    let folder = home.work().display().to_string();
+    let record = format!("{folder}/heard");
+    let program = example("scripted_agent").display().to_string();
+    let store = format!("{folder}/sessions");
+    let flags = flags.iter().map(|flag| flag.replace("{store}", &store));
+    let mut command = vec![program, "--record".to_owned(), record];
+    command.extend(flags);
+    format!("[agents.coder]\nkind = \"agent-client\"\ncommand = {}\n", json!(command))
+}
+
+/// The params of every request of a method that the agent heard, in order.
+fn heard(home: &Home, method: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(home.work().join("heard")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["method"] == method).map(|mut line| line["params"].take()).collect()
+}
+
+/// The updates among these lines.
+fn updates(lines: &[String]) -> Vec<Value> {
+    let lines = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.map(|mut line| line["params"]["update"].take()).filter(|it| !it.is_null()).collect()
+}
+
+/// Prompts, and returns how that ended and what was told before.
+fn said(editor: &mut Editor, session: &str, text: &str) -> (Value, Vec<Value>) {
+    let id = editor.prompt(session, text);
+    let (answer, before) = editor.answer(id);
+    (answer, updates(&before))
+}
+
+/// What an editor is answered that loads the session.
+fn loaded(editor: &mut Editor, session: &str) -> Value {
+    let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
+    editor.ask("session/load", params)["result"].take()
+}
+
+/// The modes that these updates tell of.
+fn modes(updates: &[Value]) -> Vec<&Value> {
+    let updates = updates.iter().filter(|it| it["sessionUpdate"] == "current_mode_update");
+    updates.map(|update| &update["currentModeId"]).collect()
+}
+
+const SETTINGS: [&str; 7] =
+    ["--load", "--store", "{store}", "--replay", "never", "--modes", "--config"];
+
+#[test]
+fn what_a_user_chose_is_chosen_again_in_the_agents_next_process() {
+    let home = Home::new();
+    let demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
+    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let session = editor.session();
+    let mode = json!({ "sessionId": session, "modeId": "code" });
+    assert!(editor.ask("session/set_mode", mode)["error"].is_null());
+    let model = json!({ "sessionId": session, "configId": "model", "value": "large" });
+    assert!(editor.ask("session/set_config_option", model)["error"].is_null());
+
+    let (crashed, _) = said(&mut editor, &session, "crash");
+    assert!(crashed["error"].is_object(), "{crashed}");
+    for times in [2, 3] {
+        let (answer, told) = said(&mut editor, &session, "say:back");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        assert!(modes(&told).iter().all(|mode| **mode == "code"), "{told:?}");
+        let chosen = heard(&home, "session/set_mode");
+        assert_eq!(chosen.len(), times, "{chosen:?}");
+        assert!(chosen.iter().all(|params| params["modeId"] == "code"), "{chosen:?}");
+        let chosen = heard(&home, "session/set_config_option");
+        assert_eq!(chosen.len(), times, "{chosen:?}");
+        assert!(chosen.iter().all(|params| params["value"] == "large"), "{chosen:?}");
+        // Another client opens it too, which changes nothing.
+        for arguments in [["connect", "coder"]; 2] {
+            let mut other = Editor::met(&home, &arguments);
+            let shown = loaded(&mut other, &session);
+            assert_eq!(shown["modes"]["currentModeId"], "code", "{shown}");
+            assert_eq!(shown["configOptions"][0]["currentValue"], "large", "{shown}");
+            let (answer, _) = said(&mut other, &session, "say:me too");
+            assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        }
+        if times == 2 {
+            let killed = demand.signal(Signal::KILL);
+            editor.note("again");
+            demand.another(killed);
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_the_agents_next_process_is_not_in_is_told() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, &coder(&home, &SETTINGS));
+    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let session = editor.session();
+    // The agent itself went there, and nobody chose it.
+    let moved = "raw:{\"sessionUpdate\":\"current_mode_update\",\"currentModeId\":\"code\"}";
+    let (_, told) = said(&mut editor, &session, moved);
+    assert_eq!(modes(&told), ["code"]);
+    said(&mut editor, &session, "crash");
+    let (answer, told) = said(&mut editor, &session, "say:back");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_eq!(modes(&told), ["ask"], "{told:?}");
+    assert_eq!(heard(&home, "session/set_mode"), [Value::Null; 0]);
+    assert_eq!(loaded(&mut editor, &session)["modes"]["currentModeId"], "ask");
+}
+
+#[test]
+fn an_agent_that_was_signed_in_to_is_signed_in_to_again_when_the_server_was_killed() {
+    let home = Home::new();
+    let flags = ["--load", "--store", "{store}", "--auth", "key"];
+    let demand = OnDemand::of(&home, &coder(&home, &flags));
+    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let refused = editor.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    assert!(editor.ask("authenticate", json!({ "methodId": "key" }))["error"].is_null());
+    let session = editor.session();
+    for _ in 0..2 {
+        let (answer, _) = said(&mut editor, &session, "say:hi");
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let killed = demand.signal(Signal::KILL);
+        editor.note("again");
+        demand.another(killed);
+    }
+    // Who logs out stays out.
+    assert!(editor.ask("logout", json!({}))["error"].is_null());
+    let refused = editor.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
+    assert_eq!(refused["error"]["code"], -32000, "{refused}");
+}
+
+#[test]
+fn an_editor_is_told_that_an_agent_does_not_remember_its_session() {
+    let home = Home::new();
+    let _demand = OnDemand::of(&home, &coder(&home, &[]));
+    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let session = editor.session();
+    said(&mut editor, &session, "say:before");
+    said(&mut editor, &session, "crash");
+    let (answer, told) = said(&mut editor, &session, "say:after");
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let messages: Vec<_> =
+        told.iter().filter(|it| it["sessionUpdate"] == "agent_message_chunk").collect();
+    let [note, after] = messages[..] else { panic!("{told:?}") };
+    let text = note["content"]["text"].as_str().unwrap();
+    assert!(text.starts_with("The agent does not remember this session."), "{text}");
+    assert!(text.contains("The agent cannot open its sessions again."), "{text}");
+    assert_eq!(after["content"]["text"], "after");
+    assert_ne!(note["messageId"], after["messageId"]);
+
+    let mut other = Editor::launch(&home, &["connect", "coder"]);
+    let can = json!({ "session": { "notices": {} } });
+    other.ask("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
+    let shown = updates(&other.load(&session));
+    let notice = shown.iter().find(|it| it["sessionUpdate"] == "notice");
+    let notice = notice.unwrap_or_else(|| panic!("{shown:?}"));
+    assert_eq!(notice["severity"], "warning");
+    assert_eq!(notice["title"], "The agent does not remember this session");
+    assert!(!shown.iter().any(|it| it["content"] == note["content"]), "{shown:?}");
+}
+
+#[test]
+fn a_message_is_found_by_the_id_that_editors_are_shown() {
+    let home = Home::new();
+    let settings = "[client]\nmessage_id_format = \"uuid\"\n";
+    let coder = coder(&home, &["--ids", "counter"]);
+    let demand = OnDemand::of(&home, &format!("{settings}{coder}"));
+    let mut editor = Editor::met(&home, &["connect", "coder"]);
+    let session = editor.session();
+    // The second turn's ids are those of the first again.
+    for _ in 0..2 {
+        let (_, told) = said(&mut editor, &session, "two");
+        let mut ids: Vec<_> = told.iter().filter_map(|it| it["messageId"].as_str()).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), 2, "{told:?}");
+        let url = demand.url();
+        for (place, id) in ids.iter().enumerate() {
+            let shown = home.run(&["tail", &session, "--from", id, "--json", "--url", &url]);
+            let shown = shown.expect(0).lines();
+            assert_eq!(shown[0]["type"], "message.started", "{}", shown[0]);
+            let begun = shown.iter().filter(|it| it["type"] == "message.started");
+            assert!(begun.count() >= 2 - place, "{shown:?}");
+            let copy = ["threads", "copy", &session, "--until", id, "--url", &url];
+            home.run(&copy).expect(0);
+        }
+    }
+    let nowhere = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, b"nowhere").to_string();
+    home.run(&["tail", &session, "--from", &nowhere, "--url", &demand.url()]).expect(4);
+}
+
+#[test]
+fn a_command_that_is_no_agent_is_said_to_be_none_everywhere() {
+    let home = Home::new();
+    let mut settings = String::new();
+    for (name, command) in [
+        ("mirror", json!(["cat"])),
+        ("missing", json!(["no-such-program"])),
+        ("brief", json!(["true"])),
+    ] {
+        settings += &format!("[agents.{name}]\nkind = \"agent-client\"\ncommand = {command}\n");
+    }
+    let demand = OnDemand::of(&home, &settings);
+    for (agent, why) in [
+        ("mirror", "the agent 'mirror' refused `initialize`: "),
+        ("missing", "'no-such-program' cannot be started"),
+        ("brief", "the agent 'brief' "),
+    ] {
+        let mut editor = Editor::launch(&home, &["connect", agent]);
+        let refused = editor.ask("initialize", json!({ "protocolVersion": 1 }));
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why), "{refused}");
+        assert!(refused["error"]["data"]["hint"].is_string(), "{refused}");
+        assert!(editor.note("error: ").contains(why));
+        assert!(editor.note("hint: ").contains("check that the "));
+        assert_eq!(editor.close().code(), Some(1), "{agent}");
+
+        let run = home.run(&["run", agent, "hi", "--url", &demand.url()]).expect(1);
+        let lines: Vec<_> = run.err.lines().collect();
+        assert!(lines.iter().any(|it| it.starts_with("error: ") && it.contains(why)), "{run:?}");
+        assert!(lines.iter().any(|it| it.starts_with("hint: check that the ")), "{run:?}");
+        assert!(!run.err.contains("(hint") && !run.err.contains("later"), "{run:?}");
+    }
+}
+
+#[test]
+fn a_sound_whose_bytes_are_characters_is_a_sound() {
+    let home = Home::new();
+    let sound = home.write("b.wav", "RIFF\0\0\0\0WAVEfmt ").display().to_string();
+    let drawing = home.write("a.svg", "<svg/>").display().to_string();
+    let deaf = coder(&home, &[]).replace("agents.coder", "agents.deaf");
+    let demand = OnDemand::of(&home, &format!("{}{deaf}", coder(&home, &["--media"])));
+    // Its first client starts the server.
+    let _editor = Editor::met(&home, &["connect", "echo"]);
+    let url = demand.url();
+    let run = |agent: &str, file: &str| {
+        home.run(&["run", agent, "prompt", "--attach", file, "--url", &url])
+    };
+    let heard = run("coder", &sound).expect(0).out;
+    assert!(heard.contains("\"type\":\"audio\"") && heard.contains("audio/wav"), "{heard}");
+    let refused = run("deaf", &sound).expect(1).err;
+    assert!(refused.contains("audio"), "{refused}");
+    // A drawing is text that says how it is drawn.
+    let heard = run("coder", &drawing).expect(0).out;
+    assert!(heard.contains("<svg/>") && heard.contains("image/svg+xml"), "{heard}");
+    assert!(!heard.contains("\"type\":\"image\""), "{heard}");
+}
+
+#[test]
+fn an_editor_is_connected_to_no_other_server() {
+    let home = Home::new();
+    for command in [vec!["connect", "echo"], vec!["wrap"]] {
+        let mut arguments = command.clone();
+        arguments.extend(["--url", "http://elsewhere.example"]);
+        if command == ["wrap"] {
+            arguments.extend(["--", "agent"]);
+        }
+        let refused = home.run(&arguments).expect(2);
+        assert!(refused.err.contains("http://elsewhere.example"), "{refused:?}");
+        assert!(refused.err.contains("hint: leave --url out"), "{refused:?}");
+        assert_eq!(refused.out, "");
+    }
+}

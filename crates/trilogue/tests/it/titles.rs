@@ -1,0 +1,57 @@
+//! What a hosted agent calls its session, in listings.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::agent_client_examples::example;
+use crate::connect_editor::Editor;
+use crate::harness::{Home, Server};
+
+fn serve(home: &Home) -> Server<'_> {
+    let (agent, store) = (example("scripted_agent"), home.work().join("kept.db"));
+    let store = format!("sqlite:{}", store.display());
+    let config = format!(
+        "[store]\nurl = {store:?}\n[agents.reviewer]\nkind = \"agent-client\"\ncommand = [{:?}]\n",
+        agent.to_str().unwrap()
+    );
+    let config = home.write("trilogue.toml", &config);
+    home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+}
+
+/// Has the agent call its session so.
+fn call(title: &Value) -> String {
+    format!("raw:{}", json!({ "sessionUpdate": "session_info_update", "title": title }))
+}
+
+/// How an editor that comes finds the session listed.
+fn listed(home: &Home, session: &str) -> Value {
+    let mut editor = Editor::met(home, &["connect", "reviewer"]);
+    let answer = editor.ask("session/list", json!({}));
+    let sessions = answer["result"]["sessions"].as_array().unwrap();
+    sessions.iter().find(|it| it["sessionId"] == session).unwrap().clone()
+}
+
+#[test]
+fn a_session_is_listed_as_its_agent_calls_it_after_a_crash_too() {
+    let home = Home::new();
+    let server = serve(&home);
+    let mut editor = Editor::met(&home, &["connect", "reviewer"]);
+    let session = editor.session();
+    let new = listed(&home, &session);
+    assert_eq!(new.get("title"), None, "{new}");
+    let id = editor.prompt(&session, &call(&json!("A title")));
+    editor.answer(id);
+    let called = listed(&home, &session);
+    assert_eq!(called["title"], "A title");
+    assert_ne!(called["updatedAt"], new["updatedAt"]);
+    let shown = server.run(&["threads"]).expect(0).out;
+    assert!(shown.contains("TITLE") && shown.contains("A title"), "{shown}");
+    let shown = server.run(&["threads", "show", &session]).expect(0).out;
+    assert!(shown.contains("title: A title\n"), "{shown}");
+    drop(editor);
+    server.stop(Signal::KILL);
+    let server = serve(&home);
+    assert_eq!(listed(&home, &session)["title"], "A title");
+    server.run(&["run", "reviewer", &call(&Value::Null), "--thread", &session]).expect(0);
+    assert_eq!(listed(&home, &session).get("title"), None);
+}
