@@ -254,7 +254,7 @@ mod tests {
         // However it is written, a file is attached once.
         let other = format!("{}/./notes.md", folder.path().display());
         assert_eq!(parts(format!("see @{plain} and @{other}"), &[]), 2);
-        assert_eq!(parts(format!("see @{other}"), &[plain.clone()]), 2);
+        assert_eq!(parts(format!("see @{other}"), std::slice::from_ref(&plain)), 2);
         let without = said(format!("see @{plain}"), false, &[]).unwrap();
         assert!(matches!(without, RunInput::Text(_)));
     }
