@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -17,8 +17,8 @@ use crate::limits;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 
-/// The members of an object as they are written, in their order.
-struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+/// Reads the members of an object as they are written, in their order.
+struct Members;
 
 // === impl Json ===
 
@@ -119,7 +119,8 @@ impl Json {
     /// The object with this one member set, or removed where there is no value. All others stay as they are written, in their order. `None` where this is no object.
     #[must_use]
     pub fn with_member(&self, name: &str, value: Option<&Self>) -> Option<Self> {
-        let Members(members) = serde_json::from_slice(&self.0).ok()?;
+        let mut reader = serde_json::Deserializer::from_slice(&self.0);
+        let members = reader.deserialize_map(Members).ok()?;
         let is_named =
             |key: &RawValue| serde_json::from_str::<String>(key.get()).is_ok_and(|key| key == name);
         let mut rest = value;
@@ -182,27 +183,19 @@ fn push_member(text: &mut String, key: &str, value: &str) {
 
 // === impl Members ===
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(&'de RawValue, &'de RawValue)>;
 
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
         }
-
-        deserializer.deserialize_map(Object)
+        Ok(members)
     }
 }
 
