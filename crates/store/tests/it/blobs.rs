@@ -49,12 +49,18 @@ async fn a_blob_is_seen_through_the_thread_that_names_it(world: World) {
 }
 
 async fn storing_the_same_bytes_again_is_free(world: World) {
-    let blob = put(&world, "default", "content").await;
-    let before = world.store.stats().await.unwrap().bytes;
+    // Far more than what the file of a log is kept ahead by, which is counted too and may come at any time.
+    let content = Bytes::from(vec![b'x'; 4 * 1024 * 1024]);
+    let tenant = tenant_scope("default").tenant;
+    let blob = world.store.put_blob(&tenant, content.clone(), true).await.unwrap();
+    let before = world.store.stats().await.unwrap();
+    assert!(before.bytes >= blob.length);
     for _ in 0..10 {
-        assert_eq!(put(&world, "default", "content").await, blob);
+        let again = world.store.put_blob(&tenant, content.clone(), true).await.unwrap();
+        assert_eq!(again, blob);
     }
-    assert_eq!(world.store.stats().await.unwrap().bytes, before);
+    let after = world.store.stats().await.unwrap();
+    assert!(after.bytes < before.bytes + blob.length, "{before:?} {after:?}");
 }
 
 async fn tenants_do_not_share_blobs(world: World) {
