@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OnceCell, watch};
@@ -27,11 +27,15 @@ pub(crate) struct Tails {
     attached: AtomicUsize,
     bytes: AtomicUsize,
     max_bytes: usize,
+    /// How many entries there have been.
+    entries: AtomicU64,
     threads: Mutex<HashMap<ThreadKey, Entry>>,
 }
 
 #[derive(Debug)]
 struct Entry {
+    /// Tells it from one of the same thread that came later.
+    number: u64,
     readers: usize,
     log: Arc<Log>,
 }
@@ -56,6 +60,7 @@ struct Kept {
 struct Guard {
     tails: Arc<Tails>,
     thread: ThreadKey,
+    entry: u64,
 }
 
 /// Reads that are under way: the same read asked for again waits for the first.
@@ -72,6 +77,7 @@ impl Tails {
             attached: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             max_bytes,
+            entries: AtomicU64::new(0),
             threads: Mutex::default(),
         }
     }
@@ -85,11 +91,12 @@ impl Tails {
     pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey, last: impl FnOnce() -> u64) -> Tail {
         // Commits must see the reader before the look-up, or one between the two would be missed.
         self.attached.fetch_add(1, Ordering::SeqCst);
-        let log = {
+        let (entry, log) = {
             let mut threads = guard(&self.threads);
-            let entry = threads.entry(thread).or_insert_with(Entry::new);
+            let new = || Entry::new(self.entries.fetch_add(1, Ordering::Relaxed));
+            let entry = threads.entry(thread).or_insert_with(new);
             entry.readers += 1;
-            Arc::clone(&entry.log)
+            (entry.number, Arc::clone(&entry.log))
         };
         if !log.is_known.load(Ordering::Acquire) {
             let last = last();
@@ -101,7 +108,7 @@ impl Tails {
             log.is_known.store(true, Ordering::Release);
         }
         let committed = log.committed.subscribe();
-        Tail { committed, guard: Box::new(Guard { tails: Arc::clone(self), thread }) }
+        Tail { committed, guard: Box::new(Guard { tails: Arc::clone(self), thread, entry }) }
     }
 
     /// Notes frames that are durable now and wakes the thread's readers.
@@ -120,6 +127,17 @@ impl Tails {
         let Some(log) = self.log(thread) else { return };
         self.trim(&log, 0, 0);
         log.committed.send_modify(|_| {});
+    }
+
+    /// Lets go of a thread that was removed: its readers learn that nothing more comes.
+    pub(crate) fn ended(&self, thread: ThreadKey) {
+        if self.attached.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let entry = guard(&self.threads).remove(&thread);
+        if let Some(entry) = entry {
+            self.trim(&entry.log, 0, 0);
+        }
     }
 
     /// Serves a read without the store, when the kept frames reach back far enough.
@@ -199,12 +217,17 @@ impl Tails {
         }
     }
 
-    fn detach(&self, thread: ThreadKey) {
+    fn detach(&self, thread: ThreadKey, number: u64) {
         let dropped = {
             let mut threads = guard(&self.threads);
-            let Some(entry) = threads.get_mut(&thread) else { return };
-            entry.readers -= 1;
-            if entry.readers == 0 { threads.remove(&thread) } else { None }
+            match threads.get_mut(&thread) {
+                Some(entry) if entry.number == number => {
+                    entry.readers -= 1;
+                    if entry.readers == 0 { threads.remove(&thread) } else { None }
+                }
+                // What was read is gone, and its entry went with it.
+                _ => None,
+            }
         };
         if let Some(entry) = dropped {
             self.trim(&entry.log, 0, 0);
@@ -237,13 +260,13 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 // === impl Entry ===
 
 impl Entry {
-    fn new() -> Self {
+    fn new(number: u64) -> Self {
         let log = Log {
             committed: watch::Sender::new(0),
             is_known: AtomicBool::new(false),
             kept: Mutex::default(),
         };
-        Self { readers: 0, log: Arc::new(log) }
+        Self { number, readers: 0, log: Arc::new(log) }
     }
 }
 
@@ -266,7 +289,7 @@ impl TailGuard for Guard {}
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.tails.detach(self.thread);
+        self.tails.detach(self.thread, self.entry);
     }
 }
 

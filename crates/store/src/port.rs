@@ -240,7 +240,7 @@ pub trait Read: Send + Sync + fmt::Debug {
 /// A reader attached to one thread.
 #[derive(Debug)]
 pub struct Tail {
-    /// The last committed thread number; changes after every commit.
+    /// The last committed thread number; changes after every commit. Closed when the thread is removed while it is read.
     pub committed: watch::Receiver<u64>,
     /// Detaches on drop.
     pub guard: Box<dyn TailGuard>,

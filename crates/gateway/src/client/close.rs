@@ -89,6 +89,8 @@ pub(super) async fn delete(link: &Arc<Link>, lane: &Arc<Lane>, params: &str) -> 
         Err(error) => return Err(session_error(&error, &lane.id)),
     }
     if let Some(session) = lane.set_session(None) {
+        // With the thread the ids of its messages are gone.
+        session.state().prompts.iter_mut().for_each(|open| open.user_message_id = None);
         prompt::gone(link, &session).await;
         detach(&session);
     }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
-use trilogue_domain::{Body, Code, Json, Outcome, Role, RunId, RunKey};
+use trilogue_domain::{Body, Json, Outcome, Role, RunId, RunKey};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_store::{Frame, Range, Tail};
 use trilogue_wire::agent_client::ClientCapabilities;
-use trilogue_wire::jsonrpc::{self, ErrorObject};
 use trilogue_wire::native::local::Control;
 
 use super::catch_up::Start;
@@ -132,6 +131,11 @@ impl Pump {
     }
 
     async fn work(&mut self, orders: &mut mpsc::Receiver<Order>) -> Result<()> {
+        // A thread that was removed before its tail was attached ends no tail.
+        let thread = self.session.row(&self.link).await?;
+        if thread.key != self.session.thread.key {
+            return Err(no_thread(self.session.id()));
+        }
         loop {
             while self.is_started && self.step().await? {
                 while let Ok(order) = orders.try_recv() {
@@ -453,40 +457,6 @@ impl Pump {
             self.names.insert(key, name.clone());
         }
         Ok(name)
-    }
-
-    /// Nothing more comes: whoever waits is told why. Without an error the client has closed the session.
-    async fn give_up(&mut self, error: Option<&trilogue_domain::Error>) {
-        let is_gone = error.is_none_or(|error| error.code() == Code::ThreadNotFound);
-        let error = match error {
-            Some(error) => mapping::session_error(error, self.session.id()),
-            None => ErrorObject::of(jsonrpc::Code::REQUEST_CANCELLED),
-        };
-        let prompts = std::mem::take(&mut self.session.state().prompts);
-        let mut lines = Lines::default();
-        for prompt in prompts {
-            let outcome = Outcome::Cancelled { reason: None };
-            let told = prompt.user_message_id.as_deref();
-            let answer = match is_gone {
-                true => mapping::prompt_result(&outcome, None, told),
-                false => Err(error.clone()),
-            };
-            self.link.write_answer(&mut lines, &prompt.request, &answer);
-        }
-        self.session.settled.notify_waiters();
-        let starts = self.catching_up.take().into_iter().chain(self.next.drain(..));
-        for (request, _) in starts.filter_map(|start| start.request) {
-            self.link.write_answer(&mut lines, &request, &Err(error.clone()));
-        }
-        if !lines.bytes.is_empty() {
-            self.link.send(lines, Control::Boundary).await;
-        }
-        if let Some(lane) = self.link.known_lane(&self.session.thread.id) {
-            let ours = lane.session().is_some_and(|it| Arc::ptr_eq(&it, &self.session));
-            if ours {
-                lane.set_session(None);
-            }
-        }
     }
 }
 

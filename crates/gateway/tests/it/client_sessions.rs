@@ -1,5 +1,7 @@
 //! How a connection begins, and what becomes of sessions.
 
+use bytes::Bytes;
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::client_editor::Door;
@@ -283,4 +285,37 @@ async fn a_session_that_is_resumed_behind_a_return_misses_nothing() {
     assert_eq!(back.answer(&attach).await["result"], json!({}));
     assert!(back.answer(&resume).await["result"].is_object());
     assert_eq!(back.words("agent_message_chunk"), all);
+}
+
+#[tokio::test]
+async fn a_session_that_somebody_else_removes_answers_whoever_waits() {
+    for rig in [Rig::start().await, Rig::on_disk().await] {
+        let door = Door::of(&rig);
+        let mut other = door.plain("puppet").await;
+        for by_client in [true, false] {
+            let mut editor = door.plain("puppet").await;
+            let session = editor.session().await;
+            let prompt = editor.start_prompt(&session, "ask").await;
+            let asked = editor.request("session/request_permission").await;
+            if by_client {
+                other.ok("session/delete", json!({"sessionId": session})).await;
+            } else {
+                let path = format!("/api/v1/threads/{session}");
+                let alice = rig.alice();
+                let erased = alice.send(Method::DELETE, &path, &[], Bytes::new()).await.unwrap();
+                assert_eq!(erased.status, 204);
+            }
+            let withdrawn = editor.notified("$/cancel_request").await;
+            assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+            let answer = editor.answer(&prompt).await;
+            // Its message's id is known nowhere any more, so it is not acknowledged.
+            assert_eq!(answer["result"], json!({"stopReason": "cancelled"}));
+            // It is as good as never opened, and the client goes on.
+            let again = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
+            assert_eq!(editor.code("session/load", again).await, -32002);
+            let next = editor.session().await;
+            let answer = editor.prompt(&next, "hello").await;
+            assert_eq!(answer["stopReason"], "end_turn", "{answer}");
+        }
+    }
 }

@@ -15,10 +15,14 @@ use crate::record::Frame;
 #[derive(Debug, Default)]
 pub(super) struct Tails {
     attached: KeyMap<ThreadKey, Attached>,
+    /// How many of them there have been.
+    count: u64,
 }
 
 #[derive(Debug)]
 struct Attached {
+    /// Tells it from one of the same thread that came later.
+    number: u64,
     sender: Arc<watch::Sender<u64>>,
     readers: usize,
     /// Frames whose decoded events the readers share, by first number.
@@ -38,6 +42,7 @@ const FEW_BYTES: usize = 8 * 1024 * 1024;
 struct Guard {
     inner: Arc<Inner>,
     thread: ThreadKey,
+    number: u64,
 }
 
 // === impl Tails ===
@@ -77,12 +82,9 @@ impl Tails {
         }
     }
 
-    /// Forgets the frames of a thread that was removed.
-    pub(super) fn forget_all(&mut self, thread: ThreadKey) {
-        if let Some(attached) = self.attached.get_mut(&thread) {
-            attached.shared.clear();
-            attached.bytes = 0;
-        }
+    /// Lets go of a thread that was removed: its readers learn that nothing more comes.
+    pub(super) fn end(&mut self, thread: ThreadKey) {
+        self.attached.remove(&thread);
     }
 
     /// The bytes of all shared frames.
@@ -122,7 +124,9 @@ impl Inner {
     pub(super) fn attach(self: &Arc<Self>, thread: ThreadKey) -> Tail {
         let mut state = self.lock();
         let last = state.threads.get(&thread).map_or(0, |thread| thread.last);
-        let attached = state.tails.attached.entry(thread).or_insert_with(|| Attached {
+        let Tails { attached, count } = &mut state.tails;
+        let attached = attached.entry(thread).or_insert_with(|| Attached {
+            number: next(count),
             sender: Arc::new(watch::Sender::new(last)),
             readers: 0,
             shared: BTreeMap::new(),
@@ -130,7 +134,9 @@ impl Inner {
         });
         attached.readers += 1;
         let committed = attached.sender.subscribe();
-        Tail { committed, guard: Box::new(Guard { inner: Arc::clone(self), thread }) }
+        let number = attached.number;
+        drop(state);
+        Tail { committed, guard: Box::new(Guard { inner: Arc::clone(self), thread, number }) }
     }
 }
 
@@ -141,13 +147,21 @@ impl TailGuard for Guard {}
 impl Drop for Guard {
     fn drop(&mut self) {
         let mut state = self.inner.lock();
-        if let Some(attached) = state.tails.attached.get_mut(&self.thread) {
+        // What was read may be gone, and with it what stood here for its readers.
+        if let Some(attached) = state.tails.attached.get_mut(&self.thread)
+            && attached.number == self.number
+        {
             attached.readers -= 1;
             if attached.readers == 0 {
                 state.tails.attached.remove(&self.thread);
             }
         }
     }
+}
+
+fn next(count: &mut u64) -> u64 {
+    *count += 1;
+    *count
 }
 
 impl fmt::Debug for Guard {

@@ -215,7 +215,7 @@ impl State {
             self.blobs.unname(&thread.row.tenant, blob);
         }
         self.queue.remove_thread(key);
-        self.tails.forget_all(key);
+        self.tails.end(key);
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);

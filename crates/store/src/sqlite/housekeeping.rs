@@ -136,6 +136,7 @@ impl Housekeeping for SqliteStore {
             .await?;
         if let Some(key) = erased {
             self.context.health.forget(key);
+            self.context.tails.ended(key);
         }
         Ok(erased)
     }

@@ -327,7 +327,7 @@ impl Writer<'_> {
                     self.beside.checkpointer.erase();
                 }
                 Change::RemoveThread => {
-                    context.tails.removed(batch.thread);
+                    context.tails.ended(batch.thread);
                     context.health.forget(batch.thread);
                     self.beside.checkpointer.erase();
                 }

@@ -15,6 +15,7 @@ contract!(
     a_tail_may_come_before_its_thread,
     a_tail_reads_what_a_cold_reader_reads,
     removal_wakes_readers,
+    a_tail_ends_with_its_thread,
 );
 
 /// The longest wait for a wake-up.
@@ -138,4 +139,20 @@ async fn removal_wakes_readers(world: World) {
     log.step().say(None, &["gone"]).change(Change::RemoveRun(run.key)).commit().await.unwrap();
     reaches(&mut tail, 3).await;
     assert_eq!(log.read().await.len(), 1);
+}
+
+async fn a_tail_ends_with_its_thread(world: World) {
+    let (mut log, _) = world.ended("t", "r").await;
+    let mut tails = [world.store.tail(log.row.key), world.store.tail(log.row.key)];
+    let other = world.store.tail(world.thread("u").await.row.key);
+    log.step().change(Change::RemoveThread).commit().await.unwrap();
+    for tail in &mut tails {
+        // What an engine looked up behind the attaching may still wake it once.
+        let ended = async { while tail.committed.changed().await.is_ok() {} };
+        timeout(DEADLINE, ended).await.expect("an end");
+    }
+    // Whoever comes later reads something else, and those from before leave it alone.
+    let late = world.store.tail(log.row.key);
+    drop(tails);
+    assert!(late.committed.has_changed().is_ok() && other.committed.has_changed().is_ok());
 }
