@@ -34,7 +34,10 @@ pub use access::peers::Proxies;
 pub use access::schemes::{Scheme, anonymous};
 pub use access::secret::{hash_secret, new_secret};
 pub use callback::check_callback_url;
-pub use client::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy, Wrap, WrapCommand};
+pub use client::{
+    ClientOptions, LocalReader, LocalWriter, MessageIdFormat, UserMessageId, WhenBusy, Wrap,
+    WrapCommand, split_local,
+};
 pub use communication::HistoryFetch;
 pub use connect::deliver::CallbackDelivery;
 pub use mount::{ConnectOptions, ErrorBody, Mount, Operation, Protocol};

@@ -16,7 +16,8 @@ pub(crate) struct ThreadState {
     /// The last number given out.
     pub(crate) last: u64,
     /// The runs that have not ended, in the order in which they were created.
-    pub(crate) runs: BTreeMap<RunKey, RunState>,
+    /// Boxed: most threads have one open run, and a map makes room for eleven at once.
+    pub(crate) runs: BTreeMap<RunKey, Box<RunState>>,
     /// Runs that wait for the turn, in order: new ones, and waiting ones that were answered.
     pub(crate) queue: VecDeque<RunKey>,
     /// The run that has the turn.
@@ -84,7 +85,7 @@ impl ThreadState {
         for row in acquired.open_runs {
             let native = is_native(&row);
             let restored = RunState { restored: true, ..RunState::new(row, None, native) };
-            state.runs.insert(restored.row.key, restored);
+            state.runs.insert(restored.row.key, Box::new(restored));
         }
         for interrupt in acquired.pending {
             if let Some(run) = state.runs.get_mut(&interrupt.run) {

@@ -191,7 +191,8 @@ impl Runtime {
         let place = match place {
             Place::New(row, _) if deferred => {
                 let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
-                let (run, log) = services.new_owner(state).accept(submit, settled).await?;
+                let (run, log) =
+                    Box::pin(services.new_owner(state).accept(submit, settled)).await?;
                 return Ok(Submitted { run, created: true, settled: Settled(ended), log });
             }
             place => place,

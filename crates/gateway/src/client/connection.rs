@@ -208,23 +208,27 @@ fn answered(link: &Arc<Link>, id: &Id<'_>, outcome: Result<String, ErrorObject>)
 }
 
 /// Does the work on a request and answers it. What panics is answered too.
-pub(super) async fn answering(
-    link: &Arc<Link>,
+///
+/// The work is boxed before anything waits for it: a future that is handed on by value is laid out once for every hand that it goes through.
+pub(super) fn answering<'a>(
+    link: &'a Arc<Link>,
     id: Id<'static>,
     cancelled: CancellationToken,
-    work: impl Future<Output = Option<Answer>> + Send,
-) {
-    let work = AssertUnwindSafe(calls::on_behalf_of(id.clone(), work)).catch_unwind();
-    let answer = tokio::select! {
-        done = work => done.unwrap_or_else(|_| {
-            link.shared.meters.panics.increment(1);
-            tracing::error!("the work on a client's request panicked");
-            Some(Err(ErrorObject::of(Code::INTERNAL_ERROR)))
-        }),
-        () = cancelled.cancelled() => Some(Err(ErrorObject::of(Code::REQUEST_CANCELLED))),
-    };
-    if let Some(answer) = answer {
-        link.answer(&id, answer).await;
+    work: impl Future<Output = Option<Answer>> + Send + 'a,
+) -> impl Future<Output = ()> + Send + 'a {
+    let work = AssertUnwindSafe(calls::on_behalf_of(id.clone(), Box::pin(work))).catch_unwind();
+    async move {
+        let answer = tokio::select! {
+            done = work => done.unwrap_or_else(|_| {
+                link.shared.meters.panics.increment(1);
+                tracing::error!("the work on a client's request panicked");
+                Some(Err(ErrorObject::of(Code::INTERNAL_ERROR)))
+            }),
+            () = cancelled.cancelled() => Some(Err(ErrorObject::of(Code::REQUEST_CANCELLED))),
+        };
+        if let Some(answer) = answer {
+            link.answer(&id, answer).await;
+        }
     }
 }
 

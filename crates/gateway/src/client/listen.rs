@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use memchr::memchr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +17,7 @@ use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welc
 
 use super::connection;
 use super::link::Link;
+use super::socket::{LocalReader, LocalWriter, split_local};
 use super::wrap::Wrap;
 use crate::http::problem;
 use crate::http::stall::Stall;
@@ -80,7 +80,13 @@ impl Door {
             tracing::warn!("a program of another user was turned away");
             return;
         }
-        let (mut reader, writer) = stream.into_split();
+        let (mut reader, writer) = match split_local(stream) {
+            Ok(halves) => halves,
+            Err(error) => {
+                tracing::warn!(%error, "a local connection cannot be watched");
+                return;
+            }
+        };
         let mut writer = Stall::new(writer, self.shared.options.write_timeout);
         let mut begun = BytesMut::new();
         let within = self.shared.options.client.hello_timeout;
@@ -154,7 +160,7 @@ fn is_ours(stream: &UnixStream) -> bool {
 }
 
 /// Reads up to the first line end; what has come behind it stays.
-async fn first_line(stream: &mut OwnedReadHalf, read: &mut BytesMut) -> Result<BytesMut> {
+async fn first_line(stream: &mut LocalReader, read: &mut BytesMut) -> Result<BytesMut> {
     let broken = |what: &str| Error::new(Code::InvalidRequest, format!("the first line {what}"));
     loop {
         if let Some(end) = memchr(b'\n', read) {
@@ -173,7 +179,7 @@ async fn first_line(stream: &mut OwnedReadHalf, read: &mut BytesMut) -> Result<B
     }
 }
 
-async fn write(stream: &mut Stall<OwnedWriteHalf>, welcome: &Welcome) -> std::io::Result<()> {
+async fn write(stream: &mut Stall<LocalWriter>, welcome: &Welcome) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(welcome).unwrap_or_default();
     line.push(b'\n');
     stream.write_all(&line).await?;

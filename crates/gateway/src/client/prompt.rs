@@ -82,7 +82,7 @@ pub(super) fn enqueue(
         async move {
             let id = asked.id.clone();
             let work = prompt(&worker, &met, &lane, &asked, &params, since);
-            Box::pin(answering(&worker, id, CancellationToken::new(), work)).await;
+            answering(&worker, id, CancellationToken::new(), work).await;
         }
     });
 }
@@ -116,7 +116,7 @@ async fn prompt(
     option::start(link, &session).await;
     session.take_control();
     let opened = tokio::select! {
-        opened = open::open_when_needed(link, met, &session) => opened,
+        opened = Box::pin(open::open_when_needed(link, met, &session)) => opened,
         () = lane.cancelled_since(cancels) => return Some(not_begun()),
         () = cancelled.cancelled() => return Some(not_begun()),
     };
@@ -150,21 +150,21 @@ impl Prompt<'_> {
         // What was taken before is taken as that, whatever is asked by now.
         if let Some(known) = self.link.runtime().known(&self.link.principal, &new).await? {
             let message = first_message(self.link, &self.session, known.run.key).await?;
-            return self.join(known.run, message).await.map(|()| None);
+            return Box::pin(self.join(known.run, message)).await.map(|()| None);
         }
         let before = self.said_before().await?;
         if let Some(said) = &before
             && let Some(run) = self.answered_run(said).await?
         {
-            return self.join(run, Some(said.message.clone())).await.map(|()| None);
+            return Box::pin(self.join(run, Some(said.message.clone()))).await.map(|()| None);
         }
         if let Some((run, message)) = self.same_before().await? {
-            return self.join(run, Some(message)).await.map(|()| None);
+            return Box::pin(self.join(run, Some(message))).await.map(|()| None);
         }
         let question = self.session.state().asked.clone();
         let mut is_late = false;
         if let Some(question) = question {
-            match self.answer_in_words(&question, before).await? {
+            match Box::pin(self.answer_in_words(&question, before)).await? {
                 InWords::Taken(answer) => return Ok(answer),
                 InWords::TooLate => is_late = true,
                 InWords::Unasked => {}
@@ -190,7 +190,7 @@ impl Prompt<'_> {
                 // It came on another connection in between.
                 self.session.state().mine.remove(&chosen.message);
                 let message = first_message(self.link, &self.session, known.run.key).await?;
-                self.join(known.run, message).await.map(|()| None)
+                Box::pin(self.join(known.run, message)).await.map(|()| None)
             }
             Err(error) => {
                 self.session.state().mine.remove(&chosen.message);

@@ -33,9 +33,9 @@ impl Owner {
         };
         self.waiters.entry(run).or_default().push(Waiter::Submitter(settled));
         if let Some(turn) = self.take_start(run)
-            && let Some((shared, work)) = self.prepare(run, turn, true)
+            && let Some((shared, mut work)) =
+                self.prepare(run, turn, true).map(|(shared, work)| (shared, Box::pin(work)))
         {
-            let mut work = Box::pin(work);
             let once =
                 std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_ready()));
             if !once.await {

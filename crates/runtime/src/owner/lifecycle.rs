@@ -50,7 +50,7 @@ impl Owner {
     /// What a run that ends now was saying when its last owner went is known from its log. One that goes on waiting had it written when it began to.
     async fn look_for_open_messages(&self, state: &mut ThreadState) {
         let ThreadState { thread, runs, .. } = state;
-        let has_ended = |run: &&mut RunState| run.row.started_at.is_some() && is_over(run);
+        let has_ended = |run: &&mut Box<RunState>| run.row.started_at.is_some() && is_over(run);
         for run in runs.values_mut().filter(has_ended) {
             let store = self.services.store.as_ref();
             match history::open_messages(store, thread, run.row.key).await {

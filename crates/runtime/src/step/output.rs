@@ -118,7 +118,7 @@ impl<'a> Output<'a> {
     }
 
     pub(super) fn run(&mut self, run: RunKey) -> Option<&mut RunState> {
-        self.state.runs.get_mut(&run)
+        self.state.runs.get_mut(&run).map(Box::as_mut)
     }
 
     /// Writes the run's row as it now is.

@@ -37,7 +37,8 @@ impl Output<'_> {
         }
         let created = submit.row.clone();
         let input = submit.input;
-        self.state.runs.insert(run, RunState::new(submit.row, Some(input), submit.native));
+        let entry = RunState::new(submit.row, Some(input), submit.native);
+        self.state.runs.insert(run, Box::new(entry));
         self.log_draft(Some(run), draft.0);
         for message in draft.1 {
             self.point_at(message);
@@ -118,12 +119,13 @@ impl Output<'_> {
         self.state
             .runs
             .values()
+            .map(Box::as_ref)
             .filter(move |run| run.is_in_flight() || holder == Some(run.row.key))
     }
 
     fn waiting_without_turn(&self) -> impl Iterator<Item = &RunState> {
         let holder = self.state.turn;
-        let waiting = self.state.runs.values().filter(|run| run.is_waiting());
+        let waiting = self.state.runs.values().map(Box::as_ref).filter(|run| run.is_waiting());
         waiting.filter(move |run| holder != Some(run.row.key))
     }
 

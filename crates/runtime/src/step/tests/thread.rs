@@ -38,7 +38,7 @@ fn recovery_accounts_for_every_run() {
             resolved_at: None,
             interrupt,
         }));
-        table.state.runs.insert(row.key, state);
+        table.state.runs.insert(row.key, Box::new(state));
     }
     let step = table.step(Command::Recover { restarted: true, failure: lost() }).unwrap();
     assert_eq!(

@@ -8,6 +8,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use trilogue_domain::error::Class;
 use trilogue_domain::{Code, Error};
+use trilogue_gateway::{LocalReader, LocalWriter, split_local};
 use trilogue_wire::jsonrpc::{Decoder, Frame};
 use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
 
@@ -49,7 +50,8 @@ pub struct Link {
 /// A connection on which messages may be sent.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: UnixStream,
+    pub(super) reader: LocalReader,
+    pub(super) writer: LocalWriter,
     /// May hold what came behind the welcome.
     pub(super) decoder: Decoder,
     pub(super) opened: Opened,
@@ -119,7 +121,9 @@ impl Link {
                 let is_on_demand = record.is_some_and(|record| record.on_demand);
                 let opened = judge(welcome)?;
                 decoder.set_max_line_bytes(max_sent(&opened));
-                Ok(Connection { stream, decoder, opened, is_on_demand })
+                let halves = split_local(stream);
+                let (reader, writer) = halves.map_err(|error| Missed::Now(self.absent(&error)))?;
+                Ok(Connection { reader, writer, decoder, opened, is_on_demand })
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
                 Err(Missed::Forever(Error::new(Code::InvalidRequest, error.to_string())))

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep_until, timeout};
 use trilogue_domain::Error;
+use trilogue_gateway::{LocalReader, LocalWriter};
 use trilogue_wire::agent_client::Json;
 use trilogue_wire::jsonrpc::{Code, Decoder, ErrorObject};
 
@@ -53,8 +53,8 @@ enum Wire {
 }
 
 struct Up {
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
+    reader: LocalReader,
+    writer: LocalWriter,
     decoder: Decoder,
     is_on_demand: bool,
 }
@@ -213,8 +213,7 @@ fn told(error: &Error) -> ErrorObject {
 
 impl Wire {
     fn up(connection: Connection) -> Self {
-        let (reader, writer) = connection.stream.into_split();
-        let Connection { decoder, is_on_demand, .. } = connection;
+        let Connection { reader, writer, decoder, is_on_demand, .. } = connection;
         Self::Up(Box::new(Up { reader, writer, decoder, is_on_demand }))
     }
 
