@@ -9,7 +9,7 @@
 //! | `blocks`, `states`, `unknown`, `raw:JSON` | every content block; every other update; an unknown one; this one |
 //! | `tool`, `tool-done`, `tool-open` | a tool call that ends, that has ended already, that never ends |
 //! | `permission`, `permission:KIND:PATH` | asks for permission, and says what came |
-//! | `ask-form`, `ask-url` | asks a question, and says what came |
+//! | `ask-form`, `ask-consent`, `ask-url` | asks for a name; whether to begin; to visit an address; and says what came |
 //! | `ask-call`, `ask-call-text` | the same about the prompt's call and in no session; its id as it came, or as a text |
 //! | `read:PATH`, `write:PATH:TEXT`, `term:COMMAND` | works with the client's files and terminals |
 //! | `ext` | says and asks something that is in no protocol |
@@ -128,7 +128,9 @@ impl Turn<'_> {
             "raw" => self.raw(rest).await,
             "tool" | "tool-done" | "tool-open" => self.tool(word).await,
             "permission" => self.permission(rest).await?,
-            "ask-form" | "ask-url" | "ask-call" | "ask-call-text" => self.ask(word).await?,
+            "ask-form" | "ask-consent" | "ask-url" | "ask-call" | "ask-call-text" => {
+                self.ask(word).await?;
+            }
             "read" | "write" | "term" => self.client(word, rest).await?,
             "ext" => self.extension().await,
             "slow" => self.slow(rest).await,
@@ -289,6 +291,10 @@ impl Turn<'_> {
         let mut params = match word {
             "ask-url" => json!({
                 "mode": "url", "message": "Sign in", "elicitationId": "e1", "url": "https://example.com/",
+            }),
+            "ask-consent" => json!({
+                "mode": "form", "message": "Shall it begin?",
+                "requestedSchema": { "type": "object", "properties": {} },
             }),
             _ => json!({
                 "mode": "form", "message": "What is your name?",

@@ -22,13 +22,13 @@ pub(crate) struct Approve {
     /// Choose this option of a permission.
     #[arg(long, value_name = "ID", conflicts_with_all = ["reject", "value", "message"])]
     option: Option<String>,
-    /// Reject: the option of a permission that rejects this once, or `approved: false` where the answer has such a member.
+    /// Reject: the option of a permission that rejects this once, `approved: false` where the answer has such a member, or a form as a whole.
     #[arg(long, conflicts_with = "value")]
     reject: bool,
     /// Answer with this JSON value.
     #[arg(long, value_name = "JSON", conflicts_with = "message")]
     value: Option<String>,
-    /// Answer with this text; of a decision, its reason.
+    /// Answer with this text; of a decision that has one, its reason. A permission and a link take none.
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
 }
@@ -77,13 +77,17 @@ impl Approve {
                 }
                 None => Err(unanswered(interrupt, "--message TEXT")),
             },
-            "url" => Ok(ask::value(&Value::Bool(!self.reject))),
+            "url" => {
+                self.takes_no_message(interrupt, "--yes or --reject")?;
+                Ok(ask::value(&Value::Bool(!self.reject)))
+            }
             _ => self.decide_form(interrupt),
         }
     }
 
     /// The option with the effect, for this call only where there is a choice.
     fn decide_permission(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
+        self.takes_no_message(interrupt, "--option ID, --yes or --reject")?;
         let effect = if self.reject { Effect::Reject } else { Effect::Allow };
         let fitting = || interrupt.options.iter().filter(|option| option.effect == effect);
         let option = fitting().find(|option| !option.always).or_else(|| fitting().next());
@@ -91,14 +95,31 @@ impl Approve {
         Ok(AnswerCreate { option: Some(option.id.clone()), ..AnswerCreate::default() })
     }
 
-    /// A decision in a form has the member `approved`, and often `reason`.
+    /// Words that whoever asked would never hear are no answer, and least of all consent.
+    fn takes_no_message(&self, interrupt: &Interrupt, options: &str) -> Result<()> {
+        if self.message.is_none() {
+            return Ok(());
+        }
+        Err(Stop::usage(format!(
+            "the interrupt '{}' ({}) takes no message",
+            safe::visible(&interrupt.id),
+            safe::visible(&interrupt.kind)
+        ))
+        .hint(format!("give {options} alone")))
+    }
+
+    /// A decision in a form has the member `approved`, and often `reason`. Another form is refused as a whole, and approved only where there is nothing to fill in.
     fn decide_form(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
         let schema = interrupt.schema.as_ref().map(|schema| schema.to_value()).unwrap_or_default();
         let kind = |name: &str| {
             schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str)
         };
         if kind("approved") != Some("boolean") {
-            return Err(unanswered(interrupt, "--value JSON"));
+            return match (&self.message, self.reject) {
+                (None, true) => Ok(ask::value(&Value::Bool(false))),
+                (None, false) if has_no_fields(&schema) => Ok(ask::value(&json!({}))),
+                _ => Err(unanswered(interrupt, "--value JSON or --reject")),
+            };
         }
         let mut members = Map::new();
         members.insert("approved".to_owned(), json!(!self.reject));
@@ -110,6 +131,12 @@ impl Approve {
         }
         Ok(ask::value(&Value::Object(members)))
     }
+}
+
+/// Whether a form asks for nothing but consent.
+fn has_no_fields(schema: &Value) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    schema["type"] == "object" && properties.is_none_or(Map::is_empty)
 }
 
 fn unanswered(interrupt: &Interrupt, option: &str) -> Stop {

@@ -149,6 +149,45 @@ fn a_permission_shows_what_it_is_for() {
 }
 
 #[test]
+fn what_nobody_would_hear_is_no_answer_and_each_kind_is_refused_and_accepted() {
+    let home = Home::new();
+    let server = serve(&home);
+    for (question, reject, accept) in [
+        ("permission:edit:/tmp/a", "permission: no", "permission: once"),
+        ("ask-url", "\"action\":\"decline\"", "\"action\":\"accept\""),
+        ("ask-consent", "\"action\":\"decline\"", "\"action\":\"accept\""),
+    ] {
+        for (option, told) in [("--reject", reject), ("--yes", accept)] {
+            let thread = format!("{}{option}", question.replace([':', '/'], "-"));
+            server.run(&["run", "plain", question, "--thread", &thread]).expect(3);
+            let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+            let waiting = waiting.trim();
+            for words in [
+                &["approve", waiting, "--message", "no, never"][..],
+                &["approve", waiting, option, "--message", "why"],
+            ] {
+                let refused = server.run(words).expect(2);
+                assert!(refused.err.contains("hint: give --"), "{question}: {refused:?}");
+            }
+            assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.trim(), waiting, "{question}");
+            server.run(&["approve", waiting, option]).expect(0);
+            let run = server.run(&["runs", "-q", "--thread", &thread]).expect(0).out;
+            let said = server.run(&["tail", run.trim(), "--follow"]).expect(0).out;
+            assert!(said.contains(told), "{question} {option}: {said}");
+        }
+    }
+    // A form with fields is not accepted as a whole, but declined.
+    server.run(&["run", "plain", "ask-form", "--thread", "form"]).expect(3);
+    let waiting = server.run(&["inbox", "-q"]).expect(0).out;
+    let refused = server.run(&["approve", waiting.trim(), "--yes"]).expect(2);
+    assert!(refused.err.contains("--reject"), "{refused:?}");
+    server.run(&["approve", waiting.trim(), "--reject"]).expect(0);
+    let run = server.run(&["runs", "-q", "--thread", "form"]).expect(0).out;
+    let said = server.run(&["tail", run.trim(), "--follow"]).expect(0).out;
+    assert!(said.contains("\"action\":\"decline\""), "{said}");
+}
+
+#[test]
 fn a_conversation_goes_on_line_by_line_with_files() {
     let home = Home::new();
     let server = serve(&home);
