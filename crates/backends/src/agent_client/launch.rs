@@ -71,7 +71,7 @@ pub enum ClientTools {
     /// Ours, as far as they are granted.
     #[default]
     None,
-    /// Those of the client that prompts, as far as it has them.
+    /// Those of the client that prompted last, as far as it has them.
     Forward,
 }
 

@@ -10,6 +10,7 @@ mod answer;
 mod breaker;
 mod callers;
 mod calls;
+mod card;
 mod desk;
 mod fit;
 mod inbox;
@@ -50,6 +51,7 @@ use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Tur
 use crate::child::Children;
 use crate::permission::Rules;
 
+pub use card::card;
 pub use launch::{ClientMeta, ClientTools, Launch, Processes};
 
 use met::Met;

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::Launch;
+use trilogue_backends::agent_client::{self, Launch};
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::{Rule, RuleText, Rules};
 use trilogue_backends::workspace::{CwdTemplate, Folders, Grants};
-use trilogue_domain::agent::{Abilities, InputKind};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
+use trilogue_domain::{AgentName, Code, Error, Json};
 use trilogue_mapping::connect;
 use trilogue_wire::agent_client::ToolKind;
 
@@ -27,7 +26,7 @@ pub(super) fn build(
     descriptor: Option<&Json>,
     children: &Arc<Children>,
 ) -> Result<AgentClient> {
-    let mut card = card(name, agent);
+    let mut card = agent_client::card(name.clone(), agent.description.clone().unwrap_or_default());
     if let Some(written) = descriptor {
         card = connect::card(written, card).map_err(|error| of_setting(name, &error))?;
     }
@@ -77,28 +76,6 @@ fn check_kind(kind: &str) -> Result<(), String> {
         Some(near) => format!("names the kind `{shown}`, did you mean `{near}`?"),
         None => format!("names the kind `{shown}`; there are: {}", known.join(", ")),
     })
-}
-
-fn card(name: &AgentName, agent: &config::Agent) -> AgentCard {
-    AgentCard {
-        name: name.clone(),
-        id: None,
-        title: None,
-        version: String::new(),
-        url: None,
-        description: agent.description.clone().unwrap_or_default(),
-        input: InputKind::Chat,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: Abilities::default(),
-        descriptor: None,
-        input_content_types: vec!["text/plain".to_owned()],
-        output_content_types: vec!["text/plain".to_owned()],
-    }
 }
 
 fn launch(name: &AgentName, agent: &config::Agent) -> Result<Launch> {

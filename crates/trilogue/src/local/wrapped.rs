@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use trilogue_backends::AgentClient;
-use trilogue_backends::agent_client::{ClientTools, Launch};
+use trilogue_backends::agent_client::{self, ClientTools, Launch};
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
-use trilogue_domain::agent::{Abilities, InputKind};
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, AgentName, Code, Error, limits};
+use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::{Backend, Runtime};
 
@@ -61,7 +60,7 @@ impl Wrapped {
             known.agent.relaunch(launch)?;
             return Ok(name);
         }
-        let card = card(&name);
+        let card = agent_client::card(name.clone(), "A command that was wrapped.".to_owned());
         let rules = Arc::new(Rules::default());
         let agent = AgentClient::new(card, launch, Arc::clone(&self.children), rules)?;
         let agent = Arc::new(agent);
@@ -95,28 +94,6 @@ impl Wrap for Wrapped {
 impl std::fmt::Debug for Wrapped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wrapped").finish_non_exhaustive()
-    }
-}
-
-fn card(name: &AgentName) -> AgentCard {
-    AgentCard {
-        name: name.clone(),
-        id: None,
-        title: None,
-        version: String::new(),
-        url: None,
-        description: "A command that was wrapped.".to_owned(),
-        input: InputKind::Chat,
-        output_schema: None,
-        state_schema: None,
-        config_schema: None,
-        update_schema: None,
-        interrupts: Vec::new(),
-        errors: Vec::new(),
-        abilities: Abilities::default(),
-        descriptor: None,
-        input_content_types: vec!["text/plain".to_owned()],
-        output_content_types: vec!["text/plain".to_owned()],
     }
 }
 

@@ -1,10 +1,12 @@
 //! An agent that is a program of its own, served by what a configuration says.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::agent_client_examples::example;
 use crate::connect_editor::Editor;
-use crate::harness::{BINARY, Home, Server};
+use crate::harness::{BINARY, Home, Server, finish};
 
 /// A server with the scripted agent, which may read anything, change what lies below `notes`, and run nothing.
 fn serve(home: &Home) -> Server<'_> {
@@ -88,6 +90,53 @@ fn the_rules_of_a_configuration_decide_before_anybody_is_asked() {
     // What the agent was told is what the protocol has.
     let held = trilogue_testkit::schema::hold_record(&project.join("heard")).unwrap();
     assert!(held >= 12, "{held}");
+}
+
+/// What a client of the Agent Connect Protocol is told.
+fn over_connect(server: &Server<'_>, path: &str, body: Option<&Value>) -> String {
+    let token = std::fs::read_to_string(server.token_file()).unwrap();
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "-H", &format!("x-api-key: {}", token.trim())]);
+    if let Some(body) = body {
+        curl.args(["-d", &body.to_string()]);
+    }
+    curl.arg(format!("{}/connect{path}", server.url()));
+    finish(curl, "").expect(0).out
+}
+
+#[test]
+fn what_it_does_and_asks_reaches_a_client_of_runs() {
+    let home = Home::new();
+    let server = serve(&home);
+    let descriptor = over_connect(&server, "/agents/reviewer/descriptor", None);
+    let descriptor: Value = serde_json::from_str(&descriptor).unwrap();
+    let can = &descriptor["specs"]["capabilities"];
+    assert_eq!(can["interrupts"], true, "{descriptor}");
+    assert_eq!(can["streaming"], json!({"values": true, "custom": true}));
+    let kinds = descriptor["specs"]["interrupts"].as_array().unwrap().iter();
+    let kinds: Vec<_> = kinds.map(|declared| &declared["interrupt_type"]).collect();
+    assert_eq!(kinds, ["permission", "form", "url"]);
+    let input = |said: &str| json!({"agent_id": "reviewer", "input": {"message": said}});
+    let mut run = input("think:hard\ntool\nsay:done\nstop:refusal");
+    run["stream_mode"] = json!(["values", "custom"]);
+    let stream = over_connect(&server, "/runs/stream", Some(&run));
+    for told in ["message.thought", "tool.started", "tool.ended", "turn_result", "refusal", "done"]
+    {
+        assert!(stream.contains(told), "{told}: {stream}");
+    }
+    // What is asked is of a kind that it declares.
+    let output = over_connect(
+        &server,
+        "/runs/wait",
+        Some(&input(&format!("permission:edit:{}/secret", home.work().display()))),
+    );
+    let output: Value = serde_json::from_str(&output).unwrap();
+    let asked = &output["output"];
+    assert_eq!(
+        (&asked["type"], &asked["interrupt_type"]),
+        (&json!("interrupt"), &json!("permission")),
+        "{output}"
+    );
 }
 
 #[test]

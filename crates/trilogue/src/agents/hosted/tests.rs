@@ -38,7 +38,10 @@ fn the_least_is_a_command_and_the_rest_is_the_default() {
     let (name, agent) = agent(MINIMAL);
     let built = build(&name, &agent, None, &Arc::default()).unwrap();
     let card = trilogue_runtime::Backend::card(&built);
-    assert_eq!((card.name.as_str(), card.input == InputKind::Chat), ("coder", true));
+    assert_eq!(
+        (card.name.as_str(), card.input == trilogue_domain::InputKind::Chat),
+        ("coder", true)
+    );
     assert!(rules(&name, &agent).unwrap().is_empty());
 }
 
@@ -82,7 +85,8 @@ fn every_setting_arrives() {
     };
     assert_eq!(launch, expected);
     let (name, agent) = agent(&settings);
-    assert_eq!(card(&name, &agent).description, "writes code");
+    let built = build(&name, &agent, None, &Arc::default()).unwrap();
+    assert_eq!(trilogue_runtime::Backend::card(&built).description, "writes code");
 }
 
 #[test]
