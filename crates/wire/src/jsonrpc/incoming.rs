@@ -121,15 +121,23 @@ fn response<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Reason> {
 fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
     let Some(method) = envelope.method else {
         let reason = if is_version(envelope) { Reason::NoMethod } else { Reason::BadVersion };
-        return Err(Invalid::nameless(reason));
+        return Err(unclear(envelope, reason));
     };
     let reason = match text::decode(method.get()) {
         _ if !is_version(envelope) => Reason::BadVersion,
-        _ if envelope.result.is_some() || envelope.error.is_some() => Reason::CallAndResponse,
+        _ if envelope.result.is_some() || envelope.error.is_some() => {
+            return Err(unclear(envelope, Reason::CallAndResponse));
+        }
         None => Reason::BadMethod,
         Some(method) => return called(envelope, method),
     };
     Err(Invalid::nameless(reason))
+}
+
+/// What has an id and is neither a call nor a response, or both.
+fn unclear<'a>(envelope: &Envelope<'a>, reason: Reason) -> Invalid<'a> {
+    let id = envelope.id.and_then(|raw| Id::of(raw.get()));
+    Invalid { reason, about: id.map_or(About::Nothing, About::Unclear) }
 }
 
 fn called<'a>(envelope: &Envelope<'a>, method: Cow<'a, str>) -> Result<Incoming<'a>, Invalid<'a>> {

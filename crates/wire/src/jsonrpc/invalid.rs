@@ -19,6 +19,8 @@ pub enum About<'a> {
     Notification,
     /// The response to this request of ours, which gets no other.
     Response(Id<'a>),
+    /// It has this id, and nobody can say whether it asks or answers.
+    Unclear(Id<'a>),
     /// Nobody can say.
     Nothing,
 }
@@ -104,6 +106,7 @@ impl<'a> Invalid<'a> {
     pub fn reply(&self) -> Option<(Id<'a>, ErrorObject)> {
         let id = match &self.about {
             About::Request(id) => id.clone(),
+            About::Unclear(_) => Id::NULL,
             About::Nothing if self.reason != Reason::Blank => Id::NULL,
             About::Nothing | About::Notification | About::Response(_) => return None,
         };
@@ -119,12 +122,22 @@ impl<'a> Invalid<'a> {
         }
     }
 
+    /// The request of ours that may get no other answer than this one: whoever waits for it knows.
+    #[must_use]
+    pub const fn may_answer(&self) -> Option<&Id<'a>> {
+        match &self.about {
+            About::Response(id) | About::Unclear(id) => Some(id),
+            _ => None,
+        }
+    }
+
     /// The same, to be kept.
     #[must_use]
     pub fn into_owned(self) -> Invalid<'static> {
         let about = match self.about {
             About::Request(id) => About::Request(id.into_owned()),
             About::Response(id) => About::Response(id.into_owned()),
+            About::Unclear(id) => About::Unclear(id.into_owned()),
             About::Notification => About::Notification,
             About::Nothing => About::Nothing,
         };

@@ -45,7 +45,18 @@ async fn every_answer_of_a_prompt_ends_it() {
     let cases: Vec<(&str, String, Ends)> = vec![
         ("as it should be", format!(r#"{{"jsonrpc":"2.0","id":ID,{well}}}"#), Ends::Well),
         ("id as text", format!(r#"{{"jsonrpc":"2.0","id":"ID",{well}}}"#), Ends::Well),
+        ("id with a fraction", format!(r#"{{"jsonrpc":"2.0","id":ID.0,{well}}}"#), Ends::Well),
         ("batch", format!(r#"[{{"jsonrpc":"2.0","id":ID,{well}}}]"#), Ends::Well),
+        (
+            "neither result nor error",
+            r#"{"jsonrpc":"2.0","id":ID,"resalt":1}"#.to_owned(),
+            Ends::Badly("neither a result nor an error"),
+        ),
+        (
+            "call and answer at once",
+            format!(r#"{{"jsonrpc":"2.0","id":ID,"method":"x",{well}}}"#),
+            Ends::Badly("a call and a response"),
+        ),
         (
             "batch with an update, a request and noise",
             format!(

@@ -263,13 +263,17 @@ impl Peer {
 
     /// Gives a call its answer.
     fn answer(&self, id: &Id<'_>, answer: Result<Text, Failed>) {
-        // Some write a number back as text. Our ids are all numbers, so there is no other that it could mean.
-        let number = id.as_number().or_else(|| splice::decode(id.as_str())?.parse().ok());
-        let call = number.and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
+        let call = number_of(id).and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
         match call {
             Some(call) => drop(call.send(answer)),
             None => lock(&self.0.tally).unexpected += 1,
         }
+    }
+
+    /// Whether a call waits for this answer.
+    fn awaits(&self, id: &Id<'_>) -> bool {
+        number_of(id)
+            .is_some_and(|id| lock(&self.0.calls).as_ref().is_some_and(|it| it.contains_key(&id)))
     }
 
     /// Forgets a call. Says whether it waited.
@@ -288,6 +292,17 @@ impl Peer {
         })
         .await
     }
+}
+
+/// The call that an answer means. Our ids are all numbers; some write them back as text, or with a fraction of nought.
+fn number_of(id: &Id<'_>) -> Option<u64> {
+    let text = || splice::decode(id.as_str())?.parse().ok();
+    let whole = || {
+        let (digits, fraction) = id.as_str().split_once('.')?;
+        let is_nought = !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0');
+        digits.parse().ok().filter(|_| is_nought)
+    };
+    id.as_number().or_else(text).or_else(whole)
 }
 
 impl fmt::Debug for Peer {

@@ -161,8 +161,13 @@ fn answered(peer: &Peer, line: &Bytes, response: Response<'_>) {
 async fn invalid(peer: &Peer, wrong: &Invalid<'_>, handler: &dyn Handler) {
     lock(&peer.0.tally).invalid += 1;
     handler.puzzled(wrong);
-    if let Some(id) = wrong.answers() {
-        peer.answer(id, Err(Failed::Unreadable(wrong.to_string())));
+    let answered = wrong.answers().or_else(|| wrong.may_answer().filter(|id| peer.awaits(id)));
+    if let Some(id) = answered {
+        let why = match wrong.reason {
+            Reason::NoMethod => "it has neither a result nor an error".to_owned(),
+            _ => wrong.to_string(),
+        };
+        peer.answer(id, Err(Failed::Unreadable(why)));
     } else if let Some((id, error)) = wrong.reply()
         && (peer.0.options.answers_nameless || !id.is_null())
     {
