@@ -140,18 +140,18 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
         return Ok(Part::text(text.as_str()));
     }
     let read = read(block)?;
-    if self::block(&read, links) == *block && !touches_ours(block) {
+    if self::block(&read, links) == *block && !touches_ours(block.metadata.as_ref()) {
         return Ok(read);
     }
     whole(block)
 }
 
-/// Whether a block's metadata stands where a message keeps its own members, or is the empty object that is left when those are taken out.
-fn touches_ours(block: &Block) -> bool {
-    let ours = block.metadata.as_ref().and_then(|members| members.get(EXTENSION));
-    ours.is_some_and(|ours| {
-        ours.as_object().is_none_or(|ours| ours.is_empty() || ours.contains_key(MESSAGE))
-    })
+/// Whether metadata stands where a message keeps its own members, or is the empty object that is left when those are taken out. What is put back from `extra` may itself stand there.
+fn touches_ours(metadata: Option<&Map<String, Value>>) -> bool {
+    let Some(ours) = metadata.and_then(|members| members.get(EXTENSION)) else { return false };
+    let Some(ours) = ours.as_object() else { return true };
+    let extra = ours.get("extra").and_then(Value::as_object);
+    ours.is_empty() || ours.contains_key(MESSAGE) || touches_ours(extra)
 }
 
 /// A block that is kept whole: its text stays text, any other is JSON.

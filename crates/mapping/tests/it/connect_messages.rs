@@ -156,10 +156,13 @@ fn nothing_and_nothing_are_told_apart() {
 }
 
 #[test]
-fn an_empty_extension_in_a_block_stays() {
-    let block = json!({ "type": "annotation", "metadata": { "trilogue": {} } });
-    let message = json!({ "role": "user", "content": [block], "id": "m", "metadata": {} });
-    assert_eq!(again(message.clone()), message);
+fn an_extension_in_a_block_stays() {
+    let inner = json!({ "name": 5, "trilogue": { "message": {} } });
+    for ours in [json!({}), json!({ "message": {} }), json!({ "extra": inner }), json!(1)] {
+        let block = json!({ "type": "annotation", "metadata": { "trilogue": ours } });
+        let message = json!({ "role": "user", "content": [block], "id": "m", "metadata": {} });
+        assert_eq!(again(message.clone()), message);
+    }
 }
 
 #[test]
