@@ -12,6 +12,8 @@ use crate::tools;
 
 /// How often it is looked whether a file is there.
 const LOOKED_EVERY: Duration = Duration::from_millis(5);
+/// The pause before each update that is said again slowly: far less than what shows a client that nothing more comes.
+const SLOWLY: Duration = Duration::from_millis(2);
 
 /// A session.
 #[derive(Debug)]
@@ -139,7 +141,7 @@ impl Session {
     pub(crate) async fn replay_slowly(&self, peer: &Peer, from: usize) {
         let said = self.lock().said.clone();
         for update in said.iter().skip(from) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(SLOWLY).await;
             self.send(peer, update).await;
         }
     }

@@ -6,7 +6,7 @@ import time
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -43,19 +43,15 @@ class Caller:
 
         The client gives events again that it gave before; what it gives twice must be the same.
         """
-        stream = getattr(self.client, name)(*args, **named)
-        if self.is_async:
-            given = [event async for event in stream]
-        else:
-            given = await asyncio.to_thread(list, stream)
-        events: dict[str, Event] = {}
-        for raw in given:
-            event = Event(raw)
-            first = events.setdefault(event.id, event)
-            equal(event.data, first.data, f"event {event.id}, given again")
-        ids = [order(each) for each in events]
-        equal(ids, sorted(set(ids)), "ids in order")
-        return list(events.values())
+        return once(await self.rest(getattr(self.client, name)(*args, **named)))
+
+    async def first(self, stream: Iterator[RunOutputStream] | AsyncIterator[RunOutputStream]) -> RunOutputStream:
+        """The next event of a stream that the client gave."""
+        return await anext(stream) if self.is_async else await asyncio.to_thread(next, stream)
+
+    async def rest(self, stream: Iterator[RunOutputStream] | AsyncIterator[RunOutputStream]) -> list[RunOutputStream]:
+        """Everything up to the end of a stream that the client gave."""
+        return [event async for event in stream] if self.is_async else await asyncio.to_thread(list, stream)
 
 
 class Event:
@@ -71,6 +67,18 @@ class Event:
 
     def __repr__(self) -> str:
         return f"{self.id} {json.dumps(self.data)}"
+
+
+def once(given: list[RunOutputStream]) -> list[Event]:
+    """Events that the client gave, each once; what it gave twice must be the same."""
+    events: dict[str, Event] = {}
+    for raw in given:
+        event = Event(raw)
+        first = events.setdefault(event.id, event)
+        equal(event.data, first.data, f"event {event.id}, given again")
+    ids = [order(each) for each in events]
+    equal(ids, sorted(set(ids)), "ids in order")
+    return list(events.values())
 
 
 def order(event_id: str) -> tuple[int, bool]:

@@ -164,7 +164,8 @@ async def cancel_with_rollback(target: Target) -> None:
     async with target.client() as client:
         run = await client.create_stateless_run(stateless(COUNTER, endless()))
         waiting = asyncio.create_task(client.wait_for_stateless_run_output(run.run_id))
-        await asyncio.sleep(0.1)
+        # Nothing shows that the wait has found its run.
+        await asyncio.sleep(0.5)
         equal(await client.cancel_stateless_run(run.run_id, wait=True, action="rollback"), None, "answer")
         equal(output(await waiting, "error").errcode, 6, "number")
         await refused(client.get_stateless_run(run.run_id), NotFoundException)
@@ -270,11 +271,12 @@ async def on_completion(target: Target) -> None:
 async def on_disconnect(target: Target) -> None:
     """A client that gives up cancels its run, unless it says otherwise."""
     async with target.client() as client:
-        for mode, ends in [("cancel", RunStatus.ERROR), ("continue", RunStatus.SUCCESS)]:
+
+        async def give_up(mode: str, count: dict, ends: RunStatus) -> None:
             mark = {"mark": f"{mode} {time.monotonic_ns()}"}
-            create = stateless(COUNTER, counting(40, 25), metadata=mark, on_disconnect=mode)
+            create = stateless(COUNTER, count, metadata=mark, on_disconnect=mode)
             try:
-                await client.create_and_wait_for_stateless_run_output(create, _request_timeout=0.3)
+                await client.create_and_wait_for_stateless_run_output(create, _request_timeout=0.9)
             except Exception as error:
                 assert "imeout" in repr(error) or "timed out" in repr(error), repr(error)
             else:
@@ -282,6 +284,11 @@ async def on_disconnect(target: Target) -> None:
             found = await client.search_stateless_runs(RunSearchRequest(metadata=mark))
             equal(len(found), 1, "number of runs")
             await looked(client, found[0], ends)
+
+        await asyncio.gather(
+            give_up("cancel", endless(), RunStatus.ERROR),
+            give_up("continue", counting(50, 25), RunStatus.SUCCESS),
+        )
 
 
 @suite.check

@@ -6,7 +6,7 @@ from agntcy_acp import ConflictException, NotFoundException, UnprocessableEntity
 from agntcy_acp.models import RunStatus, ThreadCreate
 
 from asking import COUNTER, HELP, ILL, INTERRUPT, MOCK, NOBODY, counting, endless, human, stateful, stateless, talk
-from check import Caller, Event, Suite, Target, equal, refused, settled
+from check import Event, Suite, Target, equal, once, refused, settled
 
 suite = Suite("streams")
 
@@ -40,10 +40,11 @@ def whole_updates(events: list[Event], count: int) -> None:
 @suite.check
 async def create_and_stream_stateless_run_output(target: Target) -> None:
     async with target.client() as client:
-        for mode in [None, "values", ["values"]]:
-            create = stateless(COUNTER, counting(5, 30), stream_mode=mode)
-            events = await client.stream("create_and_stream_stateless_run_output", create)
-            whole_values(events, 5)
+        # Long enough that its steps are stored one after the other, however slow that is.
+        creates = [stateless(COUNTER, counting(20, 30), stream_mode=mode) for mode in [None, "values", ["values"]]]
+        calls = [client.stream("create_and_stream_stateless_run_output", create) for create in creates]
+        for events in await asyncio.gather(*calls):
+            whole_values(events, 20)
             assert len(events) > 2, f"nothing was streamed: {events}"
             run = await client.get_stateless_run(events[0].data["run_id"])
             equal(run.status, RunStatus.SUCCESS, "status")
@@ -122,10 +123,12 @@ async def a_cancelled_run_ends_its_stream(target: Target) -> None:
     async with target.client() as client:
         for action, number in [("interrupt", 5), ("rollback", 6)]:
             run = await client.create_stateless_run(stateless(COUNTER, endless()))
-            reading = asyncio.create_task(client.stream("stream_stateless_run_output", run.run_id))
-            await asyncio.sleep(0.2)
+            stream = client.client.stream_stateless_run_output(run.run_id)
+            # Whoever was given something has joined.
+            first = await client.first(stream)
+            reading = asyncio.create_task(client.rest(stream))
             await client.cancel_stateless_run(run.run_id, wait=True, action=action)
-            end = terminal(await reading, "error", "error")
+            end = terminal(once([first, *await reading]), "error", "error")
             equal(end.data["errcode"], number, "number")
 
 
@@ -184,11 +187,10 @@ async def a_reader_that_leaves_cancels_its_run(target: Target) -> None:
     async with target.client() as client:
         create = stateless(COUNTER, endless())
         stream = client.client.create_and_stream_stateless_run_output(create)
+        first = await client.first(stream)
         if client.is_async:
-            first = await anext(stream)
             await stream.aclose()
         else:
-            first = await asyncio.to_thread(next, stream)
             stream.close()
         run_id = first.data.to_dict()["run_id"]
     # The client keeps its connection until it is closed itself.
@@ -202,11 +204,10 @@ async def a_joiner_that_leaves_cancels_nothing(target: Target) -> None:
         run = await client.create_stateless_run(stateless(COUNTER, counting(20, 25)))
         async with target.client() as joiner:
             stream = joiner.client.stream_stateless_run_output(run.run_id)
+            await joiner.first(stream)
             if joiner.is_async:
-                await anext(stream)
                 await stream.aclose()
             else:
-                await asyncio.to_thread(next, stream)
                 stream.close()
         await settled(lambda: client.get_stateless_run(run.run_id), RunStatus.SUCCESS)
 

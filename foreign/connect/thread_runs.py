@@ -267,9 +267,11 @@ async def one_run_of_several_is_started(target: Target) -> None:
 async def after_seconds_keeps_a_thread_busy(target: Target) -> None:
     async with target.client() as client:
         thread_id = await new_thread(client)
-        begun = time.monotonic()
-        run = await client.create_thread_run(thread_id, stateful(COUNTER, counting(1), after_seconds=1))
+        run = await client.create_thread_run(thread_id, stateful(COUNTER, counting(1), after_seconds=3600))
         equal((await client.get_thread(thread_id)).status, ThreadStatus.BUSY, "status")
         await refused(client.create_thread_run(thread_id, stateful(COUNTER, counting(1))), ConflictException)
+        await client.cancel_thread_run(thread_id, run.run_id, wait=True)
+        begun = time.monotonic()
+        run = await client.create_thread_run(thread_id, stateful(COUNTER, counting(1), after_seconds=1))
         await client.wait_for_thread_run_output(thread_id, run.run_id)
         assert time.monotonic() - begun > 0.9, "the run did not wait"

@@ -202,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pid");
         let line = format!("sleep 1000 & echo $! > {}; wait", path.display());
-        let slow = tell(&sh(&line, Duration::from_millis(500))).await.unwrap_err();
+        let slow = tell(&sh(&line, Duration::from_secs(3))).await.unwrap_err();
         assert!(slow.retry && slow.reason.contains("took more than"), "{slow:?}");
         is_gone(&path).await;
     }

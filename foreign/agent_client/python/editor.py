@@ -17,6 +17,8 @@ from acp import schema
 LINE_LIMIT = 50 << 20
 # Seconds that a wait for a message of the agent may take.
 SEE_LIMIT = 20.0
+# Seconds that the agent may take to end once its input has.
+END_LIMIT = 20.0
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Editor(acp.Client):
             *self.target.command,
             env=dict(os.environ),
             cwd=self.target.cwd,
-            transport_kwargs={"limit": LINE_LIMIT, "stderr": None},
+            transport_kwargs={"limit": LINE_LIMIT, "stderr": None, "shutdown_timeout": END_LIMIT},
             use_unstable_protocol=True,
             observers=[self.see],
         )

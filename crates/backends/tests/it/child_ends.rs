@@ -31,9 +31,10 @@ async fn a_child_is_not_reaped_while_its_group_lives() {
     let folder = TempDir::new().unwrap();
     let children = Children::open(None).await.unwrap();
     let (file, heard) = (folder.path().join("pid"), folder.path().join("heard"));
-    // It says when it is asked to end, and does not.
+    // It says when it is asked to end, and does not; who started it ends once that is so.
     let script = format!(
-        "sh -c 'trap \"echo > {}\" TERM; echo $$ > {}; while :; do sleep 0.01; done' & exit 0",
+        "sh -c 'trap \"echo > {0}\" TERM; echo $$ > {1}; while :; do sleep 0.01; done' & \
+         while [ ! -s {1} ]; do sleep 0.01; done; exit 0",
         heard.display(),
         file.display()
     );

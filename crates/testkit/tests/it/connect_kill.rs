@@ -17,8 +17,14 @@ use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
 const ROUNDS: u64 = 6;
 /// The latest moment of a kill after the clients began, in milliseconds.
 const LATEST_KILL_MS: u64 = 500;
+/// How often it is killed beyond that, where all those kills came before everything was seen.
+const LATE_ROUNDS: u64 = 3;
+/// How long the clients have got in such a round at least, in milliseconds.
+const LATE_KILL_MS: u64 = 2_000;
 /// How many clients there are of each kind.
 const CLIENTS: usize = 2;
+/// Every how many of its runs one that enqueues them waits for the last.
+const WAITED_FOR: usize = 32;
 /// How long anything may take to be accounted for after a restart.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Where the protocol is served.
@@ -76,7 +82,11 @@ async fn what_clients_were_told_survives_kill_9() {
     let home = Home::new(dir.path(), &options).unwrap();
     let mut server = home.start().await.unwrap();
     let (mut seen, mut called) = (Seen::default(), Vec::new());
-    for round in 0..rounds.unwrap_or(ROUNDS) {
+    let rounds = rounds.unwrap_or(ROUNDS);
+    for round in 0..rounds + LATE_ROUNDS {
+        if round >= rounds && seen.is_all() && !called.is_empty() {
+            break;
+        }
         let mut players = JoinSet::new();
         for _ in 0..CLIENTS {
             let player = |seed: &mut Seed| Player {
@@ -92,7 +102,8 @@ async fn what_clients_were_told_survives_kill_9() {
             players.spawn(player(&mut seed).configure());
         }
         // The kill's moment is what is random here; nothing waits for anything.
-        tokio::time::sleep(Duration::from_millis(seed.below(LATEST_KILL_MS))).await;
+        let least = if round < rounds { 0 } else { LATE_KILL_MS };
+        tokio::time::sleep(Duration::from_millis(least + seed.below(LATEST_KILL_MS))).await;
         server.kill().await.unwrap();
         let mut told = Vec::new();
         while let Some(player) = players.join_next().await {
@@ -134,6 +145,16 @@ fn data(event: &ServerSent) -> Value {
 
 fn id_of(run: &Value) -> Result<&str> {
     run["run_id"].as_str().with_context(|| format!("a run without an id: {run}"))
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Whether it is enough to have shown something. What is delivered is only seen at the end.
+    fn is_all(&self) -> bool {
+        let streams = self.resumed > 0 && self.missed > 0;
+        streams && [self.done, self.answered, self.instances, self.states].iter().all(|&n| n > 0)
+    }
 }
 
 // === impl Player ===
@@ -203,7 +224,15 @@ impl Player {
             let Ok(reply) = self.client.post(&format!("{path}/runs"), &body).await else {
                 return told;
             };
-            told.accepted.push(reply.ok().unwrap());
+            let run = reply.ok().unwrap();
+            let last = format!("{path}/runs/{}/wait", id_of(&run).unwrap());
+            told.accepted.push(run);
+            // Only so many may wait for their turn on a thread.
+            if told.accepted.len().is_multiple_of(WAITED_FOR)
+                && self.client.get(&last).await.is_err()
+            {
+                return told;
+            }
             if self.seed.below(3) == 0 {
                 let Ok(reply) = self.client.get(&format!("{path}/history")).await else {
                     return told;

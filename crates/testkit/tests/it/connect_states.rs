@@ -170,9 +170,12 @@ async fn a_callback_that_is_due_is_delivered() {
         body["webhook"] = json!(receiver.url());
         body
     };
-    let done = text(&post(&client, "/runs", &called(count(1))).await["run_id"]);
     let ask = json!({"agent_id": MOCK, "input": {"message": "Please interrupt"}});
-    let waiting = text(&post(&client, "/runs", &called(ask)).await["run_id"]);
+    let (done, waiting) = (called(count(1)), called(ask));
+    // At once, so that each is told before either is told again.
+    let (done, waiting) =
+        tokio::join!(post(&client, "/runs", &done), post(&client, "/runs", &waiting));
+    let (done, waiting) = (text(&done["run_id"]), text(&waiting["run_id"]));
     // Both were refused once: both are due again.
     let refused = receiver.wait_for(2, LIMIT).await.unwrap();
     let running = working(&client, "/runs", &called(endless())).await;

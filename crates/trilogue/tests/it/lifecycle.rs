@@ -66,7 +66,9 @@ fn a_stop_ends_at_its_deadline_and_says_what_it_abandoned() {
     home.write("t.toml", &format!("[server]\nshutdown_deadline = \"1ms\"\n{CONFIG}"));
     let serve = ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0"];
     let server = home.start(&serve);
-    let run = server.run(&["run", "writer", "bees", "--no-wait"]).expect(0).out;
+    // As long a topic as it takes: the answer has more than four hundred words, each with its pause.
+    let topic = ["x"; 100].join(" ");
+    let run = server.run(&["run", "writer", &topic, "--no-wait"]).expect(0).out;
     let run = run.trim();
     until(|| {
         let shown = server.run(&["runs", "show", run, "--json"]).expect(0).json();

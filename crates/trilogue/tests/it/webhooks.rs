@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::harness::{BINARY, Home, Server, finish, until};
+use crate::harness::{BINARY, Home, Server, finish, lasting_address, until};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -228,9 +228,7 @@ fn what_a_server_gave_up_is_listed_and_delivered_again() {
     let server = home.start(&arguments);
     let ended = server.run(&["webhooks", "list"]).expect(0);
     assert!(ended.err.contains("no callback was given up"), "{}", ended.err);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = closed.local_addr().unwrap().to_string();
-    drop(closed);
+    let address = lasting_address();
     let runs: Vec<_> =
         (0..3).map(|_| run_with_callback(&server, &json!(format!("http://{address}/x")))).collect();
     let ids = until(|| {
