@@ -34,7 +34,7 @@ impl Owner {
                 Effect::Watch { interrupt, patience } => {
                     self.watched.push(Watched { interrupt, began: Instant::now(), patience });
                 }
-                Effect::Gone => self.gone = true,
+                Effect::Gone => (self.gone, self.is_erased) = (true, true),
             }
         }
     }

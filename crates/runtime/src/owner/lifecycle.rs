@@ -159,7 +159,10 @@ impl Owner {
         for run in runs {
             self.end_task(run);
         }
-        let left = Error::new(Code::ShuttingDown, "the server stopped before the run ended");
+        let left = match self.is_erased {
+            true => Error::new(Code::ThreadNotFound, "the thread was removed with its runs"),
+            false => Error::new(Code::ShuttingDown, "the server stopped before the run ended"),
+        };
         let waiting: Vec<RunKey> = self.waiters.keys().copied().collect();
         for run in waiting {
             self.tell_waiters(run, &Err(error.unwrap_or(&left).clone()));

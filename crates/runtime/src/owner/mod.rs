@@ -60,6 +60,8 @@ pub(crate) struct Owner {
     /// Wakes an owner that is idle. It is set again only when it has run out, not with each request.
     nap: Option<Pin<Box<Sleep>>>,
     gone: bool,
+    /// Whether that is because the thread was removed.
+    is_erased: bool,
 }
 
 #[derive(Debug)]
@@ -105,6 +107,7 @@ impl Owner {
             spare: Vec::new(),
             nap: None,
             gone: false,
+            is_erased: false,
         }
     }
 

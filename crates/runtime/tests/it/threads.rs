@@ -183,6 +183,18 @@ async fn what_comes_with_an_erasure_is_refused_and_never_acknowledged_and_lost()
 }
 
 #[tokio::test]
+async fn who_waits_for_a_run_of_a_thread_that_is_removed_learns_that() {
+    for house in [House::memory().await, House::sqlite().await] {
+        let thread = house.thread().await;
+        let on_it = ThreadChoice::Existing(thread.clone());
+        let submitted = house.submit(new_run("forever", on_it)).await;
+        house.runtime.erase_thread(&alice(), &thread).await.unwrap();
+        let error = submitted.settled.wait().await.unwrap_err();
+        assert_eq!(error.code(), Code::ThreadNotFound, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn two_that_ensure_one_thread_share_it() {
     for house in [House::memory().await, House::sqlite().await] {
         let ensure = || {
