@@ -117,8 +117,9 @@ async fn prompt(
     session.take_control();
     let opened = tokio::select! {
         opened = Box::pin(open::open_when_needed(link, met, &session)) => opened,
-        () = lane.cancelled_since(cancels) => return Some(not_begun()),
-        () = cancelled.cancelled() => return Some(not_begun()),
+        // It may have begun on a connection that has broken since.
+        () = lane.cancelled_since(cancels) => Ok(()),
+        () = cancelled.cancelled() => Ok(()),
     };
     // What was cancelled before it came has ended, so that the cancelling cannot mean this one.
     lane.when_cancelled(cancels).await;

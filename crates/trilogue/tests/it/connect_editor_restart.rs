@@ -88,6 +88,31 @@ fn a_question_stays_open_over_a_restart_and_is_answered_once() {
 }
 
 #[test]
+fn a_turn_that_is_cancelled_while_there_is_no_server_names_its_message() {
+    let home = Home::new();
+    let config = home.write("t.toml", "[store]\nurl = \"sqlite:t.db\"\n[log]\nformat = \"text\"\n[agents.mailcomposer]\nkind = \"builtin\"\n");
+    let address = lasting_address();
+    let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
+    let server = home.start(&serve);
+    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
+    let session = editor.session();
+    let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
+    let prompt = json!([{ "type": "text", "text": "Write to ada@example.com: we meet on Friday" }]);
+    let params = json!({ "sessionId": session, "prompt": prompt, "messageId": message });
+    let id = editor.request("session/prompt", params);
+    asked(&mut editor);
+    server.stop(Signal::KILL);
+    editor.note("lost");
+    let params = json!({ "sessionId": session });
+    editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
+    let server = home.start(&serve);
+    let (answer, _) = editor.answer(id);
+    let ended = json!({ "stopReason": "cancelled", "userMessageId": message });
+    assert_eq!(answer["result"], ended, "{answer}");
+    server.run(&["tail", &session, "--from", message]).expect(0);
+}
+
+#[test]
 fn an_answer_that_is_given_while_there_is_no_server_arrives() {
     let home = Home::new();
     let config = home.write("t.toml", "[store]\nurl = \"sqlite:t.db\"\n[log]\nformat = \"text\"\n[agents.mailcomposer]\nkind = \"builtin\"\n");
