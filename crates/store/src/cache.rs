@@ -115,6 +115,10 @@ impl Tails {
     pub(crate) fn committed(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
         let Some(log) = self.log(thread) else { return };
         self.keep(&log, frames);
+        if !self.log(thread).is_some_and(|it| Arc::ptr_eq(&it, &log)) {
+            // Its last reader went meanwhile, and nobody else lets these go.
+            self.trim(&log, 0, 0);
+        }
         log.committed.send_modify(|committed| *committed = last.max(*committed));
         log.is_known.store(true, Ordering::Release);
         if self.bytes() > self.max_bytes {
@@ -122,11 +126,11 @@ impl Tails {
         }
     }
 
-    /// Forgets the frames of a thread of which some were removed, and wakes its readers.
-    pub(crate) fn removed(&self, thread: ThreadKey) {
+    /// Forgets the frames of a thread of which some were removed, and wakes its readers: up to here the store has what stays.
+    pub(crate) fn removed(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         self.trim(&log, 0, 0);
-        log.committed.send_modify(|_| {});
+        log.committed.send_modify(|committed| *committed = last.max(*committed));
     }
 
     /// Lets go of a thread that was removed: its readers learn that nothing more comes.

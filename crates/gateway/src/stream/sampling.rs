@@ -121,7 +121,8 @@ impl Sampling {
                 }
                 Ok(false) => {
                     self.show(true);
-                    let in_doubt = committed > self.there_at;
+                    // A thread that was removed before its tail was attached ends no tail.
+                    let in_doubt = committed > self.there_at || self.last == 0;
                     self.in_doubt = in_doubt.then(|| self.looked_at + LOOK_PAUSE);
                 }
                 Err(error) => {

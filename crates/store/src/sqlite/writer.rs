@@ -296,7 +296,7 @@ impl Writer<'_> {
         for thread in self.changed.threads.drain(..) {
             self.context.hot.forget(thread);
             if removes {
-                self.context.tails.removed(thread);
+                self.context.tails.removed(thread, 0);
             }
         }
         if removes {
@@ -316,16 +316,17 @@ impl Writer<'_> {
     fn publish(&self, batch: &crate::port::Batch) {
         let context = &self.context;
         context.hot.committed(batch);
-        if let Some(last) = batch.frames.last() {
-            context.tails.committed(batch.thread, last.last(), &batch.frames);
+        let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
+        if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
+            // No reader sees frames of the batch that went with their run at once.
+            context.tails.removed(batch.thread, last);
+        } else if !batch.frames.is_empty() {
+            context.tails.committed(batch.thread, last, &batch.frames);
         }
         for change in &batch.changes {
             match change {
                 Change::Offer(_) => context.offered.wake(),
-                Change::RemoveRun(_) => {
-                    context.tails.removed(batch.thread);
-                    self.beside.checkpointer.erase();
-                }
+                Change::RemoveRun(_) => self.beside.checkpointer.erase(),
                 Change::RemoveThread => {
                     context.tails.ended(batch.thread);
                     context.health.forget(batch.thread);
