@@ -10,6 +10,7 @@ use trilogue_wire::native::local::Control;
 use super::calls::write_withdrawal;
 use super::link::Lines;
 use super::pump::Pump;
+use super::question;
 
 // === impl Pump ===
 
@@ -22,7 +23,11 @@ impl Pump {
             Some(error) => mapping::session_error(error, self.session.id()),
             None => ErrorObject::of(jsonrpc::Code::REQUEST_CANCELLED),
         };
-        let prompts = std::mem::take(&mut self.session.state().prompts);
+        let prompts = {
+            let mut state = self.session.state();
+            state.is_over = true;
+            std::mem::take(&mut state.prompts)
+        };
         let mut lines = Lines::default();
         for prompt in prompts {
             let outcome = Outcome::Cancelled { reason: None };
@@ -39,18 +44,27 @@ impl Pump {
         for (request, _) in starts.filter_map(|start| start.request) {
             self.link.write_answer(&mut lines, &request, &Err(error.clone()));
         }
-        // Who still is asked something cannot answer it any more.
-        for (number, _) in self.link.pending.leave(&self.session.thread.id) {
-            write_withdrawal(&mut lines, number);
+        let lane = self.link.known_lane(&self.session.thread.id);
+        let open = lane.as_ref().and_then(|lane| lane.session());
+        let is_ours = open.as_ref().is_some_and(|open| Arc::ptr_eq(open, &self.session));
+        let mut left = Vec::new();
+        if is_ours || open.is_none() {
+            // Nothing can be answered in it any more. Where it was opened again, what is asked is asked there.
+            left = self.link.pending.leave(&self.session.thread.id);
+        }
+        for (number, _) in &left {
+            write_withdrawal(&mut lines, *number);
         }
         if !lines.bytes.is_empty() {
             self.link.send(lines, Control::Boundary).await;
         }
-        if let Some(lane) = self.link.known_lane(&self.session.thread.id) {
-            let ours = lane.session().is_some_and(|it| Arc::ptr_eq(&it, &self.session));
-            if ours {
-                lane.set_session(None);
+        if !was_removed {
+            for (_, question) in &left {
+                question::leave(&self.link, question).await;
             }
+        }
+        if let Some(lane) = lane.filter(|_| is_ours) {
+            lane.set_session(None);
         }
     }
 }

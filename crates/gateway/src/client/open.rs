@@ -370,7 +370,9 @@ pub(super) async fn open(
 ) -> Result<Arc<Session>, ErrorObject> {
     let thread = thread_of(link, lane.id.as_str()).await;
     let thread = thread.map_err(|error| mapping::session_error(&error, lane.id.as_str()))?;
-    if let Some(session) = lane.session().filter(|session| session.thread.key == thread.key) {
+    let is_good =
+        |session: &Arc<Session>| session.thread.key == thread.key && !session.state().is_over;
+    if let Some(session) = lane.session().filter(is_good) {
         return Ok(session);
     }
     check_room(link)?;

@@ -116,14 +116,15 @@ async fn prompt(
     option::start(link, &session).await;
     session.take_control();
     let opened = tokio::select! {
-        opened = Box::pin(open::open_when_needed(link, met, &session)) => opened,
-        // It may have begun on a connection that has broken since.
-        () = lane.cancelled_since(cancels) => Ok(()),
-        () = cancelled.cancelled() => Ok(()),
+        opened = Box::pin(open::open_when_needed(link, met, &session)) => Some(opened),
+        () = lane.cancelled_since(cancels) => None,
+        () = cancelled.cancelled() => None,
     };
+    // Its turn may have begun all the same, on a connection that has broken since.
+    let was_cancelled = opened.is_none();
     // What was cancelled before it came has ended, so that the cancelling cannot mean this one.
     lane.when_cancelled(cancels).await;
-    if let Err(error) = opened {
+    if let Some(Err(error)) = opened {
         return Some(Err(error));
     }
     let digest = Sha256::digest(params).into();
@@ -133,6 +134,7 @@ async fn prompt(
         Prompt { link, lane, session, asked, request, digest, extra, cancels, cancelled, heard };
     match prompt.take().await {
         Ok(answer) => answer,
+        Err(_) if was_cancelled => Some(not_begun()),
         Err(error) => Some(Err(prompt.error(&error))),
     }
 }
@@ -161,6 +163,9 @@ impl Prompt<'_> {
         }
         if let Some((run, message)) = self.same_before().await? {
             return Box::pin(self.join(run, Some(message))).await.map(|()| None);
+        }
+        if self.is_cancelled() {
+            return Ok(Some(not_begun()));
         }
         let question = self.session.state().asked.clone();
         let mut is_late = false;
@@ -380,10 +385,11 @@ impl Prompt<'_> {
             if ended.is_none() {
                 state.prompts.push(open.clone());
             }
-            ended
+            ended.map(|ended| (ended, state.is_over))
         };
-        if let Some(ended) = ended {
-            let told = open.user_message_id.as_deref();
+        if let Some((ended, is_over)) = ended {
+            // What went with its thread is known nowhere.
+            let told = open.user_message_id.as_deref().filter(|_| !is_over);
             let answer = mapping::prompt_result(&ended.outcome, ended.result.as_deref(), told);
             self.link.answer(&open.request, answer).await;
         }

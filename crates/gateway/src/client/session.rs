@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) ended: HashMap<RunKey, Ended>,
     /// Likewise those that were removed, with their ends.
     pub(super) removed: HashSet<RunId>,
+    /// Whether the session cannot be shown any more: nobody else answers what is prompted in it.
+    pub(super) is_over: bool,
     /// Messages that this client prompted.
     pub(super) mine: HashSet<MessageId>,
     /// The question that the last turn ended with: the next prompt is its answer.
@@ -225,7 +227,8 @@ impl State {
     /// How the run of a prompt that is being accepted has ended, where it has.
     pub(super) fn how_ended(&self, prompt: &OpenPrompt) -> Option<Ended> {
         let known = self.ended.get(&prompt.run).cloned();
-        known.or_else(|| self.removed.contains(&prompt.run_id).then(Ended::removed))
+        let is_removed = self.is_over || self.removed.contains(&prompt.run_id);
+        known.or_else(|| is_removed.then(Ended::removed))
     }
 
     /// The prompts that wait for a run that has ended; where there are none, it is remembered for those that are being accepted.

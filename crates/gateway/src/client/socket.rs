@@ -4,6 +4,7 @@
 //! each message that it has sent, and whoever reads wakes it. So it is listened for here only while a write waits.
 
 use std::io::{self, Write};
+use std::mem;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -19,10 +20,17 @@ pub struct LocalReader(pipe::Receiver);
 
 /// The half of a local socket that is written to. Dropping it closes this direction.
 #[derive(Debug)]
-pub struct LocalWriter {
-    socket: UnixStream,
-    /// The same socket, while a write waits for room.
-    waiting: Option<pipe::Sender>,
+pub struct LocalWriter(Way);
+
+/// How it is written.
+#[derive(Debug)]
+enum Way {
+    /// At once.
+    Free(UnixStream),
+    /// When there is room again.
+    Waiting(pipe::Sender),
+    /// Not any more: the system could not wait for room.
+    Lost,
 }
 
 /// Splits a socket.
@@ -33,7 +41,7 @@ pub fn split_local(stream: tokio::net::UnixStream) -> io::Result<(LocalReader, L
     let socket = stream.into_std()?;
     // What Tokio reads a pipe with is what listens for nothing but bytes that come; it reads any stream.
     let reader = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
-    Ok((LocalReader(reader), LocalWriter { socket, waiting: None }))
+    Ok((LocalReader(reader), LocalWriter(Way::Free(socket))))
 }
 
 // === impl LocalReader ===
@@ -50,6 +58,33 @@ impl AsyncRead for LocalReader {
 
 // === impl LocalWriter ===
 
+impl LocalWriter {
+    /// Listens for room from now on.
+    fn wait(&mut self) -> io::Result<()> {
+        if let Way::Free(socket) = mem::replace(&mut self.0, Way::Lost) {
+            self.0 = Way::Waiting(pipe::Sender::from_owned_fd_unchecked(socket.into())?);
+        }
+        Ok(())
+    }
+
+    /// Listens no more.
+    fn free(&mut self) -> io::Result<()> {
+        match mem::replace(&mut self.0, Way::Lost) {
+            Way::Waiting(sender) => self.0 = Way::Free(sender.into_nonblocking_fd()?.into()),
+            way => self.0 = way,
+        }
+        Ok(())
+    }
+
+    fn shut(&mut self) -> io::Result<()> {
+        self.free()?;
+        match &self.0 {
+            Way::Free(socket) => socket.shutdown(Shutdown::Write),
+            Way::Waiting(_) | Way::Lost => Ok(()),
+        }
+    }
+}
+
 impl AsyncWrite for LocalWriter {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -57,26 +92,22 @@ impl AsyncWrite for LocalWriter {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if let Some(waiting) = &mut this.waiting {
-            let written = ready!(Pin::new(waiting).poll_write(context, bytes));
-            this.waiting = None;
-            return Poll::Ready(written);
-        }
-        let progress = ready!(coop::poll_proceed(context));
-        match this.socket.write(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let socket = this.socket.try_clone()?;
-                let waiting =
-                    this.waiting.insert(pipe::Sender::from_owned_fd_unchecked(socket.into())?);
-                let written = ready!(Pin::new(waiting).poll_write(context, bytes));
-                this.waiting = None;
-                Poll::Ready(written)
-            }
-            written => {
-                progress.made_progress();
-                Poll::Ready(written)
+        if let Way::Free(socket) = &mut this.0 {
+            let progress = ready!(coop::poll_proceed(context));
+            match socket.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => this.wait()?,
+                written => {
+                    progress.made_progress();
+                    return Poll::Ready(written);
+                }
             }
         }
+        let Way::Waiting(sender) = &mut this.0 else {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        };
+        let written = ready!(Pin::new(sender).poll_write(context, bytes));
+        this.free()?;
+        Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -84,14 +115,14 @@ impl AsyncWrite for LocalWriter {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+        Poll::Ready(self.get_mut().shut())
     }
 }
 
 impl Drop for LocalWriter {
     fn drop(&mut self) {
         // Whoever is gone need not be told.
-        let _ = self.socket.shutdown(Shutdown::Write);
+        let _ = self.shut();
     }
 }
 

@@ -7,6 +7,7 @@ use trilogue_gateway::{ClientOptions, Options};
 
 use crate::client_agent::Hosted;
 use crate::client_editor::{Door, Editor};
+use crate::client_history::numbered;
 use crate::rig::{Rig, Setup};
 
 /// What the agent says when it has read the file.
@@ -134,30 +135,33 @@ async fn a_prompt_that_never_begins_is_shown_behind_the_turn_that_it_waited_for(
 
 #[tokio::test]
 async fn prompts_whose_runs_are_rolled_back_are_cancelled() {
-    let agents = vec![Arc::new(Hosted::new()) as _];
-    let rig = Rig::of(Setup { agents, ..Setup::default() }).await;
-    let door = Door::of(&rig);
-    let mut first = door.plain("hosted").await;
-    let session = first.session().await;
-    let mut second = door.plain("hosted").await;
-    second.ok("session/load", place(&session)).await;
-    let prompt = first.start_prompt(&session, "wait").await;
-    until_told(&mut first, &turns(&[("agent", "waiting")])).await;
-    let later = second.start_prompt(&session, "later").await;
-    until_queued(&rig, &session, 1).await;
-    let run = json!({
-        "agent": "hosted", "input": "instead", "thread_id": session, "strategy": "rollback",
-    });
-    rig.alice().post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
-    for (editor, id) in [(&mut first, &prompt), (&mut second, &later)] {
-        assert_eq!(editor.answer(id).await["result"], json!({"stopReason": "cancelled"}));
+    for on_disk in [false, true] {
+        let agents = vec![Arc::new(Hosted::new()) as _];
+        let rig = Rig::of(Setup { agents, on_disk, ..Setup::default() }).await;
+        let door = Door::of(&rig);
+        let mut first = numbered(&door, "hosted").await;
+        let session = first.session().await;
+        let mut second = door.plain("hosted").await;
+        second.ok("session/load", place(&session)).await;
+        let prompt = first.start_prompt(&session, "wait").await;
+        until_told(&mut first, &turns(&[("agent", "waiting")])).await;
+        let later = second.start_prompt(&session, "later").await;
+        until_queued(&rig, &session, 1).await;
+        let run = json!({
+            "agent": "hosted", "input": "instead", "thread_id": session, "strategy": "rollback",
+        });
+        rig.alice().post("/api/v1/runs", &run).await.unwrap().ok().unwrap();
+        // Nobody knows their messages' ids any more.
+        for (editor, id) in [(&mut first, &prompt), (&mut second, &later)] {
+            assert_eq!(editor.answer(id).await["result"], json!({"stopReason": "cancelled"}));
+        }
+        first.prompt(&session, "hello").await;
+        let mut again = door.plain("hosted").await;
+        again.ok("session/load", place(&session)).await;
+        let whole =
+            [("user", "instead"), ("agent", "instead!"), ("user", "hello"), ("agent", "hello!")];
+        assert_eq!(told(&again), turns(&whole));
     }
-    first.prompt(&session, "hello").await;
-    let mut again = door.plain("hosted").await;
-    again.ok("session/load", place(&session)).await;
-    let whole =
-        [("user", "instead"), ("agent", "instead!"), ("user", "hello"), ("agent", "hello!")];
-    assert_eq!(told(&again), turns(&whole));
 }
 
 /// A client of which one request is worked on at a time.

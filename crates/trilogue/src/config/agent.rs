@@ -78,7 +78,7 @@ pub struct Agent {
     /// `agent-client` only: whether it may run commands in its folder through the server.
     #[serde(default)]
     pub terminals: bool,
-    /// `agent-client` only: whether it gets the files and terminals of the client that prompted last, also in a turn that began elsewhere, as far as that has them, in place of the server's.
+    /// `agent-client` only: whether it gets the files and terminals of the client that prompted last, or that opened the session while there was none such, also in a turn that began elsewhere, as far as that has them, in place of the server's.
     #[serde(default)]
     pub client_tools: ClientTools,
     /// `agent-client` only: the way to authenticate when it asks for that. Not set: the first that is its own.
