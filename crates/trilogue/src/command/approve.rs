@@ -116,10 +116,14 @@ impl Approve {
         };
         if kind("approved") != Some("boolean") {
             return match (&self.message, self.reject) {
+                _ if interrupt.kind != "form" => Err(unanswered(interrupt, "--value JSON")),
                 (None, true) => Ok(ask::value(&Value::Bool(false))),
                 (None, false) if has_no_fields(&schema) => Ok(ask::value(&json!({}))),
                 _ => Err(unanswered(interrupt, "--value JSON or --reject")),
             };
+        }
+        if self.message.is_some() && !self.yes && !self.reject {
+            return Err(unanswered(interrupt, "--yes or --reject beside the message"));
         }
         let mut members = Map::new();
         members.insert("approved".to_owned(), json!(!self.reject));

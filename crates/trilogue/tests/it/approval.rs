@@ -48,6 +48,9 @@ fn a_rejection_carries_its_reason() {
     let server = home.demo();
     let (run, interrupt) = waiting(&server);
     server.run(&["approve", &interrupt, "--value", "{\"approved\": 3}"]).expect(2);
+    // A reason says neither yes nor no.
+    let refused = server.run(&["approve", &interrupt, "--message", "no, never"]).expect(2);
+    assert!(refused.err.contains("--reject"), "{refused:?}");
     server.run(&["approve", &interrupt, "--reject", "--message", "too early"]).expect(0);
     let ended = server.run(&["tail", &run, "--follow"]).expect(0);
     assert!(ended.out.contains("too early"), "{}", ended.out);

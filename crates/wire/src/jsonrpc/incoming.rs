@@ -126,7 +126,12 @@ fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
     let reason = match text::decode(method.get()) {
         _ if !is_version(envelope) => Reason::BadVersion,
         _ if envelope.result.is_some() || envelope.error.is_some() => {
-            return Err(unclear(envelope, Reason::CallAndResponse));
+            let says = |member: Option<&RawValue>| member.is_some_and(|it| it.get() != "null");
+            return Err(match says(envelope.result) || says(envelope.error) {
+                true => unclear(envelope, Reason::CallAndResponse),
+                // Some write every member there is.
+                false => Invalid::nameless(Reason::CallAndResponse),
+            });
         }
         None => Reason::BadMethod,
         Some(method) => return called(envelope, method),
