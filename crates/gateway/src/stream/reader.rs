@@ -35,6 +35,8 @@ struct Reader {
     /// The chunk that ends at the cursor: what comes next is folded on from it.
     at: Option<Arc<Chunk>>,
     begun: bool,
+    /// Whether it was looked whether there is anything that may still come.
+    looked: bool,
     done: bool,
     /// Whether this stream has shown a question.
     asked: bool,
@@ -95,6 +97,7 @@ pub(crate) fn open(
         cursor,
         at: None,
         begun: false,
+        looked: false,
         done: false,
         asked: false,
         run_ended: run.is_some_and(|run| run.status.is_terminal()),
@@ -142,6 +145,13 @@ impl Reader {
                     continue;
                 }
                 Ok(None) if self.run_ended || self.is_answer_next() => return None,
+                Ok(None) if !std::mem::replace(&mut self.looked, true) => {
+                    // What was removed before its tail was attached ends no tail.
+                    if let Err(error) = self.still_there().await {
+                        return Some(self.end_with(&error));
+                    }
+                    continue;
+                }
                 Ok(None) => {}
                 Err(error) => return Some(self.end_with(&error)),
             }

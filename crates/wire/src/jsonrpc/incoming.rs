@@ -67,7 +67,9 @@ pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Inval
     if text.is_empty() {
         return Err(Invalid::nameless(Reason::Blank));
     }
-    let envelope = envelope(text).map_err(Invalid::nameless)?;
+    let mut envelope = envelope(text).map_err(Invalid::nameless)?;
+    // Some write every member there is.
+    envelope.method = envelope.method.filter(|method| method.get() != "null");
     let about = about(&envelope);
     if is_deeper(text, max_depth) {
         return Err(Invalid { reason: Reason::TooDeep(max_depth), about });
