@@ -28,7 +28,7 @@ use super::link::{Answer, InFlight, Link, Met};
 use super::options::{MessageIdFormat, UserMessageId, WhenBusy};
 use super::pump::Order;
 use super::request::{Asked, read, session_error};
-use super::session::{CLIENT, DIGEST, Ended, OpenPrompt, Session, config_of, scope_of};
+use super::session::{CLIENT, Cancelled, DIGEST, Ended, OpenPrompt, Session, config_of, scope_of};
 use super::{cancel, open, option};
 use crate::stream::feed::run_id;
 
@@ -210,6 +210,15 @@ impl Prompt<'_> {
         self.cancelled.is_cancelled() || self.lane.cancels() != self.cancels
     }
 
+    /// The same, to be asked later.
+    pub(super) fn since(&self) -> Cancelled {
+        Cancelled {
+            lane: Arc::downgrade(self.lane),
+            cancels: self.cancels,
+            cancelled: self.cancelled.clone(),
+        }
+    }
+
     fn message(&self, id: MessageId) -> Message {
         let mut message = mapping::message_of_prompt(&self.request.prompt, id);
         if let Some(extra) = &self.extra {
@@ -326,6 +335,7 @@ impl Prompt<'_> {
             user_message_id: chosen.told,
             message: Some(chosen.message),
             ended_at: None,
+            since: self.since(),
         };
         self.wait_for_end(open).await;
         if self.is_cancelled() {
@@ -367,6 +377,7 @@ impl Prompt<'_> {
             user_message_id: told,
             message,
             ended_at: ended,
+            since: self.since(),
         };
         self.wait_for_end(open).await;
         self.session.order(Order::Look).await;
@@ -390,7 +401,7 @@ impl Prompt<'_> {
         if let Some((ended, is_over)) = ended {
             // What went with its thread is known nowhere.
             let told = open.user_message_id.as_deref().filter(|_| !is_over);
-            let answer = mapping::prompt_result(&ended.outcome, ended.result.as_deref(), told);
+            let answer = open.answer(&ended, told);
             self.link.answer(&open.request, answer).await;
         }
     }

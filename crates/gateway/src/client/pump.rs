@@ -379,7 +379,7 @@ impl Pump {
                 "a turn of an agent's client is over"
             );
             let user = prompt.user_message_id.as_deref();
-            let answer = mapping::prompt_result(&ended.outcome, ended.result.as_deref(), user);
+            let answer = prompt.answer(ended, user);
             self.link.write_answer(lines, &prompt.request, &answer);
         }
     }

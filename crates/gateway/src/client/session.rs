@@ -2,18 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
+use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Attached, Client, Presence};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
 
 use super::calls::SessionClient;
-use super::link::{Link, Met, lock};
+use super::lane::Lane;
+use super::link::{Answer, Link, Met, lock};
 use super::open_sessions::Counted;
 use super::pump::{Order, Pump};
 use super::said::Said;
@@ -96,6 +98,19 @@ pub(super) struct OpenPrompt {
     pub(super) message: Option<MessageId>,
     /// Where the run had ended before: the number that the client must have been told up to, and how.
     pub(super) ended_at: Option<(u64, Ended)>,
+    /// Whether the client has ended it since it came.
+    pub(super) since: Cancelled,
+}
+
+/// What tells whether the client has ended a prompt's turn since the prompt came.
+#[derive(Clone, Debug)]
+pub(super) struct Cancelled {
+    /// It holds the session, which holds this.
+    pub(super) lane: Weak<Lane>,
+    /// How often the session's work had been cancelled when the prompt came.
+    pub(super) cancels: u64,
+    /// Cancelled when this prompt alone is.
+    pub(super) cancelled: CancellationToken,
 }
 
 /// How a run ended.
@@ -187,6 +202,23 @@ pub(super) fn config_in(metadata: &Json) -> Option<Json> {
     let metadata = metadata.to_value();
     let config = metadata.get(CONFIG).filter(|config| config.is_object());
     config.map(Json::from_value)
+}
+
+// === impl OpenPrompt ===
+
+impl OpenPrompt {
+    /// How the prompt is answered. Whoever has ended the turn is told so, whatever went wrong with it then.
+    pub(super) fn answer(&self, ended: &Ended, told: Option<&str>) -> Answer {
+        let Cancelled { lane, cancels, cancelled } = &self.since;
+        let has_cancelled = || lane.upgrade().is_some_and(|lane| lane.cancels() != *cancels);
+        let was_cancelled = || cancelled.is_cancelled() || has_cancelled();
+        match &ended.outcome {
+            Outcome::Failed(_) if was_cancelled() => {
+                mapping::prompt_result(&Outcome::Cancelled { reason: None }, None, told)
+            }
+            outcome => mapping::prompt_result(outcome, ended.result.as_deref(), told),
+        }
+    }
 }
 
 // === impl Ended ===

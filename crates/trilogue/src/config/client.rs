@@ -30,7 +30,7 @@ pub struct Client {
     pub max_requests: usize,
     /// The most sessions that one client has open at once.
     pub max_sessions: usize,
-    /// The most clients at once.
+    /// The most clients at once. Each takes two file descriptors.
     pub max_connections: usize,
     /// How long a program that connects may take to say what it wants.
     pub hello_timeout: Span,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
 use crate::harness::{Home, lasting_address, until};
 
@@ -90,26 +91,35 @@ fn a_question_stays_open_over_a_restart_and_is_answered_once() {
 #[test]
 fn a_turn_that_is_cancelled_while_there_is_no_server_names_its_message() {
     let home = Home::new();
-    let config = home.write("t.toml", "[store]\nurl = \"sqlite:t.db\"\n[log]\nformat = \"text\"\n[agents.mailcomposer]\nkind = \"builtin\"\n");
+    let scripted = example("scripted_agent");
+    let config = format!(
+        "[store]\nurl = \"sqlite:t.db\"\n[log]\nformat = \"text\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.hosted]\nkind = \"agent-client\"\ncommand = [{:?}]\n",
+        scripted.to_str().unwrap()
+    );
+    let config = home.write("t.toml", &config);
     let address = lasting_address();
     let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
-    let server = home.start(&serve);
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
-    let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
-    let prompt = json!([{ "type": "text", "text": "Write to ada@example.com: we meet on Friday" }]);
-    let params = json!({ "sessionId": session, "prompt": prompt, "messageId": message });
-    let id = editor.request("session/prompt", params);
-    asked(&mut editor);
-    server.stop(Signal::KILL);
-    editor.note("lost");
-    let params = json!({ "sessionId": session });
-    editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
-    let server = home.start(&serve);
-    let (answer, _) = editor.answer(id);
-    let ended = json!({ "stopReason": "cancelled", "userMessageId": message });
-    assert_eq!(answer["result"], ended, "{answer}");
-    server.run(&["tail", &session, "--from", message]).expect(0);
+    let mut server = home.start(&serve);
+    for (agent, text) in
+        [("mailcomposer", "Write to ada@example.com: we meet on Friday"), ("hosted", "permission")]
+    {
+        let mut editor = Editor::met(&home, &["connect", agent]);
+        let session = editor.session();
+        let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
+        let prompt = json!([{ "type": "text", "text": text }]);
+        let params = json!({ "sessionId": session, "prompt": prompt, "messageId": message });
+        let id = editor.request("session/prompt", params);
+        asked(&mut editor);
+        server.stop(Signal::KILL);
+        editor.note("lost");
+        let params = json!({ "sessionId": session });
+        editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }));
+        server = home.start(&serve);
+        let (answer, _) = editor.answer(id);
+        let ended = json!({ "stopReason": "cancelled", "userMessageId": message });
+        assert_eq!(answer["result"], ended, "{agent}: {answer}");
+        server.run(&["tail", &session, "--from", message]).expect(0);
+    }
 }
 
 #[test]
