@@ -160,7 +160,7 @@ impl Prompt<'_> {
                     user_message_id: chosen.told,
                     message: Some(chosen.message),
                     ended_at: None,
-                    since: self.since(),
+                    since: self.since.clone(),
                 };
                 self.wait_for_end(open).await;
                 if self.is_cancelled() {

@@ -40,7 +40,7 @@ const SETTLE_WITHIN: Duration = Duration::from_secs(60);
 /// A prompt on its way to a run.
 pub(super) struct Prompt<'a> {
     pub(super) link: &'a Arc<Link>,
-    lane: &'a Arc<Lane>,
+    lane: &'a Lane,
     pub(super) session: Arc<Session>,
     pub(super) asked: &'a Asked,
     pub(super) request: PromptRequest,
@@ -48,10 +48,8 @@ pub(super) struct Prompt<'a> {
     pub(super) digest: [u8; 32],
     /// What the prompt carries beyond its message, where its agent speaks the protocol too.
     extra: Option<Json>,
-    /// How often the session's work had been cancelled when the prompt came.
-    cancels: u64,
-    /// Cancelled when this prompt alone is.
-    cancelled: CancellationToken,
+    /// Whether the client has ended it since it came.
+    pub(super) since: Cancelled,
     /// What the client was asked when the prompt came.
     pub(super) heard: Heard,
 }
@@ -130,8 +128,8 @@ async fn prompt(
     let digest = Sha256::digest(params).into();
     let is_hosted = link.backend().is_ok_and(|backend| backend.sessions().is_some());
     let extra = if is_hosted { mapping::extra_of_prompt(params) } else { None };
-    let prompt =
-        Prompt { link, lane, session, asked, request, digest, extra, cancels, cancelled, heard };
+    let since = Cancelled { lane: Arc::downgrade(lane), cancels, cancelled };
+    let prompt = Prompt { link, lane, session, asked, request, digest, extra, since, heard };
     match prompt.take().await {
         Ok(answer) => answer,
         Err(_) if was_cancelled => Some(not_begun()),
@@ -207,16 +205,7 @@ impl Prompt<'_> {
 
     /// Whether the client has ended the turn.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled() || self.lane.cancels() != self.cancels
-    }
-
-    /// The same, to be asked later.
-    pub(super) fn since(&self) -> Cancelled {
-        Cancelled {
-            lane: Arc::downgrade(self.lane),
-            cancels: self.cancels,
-            cancelled: self.cancelled.clone(),
-        }
+        self.since.is_so()
     }
 
     fn message(&self, id: MessageId) -> Message {
@@ -335,7 +324,7 @@ impl Prompt<'_> {
             user_message_id: chosen.told,
             message: Some(chosen.message),
             ended_at: None,
-            since: self.since(),
+            since: self.since.clone(),
         };
         self.wait_for_end(open).await;
         if self.is_cancelled() {
@@ -377,7 +366,7 @@ impl Prompt<'_> {
             user_message_id: told,
             message,
             ended_at: ended,
-            since: self.since(),
+            since: self.since.clone(),
         };
         self.wait_for_end(open).await;
         self.session.order(Order::Look).await;

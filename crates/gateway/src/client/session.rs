@@ -204,16 +204,23 @@ pub(super) fn config_in(metadata: &Json) -> Option<Json> {
     config.map(Json::from_value)
 }
 
+// === impl Cancelled ===
+
+impl Cancelled {
+    /// Whether the client has.
+    pub(super) fn is_so(&self) -> bool {
+        let is_later = |lane: Arc<Lane>| lane.cancels() != self.cancels;
+        self.cancelled.is_cancelled() || self.lane.upgrade().is_some_and(is_later)
+    }
+}
+
 // === impl OpenPrompt ===
 
 impl OpenPrompt {
     /// How the prompt is answered. Whoever has ended the turn is told so, whatever went wrong with it then.
     pub(super) fn answer(&self, ended: &Ended, told: Option<&str>) -> Answer {
-        let Cancelled { lane, cancels, cancelled } = &self.since;
-        let has_cancelled = || lane.upgrade().is_some_and(|lane| lane.cancels() != *cancels);
-        let was_cancelled = || cancelled.is_cancelled() || has_cancelled();
         match &ended.outcome {
-            Outcome::Failed(_) if was_cancelled() => {
+            Outcome::Failed(_) if self.since.is_so() => {
                 mapping::prompt_result(&Outcome::Cancelled { reason: None }, None, told)
             }
             outcome => mapping::prompt_result(outcome, ended.result.as_deref(), told),
