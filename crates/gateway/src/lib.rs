@@ -10,11 +10,8 @@
 
 mod access;
 mod answering;
-mod api;
 pub mod callback;
-mod client;
-mod communication;
-mod connect;
+mod faces;
 mod http;
 pub mod metric_names;
 mod metrics;
@@ -34,12 +31,12 @@ pub use access::peers::Proxies;
 pub use access::schemes::{Scheme, anonymous};
 pub use access::secret::{hash_secret, new_secret};
 pub use callback::check_callback_url;
-pub use client::{
+pub use faces::client::{
     ClientOptions, LocalReader, LocalWriter, MessageIdFormat, UserMessageId, WhenBusy, Wrap,
     WrapCommand, split_local,
 };
-pub use communication::HistoryFetch;
-pub use connect::deliver::CallbackDelivery;
+pub use faces::communication::HistoryFetch;
+pub use faces::connect::deliver::CallbackDelivery;
 pub use mount::{ConnectOptions, ErrorBody, Mount, Operation, Protocol};
 pub use notify::{NoticeDelivery, Tell, TellAddress};
 pub use options::{Access, Exposure, Options};
@@ -51,11 +48,11 @@ pub use shared::Ports;
 /// # Errors
 /// `already_exists` when two have one prefix, `invalid_request` when one would hide the server's own routes.
 pub fn check_mounts(mounts: &[Mount]) -> trilogue_domain::Result<()> {
-    routes::Router::new(api::routes(), mounts).map(drop)
+    routes::Router::new(faces::native::routes(), mounts).map(drop)
 }
 
 /// The OpenAPI document of `/api/v1`, as the server shows it.
 #[must_use]
 pub fn openapi_document() -> String {
-    openapi::document(&api::routes())
+    openapi::document(&faces::native::routes())
 }

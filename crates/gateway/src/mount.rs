@@ -8,10 +8,10 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
 use crate::access::schemes::Challenge;
+use crate::faces::{communication, connect};
 use crate::http::problem;
 use crate::http::reply::Reply;
 use crate::routes::Route;
-use crate::{communication, connect};
 
 /// The longest prefix of a mount, in bytes.
 const MAX_PREFIX_BYTES: usize = 256;

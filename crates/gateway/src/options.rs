@@ -7,7 +7,7 @@ use trilogue_domain::{AgentName, Principal, limits};
 
 use crate::access::peers::Proxies;
 use crate::access::schemes::Scheme;
-use crate::client::ClientOptions;
+use crate::faces::client::ClientOptions;
 use crate::mount::{ConnectOptions, Mount, Protocol};
 
 /// The gateway's settings.

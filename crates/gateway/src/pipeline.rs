@@ -14,7 +14,7 @@ use trilogue_domain::{Code, Error};
 
 use crate::access::cors;
 use crate::access::schemes::Challenge;
-use crate::connect;
+use crate::faces::connect;
 use crate::http::body::ReplyBody;
 use crate::http::call::Call;
 use crate::http::receive;
@@ -142,7 +142,7 @@ async fn answer(
     };
     let query = read_query(route, head.uri.query().unwrap_or_default())?;
     let Some(caller) = caller else {
-        return crate::api::meta::public_answer(shared, route.operation);
+        return crate::faces::native::meta::public_answer(shared, route.operation);
     };
     let body = receive::body(body, &shared.options).await?;
     let call = Call {

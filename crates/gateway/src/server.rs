@@ -21,8 +21,8 @@ use crate::access::guard::Guard;
 use crate::access::peers::Doorkeeper;
 use crate::access::schemes::Scheme;
 use crate::access::tokens::Gatekeeper;
-use crate::client::listen::Door;
-use crate::client::{OpenSessions, Voices, Wrap};
+use crate::faces::client::listen::Door;
+use crate::faces::client::{OpenSessions, Voices, Wrap};
 use crate::http::connection;
 use crate::metrics::{self, Meters};
 use crate::options::{Access, Exposure, Options};
@@ -142,7 +142,7 @@ impl Server {
     /// # Errors
     /// When the store cannot count.
     pub async fn status(&self) -> Result<Status> {
-        crate::api::meta::state(&self.shared).await
+        crate::faces::native::meta::state(&self.shared).await
     }
 
     /// Stops: takes no new connections and runs, lets runs end until the deadline, ends streams and then connections, and reports what it abandoned.
@@ -281,7 +281,7 @@ fn check_schemes(options: &Options) -> Result<()> {
 }
 
 fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Shared> {
-    let router = Router::new(crate::api::routes(), &options.mounts)?;
+    let router = Router::new(crate::faces::native::routes(), &options.mounts)?;
     let durability = ports.admin.durability();
     let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
     let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
@@ -293,9 +293,9 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         feeds: Feeds::new(options.render_cache_bytes),
         samplers: Samplers::default(),
         started_at: ports.clock.now(),
-        known: crate::connect::KnownAgents::default(),
-        bringing: crate::communication::InOrder::default(),
-        configuring: crate::communication::InOrder::default(),
+        known: crate::faces::connect::KnownAgents::default(),
+        bringing: crate::faces::communication::InOrder::default(),
+        configuring: crate::faces::communication::InOrder::default(),
         sessions: OpenSessions::default(),
         voices: Voices::default(),
         life: uuid::Uuid::new_v4().to_string(),

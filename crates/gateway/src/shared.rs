@@ -12,7 +12,7 @@ use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
-use crate::client::{OpenSessions, Voices};
+use crate::faces::client::{OpenSessions, Voices};
 use crate::metrics::Meters;
 use crate::mount::Mount;
 use crate::options::Options;
@@ -54,11 +54,11 @@ pub(crate) struct Shared {
     pub(crate) meters: Meters,
     pub(crate) started_at: Timestamp,
     /// The agents as the Agent Connect Protocol names them.
-    pub(crate) known: crate::connect::KnownAgents,
+    pub(crate) known: crate::faces::connect::KnownAgents,
     /// Keeps requests that bring a session in order.
-    pub(crate) bringing: crate::communication::InOrder,
+    pub(crate) bringing: crate::faces::communication::InOrder,
     /// Keeps changes of a configured instance in order.
-    pub(crate) configuring: crate::communication::InOrder,
+    pub(crate) configuring: crate::faces::communication::InOrder,
     /// How many clients have each session open.
     pub(crate) sessions: OpenSessions,
     /// How many clients are asked about each interrupt.

@@ -11,7 +11,7 @@ use trilogue_mapping::communication::{Projection, Said, Show};
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 
-use crate::api::run_create::log_of;
+use crate::faces::native::run_create::log_of;
 use crate::http::call::Call;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;

@@ -7,8 +7,8 @@ use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::splice;
 
 use super::{BASE, log, view};
-use crate::api::run_create::log_of;
-use crate::api::{after, wants_stream};
+use crate::faces::native::run_create::log_of;
+use crate::faces::native::{after, wants_stream};
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::routes::{Parameter, Route};

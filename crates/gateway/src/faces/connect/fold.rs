@@ -10,7 +10,7 @@ use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 
 use super::{look_up, request};
-use crate::api::run_create::log_of;
+use crate::faces::native::run_create::log_of;
 use crate::http::call::Call;
 use crate::stream::inline::inlined;
 

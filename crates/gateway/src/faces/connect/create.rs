@@ -15,7 +15,7 @@ use super::join::{self, LAST_EVENT, STREAM};
 use super::run_show::{self, Form};
 use super::wait::{self, TIMEOUT, Waiting};
 use super::{ANYTHING, BASE, answer, request};
-use crate::api::run_create::REPLAYED;
+use crate::faces::native::run_create::REPLAYED;
 use crate::http::call::Call;
 use crate::http::disconnect::CancelOnDrop;
 use crate::http::reply::Reply;

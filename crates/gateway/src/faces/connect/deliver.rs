@@ -23,8 +23,8 @@ use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Range, Read};
 
 use super::view::card_of;
-use crate::api::run_create::log_of;
 use crate::callback::{Callback, Sender, Undelivered};
+use crate::faces::native::run_create::log_of;
 use crate::mount::Protocol;
 use crate::options::Options;
 use crate::server::public_address;

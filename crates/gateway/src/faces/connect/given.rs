@@ -10,8 +10,8 @@ use trilogue_wire::agent_connect as wire;
 
 use super::look_up::{self, Target};
 use super::request;
-use crate::api::run_create::idempotency;
 use crate::callback::check_callback_url;
+use crate::faces::native::run_create::idempotency;
 use crate::http::call::{Call, no_thread, shown};
 use crate::http::reply::Reply;
 

@@ -14,7 +14,7 @@ use super::agents::agent;
 use super::log::{self, Until};
 use super::request::RUN_ID;
 use super::{BASE, events, fault, given};
-use crate::api::run_create::{REPLAYED, idempotency};
+use crate::faces::native::run_create::{REPLAYED, idempotency};
 use crate::http::call::Call;
 use crate::http::reply::Reply;
 use crate::routes::{Access, Parameter, Route, Verb};
