@@ -61,9 +61,12 @@ pub fn page() -> String {
     let mut page = String::from(
         "<!-- Generated from trilogue_mapping::fidelity by `cargo xtask tidy --bless`. -->\n\n\
          # Fidelity\n\n\
-         What a protocol has a place for is *carried*. What it has no word for travels in a place that it leaves free, its *extension*, and comes back.\n\
-         What it cannot carry at all is *lost*, with the reason. Nothing is dropped in silence.\n\
-         A running server shows the same table at `/api/v1/fidelity`.\n",
+         Look up here what each protocol does with a concept. A running server returns the same table at `/api/v1/fidelity`.\n\n\
+         | verdict | meaning |\n|---|---|\n\
+         | carried | the protocol has a member for it |\n\
+         | extension | it travels in a free member of the protocol, and comes back unchanged |\n\
+         | lost | the protocol cannot carry it; the table gives the reason |\n\n\
+         The server drops nothing without a row here.\n",
     );
     for protocol in TABLE {
         // Writing to a string cannot fail.

@@ -13,8 +13,10 @@ use crate::specs;
 /// Where the official schema lies among the documents.
 const OFFICIAL: &str = "agent_client/v1.schema.json";
 /// Our own schema of message ids, which is in the repository.
-const MESSAGE_IDS: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/agent-client-message-ids.json");
+const MESSAGE_IDS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/reference/schema/agent-client-message-ids.json"
+);
 /// What the schema calls methods that both sides have.
 const BOTH: &str = "protocol";
 

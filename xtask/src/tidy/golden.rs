@@ -12,10 +12,13 @@ type Golden = (&'static str, fn() -> String);
 
 /// The generated documents.
 const GOLDEN: &[Golden] = &[
-    ("docs/configuration.md", trilogue::config::reference),
-    ("docs/fidelity.md", trilogue_mapping::fidelity::page),
-    ("docs/openapi/native.json", trilogue_gateway::openapi_document),
-    ("docs/schema/agent-client-message-ids.json", trilogue_wire::agent_client::message_id_schema),
+    ("docs/reference/configuration.md", trilogue::config::reference),
+    ("docs/reference/fidelity.md", trilogue_mapping::fidelity::page),
+    ("docs/reference/openapi/native.json", trilogue_gateway::openapi_document),
+    (
+        "docs/reference/schema/agent-client-message-ids.json",
+        trilogue_wire::agent_client::message_id_schema,
+    ),
 ];
 
 /// Writes every generated document.

@@ -8,7 +8,7 @@ use crate::rig::Rig;
 
 #[test]
 fn the_document_is_the_checked_in_one() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi/native.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi/native.json");
     let document = trilogue_gateway::openapi_document();
     if std::env::var_os("TRILOGUE_BLESS").is_some() {
         std::fs::write(path, &document).unwrap();
@@ -16,7 +16,7 @@ fn the_document_is_the_checked_in_one() {
     let kept = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         kept == document,
-        "docs/openapi/native.json is old: run the test with TRILOGUE_BLESS=1"
+        "docs/reference/openapi/native.json is old: run the test with TRILOGUE_BLESS=1"
     );
 }
 

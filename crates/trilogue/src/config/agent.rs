@@ -19,84 +19,84 @@ use super::scheme::Scheme;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// What kind of agent it is: `builtin` comes with the server, `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output.
+    /// The kind of agent: `builtin` comes with the server; `agent-client` is a program that speaks the Agent Client Protocol on its standard input and output.
     pub kind: AgentKind,
-    /// `builtin` only: which one, where the name under which it is served is another: `echo`, `mailcomposer` or `researcher`.
+    /// `builtin` only: `echo`, `mailcomposer` or `researcher`. Not set: the one with the agent's name.
     #[serde(default)]
     pub builtin: Option<String>,
-    /// How its callers may show who they are, any one of them: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as password), `none` (callers without a token too, who are one principal that lists nothing). Not set: `api-key` and `bearer`.
+    /// The ways in which callers may authenticate: `api-key` (the header `x-api-key`), `bearer`, `basic` (the token as the password), or `none`, which also accepts callers without a token. Callers without a token are one principal, which can list nothing. Not set: `api-key` and `bearer`.
     #[serde(default)]
     pub authentication: Option<List<Scheme>>,
-    /// What the agent says of itself by the Agent Connect Protocol, in place of what it says by itself: a file or an `https` address of a descriptor, or of a manifest that holds one. It is read at the start; of an address the last good copy is kept.
+    /// The agent's descriptor for the Agent Connect Protocol, in place of its own: a file or an `https` URL of a descriptor, or of a manifest that contains one. The server reads it when it starts, and keeps the last good copy of a URL.
     #[serde(default)]
     pub descriptor: Option<String>,
-    /// What it may do without anybody being asked, and what it may not: the first rule that fits decides, and where none fits somebody is asked.
+    /// What the agent may do without a question, and what it may not do. The first rule that matches decides. If no rule matches, the server asks.
     #[serde(default)]
     pub permissions: Vec<Permission>,
-    /// `agent-client` only, and needed there: the program and its arguments, such as `["some-agent", "--acp"]`. No shell reads them.
+    /// `agent-client` only, required: the program and its arguments, such as `["some-agent", "--acp"]`. The server uses no shell.
     #[serde(default)]
     pub command: List<String>,
-    /// `agent-client` only: what it does, for people.
+    /// `agent-client` only: a description of the agent for people.
     #[serde(default)]
     pub description: Option<String>,
-    /// `agent-client` only: the folder in which it works. `{thread}` gives each thread its own, such as `"work/{thread}"`. What is missing is made, for this user alone. A relative path begins at the server's working directory. Not set: where the client says, else the server's working directory.
+    /// `agent-client` only: the agent's working directory. With `{thread}`, each thread gets its own, such as `"work/{thread}"`. The server creates a missing directory, for this user only. A relative path starts at the server's working directory. Not set: the directory that the client names, or else the server's.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// `agent-client` only: a git repository of which each thread gets a worktree at `cwd`, on the branch `trilogue/AGENT/FOLDER`. It goes with the thread where it has no changes.
+    /// `agent-client` only: a git repository. Each thread gets a worktree of it at `cwd`, on the branch `trilogue/AGENT/FOLDER`. When the thread is deleted, the server removes the worktree if it has no changes.
     #[serde(default)]
     pub worktree: Option<String>,
-    /// `agent-client` only: variables that are set for it. Their values are never shown.
+    /// `agent-client` only: environment variables for the agent. The server never shows their values.
     #[serde(default)]
     pub env: IndexMap<String, Hidden>,
-    /// `agent-client` only: names of the server's own variables that it gets beside `PATH`, `HOME` and others that tell where and in what language people work.
+    /// `agent-client` only: names of more variables that the agent inherits from the server. It always inherits `PATH`, `HOME` and a few others for folders and language.
     #[serde(default)]
     pub inherit: List<String>,
-    /// `agent-client` only: whether each thread has a process of its own, or those share one whose clients can do the same.
+    /// `agent-client` only: one process per thread, or one for all threads whose clients have the same capabilities.
     #[serde(default)]
     pub processes: Processes,
-    /// `agent-client` only: the most processes at once.
+    /// `agent-client` only: the maximum number of processes.
     #[serde(default = "max_processes")]
     pub max_processes: usize,
-    /// `agent-client` only: the most sessions that are open at once in a process that is shared. The one that was used longest ago makes room for another, and is opened again when it is needed.
+    /// `agent-client` only: the maximum number of open sessions in a shared process. Above it, the server closes the least recently used session, and opens it again when a run needs it.
     #[serde(default = "max_sessions")]
     pub max_sessions: usize,
-    /// `agent-client` only: how long a process without work is kept that can open its sessions again. `0s` keeps it.
+    /// `agent-client` only: how long the server keeps an idle process that can open its sessions again. `0s` keeps it forever.
     #[serde(default = "idle_stop")]
     pub idle_stop: Span,
-    /// `agent-client` only: how long it may take for its first answer.
+    /// `agent-client` only: how long the agent may take for its first response.
     #[serde(default = "start_timeout")]
     pub start_timeout: Span,
-    /// `agent-client` only: how long it may take to open a session.
+    /// `agent-client` only: how long the agent may take to open a session.
     #[serde(default = "open_timeout")]
     pub open_timeout: Span,
-    /// `agent-client` only: the longest line that is taken from it.
+    /// `agent-client` only: the longest line that the server accepts from the agent.
     #[serde(default = "max_line")]
     pub max_line: Size,
-    /// `agent-client` only: what it may do with the files of its folder through the server. Nothing outside of the folder is ever reached that way.
+    /// `agent-client` only: what the agent may do through the server with files in its working directory. It can never reach files outside of it this way.
     #[serde(default)]
     pub files: Files,
-    /// `agent-client` only: whether it may run commands in its folder through the server.
+    /// `agent-client` only: whether the agent may run commands in its working directory through the server.
     #[serde(default)]
     pub terminals: bool,
-    /// `agent-client` only: whether it gets the files and terminals of the client that prompted last, or that opened the session while there was none such, also in a turn that began elsewhere, as far as that has them, in place of the server's.
+    /// `agent-client` only: with `"forward"`, the agent uses the client's files and terminals in place of the server's, as far as the client has them. The client is the one that prompted last, or if there is none, the one that opened the session. This also holds for a turn that another protocol started.
     #[serde(default)]
     pub client_tools: ClientTools,
-    /// `agent-client` only: the way to authenticate when it asks for that. Not set: the first that is its own.
+    /// `agent-client` only: the agent's authentication method to use when it asks for one. Not set: the first method that the agent itself handles.
     #[serde(default)]
     pub auth_method: Option<String>,
-    /// `agent-client` only: its questions wait without end. Otherwise `runtime.interrupt_deadline` counts while nobody who may answer is connected.
+    /// `agent-client` only: whether the agent's questions wait forever. Otherwise `runtime.interrupt_deadline` applies while nobody who can answer is connected.
     #[serde(default)]
     pub hold: bool,
-    /// `agent-client` only: what happens when a thread goes back behind what it has been told: that is refused, or it begins again and is told what was said until then.
+    /// `agent-client` only: what happens when a thread goes back to an earlier point than the agent knows: `refuse` refuses the run; `prime` starts the agent again and gives it the conversation up to that point.
     #[serde(default)]
     pub on_rewind: OnRewind,
-    /// `agent-client` only: pieces of messages that come without an id get one.
+    /// `agent-client` only: whether the server gives an id to message chunks that come without one.
     #[serde(default = "yes")]
     pub assign_message_ids: bool,
-    /// `agent-client` only: prompts carry the id of the user's message.
+    /// `agent-client` only: whether prompts carry the id of the user's message.
     #[serde(default = "yes")]
     pub send_message_id: bool,
-    /// `agent-client` only: whether it gets what clients attach to their requests in the member `_meta`. Some agents take what is attached for arguments of their own: what is called as one never passes, and with `"drop"` nothing does, wherever it stands in what they ask, tell or answer.
+    /// `agent-client` only: whether the agent gets the member `_meta` of the client's messages. Some agents read members of it as their own arguments: the server never passes those. `"drop"` removes every `_meta` at every depth of requests, notifications and responses.
     #[serde(default)]
     pub client_meta: ClientMeta,
 }
@@ -105,29 +105,29 @@ pub struct Agent {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentKind {
-    /// It comes with the server.
+    /// An agent that comes with the server.
     Builtin,
     /// A program that speaks the Agent Client Protocol.
     AgentClient,
 }
 
-/// A permission rule. What it does not name fits everything; what it names and the agent does not say, does not fit.
+/// A permission rule. A member that is not set matches everything. A member that is set does not match a call in which the agent leaves that detail out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Permission {
-    /// What the log calls it where it decided. Not set: `rule` and its number.
+    /// The rule's name in the log. Not set: `rule` and its number.
     #[serde(default)]
     pub name: Option<String>,
-    /// The kinds of tools that it is about: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
+    /// The kinds of tools that the rule matches: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `switch_mode` or `other`.
     #[serde(default)]
     pub kind: Option<List<String>>,
-    /// A pattern of the names of tools, such as `fs_*`.
+    /// A pattern for tool names, such as `fs_*`.
     #[serde(default)]
     pub tool: Option<String>,
-    /// A pattern of files: `*` stands for anything but `/`, `**` for anything. A relative one begins at the agent's folder and fits nothing outside of it. To allow, every file of a call has to fit, as it is written and where it really leads; otherwise one is enough.
+    /// A pattern for files: `*` matches anything except `/`; `**` matches anything. A relative pattern starts at the agent's working directory and matches nothing outside of it. A rule that allows matches only if every file of the call matches, both as written and after links are resolved. For other rules, one file is enough.
     #[serde(default)]
     pub path: Option<String>,
-    /// What it decides.
+    /// What the server does with a call that matches.
     pub decision: Decision,
 }
 
@@ -135,11 +135,11 @@ pub struct Permission {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// Go on.
+    /// Let the agent do it.
     Allow,
-    /// Do not.
+    /// Refuse.
     Deny,
-    /// Somebody is asked.
+    /// Ask.
     Ask,
 }
 
@@ -147,10 +147,10 @@ pub enum Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Processes {
-    /// Each has its own.
+    /// One process per thread.
     #[default]
     Thread,
-    /// Those whose clients can do the same share one.
+    /// One process for all threads whose clients have the same capabilities.
     Shared,
 }
 
@@ -158,12 +158,12 @@ pub enum Processes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read them.
+    /// Read.
     Read,
-    /// Read and write them.
+    /// Read and write.
     Write,
 }
 
@@ -171,36 +171,36 @@ pub enum Files {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientTools {
-    /// Those that the server serves, if any.
+    /// The server's, if it offers any.
     #[default]
     None,
-    /// Those of the client that prompted last.
+    /// The client's, of the one that prompted last.
     Forward,
 }
 
-/// What becomes of what clients attach to their requests.
+/// What happens to the `_meta` of the client's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientMeta {
     /// The agent gets it.
     #[default]
     Pass,
-    /// It does not.
+    /// The server removes it.
     Drop,
 }
 
-/// What happens when a thread goes back behind what its agent was told.
+/// What happens when a thread goes back to an earlier point than its agent knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRewind {
-    /// That is refused.
+    /// The server refuses the run.
     #[default]
     Refuse,
-    /// The agent begins again and is told what was said.
+    /// The agent starts again and gets the conversation so far.
     Prime,
 }
 
-/// A text that is never shown.
+/// A text that the server never shows.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Hidden(pub String);
 
@@ -232,7 +232,7 @@ fn max_line() -> Size {
     Size::of(launch().max_line_bytes)
 }
 
-/// How agents are started by default.
+/// The defaults for starting an agent.
 fn launch() -> backend::Launch {
     backend::Launch::of::<String>([])
 }

@@ -1,4 +1,4 @@
-//! How clients of the Agent Client Protocol are served.
+//! Settings for clients of the Agent Client Protocol.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,70 +6,70 @@ use trilogue_gateway as gateway;
 
 use super::quantity::{Size, Span};
 
-/// How clients of the Agent Client Protocol are served: editors that start `trilogue connect` or `trilogue wrap`.
+/// Clients of the Agent Client Protocol: editors that start `trilogue connect` or `trilogue wrap`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Client {
-    /// When a client is told the id of its message, as `userMessageId`: `seed` with every result, `echo` where it gave one, `off` never.
+    /// When a result of a prompt has the `userMessageId`: `seed` always, `echo` only if the prompt has an id, `off` never.
     pub user_message_id: UserMessageId,
-    /// Which message ids are taken and shown: `any` text, or only a `uuid`: another id of an agent is then shown as a UUID made of it.
+    /// Which message ids the server accepts and sends: `any` text, or only a `uuid`. With `uuid`, it replaces another id of an agent with a UUID that it derives from it.
     pub message_id_format: MessageIdFormat,
-    /// Whether a prompt that comes again with the same id and content is answered with the turn that it began the first time.
+    /// Whether a repeated prompt with the same id and content returns the result of the first one, and starts no new turn.
     pub dedupe: bool,
-    /// Whether the protocol is held to its letter: lists that must be there are there, and base64 is base64.
+    /// Whether the server enforces the protocol strictly: required lists have to be present, and base64 has to be valid.
     pub strict: bool,
-    /// What becomes of a prompt while another turn of its session is going on: it waits (`queue`), is refused (`reject`), or cancels the other (`interrupt`).
+    /// What the server does with a prompt while another turn of the session runs: `queue` lets it wait, `reject` refuses it, `interrupt` cancels the other turn.
     pub when_busy: WhenBusy,
-    /// The longest line that is taken.
+    /// The longest line that the server accepts.
     pub max_line: Size,
-    /// The most messages that wait to be taken by one client.
+    /// The maximum number of messages that wait for one client to read them.
     pub max_outbox_messages: usize,
-    /// The most content that waits to be taken by one client.
+    /// The maximum size of the messages that wait for one client to read them.
     pub max_outbox: Size,
-    /// The most requests of one client that are at work at once; others wait, and while those hold more than `max_line` further ones are refused with `overloaded`. Answers and what cancels are always read.
+    /// The maximum number of concurrent requests of one client. Further requests wait. While the waiting requests are larger than `max_line` together, the server refuses more of them with `overloaded`. It always reads responses and cancellations.
     pub max_requests: usize,
-    /// The most sessions that one client has open at once.
+    /// The maximum number of open sessions of one client.
     pub max_sessions: usize,
-    /// The most clients at once. Each takes two file descriptors.
+    /// The maximum number of clients. Each uses two file descriptors.
     pub max_connections: usize,
-    /// How long a program that connects may take to say what it wants.
+    /// How long a program that connects may take for its handshake.
     pub hello_timeout: Span,
 }
 
-/// When a client is told the id of its message.
+/// When a result of a prompt has the id of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum UserMessageId {
-    /// With every result.
+    /// Always.
     #[default]
     Seed,
-    /// Where it gave one.
+    /// Only if the prompt has an id.
     Echo,
     /// Never.
     Off,
 }
 
-/// Which message ids are taken and shown.
+/// Which message ids the server accepts and sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageIdFormat {
     /// Any text.
     #[default]
     Any,
-    /// UUIDs.
+    /// Only UUIDs.
     Uuid,
 }
 
-/// What becomes of a prompt while another turn of its session is going on.
+/// What the server does with a prompt while another turn of the session runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenBusy {
     /// It waits.
     #[default]
     Queue,
-    /// It is refused.
+    /// The server refuses it.
     Reject,
-    /// The other is cancelled.
+    /// The server cancels the other turn.
     Interrupt,
 }
 

@@ -1,4 +1,4 @@
-//! Every setting that is in force, and where it came from.
+//! Lists the value of every setting and where it comes from.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use super::Options;
 
-/// One setting that is in force.
+/// The value of one setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// Its dotted key.
     pub key: String,
-    /// Its value as TOML would write it; `not set` where it has none.
+    /// Its value in TOML, or `not set`.
     pub value: String,
-    /// Where it came from.
+    /// Where the value comes from.
     pub origin: Origin,
 }
 
-/// Where a setting came from.
+/// Where a setting's value comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Nobody said anything else.
+    /// The default.
     Default,
     /// A line of the file.
     File(PathBuf, usize),
@@ -29,7 +29,7 @@ pub enum Origin {
     Flag(&'static str),
 }
 
-/// Every setting with its origin, in the order of the reference. `flags` names the keys that the command line set, with the option's name.
+/// Every setting with its origin, in the order of the reference. `flags` pairs each key that the command line set with the option's name.
 #[must_use]
 pub fn settings(
     options: &Options,

@@ -1,4 +1,4 @@
-//! Who can reach the server, and whether that is safe.
+//! Checks that the server is not exposed by accident.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use trilogue_egress::Cidr;
 use super::Options;
 use super::list::Item;
 
-/// Settings that together would expose the server.
+/// A combination of settings that would expose the server.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Exposed {
@@ -16,7 +16,7 @@ pub struct Exposed {
     pub hint: String,
 }
 
-/// Refuses a server that strangers could reach without a token, or on which tokens would travel in the clear.
+/// Refuses settings with which strangers could reach the server without a token, or tokens would travel unencrypted.
 ///
 /// # Errors
 /// [`Exposed`], with the fix as its hint.
@@ -47,7 +47,7 @@ pub fn check(options: &Options) -> Result<(), Exposed> {
     Ok(())
 }
 
-/// The settings that weaken a default protection and are in force, by their keys: what `status` shows.
+/// The keys of active settings that weaken a default protection. `status` shows them.
 #[must_use]
 pub fn overrides(options: &Options) -> Vec<String> {
     let server = &options.server;

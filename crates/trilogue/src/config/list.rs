@@ -1,4 +1,4 @@
-//! Settings that are one text or a list of texts.
+//! Settings that are a text or a list of texts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,15 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A list whose items are written as text; a list of one may be written without brackets.
+/// A list of items in text form. You may write a list of one item without brackets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct List<T>(pub Vec<T>);
 
-/// Turns a text into an item, with an error that says what would fit.
+/// Parses an item from a text, with an error that names what is valid.
 pub trait Item: FromStr + fmt::Display {
-    /// What an item is, with an example: completes "expected …".
+    /// A noun phrase with an example; completes "expected …".
     const EXPECTED: &'static str;
-    /// Whether an item is never repeated, not even one that does not fit.
+    /// Whether errors must not repeat an item, not even an invalid one.
     const IS_SECRET: bool = false;
 }
 

@@ -1,4 +1,4 @@
-//! Reads a configuration file, with errors that name the place and the nearest key.
+//! Reads a configuration file. Errors name the position and the nearest key.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,21 +11,21 @@ use super::{AgentKind, Options};
 /// The largest configuration file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// A configuration file that was read: its settings, and where each stands.
+/// The settings of a configuration file, with their lines.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The settings; what the file does not name has its default.
+    /// The settings. Those that the file does not name have their defaults.
     pub options: Options,
     /// The settings that the file names, as dotted keys with their lines, in the file's order.
     pub lines: Vec<(String, usize)>,
 }
 
-/// Why a configuration file cannot be used.
+/// Why a configuration file is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error {
     /// The file.
     pub path: PathBuf,
-    /// Line and column, from 1, where they are known.
+    /// Line and column, from 1, if known.
     pub place: Option<(usize, usize)>,
     /// What is wrong.
     pub message: String,
@@ -36,13 +36,16 @@ pub struct Error {
 /// Reads a file.
 ///
 /// # Errors
-/// When it cannot be read, is no TOML, or says something that no setting takes.
+/// If the file cannot be read, is not TOML, or has an invalid setting.
 pub fn load(path: &Path) -> Result<Loaded, Error> {
     let failed = |message: String| Error {
         path: path.to_owned(),
         place: None,
         message,
-        hint: Some("an empty file is a valid configuration; see docs/configuration.md".to_owned()),
+        hint: Some(
+            "an empty file is a valid configuration; see docs/reference/configuration.md"
+                .to_owned(),
+        ),
     };
     let length = std::fs::metadata(path)
         .map_err(|error| failed(format!("the file cannot be read: {error}")))?
@@ -55,10 +58,10 @@ pub fn load(path: &Path) -> Result<Loaded, Error> {
     parse(path, &text)
 }
 
-/// Reads the text of a file; `path` only names it in errors.
+/// Parses the text of a file. Errors name `path`.
 ///
 /// # Errors
-/// As [`load`], without those of reading.
+/// As [`load`], except those of reading the file.
 pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
     let at = |span: Option<Range<usize>>, message: String, hint: Option<String>| Error {
         path: path.to_owned(),
@@ -85,7 +88,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Loaded, Error> {
     Ok(Loaded { options, lines })
 }
 
-/// A kind of agent that the design knows and this version does not have, named before its other keys are called unknown.
+/// Finds a kind of agent that this version does not have, before its other keys count as unknown.
 fn unavailable_kind(table: &DeTable<'_>) -> Option<(Range<usize>, String)> {
     let agents = table.get("agents")?.get_ref().as_table()?;
     agents.values().find_map(|agent| {
@@ -108,7 +111,7 @@ fn collect(text: &str, table: &DeTable<'_>, prefix: &str, lines: &mut Vec<(Strin
     }
 }
 
-/// The reader's words, with the nearest key or value where it knows which ones there are.
+/// The parser's message, with the nearest key or value if it lists the valid ones.
 fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Option<String>) {
     let (what, rest) = if let Some(rest) = message.strip_prefix("unknown field ") {
         ("key", rest)
@@ -131,7 +134,7 @@ fn explain(message: &str, text: &str, span: Option<Range<usize>>) -> (String, Op
     }
 }
 
-/// A value of another kind than was expected, in the words of the file.
+/// A message about a value of the wrong type, with the names of TOML's types.
 fn misfit(message: &str) -> Option<String> {
     let rest = ["invalid type: ", "invalid value: "].iter().find_map(|it| message.strip_prefix(it));
     let (found, expected) = rest?.split_once(", expected ")?;

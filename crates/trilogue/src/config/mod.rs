@@ -1,6 +1,6 @@
 //! The configuration file: the options of every part, composed.
 //!
-//! What the doc comments of these types say is the reference: `docs/configuration.md` is generated from them.
+//! `docs/reference/configuration.md` is generated from the doc comments of these types.
 
 mod agent;
 mod client;
@@ -43,137 +43,137 @@ pub use scheme::Scheme;
 pub use secret::Secret;
 pub use trilogue_egress::Cidr;
 
-/// The port that is used where none is named.
+/// The port to listen on if you name none.
 pub const DEFAULT_PORT: u16 = 7878;
-/// How long a run without a thread of its client's is kept by default.
+/// How long the server keeps a stateless run by default.
 const STATELESS_KEPT: Duration = Duration::from_secs(3600);
 
-/// Everything that can be set. An empty file is a valid configuration.
+/// All settings. An empty file is a valid configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where the server listens, and who may reach it.
+    /// Where the server listens, and who can reach it.
     pub server: Server,
-    /// Where the protocols are served. A protocol that is not listed is served at its default place: `communication` at `/communication`, `connect` at `/connect`.
+    /// The paths of the protocols. Without an entry, a protocol has its default path: `/communication` for `communication`, `/connect` for `connect`.
     pub mounts: Vec<Mount>,
-    /// What the server may reach by itself.
+    /// The private addresses that the server may contact.
     pub egress: Egress,
-    /// How clients of runs are called back.
+    /// How the server calls back the clients of runs.
     pub callbacks: Callbacks,
-    /// Who is told when an agent begins to wait for an answer, on whichever protocol: an address, or a command. It gets one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title` and `answer`, the command that answers. Three attempts are made.
+    /// A notification when an agent starts to wait for an answer, on any protocol. The server sends it to a URL or to a command, and tries three times. It is one JSON object with `type` (`interrupt.raised`), `interrupt_id`, `run_id`, `thread_id`, `agent`, `kind`, `title`, and `answer`: the command that answers.
     pub notify: Notify,
-    /// How clients of the Agent Client Protocol are served: editors that start `trilogue connect` or `trilogue wrap`.
+    /// Clients of the Agent Client Protocol: editors that start `trilogue connect` or `trilogue wrap`.
     pub client: Client,
-    /// Where threads are kept, and how safely.
+    /// Where the server stores threads, and how durably.
     pub store: Store,
-    /// How runs are executed and how long they are kept.
+    /// How the server executes runs, and how long it keeps them.
     pub runtime: Runtime,
     /// What the server writes to standard error.
     pub log: Log,
-    /// The agents, by the name under which they are served: letters, digits, `_` and `-`.
+    /// The agents. `NAME` is the agent's name for clients: letters, digits, `_` and `-`.
     pub agents: IndexMap<String, Agent>,
 }
 
-/// Where the server listens, and who may reach it.
+/// Where the server listens, and who can reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Server {
-    /// Addresses with ports to listen on. An address beyond loopback needs `trusted_proxies` or `dangerously_plain_http`. Where nothing is set and the machine has no IPv6, `[::1]` is left out.
+    /// The addresses and ports to listen on. An address other than loopback needs `trusted_proxies` or `dangerously_plain_http`. The default leaves out `[::1]` on a machine without IPv6.
     pub listen: List<SocketAddr>,
-    /// The address under which clients reach the server, used in absolute addresses that it hands out. Its host is allowed.
+    /// The base URL of the server for clients. The server uses it in absolute URLs and allows its host name.
     pub public_url: Option<String>,
-    /// Host names that requests may name in `Host`, with or without port, besides the addresses listened on and `localhost`.
+    /// More host names that the server accepts in the header `Host`, with or without a port. It always accepts its listen addresses and `localhost`.
     pub allowed_hosts: List<String>,
-    /// Origins of web pages that may call the server, such as `https://app.example.com`, with a token: browsers are told so by CORS headers. Pages of the server's own hosts may always, others not by default.
+    /// More origins of web pages that may call the server with a token, such as `https://app.example.com`. The server sends them CORS headers. Pages from the server's own hosts may always call it.
     pub allowed_origins: List<String>,
-    /// Reverse proxies that end TLS in front of the server: addresses or blocks such as `10.0.0.0/8`. On a listener beyond loopback, connections from anywhere else but this machine are closed, unless `dangerously_plain_http` is set. They replace no token.
+    /// Reverse proxies that terminate TLS in front of the server: addresses, or blocks such as `10.0.0.0/8`. A listener other than loopback then closes connections from anywhere else except this machine, unless `dangerously_plain_http` is set. Clients still need a token.
     pub trusted_proxies: List<Cidr>,
-    /// Serve without tokens. Only possible while every listener is on loopback; every local user can then run agents.
+    /// Serve without tokens. Every listener has to be on loopback. Every local user can then run agents.
     pub no_auth: bool,
-    /// Listen beyond loopback without TLS, for whoever connects. Everybody on the way can read tokens and content.
+    /// Listen on other addresses than loopback without TLS, for every client. Anyone on the network path can read tokens and content.
     pub dangerously_plain_http: bool,
-    /// How long a stop waits for running agents and open responses before it gives them up.
+    /// How long the server waits for running agents and open responses when it stops. Then it abandons them.
     pub shutdown_deadline: Span,
-    /// Whether the server is the one that `trilogue connect` and `trilogue wrap` of its user find, by a socket that only this user can reach; one server of a user is.
+    /// Whether `trilogue connect` and `trilogue wrap` of the same user find this server, through a socket that only this user can open. Only one server per user can be `on`.
     pub socket: Socket,
-    /// How long nobody must have been connected to that socket, and no run been open, until the server ends by itself; `"0s"` for never. Not set: 30 minutes for a server that `connect` or `wrap` started, never for others.
+    /// The server stops after this time without a connection to the socket and without an open run. `"0s"` means never. Not set: 30 minutes if `connect` or `wrap` started the server, otherwise never.
     pub idle_exit: Option<Span>,
-    /// Bounds on what one client can use.
+    /// Limits on what clients can use.
     pub limits: Limits,
 }
 
-/// Whether a server is found by the programs of its user.
+/// Whether programs of the same user find a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Socket {
-    /// It is, unless another one is already.
+    /// They do, unless another server already has the socket.
     #[default]
     On,
-    /// It is not.
+    /// They do not.
     Off,
 }
 
-/// Bounds on what one client can use.
+/// Limits on what clients can use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// The largest request body.
     pub max_body: Size,
-    /// The largest metadata of one part of a message.
+    /// The largest metadata of one message part.
     pub max_part_metadata: Size,
-    /// The most connections at once.
+    /// The maximum number of connections.
     pub max_connections: usize,
-    /// The most event streams at once.
+    /// The maximum number of event streams.
     pub max_streams: usize,
-    /// How long the head of a request may take, and how long a connection may idle.
+    /// How long a request's head may take, and how long a connection may stay idle.
     pub head_timeout: Span,
     /// How long a request body may take.
     pub body_timeout: Span,
-    /// How long a client may accept nothing of what is sent to it.
+    /// How long a client may leave a response unread.
     pub write_timeout: Span,
-    /// How often an event stream without news says that it lives.
+    /// How often the server sends a heartbeat on an idle event stream.
     pub heartbeat: Span,
 }
 
-/// What the server may reach by itself.
+/// The private addresses that the server may contact.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Egress {
-    /// Private addresses or blocks that the server may reach, such as `127.0.0.1` or `10.0.0.0/8`: a session's history may lie on another server, and clients may want to be called back there. Public addresses it always may.
+    /// Private addresses or blocks that the server may contact, such as `127.0.0.1` or `10.0.0.0/8`: for a session history on another server, or for a callback. It may always contact public addresses.
     pub allow: List<Cidr>,
 }
 
-/// How clients of runs are called back.
+/// How the server calls back the clients of runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Callbacks {
-    /// What callbacks are signed with, as Standard Webhooks writes it: `whsec_` and 24 to 64 bytes in base64. Two while one takes over from the other. Not set: one that the server makes at its first start and keeps in the per-user state folder; `trilogue webhooks secret` shows it.
+    /// The signing secrets in the form of Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Set two while you rotate them. Not set: the server makes a secret at its first start and keeps it in the user's state folder; `trilogue webhooks secret` shows it.
     pub secrets: List<Secret>,
-    /// How often a callback is tried before it goes to the dead-letter list.
+    /// How many times the server tries a callback before it moves it to the dead-letter list.
     pub attempts: u32,
-    /// How long a callback waits after its first failure; doubled with each further one.
+    /// The wait after the first failure. It doubles with each further failure.
     pub backoff: Span,
-    /// The longest that a callback waits between two attempts.
+    /// The longest wait between two attempts.
     pub max_backoff: Span,
 }
 
-/// Where threads are kept, and how safely.
+/// Where the server stores threads, and how durably.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// `memory:`, or `sqlite:PATH`; a relative path begins at the working directory.
+    /// `memory:` or `sqlite:PATH`. A relative path starts at the working directory.
     pub url: String,
-    /// When a change counts as stored: `fsync` when the disk has it, `buffered` when the operating system has it (a power cut may lose the last moments).
+    /// When a change counts as stored: `fsync` means it is on the disk; `buffered` means the operating system has it, so a power cut can lose the last moments.
     pub durability: Durability,
-    /// How much of the newest events of all threads stays in memory for readers.
+    /// The size of the memory cache for the newest events of all threads.
     pub tail_cache: Size,
-    /// The largest size of the database file; reaching it is a full disk. Not set: as large as the disk.
+    /// The largest size of the database file. The server treats a file of this size like a full disk. Not set: no limit but the disk.
     pub max_size: Option<Size>,
-    /// The room that is kept for ending runs when the disk is full.
+    /// The space that the server reserves for ending runs when the disk is full.
     pub reserve: Size,
-    /// `memory:` only: the most runs that are kept; then the oldest ended ones go.
+    /// `memory:` only: the maximum number of runs. Above it, the server removes the oldest ended runs.
     pub memory_runs: usize,
-    /// `memory:` only: the most content that is kept; then the oldest ended runs go.
+    /// `memory:` only: the maximum size of all content. Above it, the server removes the oldest ended runs.
     pub memory_size: Size,
 }
 
@@ -181,34 +181,34 @@ pub struct Store {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When the disk has it.
+    /// The disk has it.
     #[default]
     Fsync,
-    /// When the operating system has it.
+    /// The operating system has it.
     Buffered,
 }
 
-/// How runs are executed and how long they are kept.
+/// How the server executes runs, and how long it keeps them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Runtime {
-    /// How long a question that cannot outlive the server waits while nobody who may answer is connected.
+    /// How long a question that is lost on a restart waits while nobody who can answer it is connected.
     pub interrupt_deadline: Span,
-    /// How long a cancelled agent has to stop by itself.
+    /// How long a cancelled agent has to stop on its own.
     pub cancel_grace: Span,
-    /// The most runs that wait for their turn on one thread.
+    /// The maximum number of queued runs of one thread.
     pub max_queued_runs_per_thread: usize,
-    /// The most runs at work at once; further ones wait in order.
+    /// The maximum number of runs at work. Further runs wait in order.
     pub max_running: usize,
-    /// Remove runs that ended longer ago than this. Not set: they are kept.
+    /// Remove runs that ended longer ago than this. Not set: keep them.
     pub keep_runs_for: Option<Span>,
-    /// Keep at most this many ended runs a thread, the newest. Not set: all.
+    /// Keep only this many ended runs per thread, the newest ones. Not set: keep all.
     pub keep_runs_per_thread: Option<u64>,
-    /// Keep at most this many ended runs a tenant, the newest. Not set: all.
+    /// Keep only this many ended runs per tenant, the newest ones. Not set: keep all.
     pub keep_runs_per_tenant: Option<u64>,
-    /// Remove runs without a thread of their client's that ended longer ago than this.
+    /// Remove stateless runs that ended longer ago than this.
     pub keep_stateless_runs_for: Span,
-    /// How often old runs are looked for.
+    /// How often the server looks for runs to remove.
     pub retention_interval: Span,
 }
 
@@ -216,9 +216,9 @@ pub struct Runtime {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// `text` for people, `json` for programs: one object a line.
+    /// `text` for people, or `json` for programs: one object per line.
     pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug` or `trace`; or by part, such as `info,trilogue_store=debug`.
+    /// `error`, `warn`, `info`, `debug` or `trace`, or a level per crate, such as `info,trilogue_store=debug`.
     pub level: String,
 }
 
@@ -228,7 +228,7 @@ pub struct Log {
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
 }
@@ -236,7 +236,7 @@ pub enum LogFormat {
 // === impl Options ===
 
 impl Options {
-    /// The options of a server that keeps everything in memory, with a store of its own for each start.
+    /// The options of a server that keeps everything in memory, with a new store at each start.
     #[must_use]
     pub fn in_memory() -> Self {
         let mut options = Self::default();
@@ -285,7 +285,7 @@ impl Default for Limits {
 }
 
 impl Server {
-    /// The gateway's own options; `owner` is who everybody is where nobody shows a token.
+    /// The gateway's options. Without tokens, every caller is `owner`.
     #[must_use]
     pub fn to_options(&self, owner: Principal, dangerously: Vec<String>) -> gateway::Options {
         let loopback = self.listen.0.iter().all(|address| address.ip().is_loopback());
@@ -320,7 +320,7 @@ impl Server {
         }
     }
 
-    /// The host names, without ports, that requests may name beside the addresses listened on.
+    /// The host names, without ports, that requests may name besides the listen addresses.
     fn hosts(&self) -> Vec<String> {
         let host = |text: &String| {
             url::Url::parse(&format!("http://{text}")).ok()?.host_str().map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Where the protocols are served.
+//! The paths of the protocols.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,31 +11,31 @@ use trilogue_gateway as gateway;
 
 use super::Options;
 
-/// Where a protocol is served, and how.
+/// The path and the options of a protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
-    /// Which protocol: `communication` is the Agent Communication Protocol, `connect` the Agent Connect Protocol.
+    /// `communication` (Agent Communication Protocol) or `connect` (Agent Connect Protocol).
     pub protocol: Protocol,
-    /// What its paths begin with, such as `/communication`; `/` for none. Not set: `/` and the protocol's name.
+    /// The prefix of the protocol's paths, such as `/communication`, or `/` for none. Not set: `/` and the protocol's name.
     #[serde(default)]
     pub prefix: Option<String>,
-    /// Enforce the protocol's documents literally, on what clients send and on what agents say. Otherwise everything is accepted that the protocol's own clients and servers accept.
+    /// `communication` only: enforce the protocol's documents literally, for messages of clients and of agents. Otherwise the server accepts everything that the official clients and servers accept.
     #[serde(default)]
     pub strict: bool,
-    /// `connect` only: show the member names of the protocol's prose beside those of its OpenAPI document, and stream only what a descriptor declares.
+    /// `connect` only: send the member names of the protocol's prose besides those of its OpenAPI document, and stream only what a descriptor declares.
     #[serde(default)]
     pub literal: bool,
-    /// `connect` only: keep a thread's state from clients where no descriptor declares one.
+    /// `connect` only: hide a thread's state from clients if no descriptor declares one.
     #[serde(default)]
     pub hide_undeclared_state: bool,
-    /// `connect` only: what the body of an error is: an `object` with code, number, description and details, or a `string`, the description alone, as version 0.2.3 of the OpenAPI document has it.
+    /// `connect` only: the body of an error. `object` has code, number, description and details. `string` is the description alone, as in version 0.2.3 of the OpenAPI document.
     #[serde(default)]
     pub error_body: ErrorBody,
-    /// Refuse an answer to a permission that does not name its interrupt: clients that share a token cannot answer for each other by mistake.
+    /// Refuse an answer to a permission request without its interrupt id. Clients that share a token then cannot answer each other's questions by mistake.
     #[serde(default)]
     pub require_interrupt_id: bool,
-    /// Whether it is served. A protocol that has entries here and none that is enabled is not served at all.
+    /// Whether the server serves this entry. If a protocol has entries and none is enabled, the server does not serve it.
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -50,7 +50,7 @@ pub enum Protocol {
     Connect,
 }
 
-/// What the body of an error is.
+/// The body of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorBody {
@@ -81,7 +81,7 @@ impl Protocol {
 // === impl Mount ===
 
 impl Mount {
-    /// The protocol where it is served by default.
+    /// A protocol at its default path.
     #[must_use]
     pub fn of(protocol: Protocol) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Mount {
         }
     }
 
-    /// A protocol takes its own settings.
+    /// Refuses settings of another protocol.
     fn check(&self) -> Result<()> {
         let of_connect = [
             (self.literal, "literal"),
@@ -121,7 +121,7 @@ impl Mount {
     }
 
     /// # Errors
-    /// `invalid_request` where the prefix cannot begin a path, or a setting is another protocol's.
+    /// `invalid_request` if the prefix cannot begin a path, or if a setting belongs to another protocol.
     fn to_gateway(&self) -> Result<gateway::Mount> {
         self.check()?;
         let protocol = self.protocol.to_gateway();
@@ -143,7 +143,7 @@ impl Mount {
     }
 }
 
-/// Reads `PROTOCOL=PREFIX`, as the command line has it.
+/// Parses `PROTOCOL=PREFIX`, the form of the command line.
 impl FromStr for Mount {
     type Err = Error;
 
@@ -165,7 +165,7 @@ impl FromStr for Mount {
     }
 }
 
-/// As the command line has it.
+/// Writes the form of the command line.
 impl fmt::Display for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = self.protocol.to_gateway();
@@ -179,7 +179,7 @@ impl fmt::Display for Mount {
 // === impl Options ===
 
 impl Options {
-    /// Serves protocols at these places instead: a protocol that is among them loses its others. Its strictness stays what its first entry says.
+    /// Replaces the mounts of each protocol in `mounts`. The options of the protocol's first entry stay.
     pub fn mount_instead(&mut self, mounts: &[Mount]) {
         let before = std::mem::take(&mut self.mounts);
         let replaced = |protocol| mounts.iter().any(|mount| mount.protocol == protocol);
@@ -199,10 +199,10 @@ impl Options {
         }));
     }
 
-    /// The mounts that are in force: the enabled ones, and the default one of each protocol that has no entry.
+    /// The active mounts: the enabled ones, and the default mount of each protocol without an entry.
     ///
     /// # Errors
-    /// `invalid_request` for a prefix that is none or hides the server's own routes, `already_exists` where two mounts have one.
+    /// `invalid_request` for an invalid prefix or one that hides the server's own routes, `already_exists` if two mounts share a prefix.
     pub fn mounts_in_force(&self) -> Result<Vec<gateway::Mount>> {
         let unnamed = |protocol: &Protocol| !self.mounts.iter().any(|it| it.protocol == *protocol);
         let defaults = Protocol::ALL.into_iter().filter(unnamed).map(Mount::of);

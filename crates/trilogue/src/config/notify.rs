@@ -1,4 +1,4 @@
-//! Who is told that an agent waits.
+//! Notifications about agents that wait for an answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,29 +7,29 @@ use trilogue_domain::{Code, Error};
 
 use super::list::List;
 
-/// Who is told when an agent begins to wait for an answer, on whichever protocol: an address or a command, which get `{"type": "interrupt.raised", "interrupt_id", "run_id", "thread_id", "agent", "kind", "title", "answer"}`. Three attempts are made.
+/// The URL or the command that gets a notification when an agent starts to wait for an answer. See [`super::Options::notify`] for its members.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Notify {
-    /// An address that gets it by POST, signed as callbacks are. A private one has to be allowed by `egress.allow`.
+    /// The URL to which the server posts the notification, signed like a callback. `egress.allow` has to list a private address.
     pub url: Option<String>,
-    /// A program and its arguments, which gets it on standard input, and of the server's environment what agents get and where the desktop is. It has 30 seconds.
+    /// A program and its arguments. It reads the notification from standard input and has 30 seconds. Its environment is that of agents plus the variables for the desktop.
     pub command: List<String>,
 }
 
 // === impl Notify ===
 
 impl Notify {
-    /// Whether anybody is told.
+    /// Whether notifications are on.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.url.is_some() || !self.command.0.is_empty()
     }
 
-    /// Checks what can be checked without telling anybody.
+    /// Checks the settings without sending anything.
     ///
     /// # Errors
-    /// `invalid_request` for both an address and a command, and for what is no address or no command.
+    /// `invalid_request` if both a URL and a command are set, or if one of them is invalid.
     pub fn check(&self) -> Result<()> {
         let wrong = |message: &'static str, hint: &'static str| {
             Err(Error::new(Code::InvalidRequest, message).hint(hint))

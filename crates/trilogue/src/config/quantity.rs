@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes with units.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size(pub u64);
 
-/// A text that is no quantity.
+/// A text that is not a quantity.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is no {what}, expected {expected}")]
 pub struct NotAQuantity {

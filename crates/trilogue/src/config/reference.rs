@@ -1,4 +1,4 @@
-//! The reference of the configuration file, from the doc comments of its types.
+//! Renders the reference of the configuration file from the doc comments of its types.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,16 @@ const HEAD: &str = "\
 
 # Configuration
 
-`trilogue serve --config FILE` reads one TOML file. An empty file is valid: every setting has a default.
-An unknown key is an error that names the nearest known one. `trilogue serve --config FILE --check` says which value each setting has and where it came from, without starting anything.
+Look up a setting of the configuration file here. `trilogue serve --config FILE` reads one TOML file.
 
-Durations are a whole number with `ms`, `s`, `m`, `h` or `d`, as in `\"30s\"`; sizes one with `B`, `KiB`, `MiB` or `GiB`, as in `\"32MiB\"`.
+- An empty file is valid: every setting has a default, except those that are marked as required.
+- An unknown key is an error that names the nearest known key.
+- `trilogue serve --config FILE --check` prints the value of each setting and where it comes from, and starts nothing.
+- A duration is a whole number with `ms`, `s`, `m`, `h` or `d`, such as `\"30s\"`.
+- A size is a whole number with `B`, `KiB`, `MiB` or `GiB`, such as `\"32MiB\"`.
 ";
 
-/// The text of `docs/configuration.md`.
+/// The text of `docs/reference/configuration.md`.
 #[must_use]
 pub fn reference() -> String {
     let schema = schemars::schema_for!(Options);

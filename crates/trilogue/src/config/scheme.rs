@@ -1,4 +1,4 @@
-//! How callers of an agent may show who they are.
+//! How callers of an agent may authenticate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use trilogue_gateway as gateway;
 
 use super::list::Item;
 
-/// A way to show who one is, of those that the Agent Connect Protocol allows.
+/// An authentication scheme of the Agent Connect Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
-    /// None is needed.
+    /// No authentication.
     None,
     /// The header `x-api-key`.
     ApiKey,
@@ -20,15 +20,15 @@ pub enum Scheme {
     Basic,
     /// `Authorization: Bearer`.
     Bearer,
-    /// OAuth 2, which this server cannot check.
+    /// OAuth 2. This server cannot check it.
     Oauth2,
-    /// OpenID Connect, which this server cannot check.
+    /// OpenID Connect. This server cannot check it.
     OpenIdConnect,
-    /// Certificates of clients, which this server cannot check.
+    /// Client certificates. This server cannot check them.
     MutualTls,
 }
 
-/// A text that is no scheme.
+/// A text that is not a scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotAScheme;
 
@@ -59,10 +59,10 @@ impl Scheme {
         }
     }
 
-    /// The gateway's own word for it.
+    /// The gateway's name for it.
     ///
     /// # Errors
-    /// `invalid_request` for one that the server cannot check, saying why.
+    /// `invalid_request` for a scheme that the server cannot check, with the reason.
     pub fn to_gateway(self) -> Result<gateway::Scheme> {
         let why = match self {
             Self::None => return Ok(gateway::Scheme::None),

@@ -1,4 +1,4 @@
-//! Secrets with which callbacks are signed.
+//! Secrets that sign callbacks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,27 +9,27 @@ use bytes::Bytes;
 
 use super::list::Item;
 
-/// What every secret begins with, so that a leaked one is recognised.
+/// The prefix of every secret. It makes a leaked secret recognisable.
 const PREFIX: &str = "whsec_";
 /// The shortest secret, in bytes.
 const MIN_BYTES: usize = 24;
 /// The longest secret, in bytes.
 const MAX_BYTES: usize = 64;
-/// The length of a secret that is made here, in bytes.
+/// The length of a generated secret, in bytes.
 const MADE_BYTES: usize = 32;
 
-/// A secret. It is never shown: neither in logs nor where settings are listed.
+/// A secret. Neither logs nor lists of settings show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Bytes);
 
-/// A text that is no secret.
+/// A text that is not a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotASecret;
 
 // === impl Secret ===
 
 impl Secret {
-    /// A new one. `None` when the system gives no random bytes.
+    /// Generates a secret. `None` if the system provides no random bytes.
     #[must_use]
     pub fn generate() -> Option<Self> {
         let mut random = vec![0; MADE_BYTES];
@@ -43,7 +43,7 @@ impl Secret {
         self.0.clone()
     }
 
-    /// The secret as a receiver is given it.
+    /// The secret in the form for receivers.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
@@ -61,7 +61,7 @@ impl FromStr for Secret {
     }
 }
 
-/// Says that there is one, and no more.
+/// Hides the value.
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PREFIX}(hidden)")

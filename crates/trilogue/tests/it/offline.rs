@@ -107,7 +107,7 @@ fn usage_errors_help_and_completions_keep_their_streams() {
 
 #[test]
 fn the_reference_of_the_configuration_is_up_to_date() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
     let written = std::fs::read_to_string(path).unwrap();
-    assert!(written == trilogue::config::reference(), "run: trilogue config-docs > {path}");
+    assert!(written == trilogue::config::reference(), "run: cargo xtask tidy --bless");
 }

@@ -132,7 +132,7 @@ fn the_official_schema_can_refuse() {
 #[test]
 fn the_schema_of_the_message_ids_is_the_one_in_the_documents() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema/agent-client-message-ids.json");
+        .join("../../docs/reference/schema/agent-client-message-ids.json");
     let written = std::fs::read_to_string(path).unwrap();
     assert_eq!(written, message_id_schema(), "run `cargo xtask tidy --bless`");
     let string = |name: &str, key: &str| {
