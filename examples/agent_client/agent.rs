@@ -11,8 +11,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
-use trilogue_sdk::agent_client::peer::Text;
-use trilogue_sdk::agent_client::peer::{Handler, Notification, Options, Peer, Request, Room};
+use trilogue_sdk::agent_client::peer::RawJson;
+use trilogue_sdk::agent_client::peer::{
+    Backpressure, Handler, Notification, Options, Peer, Request,
+};
 use trilogue_sdk::agent_client::wire::{
     AgentCapabilities, AgentNotification, AgentRequest, Annotations, ClientCapabilities,
     ContentBlock, ContentChunk, Diff, Implementation, InitializeResponse, LoadSessionResponse,
@@ -66,17 +68,17 @@ async fn main() {
 
 impl Handler for Keeper {
     /// Each request is answered in a task of its own, so that the next one is heard meanwhile.
-    fn asked(&self, request: Request) -> Room {
+    fn on_request(&self, request: Request) -> Backpressure {
         let (agent, peer) = (self.clone(), request.peer().clone());
         let params = serde_json::from_str(request.params().as_str()).ok();
         match AgentRequest::read(request.method(), params, Rules::Lenient) {
             Ok(asked) => request.answer(async move { agent.respond(&peer, asked).await }),
             Err(refusal) => request.answer(async move { Err::<(), _>(refusal.error()) }),
         }
-        Room::Enough
+        Backpressure::Ready
     }
 
-    fn told(&self, said: Notification) -> Room {
+    fn on_notification(&self, said: Notification) -> Backpressure {
         let params = serde_json::from_str(said.params.as_str()).ok();
         if let Ok(AgentNotification::Cancel(cancel)) =
             AgentNotification::read(&said.method, params, Rules::Lenient)
@@ -84,22 +86,22 @@ impl Handler for Keeper {
         {
             session.cancelled.cancel();
         }
-        Room::Enough
+        Backpressure::Ready
     }
 }
 
 impl Keeper {
-    async fn respond(&self, peer: &Peer, asked: AgentRequest) -> Result<Text, ErrorObject> {
+    async fn respond(&self, peer: &Peer, asked: AgentRequest) -> Result<RawJson, ErrorObject> {
         match asked {
             AgentRequest::Initialize(hello) => {
                 self.state().client = hello.client_capabilities.unwrap_or_default();
-                Ok(Text::of(&introduction()))
+                Ok(RawJson::of(&introduction()))
             }
             AgentRequest::NewSession(new) => {
                 let id = uuid::Uuid::new_v4().to_string();
                 let session = Session { cwd: new.cwd, ..Session::default() };
                 self.state().sessions.insert(id.clone(), session);
-                Ok(Text::of(&NewSessionResponse::new(id)))
+                Ok(RawJson::of(&NewSessionResponse::new(id)))
             }
             AgentRequest::LoadSession(load) => {
                 let said = self.session(&load.session_id)?.said;
@@ -107,13 +109,13 @@ impl Keeper {
                 for update in said {
                     turn.send(update).await;
                 }
-                Ok(Text::of(&LoadSessionResponse::new()))
+                Ok(RawJson::of(&LoadSessionResponse::new()))
             }
             AgentRequest::Prompt(prompt) => {
                 let session = prompt.session_id.clone();
                 self.session(&session)?;
                 let turn = Turn { agent: self, peer, session: &session };
-                Ok(Text::of(&turn.play(*prompt).await))
+                Ok(RawJson::of(&turn.play(*prompt).await))
             }
             other => Err(ErrorObject::method_not_found(other.method())),
         }

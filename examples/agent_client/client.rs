@@ -16,8 +16,9 @@ use trilogue_sdk::agent_client::wire::{
     WriteTextFileResponse,
 };
 use trilogue_sdk::agent_client::{
-    Answers, Attachment, Client, Command, ContentBlock, Ended, Error, ErrorCode, ErrorObject,
-    Opening, Options, Prompt, Session, SessionUpdate, Speaker, Update, allowing_once, rejecting,
+    Attachment, Client, ClientHandler, Command, ContentBlock, Error, ErrorCode, ErrorObject,
+    Options, Prompt, Session, SessionOptions, SessionUpdate, Speaker, TurnEnd, Update,
+    allowing_once, rejecting,
 };
 use trilogue_sdk::async_trait;
 
@@ -76,7 +77,7 @@ async fn prompt(arguments: &Arguments) -> Result<(), Error> {
     let command = Command::new(program).args(rest);
     let host = Host { folder, allow: arguments.allow };
     let client = Client::launch(command, host, Options::default()).await?;
-    let session = client.new_session(Opening::at(&*here)).await?;
+    let session = client.new_session(SessionOptions::at(&*here)).await?;
 
     let mut prompt = Prompt::from(&*arguments.text);
     if let Some(path) = &arguments.attach {
@@ -102,7 +103,7 @@ async fn load(
     cwd: &str,
     screen: &mut Screen,
 ) -> Result<(), Error> {
-    let opening = Opening::at(cwd).knowing(session.user_messages());
+    let opening = SessionOptions::at(cwd).knowing(session.user_messages());
     let mut loading = client.load_session(session.id(), opening).await?;
     show("\nloaded again:");
     screen.message = 0;
@@ -121,7 +122,7 @@ async fn load(
 // === impl Host ===
 
 #[async_trait]
-impl Answers for Host {
+impl ClientHandler for Host {
     fn capabilities(&self) -> ClientCapabilities {
         let fs =
             FileSystemCapabilities { write_text_file: self.allow, ..FileSystemCapabilities::new() };
@@ -195,7 +196,7 @@ impl Screen {
         }
     }
 
-    fn end(&self, ended: &Ended) {
+    fn end(&self, ended: &TurnEnd) {
         show(&format!("\n{}", ended.stop_reason.as_str()));
         match &ended.user_message_id {
             Some(id) => show(&format!("; the agent knows the prompt as {id}\n")),

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use trilogue_sdk::agent_client::{
-    Attachment, Client, Command, Error, Opening, Options, Prompt, RejectAll, Speaker,
+    Attachment, Client, Command, Error, Options, Prompt, RejectAll, SessionOptions, Speaker,
 };
 
 /// Asks an agent about a file, and gives the messages that it answers with.
@@ -11,7 +11,7 @@ pub(crate) async fn explain(
     file: &Path,
 ) -> Result<Vec<String>, Error> {
     let client = Client::launch(agent, RejectAll, Options::default()).await?;
-    let session = client.new_session(Opening::at(folder)).await?;
+    let session = client.new_session(SessionOptions::at(folder)).await?;
 
     let question = Prompt::from("What is this?").attach(Attachment::read(file).await?);
     let (ended, messages) = session.prompt(question).await?.collect().await?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
-use trilogue_sdk::agent_client::peer::{Handler, Notification, Peer, Request, Room};
+use trilogue_sdk::agent_client::peer::{Backpressure, Handler, Notification, Peer, Request};
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use crate::session::Session;
@@ -249,7 +249,7 @@ impl Scripted {
 }
 
 impl Handler for Scripted {
-    fn asked(&self, request: Request) -> Room {
+    fn on_request(&self, request: Request) -> Backpressure {
         self.record(true, request.method(), request.params().as_str());
         let (agent, peer) = (self.clone(), request.peer().clone());
         let (method, params) = (request.method().to_owned(), request.params().to_value());
@@ -275,10 +275,10 @@ impl Handler for Scripted {
         } else {
             request.answer(async move { agent.respond(peer, &method, params).await });
         }
-        Room::Enough
+        Backpressure::Ready
     }
 
-    fn told(&self, notification: Notification) -> Room {
+    fn on_notification(&self, notification: Notification) -> Backpressure {
         self.record(false, &notification.method, notification.params.as_str());
         let params = notification.params.to_value();
         if notification.method == "session/cancel"
@@ -286,7 +286,7 @@ impl Handler for Scripted {
         {
             session.cancel();
         }
-        Room::Enough
+        Backpressure::Ready
     }
 }
 

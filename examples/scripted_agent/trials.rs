@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trilogue_sdk::agent_client::peer::{Call, Failed, Peer};
+use trilogue_sdk::agent_client::peer::{Call, CallFailure, Peer};
 use trilogue_wire::agent_client::Json;
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
@@ -105,7 +105,7 @@ async fn told(call: Call) -> String {
             let chosen = outcome["optionId"].as_str().or(outcome["outcome"].as_str());
             format!("permission: {}", chosen.unwrap_or("nothing"))
         }
-        Err(Failed::Refused(error)) => format!("permission refused: {}", error.code.0),
+        Err(CallFailure::Refused(error)) => format!("permission refused: {}", error.code.0),
         Err(other) => format!("permission failed: {other}"),
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use trilogue_sdk::agent_client::peer::{Failed, Peer};
+use trilogue_sdk::agent_client::peer::{CallFailure, Peer};
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use crate::agent::Scripted;
@@ -358,7 +358,7 @@ impl Turn<'_> {
     async fn ask_client(&self, method: &str, params: &Value) -> Result<Value, ErrorObject> {
         let answer = match self.peer.call(method, params).await {
             Ok(result) => Ok(result.to_value()),
-            Err(Failed::Refused(error)) => Err(error),
+            Err(CallFailure::Refused(error)) => Err(error),
             Err(other) => return Err(ErrorObject::new(Code::INTERNAL_ERROR, other.to_string())),
         };
         self.agent.record_answer(method, &answer);

@@ -75,7 +75,7 @@ pub enum Outcome {
 ///
 /// # Errors
 /// What the agent returned, or what kept its last words from being logged.
-pub async fn conduct(
+pub async fn run_turn(
     agent: &dyn Agent,
     turn: Turn,
     run: RunInfo,

@@ -40,7 +40,7 @@ pub mod question;
 pub mod recorder;
 pub mod typed;
 
-pub use agent::{Agent, Input, Outcome, Turn, conduct};
+pub use agent::{Agent, Input, Outcome, Turn, run_turn};
 pub use async_trait::async_trait;
 pub use card::Card;
 pub use context::{

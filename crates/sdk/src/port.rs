@@ -14,7 +14,7 @@ use trilogue_domain::{Body, Interrupt, Json, Message, Resolution};
 use crate::error::AgentError;
 
 /// A future of a port.
-pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where an agent's events go.
 pub trait Output: Send + Sync + fmt::Debug {
@@ -30,22 +30,22 @@ pub trait Output: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As [`Output::try_emit`].
-    fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>>;
+    fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>>;
 
     /// Waits until every event taken so far is durable.
     ///
     /// # Errors
     /// [`AgentError::stopped`] when the run was stopped.
-    fn commit(&self) -> Wait<'_, Result<(), AgentError>>;
+    fn commit(&self) -> PortFuture<'_, Result<(), AgentError>>;
 }
 
 /// Whom an agent asks.
-pub trait Asking: Send + Sync + fmt::Debug {
+pub trait Interrupts: Send + Sync + fmt::Debug {
     /// Raises the interrupt and waits for its end.
     ///
     /// # Errors
     /// [`AgentError::stopped`] when the run was stopped.
-    fn ask(&self, interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>>;
+    fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>>;
 }
 
 /// What an agent remembers of its thread.
@@ -54,13 +54,13 @@ pub trait Memory: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// What kept them from being read.
-    fn history(&self) -> Wait<'_, Result<Vec<Message>, AgentError>>;
+    fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>>;
 
     /// The thread's state, or what this run last set it to.
     ///
     /// # Errors
     /// What kept it from being read.
-    fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>>;
+    fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>>;
 }
 
 /// How an agent learns that it should stop.
@@ -69,27 +69,27 @@ pub trait Cancellation: Send + Sync + fmt::Debug {
     fn is_cancelled(&self) -> bool;
 
     /// Returns when the run is asked to stop.
-    fn cancelled(&self) -> Wait<'_, ()>;
+    fn cancelled(&self) -> PortFuture<'_, ()>;
 }
 
 /// Whom the run works for, where that is a program that takes calls: an editor with its files and terminals.
 ///
 /// Calls are live only: nothing of them is in the log.
-pub trait Calling: Send + Sync + fmt::Debug {
+pub trait ClientCalls: Send + Sync + fmt::Debug {
     /// Who would take a call now. `None` where nobody would.
-    fn caller(&self) -> Option<Caller>;
+    fn call_target(&self) -> Option<CallTarget>;
 
     /// Asks it. `params` is an object whose session id is left empty.
     ///
     /// # Errors
     /// What it refuses with, or that nobody is there.
-    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>>;
+    fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>>;
 }
 
 /// A program that takes calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Caller {
-    /// The dialect in which it is called, as an original has it: [`Caller::EDITOR`] for the Agent Client Protocol.
+pub struct CallTarget {
+    /// The dialect in which it is called, as an original has it: [`CallTarget::EDITOR`] for the Agent Client Protocol.
     pub dialect: Arc<str>,
     /// The dialect's version.
     pub version: u32,
@@ -100,7 +100,7 @@ pub struct Caller {
 /// Why a call was refused, in the words of the other side.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} ({code})")]
-pub struct CallRefused {
+pub struct CallRefusal {
     /// The dialect's number for it.
     pub code: i32,
     /// What is wrong.
@@ -110,13 +110,13 @@ pub struct CallRefused {
 }
 
 /// All ports of one run. Implemented for whatever implements each of them.
-pub trait Host: Output + Asking + Memory + Cancellation + Calling {}
+pub trait Host: Output + Interrupts + Memory + Cancellation + ClientCalls {}
 
-impl<T: Output + Asking + Memory + Cancellation + Calling> Host for T {}
+impl<T: Output + Interrupts + Memory + Cancellation + ClientCalls> Host for T {}
 
-// === impl Caller ===
+// === impl CallTarget ===
 
-impl Caller {
+impl CallTarget {
     /// The dialect of an editor: the Agent Client Protocol's.
     pub const EDITOR: &'static str = "agent-client";
 }

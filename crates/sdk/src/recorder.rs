@@ -11,7 +11,9 @@ use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
 
 use crate::error::AgentError;
-use crate::port::{Asking, CallRefused, Caller, Calling, Cancellation, Memory, Output, Wait};
+use crate::port::{
+    CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
+};
 
 /// The most events that a recorder keeps unless told otherwise.
 pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
@@ -25,11 +27,11 @@ pub struct Recorder {
 }
 
 /// What a call is answered with: its method and params go in, a result or a refusal comes out.
-type Answering = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefused> + Send + Sync>;
+type Answering = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
 
 /// An editor that a recorder plays.
 struct Played {
-    caller: Caller,
+    call_target: CallTarget,
     answering: Answering,
 }
 
@@ -99,10 +101,11 @@ impl Recorder {
     pub fn with_editor(
         self,
         capabilities: Json,
-        answering: impl Fn(&str, Json) -> Result<Json, CallRefused> + Send + Sync + 'static,
+        answering: impl Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync + 'static,
     ) -> Self {
-        let caller = Caller { dialect: Arc::from(Caller::EDITOR), version: 1, capabilities };
-        self.inside().editor = Some(Played { caller, answering: Arc::new(answering) });
+        let call_target =
+            CallTarget { dialect: Arc::from(CallTarget::EDITOR), version: 1, capabilities };
+        self.inside().editor = Some(Played { call_target, answering: Arc::new(answering) });
         self
     }
 
@@ -196,7 +199,7 @@ impl Output for Recorder {
         Ok(true)
     }
 
-    fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>> {
+    fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             loop {
                 let room = self.room.notified();
@@ -208,14 +211,14 @@ impl Output for Recorder {
         })
     }
 
-    fn commit(&self) -> Wait<'_, Result<(), AgentError>> {
+    fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         let stopped = self.inside().stopped;
         Box::pin(async move { if stopped { Err(AgentError::stopped()) } else { Ok(()) } })
     }
 }
 
-impl Asking for Recorder {
-    fn ask(&self, interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
+impl Interrupts for Recorder {
+    fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
         let mut inside = self.inside();
         inside.asked.push(interrupt);
         let resolution = inside.answers.pop_front().unwrap_or(Resolution::Cancelled);
@@ -224,26 +227,26 @@ impl Asking for Recorder {
 }
 
 impl Memory for Recorder {
-    fn history(&self) -> Wait<'_, Result<Vec<Message>, AgentError>> {
+    fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>> {
         let history = self.inside().history.clone();
         Box::pin(async move { Ok(history) })
     }
 
-    fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>> {
+    fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
         let state = self.inside().state.clone();
         Box::pin(async move { Ok(state) })
     }
 }
 
-impl Calling for Recorder {
-    fn caller(&self) -> Option<Caller> {
-        self.inside().editor.as_ref().map(|editor| editor.caller.clone())
+impl ClientCalls for Recorder {
+    fn call_target(&self) -> Option<CallTarget> {
+        self.inside().editor.as_ref().map(|editor| editor.call_target.clone())
     }
 
-    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>> {
+    fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>> {
         let answering = self.inside().editor.as_ref().map(|editor| Arc::clone(&editor.answering));
         let answer = answering.map_or_else(
-            || Err(CallRefused { code: -32603, message: "nobody is there".to_owned(), data: None }),
+            || Err(CallRefusal { code: -32603, message: "nobody is there".to_owned(), data: None }),
             |answering| answering(method, params),
         );
         Box::pin(async move { answer })
@@ -252,7 +255,7 @@ impl Calling for Recorder {
 
 impl fmt::Debug for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Played").field("caller", &self.caller).finish_non_exhaustive()
+        f.debug_struct("Played").field("call_target", &self.call_target).finish_non_exhaustive()
     }
 }
 
@@ -261,7 +264,7 @@ impl Cancellation for Recorder {
         *self.cancelled.borrow()
     }
 
-    fn cancelled(&self) -> Wait<'_, ()> {
+    fn cancelled(&self) -> PortFuture<'_, ()> {
         let mut cancelled = self.cancelled.subscribe();
         Box::pin(async move {
             // The sender lives as long as this future borrows it.

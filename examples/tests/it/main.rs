@@ -26,12 +26,12 @@ use std::sync::Arc;
 use serde_json::json;
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
-use trilogue_sdk::{IntoJson, PrincipalId, Resolution, RunInfo, conduct};
+use trilogue_sdk::{IntoJson, PrincipalId, Resolution, RunInfo, run_turn};
 
 async fn take(agent: &dyn Agent, recorder: &Arc<Recorder>, turn: Turn) -> Outcome {
     let config = Some(json!({ "shout": true }).into_json());
     let info = RunInfo { config, ..RunInfo::sample("sample").unwrap() };
-    conduct(agent, turn, info, recorder.clone()).await.unwrap()
+    run_turn(agent, turn, info, recorder.clone()).await.unwrap()
 }
 
 fn nothing_said() -> Turn {
@@ -129,7 +129,7 @@ async fn declaring_by_type() {
         let recorder = Arc::new(Recorder::default());
         let info = RunInfo { config: Some(config.into_json()), ..RunInfo::sample("planner")? };
         let input = Input::Value(json!({ "city": city, "days": 5 }).into_json());
-        conduct(&typed::Planner, Turn::Start { input }, info, recorder.clone()).await?;
+        run_turn(&typed::Planner, Turn::Start { input }, info, recorder.clone()).await?;
         let names: Vec<_> = recorder.events().iter().map(|body| body.name()).collect();
         assert_eq!(names, ["state.output", "state.output", "run.result"]);
         Ok::<_, AgentError>(recorder.output().unwrap().to_value())

@@ -12,7 +12,7 @@ use trilogue_mapping::agent_client::{
     subject,
 };
 use trilogue_runtime::{EmitError, RunContext};
-use trilogue_sdk::agent_client::peer::{Request, Text};
+use trilogue_sdk::agent_client::peer::{RawJson, Request};
 use trilogue_wire::agent_client::{
     CreateElicitationRequest, RequestPermissionRequest, Rules as Reading, ToolCallContent,
     read_params, splice,
@@ -94,18 +94,18 @@ impl Answering {
     async fn respond(
         &self,
         method: &str,
-        params: &Text,
+        params: &RawJson,
         known: &Known,
         at_work: Option<(RunContext, Waits)>,
-    ) -> Result<Text, ErrorObject> {
+    ) -> Result<RawJson, ErrorObject> {
         match method {
             PERMISSION_METHOD => match at_work {
                 Some((context, _)) => self.permission(params, known, &context).await,
-                None => Ok(Text::of(&cancelled_permission())),
+                None => Ok(RawJson::of(&cancelled_permission())),
             },
             "elicitation/create" => match at_work {
                 Some((context, _)) => self.elicitation(params, &context).await,
-                None => Ok(Text::of(&serde_json::json!({ "action": "cancel" }))),
+                None => Ok(RawJson::of(&serde_json::json!({ "action": "cancel" }))),
             },
             _ => {
                 let waits = at_work.as_ref().map(|(_, waits)| waits.clone()).unwrap_or_default();
@@ -124,10 +124,10 @@ impl Answering {
 
     async fn permission(
         &self,
-        params: &Text,
+        params: &RawJson,
         known: &Known,
         context: &RunContext,
-    ) -> Result<Text, ErrorObject> {
+    ) -> Result<RawJson, ErrorObject> {
         let whole = known.complete(params.as_str());
         let read: RequestPermissionRequest = read(&whole)?;
         // What is added never makes a question too large to be asked.
@@ -136,17 +136,19 @@ impl Answering {
         let mut interrupt = interrupt_of_permission(&read, &raw, InterruptId::generate());
         let is_known = !known.is_partial() && is_read(&read, &whole);
         if let Some(resolution) = self.ruled(&read, is_known, &interrupt, context).await {
-            return Ok(Text::of(&permission_outcome(&interrupt, &resolution)));
+            return Ok(RawJson::of(&permission_outcome(&interrupt, &resolution)));
         }
         let resolution = self.ask(&mut interrupt, context).await;
         Ok(match resolution {
-            Some(resolution) => self.passed(Text::of(&permission_outcome(&interrupt, &resolution))),
-            None => Text::of(&cancelled_permission()),
+            Some(resolution) => {
+                self.passed(RawJson::of(&permission_outcome(&interrupt, &resolution)))
+            }
+            None => RawJson::of(&cancelled_permission()),
         })
     }
 
     /// What a client answers, as the agent gets it.
-    fn passed(&self, answer: Text) -> Text {
+    fn passed(&self, answer: RawJson) -> RawJson {
         passed(answer, self.launch.client_meta)
     }
 
@@ -169,16 +171,20 @@ impl Answering {
         applied.resolution(interrupt).ok()
     }
 
-    async fn elicitation(&self, params: &Text, context: &RunContext) -> Result<Text, ErrorObject> {
+    async fn elicitation(
+        &self,
+        params: &RawJson,
+        context: &RunContext,
+    ) -> Result<RawJson, ErrorObject> {
         let read: CreateElicitationRequest = read(params.as_str())?;
         let raw = without_session(params.as_str());
         let mut interrupt = interrupt_of_elicitation(&read, &raw, InterruptId::generate());
         let resolution = self.ask(&mut interrupt, context).await;
         Ok(match resolution {
             Some(resolution) => {
-                self.passed(Text::of(&elicitation_outcome(&interrupt, &resolution)))
+                self.passed(RawJson::of(&elicitation_outcome(&interrupt, &resolution)))
             }
-            None => Text::of(&serde_json::json!({ "action": "cancel" })),
+            None => RawJson::of(&serde_json::json!({ "action": "cancel" })),
         })
     }
 
@@ -201,14 +207,14 @@ impl Answering {
     async fn call(
         &self,
         method: &str,
-        params: &Text,
+        params: &RawJson,
         at_work: Option<(RunContext, Waits)>,
-    ) -> Result<Text, ErrorObject> {
+    ) -> Result<RawJson, ErrorObject> {
         if let Some(workspace) =
             self.workspace.as_ref().filter(|workspace| workspace.serves(method))
         {
             let result = workspace.call(method, params.as_str()).await?;
-            return Text::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
+            return RawJson::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
         }
         let is_tool = TOOLS.iter().any(|tool| method.starts_with(tool));
         let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
@@ -220,7 +226,7 @@ impl Answering {
         let params = Json::parse(cut.unwrap_or_else(|| params.as_bytes().clone()))
             .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
         match context.call_client(method, params).await {
-            Ok(result) => Text::parse(result.as_bytes().clone())
+            Ok(result) => RawJson::parse(result.as_bytes().clone())
                 .map(|result| self.passed(result))
                 .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR)),
             Err(error) => Err(error_object(error)),

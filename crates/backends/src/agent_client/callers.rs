@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::Json;
 use trilogue_runtime::{CallError, Client};
-use trilogue_sdk::agent_client::peer::{Notification, Text};
+use trilogue_sdk::agent_client::peer::{Notification, RawJson};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{ErrorObject, Id};
 
@@ -133,10 +133,10 @@ impl InFlight {
         &self,
         caller: &dyn Client,
         method: &str,
-        params: &Text,
+        params: &RawJson,
         meta: ClientMeta,
-    ) -> Result<Text, ErrorObject> {
-        let nobody = || Ok(Text::of(&json!({ "action": "cancel" })));
+    ) -> Result<RawJson, ErrorObject> {
+        let nobody = || Ok(RawJson::of(&json!({ "action": "cancel" })));
         let Ok(carried) = Json::parse(params.as_bytes().clone()) else { return nobody() };
         let answer = tokio::select! {
             biased;
@@ -144,7 +144,7 @@ impl InFlight {
             () = self.ended.cancelled() => return nobody(),
         };
         match answer {
-            Ok(answer) => Text::parse(answer.as_bytes().clone())
+            Ok(answer) => RawJson::parse(answer.as_bytes().clone())
                 .map(|answer| passed(answer, meta))
                 .or_else(|_| nobody()),
             Err(error) if error.code == CallError::METHOD_NOT_FOUND => nobody(),
@@ -155,12 +155,12 @@ impl InFlight {
 }
 
 /// The name of a question.
-pub(super) fn question_of(params: &Text) -> Option<String> {
+pub(super) fn question_of(params: &RawJson) -> Option<String> {
     splice::get_text(params.as_str(), &["elicitationId"]).map(std::borrow::Cow::into_owned)
 }
 
 /// The call that something is about. Some agents write our ids, which are numbers, as texts.
-pub(super) fn call_of(params: &Text) -> Option<Id<'static>> {
+pub(super) fn call_of(params: &RawJson) -> Option<Id<'static>> {
     let id = splice::get(params.as_str(), &["requestId"])?;
     let number = id.trim_matches('"').parse().map(Id::number);
     number.ok().or_else(|| Id::of(id).map(Id::into_owned))

@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use trilogue_domain::MessageId;
 use trilogue_runtime::RunContext;
-use trilogue_sdk::agent_client::peer::{Notification, Request, Room};
+use trilogue_sdk::agent_client::peer::{Backpressure, Notification, Request};
 
 /// The most that waits in a session.
 pub(super) const MAX_ITEMS: usize = 1_024;
@@ -81,19 +81,19 @@ impl Inbox {
     }
 
     /// Puts in what the agent says.
-    pub(super) fn say(&self, said: Notification) -> Room {
+    pub(super) fn say(&self, said: Notification) -> Backpressure {
         // The clamp keeps it far below.
         let bytes = u32::try_from(said.params.as_bytes().len().min(MAX_BYTES)).unwrap_or(1);
         let said = match Arc::clone(&self.room).try_acquire_many_owned(bytes) {
             Ok(room) => match self.items.try_send(Item::Said { said, _room: room }) {
-                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return Room::Enough,
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return Backpressure::Ready,
                 Err(mpsc::error::TrySendError::Full(Item::Said { said, .. })) => said,
-                Err(mpsc::error::TrySendError::Full(_)) => return Room::Enough,
+                Err(mpsc::error::TrySendError::Full(_)) => return Backpressure::Ready,
             },
             Err(_) => said,
         };
         let inbox = self.clone();
-        Room::Wait(Box::pin(async move {
+        Backpressure::Full(Box::pin(async move {
             let Ok(room) = Arc::clone(&inbox.room).acquire_many_owned(bytes).await else { return };
             inbox.put(Item::Said { said, _room: room }).await;
         }))
@@ -105,26 +105,26 @@ impl Inbox {
     }
 
     /// Puts in what the agent asks.
-    pub(super) fn ask(&self, request: Request) -> Room {
+    pub(super) fn ask(&self, request: Request) -> Backpressure {
         self.add(Item::Asked(request))
     }
 
     /// Puts in that the agent said something which was too long.
-    pub(super) fn pass_over(&self, line: PassedOver) -> Room {
+    pub(super) fn pass_over(&self, line: PassedOver) -> Backpressure {
         self.add(Item::PassedOver(line))
     }
 
     /// Puts in that a call was answered.
-    pub(super) fn answered(&self) -> Room {
+    pub(super) fn answered(&self) -> Backpressure {
         self.add(Item::Answered)
     }
 
-    fn add(&self, item: Item) -> Room {
+    fn add(&self, item: Item) -> Backpressure {
         match self.items.try_send(item) {
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Room::Enough,
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Backpressure::Ready,
             Err(mpsc::error::TrySendError::Full(item)) => {
                 let inbox = self.clone();
-                Room::Wait(Box::pin(async move { inbox.put(item).await }))
+                Backpressure::Full(Box::pin(async move { inbox.put(item).await }))
             }
         }
     }

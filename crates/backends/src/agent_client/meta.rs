@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use trilogue_sdk::agent_client::peer::Text;
+use trilogue_sdk::agent_client::peer::RawJson;
 use trilogue_wire::agent_client::Meta;
 use trilogue_wire::agent_client::splice::{items, members};
 
 use super::ClientMeta;
 
 /// What goes to an agent and came from a client, as the agent gets it.
-pub(super) fn passed(text: Text, meta: ClientMeta) -> Text {
+pub(super) fn passed(text: RawJson, meta: ClientMeta) -> RawJson {
     if meta == ClientMeta::Pass {
         return text;
     }
     match without_meta(text.as_str()) {
         Cow::Borrowed(_) => text,
         // What is taken out of JSON leaves JSON.
-        Cow::Owned(less) => Text::parse(less).unwrap_or(Text::EMPTY),
+        Cow::Owned(less) => RawJson::parse(less).unwrap_or(RawJson::EMPTY),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use trilogue_domain::{Code, Error, Json};
 use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
-use trilogue_sdk::agent_client::peer::Text;
+use trilogue_sdk::agent_client::peer::RawJson;
 use trilogue_wire::agent_client::{Meta, splice};
 
 use super::pool::Wanted;
@@ -412,7 +412,7 @@ fn attached(more: &Json) -> Vec<String> {
 }
 
 /// A result as the runtime carries it: what is no JSON that we keep, or nothing, is an empty object.
-pub(super) fn json_of(text: Text) -> Json {
+pub(super) fn json_of(text: RawJson) -> Json {
     if text.as_str() == "null" {
         return Json::empty_object();
     }

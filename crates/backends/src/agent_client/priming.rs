@@ -2,7 +2,7 @@
 
 use trilogue_domain::{Error, Message};
 use trilogue_mapping::agent_client::blocks_of_message;
-use trilogue_sdk::agent_client::peer::Text;
+use trilogue_sdk::agent_client::peer::RawJson;
 
 /// What stands in front where not all of it fits.
 pub(super) const LEFT_OUT: &str =
@@ -16,8 +16,8 @@ const AROUND_BYTES: usize = 512;
 pub(super) fn newest_that_fit(
     missed: &[Message],
     limit: usize,
-    request: impl Fn(&[Message], bool) -> Result<Text, Error>,
-) -> Result<Text, Error> {
+    request: impl Fn(&[Message], bool) -> Result<RawJson, Error>,
+) -> Result<RawJson, Error> {
     let whole = request(missed, false)?;
     if whole.as_bytes().len() <= limit || missed.is_empty() {
         return Ok(whole);
@@ -61,7 +61,7 @@ mod tests {
         let missed: Vec<_> = ["a", "b", "c"].map(|text| message(&text.repeat(10_000))).into();
         let request = |told: &[Message], is_cut: bool| {
             let blocks: Vec<_> = told.iter().flat_map(blocks_of_message).collect();
-            Ok(Text::of(&serde_json::json!({ "prompt": blocks, "isCut": is_cut })))
+            Ok(RawJson::of(&serde_json::json!({ "prompt": blocks, "isCut": is_cut })))
         };
         for (limit, told, is_cut) in
             [(50_000, "abc", false), (25_000, "bc", true), (12_000, "c", true), (5_000, "", true)]

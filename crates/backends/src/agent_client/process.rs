@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 use trilogue_runtime::Client;
-use trilogue_sdk::agent_client::peer::{self, Handler, Peer, Text};
+use trilogue_sdk::agent_client::peer::{self, Handler, Peer, RawJson};
 use trilogue_wire::agent_client::{
     AgentCapabilities, AuthMethod, InitializeResponse, PROTOCOL_VERSION, Rules, read_result,
 };
@@ -44,7 +44,7 @@ pub(super) struct Process {
     peer: Peer,
     profile: Profile,
     /// The result of `initialize`, as it came.
-    greeting: Text,
+    greeting: RawJson,
     capabilities: AgentCapabilities,
     auth_methods: Vec<AuthMethod>,
     router: Arc<Router>,
@@ -166,7 +166,7 @@ impl Process {
         &self.profile
     }
 
-    pub(super) fn greeting(&self) -> &Text {
+    pub(super) fn greeting(&self) -> &RawJson {
         &self.greeting
     }
 
@@ -248,7 +248,7 @@ impl Process {
         method: &str,
         params: &P,
         time: Duration,
-    ) -> Result<Text, Trouble> {
+    ) -> Result<RawJson, Trouble> {
         self.call_for(None, method, params, time).await
     }
 
@@ -259,7 +259,7 @@ impl Process {
         method: &str,
         params: &P,
         time: Duration,
-    ) -> Result<Text, Trouble> {
+    ) -> Result<RawJson, Trouble> {
         let call = async {
             let Some(caller) = caller else { return self.peer.call(method, params).await };
             let beginning = self.router.callers().begin();
@@ -282,9 +282,9 @@ impl Process {
     }
 
     /// What a call failed with.
-    pub(super) async fn trouble(&self, failed: peer::Failed) -> Trouble {
+    pub(super) async fn trouble(&self, failed: peer::CallFailure) -> Trouble {
         match failed {
-            peer::Failed::Closed => Trouble::Lost(self.obituary().await),
+            peer::CallFailure::Closed => Trouble::Lost(self.obituary().await),
             failed => of_failed(failed),
         }
     }
@@ -396,20 +396,20 @@ async fn greet(
     ends: &Ends,
     launch: &Launch,
     profile: &Profile,
-) -> Result<Text, Trouble> {
+) -> Result<RawJson, Trouble> {
     let params = profile.params();
     let greeting = tokio::select! {
         biased;
         greeting = timeout(launch.start_timeout, ends.peer.call("initialize", &params)) => greeting,
-        _ = ends.child.ended() => Ok(Err(peer::Failed::Closed)),
+        _ = ends.child.ended() => Ok(Err(peer::CallFailure::Closed)),
     };
     match greeting {
         Ok(Ok(greeting)) => Ok(greeting),
-        Ok(Err(peer::Failed::Closed)) => {
+        Ok(Err(peer::CallFailure::Closed)) => {
             let how = obituary(agent, &ends.child, true).await;
             Err(Trouble::unfit(format!("{how} (while it was started)")))
         }
-        Ok(Err(peer::Failed::Refused(error))) => {
+        Ok(Err(peer::CallFailure::Refused(error))) => {
             let said = last_words(&ends.child);
             Err(Trouble::unfit(format!("the agent '{agent}' refused `initialize`: {error}{said}")))
         }
@@ -426,7 +426,7 @@ async fn greet(
     }
 }
 
-fn read(greeting: &Text) -> Result<InitializeResponse, Trouble> {
+fn read(greeting: &RawJson) -> Result<InitializeResponse, Trouble> {
     let wrong = Trouble::unfit;
     let raw: &RawValue = serde_json::from_slice(greeting.as_bytes())
         .map_err(|error| wrong(format!("the agent's first answer is no JSON: {error}")))?;

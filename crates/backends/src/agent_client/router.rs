@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use trilogue_sdk::agent_client::peer::{Handler, Notification, Request, Room, Text};
+use trilogue_sdk::agent_client::peer::{Backpressure, Handler, Notification, RawJson, Request};
 use trilogue_wire::agent_client::{Kind, method, splice};
 use trilogue_wire::jsonrpc::{About, ErrorObject, Id, Invalid, Oversize, Reason};
 
@@ -148,7 +148,7 @@ impl Router {
     }
 
     /// Gives something to its session; what has none comes back. What belongs to a session that is being opened is kept for it.
-    fn put(&self, item: Early) -> Result<Room, Early> {
+    fn put(&self, item: Early) -> Result<Backpressure, Early> {
         let mut routes = lock(&self.routes);
         let named = splice::get_text(item.params(), &["sessionId"]);
         let known = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
@@ -171,7 +171,7 @@ impl Router {
         }
         routes.early_bytes = bytes;
         routes.early.push((session, item));
-        Ok(Room::Enough)
+        Ok(Backpressure::Ready)
     }
 
     /// Remembers whom a question is asked, where the agent will say that it is done with.
@@ -183,25 +183,25 @@ impl Router {
     }
 
     /// Asks what names no session, and is about a call.
-    fn ask_about(&self, id: Id<'static>, request: Request) -> Room {
+    fn ask_about(&self, id: Id<'static>, request: Request) -> Backpressure {
         match self.callers.look(&id) {
             Found::InFlight(call) => self.ask_of(Some(call), request),
             Found::Nowhere => self.ask_of(None, request),
             Found::Later => {
-                let Some(this) = self.this.upgrade() else { return Room::Enough };
+                let Some(this) = self.this.upgrade() else { return Backpressure::Ready };
                 tokio::spawn(async move {
                     let call = this.callers.find(&id).await;
-                    if let Room::Wait(room) = this.ask_of(call, request) {
+                    if let Backpressure::Full(room) = this.ask_of(call, request) {
                         room.await;
                     }
                 });
-                Room::Enough
+                Backpressure::Ready
             }
         }
     }
 
     /// Asks those whom a call was made for. What is about none that is in flight is asked in the only session, where there is one.
-    fn ask_of(&self, call: Option<InFlight>, request: Request) -> Room {
+    fn ask_of(&self, call: Option<InFlight>, request: Request) -> Backpressure {
         let Some(call) = call else { return self.put_or_refuse(request) };
         if let Some(question) = callers::question_of(request.params()) {
             lock(&self.questions).add(question, call.by.clone());
@@ -212,7 +212,7 @@ impl Router {
                 let (params, meta) = (request.params().clone(), self.meta);
                 request
                     .answer(async move { call.ask(caller.as_ref(), ELICIT, &params, meta).await });
-                Room::Enough
+                Backpressure::Ready
             }
             Asked::Session(session) => {
                 let inbox = lock(&self.routes).sessions.get(&session).cloned();
@@ -224,16 +224,16 @@ impl Router {
         }
     }
 
-    fn put_or_refuse(&self, request: Request) -> Room {
+    fn put_or_refuse(&self, request: Request) -> Backpressure {
         match self.put(Early::Asked(request)) {
             Ok(room) => room,
             Err(Early::Asked(request)) => refuse(request),
-            Err(Early::Said(_) | Early::Answered) => Room::Enough,
+            Err(Early::Said(_) | Early::Answered) => Backpressure::Ready,
         }
     }
 
     /// Has all sessions know that something was let go by which may have been of any of them.
-    fn lost(&self, line: &Oversize) -> Room {
+    fn lost(&self, line: &Oversize) -> Backpressure {
         let inboxes: Vec<_> = {
             let mut routes = lock(&self.routes);
             routes.early_lost |= routes.opening > 0;
@@ -260,14 +260,14 @@ impl Router {
     }
 
     /// Says that a question is done with, to whom it was asked; what nobody was asked comes back.
-    fn elicited(&self, said: Notification) -> Result<Room, Notification> {
+    fn elicited(&self, said: Notification) -> Result<Backpressure, Notification> {
         let question = callers::question_of(&said.params);
         let asked = question.and_then(|question| lock(&self.questions).take(&question));
         match asked {
             Some(Asked::Caller(caller)) => {
-                let Some(caller) = caller.upgrade() else { return Ok(Room::Enough) };
+                let Some(caller) = caller.upgrade() else { return Ok(Backpressure::Ready) };
                 tokio::spawn(async move { callers::tell(caller.as_ref(), &said).await });
-                Ok(Room::Enough)
+                Ok(Backpressure::Ready)
             }
             Some(Asked::Session(session)) => {
                 let inbox = lock(&self.routes).sessions.get(&session).cloned();
@@ -282,7 +282,7 @@ impl Router {
 }
 
 impl Handler for Router {
-    fn asked(&self, request: Request) -> Room {
+    fn on_request(&self, request: Request) -> Backpressure {
         if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
             // What is only ever told is no question, for us or for clients.
             return unknown(request);
@@ -299,7 +299,7 @@ impl Handler for Router {
         }
     }
 
-    fn told(&self, notification: Notification) -> Room {
+    fn on_notification(&self, notification: Notification) -> Backpressure {
         let notification = match &*notification.method {
             ELICITED => match self.elicited(notification) {
                 Ok(room) => return room,
@@ -318,12 +318,12 @@ impl Handler for Router {
                     bytes,
                     "what an agent said belongs to no session"
                 );
-                Room::Enough
+                Backpressure::Ready
             }
         }
     }
 
-    fn puzzled(&self, invalid: &Invalid<'_>) {
+    fn on_invalid(&self, invalid: &Invalid<'_>) {
         let (agent, reason) = (&*self.agent, &invalid.reason);
         if matches!(reason, Reason::TooLong(_)) {
             tracing::warn!(agent, %reason, "a message of an agent was let go by");
@@ -333,9 +333,9 @@ impl Handler for Router {
     }
 
     /// What nobody hears of otherwise is noted in its session's log: requests and answers have their errors.
-    fn passed_over(&self, oversize: Oversize) -> Room {
+    fn on_oversize(&self, oversize: Oversize) -> Backpressure {
         if matches!(oversize.about, About::Response(_)) {
-            return Room::Enough;
+            return Backpressure::Ready;
         }
         let is_noted = !matches!(oversize.about, About::Request(_));
         let inbox = self.session_of(oversize.session.as_deref());
@@ -343,16 +343,16 @@ impl Handler for Router {
         let others = if inbox.is_none() || oversize.session.is_none() {
             self.lost(&oversize)
         } else {
-            Room::Enough
+            Backpressure::Ready
         };
         let method = oversize.method.filter(|method| method.len() <= MAX_METHOD_BYTES);
         let line = PassedOver { limit: oversize.limit, method, is_noted };
-        let own = inbox.map_or(Room::Enough, |inbox| inbox.pass_over(line));
+        let own = inbox.map_or(Backpressure::Ready, |inbox| inbox.pass_over(line));
         together([others, own].into_iter())
     }
 
     /// What opens a session is answered at a place among what is told.
-    fn answered(&self) -> Room {
+    fn on_response(&self) -> Backpressure {
         let mut routes = lock(&self.routes);
         let is_last = matches!(routes.early.last(), Some((_, Early::Answered)));
         if routes.opening > 0 && !is_last && routes.early.len() < MAX_EARLY {
@@ -363,17 +363,17 @@ impl Handler for Router {
 }
 
 /// Room where there is room in all of these.
-fn together(rooms: impl Iterator<Item = Room>) -> Room {
+fn together(rooms: impl Iterator<Item = Backpressure>) -> Backpressure {
     let waits: Vec<_> = rooms
         .filter_map(|room| match room {
-            Room::Enough => None,
-            Room::Wait(room) => Some(room),
+            Backpressure::Ready => None,
+            Backpressure::Full(room) => Some(room),
         })
         .collect();
     if waits.is_empty() {
-        return Room::Enough;
+        return Backpressure::Ready;
     }
-    Room::Wait(Box::pin(async move {
+    Backpressure::Full(Box::pin(async move {
         for room in waits {
             room.await;
         }
@@ -381,14 +381,14 @@ fn together(rooms: impl Iterator<Item = Room>) -> Room {
 }
 
 /// Answers what is no request.
-fn unknown(request: Request) -> Room {
+fn unknown(request: Request) -> Backpressure {
     let error = ErrorObject::method_not_found(request.method());
-    request.answer(async move { Err::<Text, _>(error) });
-    Room::Enough
+    request.answer(async move { Err::<RawJson, _>(error) });
+    Backpressure::Ready
 }
 
 /// Answers what nobody can be asked.
-fn refuse(request: Request) -> Room {
+fn refuse(request: Request) -> Backpressure {
     let method = request.method().to_owned();
     request.answer(async move {
         match &*method {
@@ -397,7 +397,7 @@ fn refuse(request: Request) -> Room {
             _ => Err(ErrorObject::method_not_found(&method)),
         }
     });
-    Room::Enough
+    Backpressure::Ready
 }
 
 pub(super) fn cancelled_permission() -> serde_json::Value {
@@ -445,7 +445,7 @@ impl Early {
         self.params().len()
     }
 
-    fn put(self, inbox: &Inbox) -> Room {
+    fn put(self, inbox: &Inbox) -> Backpressure {
         match self {
             Self::Said(said) => inbox.say(said),
             Self::Asked(request) => inbox.ask(request),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use trilogue_domain::error::Code;
 use trilogue_domain::{Json, MessageId};
 use trilogue_runtime::{Client, RunContext, ThreadContext};
-use trilogue_sdk::agent_client::peer::Text;
+use trilogue_sdk::agent_client::peer::RawJson;
 use trilogue_wire::agent_client::{NewSessionResponse, Rules, read_result, splice};
 
 use super::desk::Desk;
@@ -123,7 +123,7 @@ impl Opener {
             Ok(answer) => answer,
             Err(trouble) => return Err(trouble),
         };
-        let answer = if answer.as_str() == "null" { Text::EMPTY } else { answer };
+        let answer = if answer.as_str() == "null" { RawJson::EMPTY } else { answer };
         // The answer is newer than what was told before it, and older than what was told behind it.
         session.caught_up().await;
         let opened = Json::parse(answer.into_bytes()).unwrap_or_else(|_| Json::empty_object());
@@ -176,13 +176,13 @@ impl Opener {
         })
     }
 
-    async fn ask(&self, method: &str, params: Text) -> Result<Text, Trouble> {
+    async fn ask(&self, method: &str, params: RawJson) -> Result<RawJson, Trouble> {
         let time = self.launch.open_timeout;
         let asked = self.process.call_for(self.caller.as_ref(), method, &params, time).await;
         asked.map_err(|trouble| trouble.of(self.process.agent(), method))
     }
 
-    fn params(&self, remote: Option<&str>) -> Text {
+    fn params(&self, remote: Option<&str>) -> RawJson {
         let servers = match &self.site.servers {
             Value::Null => json!([]),
             servers => servers.clone(),
@@ -196,7 +196,7 @@ impl Opener {
         if takes && !self.site.directories.is_null() {
             params["additionalDirectories"] = self.site.directories.clone();
         }
-        with_members(Text::of(&params), self.more.as_ref(), self.launch.client_meta)
+        with_members(RawJson::of(&params), self.more.as_ref(), self.launch.client_meta)
     }
 }
 

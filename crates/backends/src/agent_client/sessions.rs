@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use trilogue_domain::{Code, Json, ThreadKey};
 use trilogue_mapping::agent_client::VERSION;
 use trilogue_runtime::{CallError, Client, Sessions, ThreadContext};
-use trilogue_sdk::agent_client::peer::Text;
+use trilogue_sdk::agent_client::peer::RawJson;
 use trilogue_wire::agent_client::{self as wire, splice};
 
 use super::meta::passed;
@@ -154,7 +154,7 @@ impl Inner {
         caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
-    ) -> Result<Text, Trouble> {
+    ) -> Result<RawJson, Trouble> {
         let known = self.threads.get(thread.key());
         let session = known
             .while_there(async { self.open(thread, caller, &mut *known.state.lock().await).await });
@@ -172,7 +172,7 @@ impl Inner {
         caller: &Arc<dyn Client>,
         method: &str,
         params: Json,
-    ) -> Result<Text, Trouble> {
+    ) -> Result<RawJson, Trouble> {
         let params = self.passed(&params)?;
         let used = self.process_for(caller.as_ref()).await?;
         let process = used.process();
@@ -196,7 +196,7 @@ impl Inner {
     }
 
     /// What a client says, as the agent gets it.
-    fn passed(&self, params: &Json) -> Result<Text, Trouble> {
+    fn passed(&self, params: &Json) -> Result<RawJson, Trouble> {
         text(params).map(|params| passed(params, self.launch().client_meta))
     }
 
@@ -286,19 +286,19 @@ impl Inner {
 }
 
 /// Tells an agent something. One that is gone, or takes nothing, hears nothing.
-async fn tell(process: &Process, method: &str, params: &Text) {
+async fn tell(process: &Process, method: &str, params: &RawJson) {
     drop(timeout(TELLING, process.peer().notify(method, params)).await);
 }
 
-fn text(params: &Json) -> Result<Text, Trouble> {
-    Text::parse(params.as_bytes().clone()).map_err(|error| {
+fn text(params: &Json) -> Result<RawJson, Trouble> {
+    RawJson::parse(params.as_bytes().clone()).map_err(|error| {
         Trouble::ours(Code::InvalidJson, format!("the params are no JSON: {error}"))
     })
 }
 
 /// The params with the id by which the agent knows the session.
-fn of_session(params: &Text, session: &Session) -> Text {
+fn of_session(params: &RawJson, session: &Session) -> RawJson {
     let put = splice::put_session(params.as_str(), session.remote());
     let put = put.filter(|put| serde_json::from_str::<&RawValue>(put).is_ok());
-    put.and_then(|put| Text::parse(put).ok()).unwrap_or_else(|| params.clone())
+    put.and_then(|put| RawJson::parse(put).ok()).unwrap_or_else(|| params.clone())
 }

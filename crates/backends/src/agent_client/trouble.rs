@@ -7,7 +7,7 @@ use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{Failure, Json};
 use trilogue_mapping::agent_client::failure_of;
 use trilogue_runtime::CallError;
-use trilogue_sdk::agent_client::peer::Failed;
+use trilogue_sdk::agent_client::peer::CallFailure;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
@@ -195,10 +195,10 @@ pub(super) fn error_object(error: CallError) -> ErrorObject {
 }
 
 /// What a call failed with, where its connection has not ended.
-pub(super) fn of_failed(failed: Failed) -> Trouble {
+pub(super) fn of_failed(failed: CallFailure) -> Trouble {
     match failed {
-        Failed::Refused(error) => Trouble::Refused(error),
-        Failed::Closed => Trouble::Lost("the agent is not there any more".to_owned()),
+        CallFailure::Refused(error) => Trouble::Refused(error),
+        CallFailure::Closed => Trouble::Lost("the agent is not there any more".to_owned()),
         other => {
             Trouble::ours(Code::PeerUnavailable, format!("the agent broke its protocol: {other}"))
         }

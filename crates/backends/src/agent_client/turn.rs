@@ -11,7 +11,7 @@ use trilogue_domain::error::Code;
 use trilogue_domain::{Error, Failure, Input, Json, Message, MessageId};
 use trilogue_mapping::agent_client::{check_capabilities, extra_of_message, fit, prompt_of_input};
 use trilogue_runtime::{Ending, RunContext, Turn};
-use trilogue_sdk::agent_client::peer::{Call, Failed, Text};
+use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
 use trilogue_wire::agent_client::{
     ContentBlock, PromptRequest, PromptResponse, Rules, StopReason, read_result, splice,
 };
@@ -53,7 +53,7 @@ enum Reach {
 
 /// How a prompt was answered.
 enum Answer {
-    Ended(Text),
+    Ended(RawJson),
     /// The run was stopped before it could be said.
     Unsaid,
     /// The run was stopped, and the agent has not answered in time.
@@ -125,7 +125,7 @@ impl Inner {
             if launch.send_message_id {
                 request.message_id = Some(user.as_str().to_owned());
             }
-            Ok(with_members(Text::of(&request), extra.as_ref(), launch.client_meta))
+            Ok(with_members(RawJson::of(&request), extra.as_ref(), launch.client_meta))
         };
         let request = newest_that_fit(missed, MAX_PROMPT_BYTES, request).map_err(Trouble::from)?;
         check_size(request.as_bytes().len()).map_err(Trouble::from)?;
@@ -150,9 +150,9 @@ impl Inner {
     async fn say(
         &self,
         session: &Session,
-        request: &Text,
+        request: &RawJson,
         context: &RunContext,
-    ) -> (Result<Answer, Failed>, Reach) {
+    ) -> (Result<Answer, CallFailure>, Reach) {
         let process = session.process();
         let beginning = process.router().callers().begin();
         let begun = tokio::select! {
@@ -178,7 +178,7 @@ impl Inner {
         session: &Session,
         call: Call,
         context: &RunContext,
-    ) -> Result<Answer, Failed> {
+    ) -> Result<Answer, CallFailure> {
         let peer = session.process().peer();
         let cancel = json!({ "sessionId": session.remote() });
         let mut call = pin!(call);
@@ -204,7 +204,7 @@ impl Inner {
     async fn conclude(
         &self,
         session: &Arc<Session>,
-        answer: Result<Answer, Failed>,
+        answer: Result<Answer, CallFailure>,
         context: &RunContext,
         user: &MessageId,
     ) -> Result<Ending, Stumble> {
@@ -307,7 +307,7 @@ impl Drop for Guard {
     }
 }
 
-fn read(answer: &Text) -> Result<PromptResponse, Trouble> {
+fn read(answer: &RawJson) -> Result<PromptResponse, Trouble> {
     let wrong = |why: String| {
         let message = format!("the agent's answer to the prompt does not fit: {why}");
         Trouble::ours(Code::AgentFailed, message)
@@ -344,7 +344,7 @@ fn check_size(bytes: usize) -> Result<(), Error> {
 }
 
 /// The request with these members at its root too. What clients attach goes only to agents that get it.
-pub(super) fn with_members(request: Text, extra: Option<&Json>, meta: ClientMeta) -> Text {
+pub(super) fn with_members(request: RawJson, extra: Option<&Json>, meta: ClientMeta) -> RawJson {
     let Some(extra) = extra else { return passed(request, meta) };
     let mut all = request.as_str().to_owned();
     for member in splice::members(extra.as_str()) {
@@ -352,5 +352,5 @@ pub(super) fn with_members(request: Text, extra: Option<&Json>, meta: ClientMeta
             all = more;
         }
     }
-    passed(Text::parse(all).unwrap_or(request), meta)
+    passed(RawJson::parse(all).unwrap_or(request), meta)
 }

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
-use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, conduct};
+use trilogue_sdk::{Agent, AgentError, Outcome, RunInfo, run_turn};
 
 use crate::permission::Rules;
 use ports::Ports;
@@ -64,7 +64,7 @@ impl NativeAgent {
     }
 
     /// Runs the agent until it has ended, or asks what no rule answers.
-    async fn conduct(
+    async fn run_turn(
         &self,
         mut turn: trilogue_sdk::Turn,
         run: RunInfo,
@@ -72,7 +72,7 @@ impl NativeAgent {
     ) -> Result<Outcome, AgentError> {
         loop {
             let host = Arc::clone(ports);
-            let outcome = conduct(self.agent.as_ref(), turn, run.clone(), host).await?;
+            let outcome = run_turn(self.agent.as_ref(), turn, run.clone(), host).await?;
             let Outcome::Suspended { mut interrupt, saved } = outcome else { return Ok(outcome) };
             ports.may_ask(&mut interrupt)?;
             let Some(applied) = ports.ruled(&interrupt).await? else {
@@ -130,7 +130,7 @@ impl Backend for NativeAgent {
         };
         let schemas = Arc::clone(&self.schemas);
         let ports = Arc::new(Ports::new(context, schemas, Arc::clone(&self.rules)));
-        let outcome = self.conduct(authors_turn(turn), run, &ports).await;
+        let outcome = self.run_turn(authors_turn(turn), run, &ports).await;
         let ending = match outcome {
             Ok(Outcome::Completed) => ports.intact().map(|()| Ending::Completed),
             Ok(Outcome::Suspended { mut interrupt, saved }) => {

@@ -7,7 +7,7 @@ use trilogue_mapping::agent_client::title_of;
 use trilogue_runtime::{CallError, EmitError, RunContext, Stopped};
 use trilogue_sdk::AgentError;
 use trilogue_sdk::port::{
-    Asking, CallRefused, Caller, Calling, Cancellation, Memory, Output, Wait,
+    CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
 };
 
 use super::rules;
@@ -75,7 +75,7 @@ impl Output for Ports {
         self.context.try_emit(body, None).map_err(refused)
     }
 
-    fn emit(&self, body: Body) -> Wait<'_, Result<(), AgentError>> {
+    fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             self.intact()?;
             self.schemas.check_said(&body).map_err(|error| self.broken(error))?;
@@ -84,7 +84,7 @@ impl Output for Ports {
         })
     }
 
-    fn commit(&self) -> Wait<'_, Result<(), AgentError>> {
+    fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             self.intact()?;
             self.context.commit().await.map_err(|Stopped| AgentError::stopped())
@@ -92,8 +92,8 @@ impl Output for Ports {
     }
 }
 
-impl Asking for Ports {
-    fn ask(&self, mut interrupt: Interrupt) -> Wait<'_, Result<Resolution, AgentError>> {
+impl Interrupts for Ports {
+    fn ask(&self, mut interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
         Box::pin(async move {
             self.may_ask(&mut interrupt)?;
             if let Some(applied) = self.ruled(&interrupt).await? {
@@ -105,27 +105,27 @@ impl Asking for Ports {
 }
 
 impl Memory for Ports {
-    fn history(&self) -> Wait<'_, Result<Vec<Message>, AgentError>> {
+    fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>> {
         Box::pin(async move { Ok(self.context.history().await?) })
     }
 
-    fn load_state(&self) -> Wait<'_, Result<Option<Json>, AgentError>> {
+    fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
         Box::pin(async move { Ok(self.context.load_state().await?) })
     }
 }
 
-impl Calling for Ports {
-    fn caller(&self) -> Option<Caller> {
+impl ClientCalls for Ports {
+    fn call_target(&self) -> Option<CallTarget> {
         let client = self.context.client()?;
         let (dialect, version) = (client.dialect, client.version);
-        Some(Caller { dialect, version, capabilities: client.capabilities })
+        Some(CallTarget { dialect, version, capabilities: client.capabilities })
     }
 
-    fn call(&self, method: &str, params: Json) -> Wait<'_, Result<Json, CallRefused>> {
+    fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>> {
         let method = method.to_owned();
         Box::pin(async move {
             let answer = self.context.call_client(&method, params).await;
-            answer.map_err(|CallError { code, message, data }| CallRefused { code, message, data })
+            answer.map_err(|CallError { code, message, data }| CallRefusal { code, message, data })
         })
     }
 }
@@ -135,7 +135,7 @@ impl Cancellation for Ports {
         self.context.is_cancelled()
     }
 
-    fn cancelled(&self) -> Wait<'_, ()> {
+    fn cancelled(&self) -> PortFuture<'_, ()> {
         Box::pin(self.context.cancelled())
     }
 }

@@ -29,7 +29,7 @@ use trilogue_domain::AgentName;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{
     Agent, AgentError, Input, Json, Message, MessageId, Outcome, Part, Role, RunId, RunInfo,
-    ThreadId, Timestamp, Turn, conduct,
+    ThreadId, Timestamp, Turn, run_turn,
 };
 
 /// Runs one turn of an agent over a recorder.
@@ -42,7 +42,7 @@ async fn turn(
     let agent_name = AgentName::parse("sample").unwrap();
     let info =
         RunInfo { run: RunId::generate(), thread: ThreadId::generate(), agent: agent_name, config };
-    conduct(agent, turn, info, recorder.clone()).await
+    run_turn(agent, turn, info, recorder.clone()).await
 }
 
 /// The start of a turn with these user messages.

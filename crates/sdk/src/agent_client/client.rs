@@ -12,14 +12,14 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::Payload;
 
-use super::answers::Answers;
-use super::desk::Desk;
+use super::client_handler::ClientHandler;
 use super::error::Error;
 use super::inbox::Inbox;
 use super::launch::{Child, Command};
-use super::peer::{self, Peer, Text};
-use super::session::{Loading, Session};
-use super::users::UserMessages;
+use super::peer::{self, Peer, RawJson};
+use super::session::{Session, SessionReplay};
+use super::session_router::SessionRouter;
+use super::user_messages::UserMessages;
 
 /// A connection to an agent. Cheap to clone; it ends when the last clone, session and turn are dropped.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub struct Options {
 
 /// Where a session works.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Opening {
+pub struct SessionOptions {
     /// The folder, as an absolute path.
     pub cwd: String,
     /// More folders, as absolute paths.
@@ -61,10 +61,10 @@ pub struct Opening {
 
 struct Shared {
     peer: Peer,
-    desk: Arc<Desk>,
+    router: Arc<SessionRouter>,
     options: Options,
     agent: InitializeResponse,
-    initialized: Text,
+    initialized: RawJson,
     child: Option<Child>,
 }
 
@@ -78,17 +78,17 @@ impl Client {
     pub async fn connect<R, W>(
         read: R,
         write: W,
-        answers: impl Answers,
+        answers: impl ClientHandler,
         options: Options,
     ) -> Result<Self, Error>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let desk = Arc::new(Desk::new(Arc::new(answers)));
-        let handler = Arc::clone(&desk);
+        let router = Arc::new(SessionRouter::new(Arc::new(answers)));
+        let handler = Arc::clone(&router);
         let peer = Peer::start(read, write, handler, options.peer.clone());
-        Self::begin(peer, desk, None, options).await
+        Self::begin(peer, router, None, options).await
     }
 
     /// Starts a program that is an agent, and begins a connection over its standard input and output.
@@ -99,24 +99,24 @@ impl Client {
     /// [`Error::Launch`]; else as [`Client::connect`].
     pub async fn launch(
         command: Command,
-        answers: impl Answers,
+        answers: impl ClientHandler,
         options: Options,
     ) -> Result<Self, Error> {
         let (child, read, write) = Child::start(command)?;
-        let desk = Arc::new(Desk::new(Arc::new(answers)));
-        let handler = Arc::clone(&desk);
+        let router = Arc::new(SessionRouter::new(Arc::new(answers)));
+        let handler = Arc::clone(&router);
         let peer = Peer::start(read, write, handler, options.peer.clone());
-        Self::begin(peer, desk, Some(child), options).await
+        Self::begin(peer, router, Some(child), options).await
     }
 
     async fn begin(
         peer: Peer,
-        desk: Arc<Desk>,
+        router: Arc<SessionRouter>,
         child: Option<Child>,
         options: Options,
     ) -> Result<Self, Error> {
         let hello = InitializeRequest {
-            client_capabilities: Some(desk.offered().clone()),
+            client_capabilities: Some(router.offered().clone()),
             client_info: options.info.clone(),
             ..InitializeRequest::new(PROTOCOL_VERSION)
         };
@@ -130,7 +130,7 @@ impl Client {
         });
         match checked {
             Ok((agent, initialized)) => {
-                let shared = Shared { peer, desk, options, agent, initialized, child };
+                let shared = Shared { peer, router, options, agent, initialized, child };
                 Ok(Self { shared: Arc::new(shared) })
             }
             Err(error) => {
@@ -148,7 +148,7 @@ impl Client {
 
     /// The same as the agent wrote it.
     #[must_use]
-    pub fn initialized(&self) -> &Text {
+    pub fn initialized(&self) -> &RawJson {
         &self.shared.initialized
     }
 
@@ -201,18 +201,18 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::AuthRequired`]; [`Error::Lacks`]; [`Error::Invalid`]; what the agent refuses with.
-    pub async fn new_session(&self, opening: Opening) -> Result<Session, Error> {
-        self.check(&opening)?;
+    pub async fn new_session(&self, options: SessionOptions) -> Result<Session, Error> {
+        self.check(&options)?;
         let request = NewSessionRequest {
-            additional_directories: opening.additional_directories,
-            ..NewSessionRequest::new(opening.cwd, opening.mcp_servers)
+            additional_directories: options.additional_directories,
+            ..NewSessionRequest::new(options.cwd, options.mcp_servers)
         };
         // Some agents tell of a session before they have answered.
-        let held = self.shared.desk.opening();
+        let held = self.shared.router.pending_open();
         let (answer, original) = ask(&self.shared.peer, &request, None).await?;
         let NewSessionResponse { session_id, modes, config_options, .. } = answer;
-        let inbox = self.inbox(opening.user_messages);
-        self.shared.desk.open(&session_id, &inbox);
+        let inbox = self.inbox(options.user_messages);
+        self.shared.router.open(&session_id, &inbox);
         drop(held);
         Ok(Session::new(self.clone(), session_id, inbox, (modes, config_options), original))
     }
@@ -220,30 +220,38 @@ impl Client {
     /// Opens a session again and hears everything that was said in it.
     ///
     /// # Errors
-    /// [`Error::Lacks`]; [`Error::Invalid`]; what the agent refuses with comes from the [`Loading`], [`Error::SessionLost`] among it.
-    pub async fn load_session(&self, session: &str, opening: Opening) -> Result<Loading, Error> {
+    /// [`Error::Lacks`]; [`Error::Invalid`]; what the agent refuses with comes from the [`SessionReplay`], [`Error::SessionLost`] among it.
+    pub async fn load_session(
+        &self,
+        session: &str,
+        options: SessionOptions,
+    ) -> Result<SessionReplay, Error> {
         self.need(AgentGate::LoadSession, "session/load")?;
-        self.check(&opening)?;
-        Loading::begin(self, session, opening).await
+        self.check(&options)?;
+        SessionReplay::begin(self, session, options).await
     }
 
     /// Opens a session again and hears nothing of what was said in it.
     ///
     /// # Errors
     /// As [`Client::new_session`]; [`Error::SessionLost`].
-    pub async fn resume_session(&self, session: &str, opening: Opening) -> Result<Session, Error> {
+    pub async fn resume_session(
+        &self,
+        session: &str,
+        options: SessionOptions,
+    ) -> Result<Session, Error> {
         self.need(AgentGate::Resume, "session/resume")?;
-        self.check(&opening)?;
+        self.check(&options)?;
         let request = ResumeSessionRequest {
-            mcp_servers: opening.mcp_servers,
-            additional_directories: opening.additional_directories,
-            ..ResumeSessionRequest::new(session, opening.cwd)
+            mcp_servers: options.mcp_servers,
+            additional_directories: options.additional_directories,
+            ..ResumeSessionRequest::new(session, options.cwd)
         };
-        let inbox = self.inbox(opening.user_messages);
-        self.shared.desk.open(session, &inbox);
+        let inbox = self.inbox(options.user_messages);
+        self.shared.router.open(session, &inbox);
         let resumed = ask(&self.shared.peer, &request, Some(session)).await;
         if resumed.is_err() {
-            self.shared.desk.retire(session, &inbox);
+            self.shared.router.retire(session, &inbox);
         }
         let (answer, original) = resumed?;
         let state = (answer.modes, answer.config_options);
@@ -278,7 +286,7 @@ impl Client {
     ///
     /// # Errors
     /// What the agent refuses with.
-    pub async fn extension<P>(&self, method: &str, params: &P) -> Result<Text, Error>
+    pub async fn extension<P>(&self, method: &str, params: &P) -> Result<RawJson, Error>
     where
         P: Payload + Sync + ?Sized,
     {
@@ -295,13 +303,13 @@ impl Client {
     /// How many notifications could not be read, or were of no session that is open here.
     #[must_use]
     pub fn stray_notifications(&self) -> u64 {
-        self.shared.desk.stray()
+        self.shared.router.stray()
     }
 
     /// What a launched agent wrote to its standard error last, as it wrote it: control characters included. Nothing where it was not launched here.
     #[must_use]
-    pub fn complaints(&self) -> String {
-        self.shared.child.as_ref().map(Child::complaints).unwrap_or_default()
+    pub fn stderr_tail(&self) -> String {
+        self.shared.child.as_ref().map(Child::stderr_tail).unwrap_or_default()
     }
 
     /// Ends the connection. A launched agent is given time to end by itself, is asked to by a signal, and is killed with everything that it started.
@@ -318,8 +326,8 @@ impl Client {
         &self.shared.options
     }
 
-    pub(super) fn desk(&self) -> &Desk {
-        &self.shared.desk
+    pub(super) fn router(&self) -> &SessionRouter {
+        &self.shared.router
     }
 
     pub(super) fn inbox(&self, users: UserMessages) -> Arc<Inbox> {
@@ -358,22 +366,22 @@ impl Client {
     }
 
     /// Holds an opening to what the agent can do.
-    fn check(&self, opening: &Opening) -> Result<(), Error> {
-        let folders = std::iter::once(&opening.cwd).chain(&opening.additional_directories);
+    fn check(&self, options: &SessionOptions) -> Result<(), Error> {
+        let folders = std::iter::once(&options.cwd).chain(&options.additional_directories);
         if let Some(folder) = folders.into_iter().find(|folder| !is_absolute(folder)) {
             return Err(Error::Invalid(format!("the folder {folder:?} is not an absolute path")));
         }
         let can = self.shared.agent.agent_capabilities.as_ref();
         let session = can.and_then(|can| can.session.as_ref());
         let takes_more = session.is_some_and(|session| session.additional_directories.is_some());
-        if !opening.additional_directories.is_empty() && !takes_more {
+        if !options.additional_directories.is_empty() && !takes_more {
             return Err(Error::Lacks {
                 capability: "agentCapabilities.sessionCapabilities.additionalDirectories",
                 what: "a session with additional directories".to_owned(),
             });
         }
         let mcp: Option<&McpCapabilities> = can.and_then(|can| can.mcp.as_ref());
-        check_mcp_servers(&opening.mcp_servers, mcp).map_err(|why| Error::Invalid(why.to_string()))
+        check_mcp_servers(&options.mcp_servers, mcp).map_err(|why| Error::Invalid(why.to_string()))
     }
 }
 
@@ -388,7 +396,7 @@ pub(super) async fn ask<P>(
     peer: &Peer,
     params: &P,
     session: Option<&str>,
-) -> Result<(P::Response, Text), Error>
+) -> Result<(P::Response, RawJson), Error>
 where
     P: RequestParams + Sync,
 {
@@ -398,7 +406,9 @@ where
 }
 
 /// Reads an answer. `null` is an empty object.
-pub(super) fn read_answer<T: trilogue_wire::agent_client::Read>(answer: &Text) -> Result<T, Error> {
+pub(super) fn read_answer<T: trilogue_wire::agent_client::Read>(
+    answer: &RawJson,
+) -> Result<T, Error> {
     let json = if answer.as_str() == "null" { "{}" } else { answer.as_str() };
     read_checked(json, Rules::Lenient).map_err(|why| Error::Unreadable(why.to_string()))
 }
@@ -435,9 +445,9 @@ impl Default for Options {
     }
 }
 
-// === impl Opening ===
+// === impl SessionOptions ===
 
-impl Opening {
+impl SessionOptions {
     /// In this folder: an absolute path.
     #[must_use]
     pub fn at(cwd: impl Into<String>) -> Self {

@@ -2,7 +2,7 @@ use std::io;
 
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
-use super::peer::Failed;
+use super::peer::CallFailure;
 
 /// Why something could not be done with an agent.
 ///
@@ -74,18 +74,18 @@ pub enum Error {
 
 impl Error {
     /// What a failed call means; `session` where it was about one.
-    pub(super) fn of(failed: Failed, session: Option<&str>) -> Self {
+    pub(super) fn of(failed: CallFailure, session: Option<&str>) -> Self {
         match (failed, session) {
-            (Failed::Refused(error), _) if error.code == Code::AUTH_REQUIRED => {
+            (CallFailure::Refused(error), _) if error.code == Code::AUTH_REQUIRED => {
                 Self::AuthRequired(error)
             }
-            (Failed::Refused(error), Some(session)) if means_lost_session(&error) => {
+            (CallFailure::Refused(error), Some(session)) if means_lost_session(&error) => {
                 Self::SessionLost { session: session.to_owned(), error }
             }
-            (Failed::Refused(error), _) => Self::Refused(error),
-            (Failed::Closed, _) => Self::Closed,
-            (Failed::Unreadable(why), _) => Self::Unreadable(why),
-            (Failed::TooMany, _) => Self::TooManyCalls,
+            (CallFailure::Refused(error), _) => Self::Refused(error),
+            (CallFailure::Closed, _) => Self::Closed,
+            (CallFailure::Unreadable(why), _) => Self::Unreadable(why),
+            (CallFailure::TooMany, _) => Self::TooManyCalls,
         }
     }
 

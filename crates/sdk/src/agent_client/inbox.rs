@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use trilogue_wire::agent_client::{ContentBlock, SessionUpdate};
 
-use super::peer::{Room, Text};
+use super::peer::{Backpressure, RawJson};
 use super::update::{Grouping, Update};
-use super::users::UserMessages;
+use super::user_messages::UserMessages;
 
 /// The updates of one session on their way to whoever reads them.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Inbox {
     }
 
     /// Adds an update. Without a reader the oldest makes room for it.
-    pub(super) fn push(self: &Arc<Self>, body: SessionUpdate, original: Text) -> Room {
+    pub(super) fn push(self: &Arc<Self>, body: SessionUpdate, original: RawJson) -> Backpressure {
         let room = {
             let mut state = self.state();
             let message = state.grouping.place(&body);
@@ -67,14 +67,14 @@ impl Inbox {
             }
             state.waiting.push_back(update);
             if state.waiting.len() <= self.max_updates {
-                Room::Enough
+                Backpressure::Ready
             } else if state.is_attended {
                 let inbox = Arc::clone(self);
-                Room::Wait(Box::pin(async move { inbox.room().await }))
+                Backpressure::Full(Box::pin(async move { inbox.room().await }))
             } else {
                 state.waiting.pop_front();
                 state.missed += 1;
-                Room::Enough
+                Backpressure::Ready
             }
         };
         self.filled.notify_one();

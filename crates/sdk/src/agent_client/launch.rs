@@ -28,7 +28,7 @@ pub struct Command {
 pub(super) struct Child {
     group: Option<Pid>,
     process: tokio::sync::Mutex<tokio::process::Child>,
-    complaints: Arc<Mutex<VecDeque<u8>>>,
+    stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
 
 // === impl Command ===
@@ -102,19 +102,19 @@ impl Child {
         let piped = || failed(std::io::Error::other("it has no pipes"));
         let (read, write) = (process.stdout.take(), process.stdin.take());
         let (read, write) = (read.ok_or_else(piped)?, write.ok_or_else(piped)?);
-        let complaints = Arc::new(Mutex::default());
+        let stderr_tail = Arc::new(Mutex::default());
         if let Some(stderr) = process.stderr.take() {
-            tokio::spawn(listen(stderr, Arc::clone(&complaints)));
+            tokio::spawn(listen(stderr, Arc::clone(&stderr_tail)));
         }
         let id = process.id().and_then(|id| i32::try_from(id).ok());
         let group = id.and_then(Pid::from_raw);
         let process = tokio::sync::Mutex::new(process);
-        Ok((Self { group, process, complaints }, read, write))
+        Ok((Self { group, process, stderr_tail }, read, write))
     }
 
     /// What it wrote to its standard error last.
-    pub(super) fn complaints(&self) -> String {
-        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn stderr_tail(&self) -> String {
+        let kept = self.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()
     }
 
@@ -144,10 +144,10 @@ impl Drop for Child {
     }
 }
 
-async fn listen(mut from: ChildStderr, complaints: Arc<Mutex<VecDeque<u8>>>) {
+async fn listen(mut from: ChildStderr, stderr_tail: Arc<Mutex<VecDeque<u8>>>) {
     let mut piece = [0; 4_096];
     while let Ok(length @ 1..) = from.read(&mut piece).await {
-        let mut kept = complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(piece.iter().take(length));
         let excess = kept.len().saturating_sub(KEPT_BYTES);
         kept.drain(..excess);

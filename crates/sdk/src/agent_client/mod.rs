@@ -1,14 +1,14 @@
 //! The Agent Client Protocol for programs: a typed [`Client`] that drives an agent, and below it a [`peer`] that speaks the framing in either role.
 //!
-//! A client is connected over two byte streams, or launches a program. What the agent asks is put to the client's [`Answers`], whose answers reject where nobody says otherwise.
+//! A client is connected over two byte streams, or launches a program. What the agent asks is put to the client's [`ClientHandler`], whose answers reject where nobody says otherwise.
 //!
 //! ```no_run
-//! use trilogue_sdk::agent_client::{Attachment, Client, Command, Opening, Options, Prompt, RejectAll};
+//! use trilogue_sdk::agent_client::{Attachment, Client, Command, SessionOptions, Options, Prompt, RejectAll};
 //!
 //! # async fn example() -> Result<(), trilogue_sdk::agent_client::Error> {
 //! let command = Command::new("some-agent").arg("--acp");
 //! let client = Client::launch(command, RejectAll, Options::default()).await?;
-//! let session = client.new_session(Opening::at("/home/me/project")).await?;
+//! let session = client.new_session(SessionOptions::at("/home/me/project")).await?;
 //!
 //! let file = Attachment::read("src/main.rs").await?;
 //! let mut turn = session.prompt(Prompt::from("What does this do?").attach(file)).await?;
@@ -33,28 +33,28 @@
 //! - Nothing is allowed, and no file or terminal is given, that the program did not allow or offer.
 //! - Nothing grows without bound: an agent that says more than is read waits while a turn is at work, and loses its oldest words otherwise.
 
-mod answers;
 mod attachment;
 mod client;
-mod desk;
+mod client_handler;
 mod error;
 mod inbox;
 mod launch;
 pub mod peer;
 mod session;
+mod session_router;
 mod turn;
 mod update;
-mod users;
+mod user_messages;
 
-pub use answers::{Answers, RejectAll, allowing_once, file_not_found, rejecting};
 pub use attachment::{Attachment, MAX_ATTACHED_BYTES, Prompt};
-pub use client::{Client, Opening, Options};
+pub use client::{Client, Options, SessionOptions};
+pub use client_handler::{ClientHandler, RejectAll, allowing_once, file_not_found, rejecting};
 pub use error::{Error, means_lost_session};
 pub use launch::Command;
-pub use session::{Loading, Session};
-pub use turn::{Ended, Turn};
+pub use session::{Session, SessionReplay};
+pub use turn::{Turn, TurnEnd};
 pub use update::{Message, Messages, Piece, Speaker, Update};
-pub use users::UserMessages;
+pub use user_messages::UserMessages;
 
 pub use trilogue_wire::agent_client as wire;
 pub use trilogue_wire::agent_client::{ContentBlock, SessionUpdate, StopReason};

@@ -9,13 +9,13 @@ use trilogue_wire::agent_client::{
 };
 
 use super::attachment::Prompt;
-use super::client::{Client, Opening, read_answer};
+use super::client::{Client, SessionOptions, read_answer};
 use super::error::Error;
 use super::inbox::Inbox;
-use super::peer::{Call, Failed, Text};
+use super::peer::{Call, CallFailure, RawJson};
 use super::turn::Turn;
 use super::update::Update;
-use super::users::UserMessages;
+use super::user_messages::UserMessages;
 
 /// A session with an agent. Cheap to clone; what happens in it is heard until the last clone is dropped.
 #[derive(Clone)]
@@ -24,11 +24,11 @@ pub struct Session {
 }
 
 /// A session that is opened again: everything that was said in it, and then the session.
-pub struct Loading {
+pub struct SessionReplay {
     session: Session,
     call: Option<Call>,
     /// How it ended.
-    outcome: Option<Result<Text, Error>>,
+    outcome: Option<Result<RawJson, Error>>,
 }
 
 /// What the agent said of a session's modes and options when it was opened.
@@ -45,7 +45,7 @@ struct Shared {
 
 struct Opened {
     settings: Settings,
-    original: Text,
+    original: RawJson,
 }
 
 // === impl Session ===
@@ -56,7 +56,7 @@ impl Session {
         id: String,
         inbox: Arc<Inbox>,
         settings: Settings,
-        original: Text,
+        original: RawJson,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(1));
         let opened = Mutex::new(Opened { settings, original });
@@ -89,7 +89,7 @@ impl Session {
 
     /// What the agent answered when it was opened, as it wrote it.
     #[must_use]
-    pub fn opened_with(&self) -> Text {
+    pub fn opened_with(&self) -> RawJson {
         self.opened().original.clone()
     }
 
@@ -159,7 +159,7 @@ impl Session {
         self.shared.inbox.missed()
     }
 
-    /// What the user said in it on this connection, and by which ids the agent knows it. To be given to [`Opening::knowing`] when the session is loaded again.
+    /// What the user said in it on this connection, and by which ids the agent knows it. To be given to [`SessionOptions::knowing`] when the session is loaded again.
     #[must_use]
     pub fn user_messages(&self) -> UserMessages {
         self.shared.inbox.users()
@@ -214,7 +214,7 @@ impl Session {
         &self.shared.inbox
     }
 
-    pub(super) fn failed(&self, failed: Failed) -> Error {
+    pub(super) fn failed(&self, failed: CallFailure) -> Error {
         Error::of(failed, Some(self.id()))
     }
 
@@ -251,28 +251,28 @@ impl fmt::Debug for Session {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.client.desk().retire(&self.id, &self.inbox);
+        self.client.router().retire(&self.id, &self.inbox);
         self.inbox.leave();
     }
 }
 
-// === impl Loading ===
+// === impl SessionReplay ===
 
-impl Loading {
+impl SessionReplay {
     pub(super) async fn begin(
         client: &Client,
         session: &str,
-        opening: Opening,
+        options: SessionOptions,
     ) -> Result<Self, Error> {
         let request = LoadSessionRequest {
-            additional_directories: opening.additional_directories,
-            ..LoadSessionRequest::new(session, opening.cwd, opening.mcp_servers)
+            additional_directories: options.additional_directories,
+            ..LoadSessionRequest::new(session, options.cwd, options.mcp_servers)
         };
-        let inbox = client.inbox(opening.user_messages);
+        let inbox = client.inbox(options.user_messages);
         inbox.begin_replay();
-        client.desk().open(session, &inbox);
+        client.router().open(session, &inbox);
         let id = session.to_owned();
-        let session = Session::new(client.clone(), id, inbox, (None, None), Text::EMPTY);
+        let session = Session::new(client.clone(), id, inbox, (None, None), RawJson::EMPTY);
         let call = client.peer().begin(LoadSessionRequest::METHOD, &request).await;
         let call = call.map_err(|failed| session.failed(failed))?;
         Ok(Self { session, call: Some(call), outcome: None })
@@ -308,7 +308,7 @@ impl Loading {
     /// The session, when everything was told; what was not read is let go.
     ///
     /// # Errors
-    /// As [`Loading::next`].
+    /// As [`SessionReplay::next`].
     pub async fn finish(mut self) -> Result<Session, Error> {
         while self.next().await?.is_some() {}
         let answer = self.outcome.unwrap_or(Err(Error::Closed))?;
@@ -323,9 +323,9 @@ impl Loading {
     }
 }
 
-impl fmt::Debug for Loading {
+impl fmt::Debug for SessionReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loading").field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("SessionReplay").field("session", &self.session).finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use trilogue_wire::agent_client::{ContentBlock, PromptResponse, StopReason};
 
 use super::client::read_answer;
 use super::error::Error;
-use super::peer::{Call, Text};
+use super::peer::{Call, RawJson};
 use super::session::Session;
 use super::update::{Messages, Update};
 
@@ -20,7 +20,7 @@ pub struct Turn {
     message_id: Option<String>,
     /// `None` when the agent has answered.
     call: Option<Call>,
-    outcome: Option<Result<Ended, Error>>,
+    outcome: Option<Result<TurnEnd, Error>>,
     /// Cancelled with the turn.
     token: CancellationToken,
     /// When it is given up, since it was cancelled; how often that was said to the agent.
@@ -30,7 +30,7 @@ pub struct Turn {
 
 /// How a turn ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct TurnEnd {
     /// Why.
     pub stop_reason: StopReason,
     /// The id by which the agent recorded what was prompted. `None` where it recorded none: the id that was sent then names nothing, and nothing may be built on it.
@@ -38,7 +38,7 @@ pub struct Ended {
     /// The id that was sent, where the agent recorded another: it is the same message by its other name.
     pub alias: Option<String>,
     /// The answer as the agent wrote it.
-    pub original: Text,
+    pub original: RawJson,
 }
 
 // === impl Turn ===
@@ -70,7 +70,7 @@ impl Turn {
         &self.session
     }
 
-    /// The id that was sent with the prompt. Whether the agent recorded it is known at the end: see [`Ended::user_message_id`].
+    /// The id that was sent with the prompt. Whether the agent recorded it is known at the end: see [`TurnEnd::user_message_id`].
     #[must_use]
     pub fn message_id(&self) -> Option<&str> {
         self.message_id.as_deref()
@@ -131,7 +131,7 @@ impl Turn {
 
     /// How it ended; `None` while it goes on, and where it failed.
     #[must_use]
-    pub fn outcome(&self) -> Option<&Ended> {
+    pub fn outcome(&self) -> Option<&TurnEnd> {
         self.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok())
     }
 
@@ -139,7 +139,7 @@ impl Turn {
     ///
     /// # Errors
     /// As [`Turn::next`].
-    pub async fn finish(self) -> Result<Ended, Error> {
+    pub async fn finish(self) -> Result<TurnEnd, Error> {
         self.collect().await.map(|(ended, _)| ended)
     }
 
@@ -147,7 +147,7 @@ impl Turn {
     ///
     /// # Errors
     /// As [`Turn::next`].
-    pub async fn collect(mut self) -> Result<(Ended, Messages), Error> {
+    pub async fn collect(mut self) -> Result<(TurnEnd, Messages), Error> {
         let mut messages = Messages::default();
         while let Some(update) = self.next().await? {
             messages.push(&update);
@@ -156,13 +156,13 @@ impl Turn {
         Ok((ended, messages))
     }
 
-    fn ended(&self, original: Text) -> Result<Ended, Error> {
+    fn ended(&self, original: RawJson) -> Result<TurnEnd, Error> {
         let PromptResponse { stop_reason, user_message_id, .. } = read_answer(&original)?;
         let sent = self.message_id.as_deref();
         let id = user_message_id.as_deref();
         super::session::note(&self.session, &self.prompt, id, sent);
         let alias = sent.filter(|_| id.is_some() && id != sent).map(str::to_owned);
-        Ok(Ended { stop_reason, user_message_id, alias, original })
+        Ok(TurnEnd { stop_reason, user_message_id, alias, original })
     }
 
     /// The session is free for the next turn.

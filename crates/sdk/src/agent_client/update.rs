@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use trilogue_wire::agent_client::{ContentBlock, SessionUpdate};
 
-use super::peer::Text;
+use super::peer::RawJson;
 
 /// The most messages whose ids are remembered to put later pieces to them; the oldest are forgotten first.
 const MAX_KNOWN_MESSAGES: usize = 1_024;
@@ -15,7 +15,7 @@ pub struct Update {
     /// Which message it is a piece of, where it is one.
     pub message: Option<Piece>,
     /// The notification's params as the agent wrote them, unknown members included.
-    pub original: Text,
+    pub original: RawJson,
 }
 
 /// Which message a piece belongs to.
@@ -222,7 +222,7 @@ mod tests {
         let (mut grouping, mut messages) = (Grouping::default(), Messages::default());
         for body in updates {
             let message = grouping.place(&body);
-            messages.push(&Update { body, message, original: Text::EMPTY });
+            messages.push(&Update { body, message, original: RawJson::EMPTY });
         }
         messages.into_vec().into_iter().map(|it| (it.speaker, it.text())).collect()
     }

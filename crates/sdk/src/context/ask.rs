@@ -1,4 +1,4 @@
-//! Asking, and awaiting the answer.
+//! Interrupts, and awaiting the answer.
 
 use serde::de::DeserializeOwned;
 use trilogue_domain::interrupt::Effect;

@@ -16,7 +16,7 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::Code;
 
 use crate::error::AgentError;
-use crate::port::{CallRefused, Caller, Host};
+use crate::port::{CallRefusal, CallTarget, Host};
 
 /// What stands where the session's id goes: whoever passes a call on puts it in.
 const SESSION: &str = "";
@@ -70,8 +70,10 @@ pub struct Exit {
 impl Editor {
     /// The editor at the other end of this port, where there is one with anything to offer.
     pub(super) fn of(host: Arc<dyn Host>) -> Option<Self> {
-        let caller = host.caller().filter(|caller| &*caller.dialect == Caller::EDITOR)?;
-        let read = read_checked::<ClientCapabilities>(caller.capabilities.as_str(), Rules::Lenient);
+        let call_target =
+            host.call_target().filter(|call_target| &*call_target.dialect == CallTarget::EDITOR)?;
+        let read =
+            read_checked::<ClientCapabilities>(call_target.capabilities.as_str(), Rules::Lenient);
         let editor = Self { host, capabilities: Arc::new(read.ok()?) };
         let gates = [ClientGate::ReadTextFile, ClientGate::WriteTextFile, ClientGate::Terminal];
         gates.iter().any(|gate| gate.is_open(&editor.capabilities)).then_some(editor)
@@ -187,8 +189,8 @@ fn absolute(path: &Path) -> Result<String, AgentError> {
     })
 }
 
-fn refused(refusal: CallRefused) -> AgentError {
-    let CallRefused { code, message, data } = refusal;
+fn refused(refusal: CallRefusal) -> AgentError {
+    let CallRefusal { code, message, data } = refusal;
     let is_missing = code == Code::RESOURCE_NOT_FOUND.0;
     let word = if is_missing { "file_not_found" } else { "editor_refused" };
     let data = data.map(|data| data.to_value());

@@ -365,7 +365,7 @@ async fn a_new_run_whose_first_event_was_lost_is_found_by_its_id_or_key_or_not_a
     let requests = script.requests();
     assert_eq!(requests[0], requests[1], "the server compares whole requests");
 
-    // Asking again would run the agent twice.
+    // Interrupts again would run the agent twice.
     for torn in [true, false] {
         let script = Script::new(vec![events("data: {\"cut", torn), whole()]);
         let mut stream = client(&script).run_stream(NewRun::new("echo", "hi")).await.unwrap();

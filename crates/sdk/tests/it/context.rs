@@ -10,7 +10,7 @@ use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{
     Effect, InterruptKind, MessageId, PartMetadata, PrincipalId, Resolution, Role, RunId, RunInfo,
-    Survives, ThreadId, Timestamp, ToolStatus, conduct,
+    Survives, ThreadId, Timestamp, ToolStatus, run_turn,
 };
 
 /// An agent whose turn is a function.
@@ -43,7 +43,7 @@ where
         config: Some(Json::from_value(&json!({ "style": "friendly" }))),
     };
     let turn = Turn::Start { input: Input::Messages(Vec::new()) };
-    conduct(&Script(script), turn, info, recorder.clone()).await
+    run_turn(&Script(script), turn, info, recorder.clone()).await
 }
 
 fn names(recorder: &Recorder) -> Vec<&'static str> {
@@ -65,7 +65,7 @@ async fn a_tool_call_names_the_message_that_triggered_it() {
     let Input::Messages(messages) = &input else { panic!("{input:?}") };
     let asked = messages[0].id.clone();
     let info = RunInfo::sample("script").unwrap();
-    conduct(&Script(script), Turn::Start { input }, info, recorder.clone()).await.unwrap();
+    run_turn(&Script(script), Turn::Start { input }, info, recorder.clone()).await.unwrap();
     let (mut said, mut triggers) = (Vec::new(), Vec::new());
     for event in recorder.events() {
         match event {

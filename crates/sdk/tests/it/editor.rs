@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use trilogue_sdk::context::Run;
-use trilogue_sdk::port::CallRefused;
+use trilogue_sdk::port::CallRefusal;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{Context, IntoJson, Json, RunInfo};
 
@@ -20,7 +20,7 @@ fn editor(can: &Value) -> (Arc<Recorder>, Calls) {
         let answer = match method {
             "fs/read_text_file" if params["path"] == "/gone" => {
                 let data = Some(json!({ "uri": "file:///gone" }).into_json());
-                return Err(CallRefused {
+                return Err(CallRefusal {
                     code: -32002,
                     message: "Resource not found".to_owned(),
                     data,

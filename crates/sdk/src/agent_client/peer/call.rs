@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use trilogue_wire::jsonrpc::{ErrorObject, Id};
 
-use super::{CANCEL_REQUEST, Peer, Text};
+use super::{CANCEL_REQUEST, Peer, RawJson};
 
 /// A call that waits for its answer. Dropping it gives up waiting, and says so to the other side where
 /// [`Options::cancels_dropped`](super::Options::cancels_dropped) asks for that.
@@ -15,14 +15,14 @@ use super::{CANCEL_REQUEST, Peer, Text};
 pub struct Call {
     peer: Peer,
     id: u64,
-    answer: oneshot::Receiver<Result<Text, Failed>>,
+    answer: oneshot::Receiver<Result<RawJson, CallFailure>>,
     /// Whether the other side was asked to give up on it.
     is_cancelled: AtomicBool,
 }
 
 /// Why a call has no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Failed {
+pub enum CallFailure {
     /// The other side refused.
     #[error(transparent)]
     Refused(#[from] ErrorObject),
@@ -43,7 +43,7 @@ impl Call {
     pub(super) const fn new(
         peer: Peer,
         id: u64,
-        answer: oneshot::Receiver<Result<Text, Failed>>,
+        answer: oneshot::Receiver<Result<RawJson, CallFailure>>,
     ) -> Self {
         Self { peer, id, answer, is_cancelled: AtomicBool::new(false) }
     }
@@ -58,7 +58,7 @@ impl Call {
     ///
     /// # Errors
     /// As [`Peer::notify_now`].
-    pub fn cancel(&self) -> Result<(), Failed> {
+    pub fn cancel(&self) -> Result<(), CallFailure> {
         if self.is_cancelled.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -67,11 +67,11 @@ impl Call {
 }
 
 impl Future for Call {
-    type Output = Result<Text, Failed>;
+    type Output = Result<RawJson, CallFailure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = Pin::new(&mut self.answer).poll(context);
-        answer.map(|answer| answer.unwrap_or(Err(Failed::Closed)))
+        answer.map(|answer| answer.unwrap_or(Err(CallFailure::Closed)))
     }
 }
 
@@ -79,7 +79,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         if self.peer.forget(self.id) && self.peer.0.options.cancels_dropped {
             // Nobody is left to hear it when the connection has ended.
-            let _: Result<(), Failed> = self.cancel();
+            let _: Result<(), CallFailure> = self.cancel();
         }
     }
 }

@@ -12,70 +12,70 @@ use super::{Notification, Request};
 /// [`Request::answer`], and what has to stay in order is put into a bounded queue.
 pub trait Handler: Send + Sync + fmt::Debug + 'static {
     /// Takes a request. It is answered by the [`Request`]; one that is dropped without an answer is answered with an error.
-    fn asked(&self, request: Request) -> Room;
+    fn on_request(&self, request: Request) -> Backpressure;
 
     /// Takes a notification.
-    fn told(&self, notification: Notification) -> Room;
+    fn on_notification(&self, notification: Notification) -> Backpressure;
 
     /// Hears that a call was answered, at its place among what is told and asked: whoever waits for the answer has it afterwards.
-    fn answered(&self) -> Room {
-        Room::Enough
+    fn on_response(&self) -> Backpressure {
+        Backpressure::Ready
     }
 
     /// Hears of a line that was no message, for whoever wants to log it.
-    fn puzzled(&self, invalid: &Invalid<'_>) {
+    fn on_invalid(&self, invalid: &Invalid<'_>) {
         let _ = invalid;
     }
 
-    /// Hears of a line that was longer than is taken, at its place among the others. [`Self::puzzled`] has heard of it too, and a request was answered.
-    fn passed_over(&self, oversize: Oversize) -> Room {
+    /// Hears of a line that was longer than is taken, at its place among the others. [`Self::on_invalid`] has heard of it too, and a request was answered.
+    fn on_oversize(&self, oversize: Oversize) -> Backpressure {
         let _ = oversize;
-        Room::Enough
+        Backpressure::Ready
     }
 }
 
 /// Whether there is room for more.
-pub enum Room {
+pub enum Backpressure {
     /// There is.
-    Enough,
+    Ready,
     /// There is none before this is done: reading goes on afterwards.
-    Wait(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Full(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// Answers no request, and hears nothing.
+/// ClientHandler no request, and hears nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Deaf;
+pub struct RefuseAll;
 
 // === impl Deaf ===
 
-impl Handler for Deaf {
-    fn asked(&self, request: Request) -> Room {
+impl Handler for RefuseAll {
+    fn on_request(&self, request: Request) -> Backpressure {
         let method = request.method().to_owned();
         request.answer(async move { Err::<(), _>(ErrorObject::method_not_found(&method)) });
-        Room::Enough
+        Backpressure::Ready
     }
 
-    fn told(&self, _: Notification) -> Room {
-        Room::Enough
+    fn on_notification(&self, _: Notification) -> Backpressure {
+        Backpressure::Ready
     }
 }
 
 // === impl Room ===
 
-impl Room {
-    pub(super) async fn made(self) {
+impl Backpressure {
+    pub(super) async fn ready(self) {
         match self {
-            Self::Enough => {}
-            Self::Wait(done) => done.await,
+            Self::Ready => {}
+            Self::Full(done) => done.await,
         }
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for Backpressure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Enough => "Enough",
-            Self::Wait(_) => "Wait",
+            Self::Ready => "Ready",
+            Self::Full(_) => "Full",
         })
     }
 }

@@ -3,9 +3,9 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
-//! use trilogue_sdk::agent_client::peer::{Deaf, Options, Peer};
+//! use trilogue_sdk::agent_client::peer::{RefuseAll, Options, Peer};
 //!
-//! let peer = Peer::start(tokio::io::stdin(), tokio::io::stdout(), Arc::new(Deaf), Options::agent());
+//! let peer = Peer::start(tokio::io::stdin(), tokio::io::stdout(), Arc::new(RefuseAll), Options::agent());
 //! let reply = peer.call("session/request_permission", &serde_json::json!({})).await?;
 //! println!("{}", reply.as_str());
 //! # Ok(())
@@ -23,9 +23,9 @@
 mod call;
 mod handler;
 mod outbox;
+mod raw_json;
 mod reader;
 mod request;
-mod text;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -38,10 +38,10 @@ use tokio_util::sync::CancellationToken;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, Counts, Encoder, ErrorObject, Id, Payload};
 
-pub use call::{Call, Failed};
-pub use handler::{Deaf, Handler, Room};
+pub use call::{Call, CallFailure};
+pub use handler::{Backpressure, Handler, RefuseAll};
+pub use raw_json::RawJson;
 pub use request::{Notification, Request};
-pub use text::Text;
 
 use outbox::Outbox;
 
@@ -107,7 +107,7 @@ struct Requests {
     answering: usize,
 }
 
-type Answered = oneshot::Sender<Result<Text, Failed>>;
+type Answered = oneshot::Sender<Result<RawJson, CallFailure>>;
 
 /// The calls that wait; `None` when the connection has ended.
 type Calls = Option<HashMap<u64, Answered>>;
@@ -140,7 +140,7 @@ impl Peer {
     ///
     /// # Errors
     /// As [`Call`] ends with.
-    pub async fn call<P>(&self, method: &str, params: &P) -> Result<Text, Failed>
+    pub async fn call<P>(&self, method: &str, params: &P) -> Result<RawJson, CallFailure>
     where
         P: Payload + Sync + ?Sized,
     {
@@ -151,8 +151,8 @@ impl Peer {
     /// room, nothing was asked.
     ///
     /// # Errors
-    /// [`Failed::Closed`], or [`Failed::TooMany`] where too many calls wait.
-    pub async fn begin<P>(&self, method: &str, params: &P) -> Result<Call, Failed>
+    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] where too many calls wait.
+    pub async fn begin<P>(&self, method: &str, params: &P) -> Result<Call, CallFailure>
     where
         P: Payload + Sync + ?Sized,
     {
@@ -160,8 +160,10 @@ impl Peer {
         let id = self.0.last_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         match &mut *lock(&self.0.calls) {
-            None => return Err(Failed::Closed),
-            Some(calls) if calls.len() >= self.0.options.max_calls => return Err(Failed::TooMany),
+            None => return Err(CallFailure::Closed),
+            Some(calls) if calls.len() >= self.0.options.max_calls => {
+                return Err(CallFailure::TooMany);
+            }
             Some(calls) => calls.insert(id, sender),
         };
         let call = Call::new(self.clone(), id, answer);
@@ -172,8 +174,8 @@ impl Peer {
     /// Tells the other side.
     ///
     /// # Errors
-    /// [`Failed::Closed`].
-    pub async fn notify<P>(&self, method: &str, params: &P) -> Result<(), Failed>
+    /// [`CallFailure::Closed`].
+    pub async fn notify<P>(&self, method: &str, params: &P) -> Result<(), CallFailure>
     where
         P: Payload + Sync + ?Sized,
     {
@@ -183,8 +185,8 @@ impl Peer {
     /// As [`Self::notify`], without waiting for room. For what is short and has to be said even to one who takes nothing.
     ///
     /// # Errors
-    /// [`Failed::Closed`], or [`Failed::TooMany`] where too much of that waits.
-    pub fn notify_now<P>(&self, method: &str, params: &P) -> Result<(), Failed>
+    /// [`CallFailure::Closed`], or [`CallFailure::TooMany`] where too much of that waits.
+    pub fn notify_now<P>(&self, method: &str, params: &P) -> Result<(), CallFailure>
     where
         P: Payload + ?Sized,
     {
@@ -194,16 +196,16 @@ impl Peer {
     /// Sends a message that is rendered already: one JSON object.
     ///
     /// # Errors
-    /// [`Failed::Closed`].
-    pub async fn send(&self, message: &[u8]) -> Result<(), Failed> {
+    /// [`CallFailure::Closed`].
+    pub async fn send(&self, message: &[u8]) -> Result<(), CallFailure> {
         self.write(|lines| lines.message(message)).await
     }
 
     /// Sends bytes that need not be a message, as they are. For programs that test their other side.
     ///
     /// # Errors
-    /// [`Failed::Closed`].
-    pub async fn send_raw(&self, bytes: &[u8]) -> Result<(), Failed> {
+    /// [`CallFailure::Closed`].
+    pub async fn send_raw(&self, bytes: &[u8]) -> Result<(), CallFailure> {
         self.0.outbox.room().await?;
         self.0.outbox.push_raw(bytes)
     }
@@ -242,7 +244,7 @@ impl Peer {
         *lock(&self.0.tally)
     }
 
-    async fn write(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), Failed> {
+    async fn write(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), CallFailure> {
         self.0.outbox.room().await?;
         self.0.outbox.push(line)
     }
@@ -252,7 +254,7 @@ impl Peer {
         let calls = lock(&self.0.calls).take();
         for (_, call) in calls.into_iter().flatten() {
             // Who gave up waiting needs no answer.
-            drop(call.send(Err(Failed::Closed)));
+            drop(call.send(Err(CallFailure::Closed)));
         }
         for request in lock(&self.0.requests).in_work.values() {
             request.cancel();
@@ -262,7 +264,7 @@ impl Peer {
     }
 
     /// Gives a call its answer.
-    fn answer(&self, id: &Id<'_>, answer: Result<Text, Failed>) {
+    fn answer(&self, id: &Id<'_>, answer: Result<RawJson, CallFailure>) {
         let call = number_of(id).and_then(|id| lock(&self.0.calls).as_mut()?.remove(&id));
         match call {
             Some(call) => drop(call.send(answer)),
@@ -284,8 +286,8 @@ impl Peer {
     async fn respond(
         &self,
         id: &Id<'_>,
-        answer: Result<&Text, &ErrorObject>,
-    ) -> Result<(), Failed> {
+        answer: Result<&RawJson, &ErrorObject>,
+    ) -> Result<(), CallFailure> {
         self.write(|lines| match answer {
             Ok(result) => lines.response(id, result),
             Err(error) => lines.error(id, error),

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use trilogue_wire::jsonrpc::Encoder;
 
-use super::{Failed, Shared, lock};
+use super::{CallFailure, Shared, lock};
 
 /// How much room is kept for the next lines, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -64,13 +64,13 @@ impl Outbox {
     }
 
     /// Returns when there is room.
-    pub(super) async fn room(&self) -> Result<(), Failed> {
+    pub(super) async fn room(&self) -> Result<(), CallFailure> {
         loop {
             let drained = self.drained.notified();
             {
                 let state = lock(&self.state);
                 if state.is_ended || state.is_closing {
-                    return Err(Failed::Closed);
+                    return Err(CallFailure::Closed);
                 }
                 if state.lines.len() < self.max_bytes {
                     return Ok(());
@@ -81,7 +81,7 @@ impl Outbox {
     }
 
     /// Adds a line whether there is room or not.
-    pub(super) fn push(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), Failed> {
+    pub(super) fn push(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), CallFailure> {
         self.add(|waiting| {
             line(waiting.lines());
         })
@@ -91,11 +91,11 @@ impl Outbox {
     pub(super) fn push_at_once(
         &self,
         line: impl FnOnce(&mut Encoder) -> usize,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CallFailure> {
         let (to, bytes) = {
             let mut state = lock(&self.state);
             if state.is_ended || state.is_closing {
-                return Err(Failed::Closed);
+                return Err(CallFailure::Closed);
             }
             let is_first = state.lines.len() == 0 && !state.is_unflushed;
             line(state.lines.lines());
@@ -140,22 +140,25 @@ impl Outbox {
     }
 
     /// Adds a line that cannot wait for room.
-    pub(super) fn push_now(&self, line: impl FnOnce(&mut Encoder) -> usize) -> Result<(), Failed> {
+    pub(super) fn push_now(
+        &self,
+        line: impl FnOnce(&mut Encoder) -> usize,
+    ) -> Result<(), CallFailure> {
         if lock(&self.state).lines.len() >= self.max_bytes.saturating_add(SPARE_BYTES) {
-            return Err(Failed::TooMany);
+            return Err(CallFailure::TooMany);
         }
         self.push(line)
     }
 
     /// Adds bytes as they are.
-    pub(super) fn push_raw(&self, bytes: &[u8]) -> Result<(), Failed> {
+    pub(super) fn push_raw(&self, bytes: &[u8]) -> Result<(), CallFailure> {
         self.add(|waiting| waiting.raw().extend_from_slice(bytes))
     }
 
-    fn add(&self, add: impl FnOnce(&mut Waiting)) -> Result<(), Failed> {
+    fn add(&self, add: impl FnOnce(&mut Waiting)) -> Result<(), CallFailure> {
         let mut state = lock(&self.state);
         if state.is_ended || state.is_closing {
-            return Err(Failed::Closed);
+            return Err(CallFailure::Closed);
         }
         add(&mut state.lines);
         drop(state);

@@ -12,7 +12,9 @@ use trilogue_wire::jsonrpc::{
     self, Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Reason, Response,
 };
 
-use super::{CANCEL_REQUEST, Failed, Handler, Notification, Peer, Request, Room, Text, lock};
+use super::{
+    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Peer, RawJson, Request, lock,
+};
 
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -57,7 +59,7 @@ async fn take(peer: &Peer, frame: Frame, handler: &dyn Handler) {
         Frame::Line(line) => message(peer, &line, handler).await,
         Frame::Oversize(oversize) => {
             invalid(peer, &oversize.invalid(), handler).await;
-            handler.passed_over(oversize).made().await;
+            handler.on_oversize(oversize).ready().await;
         }
         Frame::Noise(line) if peer.0.options.answers_nameless => {
             message(peer, &line, handler).await
@@ -72,7 +74,7 @@ async fn message(peer: &Peer, line: &Bytes, handler: &dyn Handler) {
         // Some agents answer in batches. What is in them is taken one by one, so that nobody waits for what has come.
         let text = std::str::from_utf8(line).unwrap_or_default();
         lock(&peer.0.tally).invalid += 1;
-        handler.puzzled(&wrong);
+        handler.on_invalid(&wrong);
         let mut items = splice::items(text);
         for item in items.by_ref().take(MAX_BATCH_ITEMS) {
             let item = line.slice_ref(item.as_bytes());
@@ -100,10 +102,13 @@ async fn one<'a>(peer: &Peer, line: &'a Bytes, handler: &dyn Handler) -> Result<
         }
         Incoming::Notification(said) => {
             let params = within(line, said.params);
-            handler.told(Notification { method: name(said.method), params }).made().await;
+            handler
+                .on_notification(Notification { method: name(said.method), params })
+                .ready()
+                .await;
         }
         Incoming::Response(response) => {
-            handler.answered().made().await;
+            handler.on_response().ready().await;
             answered(peer, line, response);
         }
     }
@@ -114,18 +119,19 @@ async fn asked(
     peer: &Peer,
     id: Id<'static>,
     method: Cow<'static, str>,
-    params: Text,
+    params: RawJson,
     handler: &dyn Handler,
 ) {
     let cancelled = CancellationToken::new();
     if let Err(error) = admit(peer, &id, &cancelled) {
         lock(&peer.0.tally).refused += 1;
         // Nobody is left to hear it when the connection has ended.
-        let _: Result<(), Failed> = peer.respond(&id, Err(&error)).await;
+        let _: Result<(), CallFailure> = peer.respond(&id, Err(&error)).await;
         return;
     }
-    let room: Room = handler.asked(Request::new(peer.clone(), id, method, params, cancelled));
-    room.made().await;
+    let room: Backpressure =
+        handler.on_request(Request::new(peer.clone(), id, method, params, cancelled));
+    room.ready().await;
 }
 
 /// Takes a request into work. An id stands for one request at a time: an answer, and giving up, name nothing else.
@@ -152,32 +158,32 @@ fn cancel(peer: &Peer, params: &str) {
 
 fn answered(peer: &Peer, line: &Bytes, response: Response<'_>) {
     let answer = match response.outcome {
-        Ok(result) => Ok(Text::within(line, result)),
-        Err(error) => Err(Failed::Refused(error)),
+        Ok(result) => Ok(RawJson::within(line, result)),
+        Err(error) => Err(CallFailure::Refused(error)),
     };
     peer.answer(&response.id, answer);
 }
 
 async fn invalid(peer: &Peer, wrong: &Invalid<'_>, handler: &dyn Handler) {
     lock(&peer.0.tally).invalid += 1;
-    handler.puzzled(wrong);
+    handler.on_invalid(wrong);
     let answered = wrong.answers().or_else(|| wrong.may_answer().filter(|id| peer.awaits(id)));
     if let Some(id) = answered {
         let why = match wrong.reason {
             Reason::NoMethod => "it has neither a result nor an error".to_owned(),
             _ => wrong.to_string(),
         };
-        peer.answer(id, Err(Failed::Unreadable(why)));
+        peer.answer(id, Err(CallFailure::Unreadable(why)));
     } else if let Some((id, error)) = wrong.reply()
         && (peer.0.options.answers_nameless || !id.is_null())
     {
         // Nobody is left to hear it when the connection has ended.
-        let _: Result<(), Failed> = peer.respond(&id, Err(&error)).await;
+        let _: Result<(), CallFailure> = peer.respond(&id, Err(&error)).await;
     }
 }
 
-fn within(line: &Bytes, json: Option<&RawValue>) -> Text {
-    json.map_or(Text::EMPTY, |json| Text::within(line, json))
+fn within(line: &Bytes, json: Option<&RawValue>) -> RawJson {
+    json.map_or(RawJson::EMPTY, |json| RawJson::within(line, json))
 }
 
 /// The name of a method: those of the protocol are not copied.

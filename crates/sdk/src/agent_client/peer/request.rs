@@ -5,7 +5,7 @@ use std::future::Future;
 use tokio_util::sync::CancellationToken;
 use trilogue_wire::jsonrpc::{Code, ErrorObject, Id, Payload};
 
-use super::{Failed, Peer, Text, lock};
+use super::{CallFailure, Peer, RawJson, lock};
 
 /// Something that the other side says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,7 +13,7 @@ pub struct Notification {
     /// The method.
     pub method: Cow<'static, str>,
     /// What it carries: an object or an array; `{}` where there is nothing.
-    pub params: Text,
+    pub params: RawJson,
 }
 
 /// Something that the other side asks. One that is dropped without an answer is answered with an internal error.
@@ -22,7 +22,7 @@ pub struct Request {
     /// `None` when it was answered.
     id: Option<Id<'static>>,
     method: Cow<'static, str>,
-    params: Text,
+    params: RawJson,
     cancelled: CancellationToken,
 }
 
@@ -36,7 +36,7 @@ impl Request {
         peer: Peer,
         id: Id<'static>,
         method: Cow<'static, str>,
-        params: Text,
+        params: RawJson,
         cancelled: CancellationToken,
     ) -> Self {
         Self { peer, id: Some(id), method, params, cancelled }
@@ -50,7 +50,7 @@ impl Request {
 
     /// What it carries: an object or an array; `{}` where there is nothing.
     #[must_use]
-    pub const fn params(&self) -> &Text {
+    pub const fn params(&self) -> &RawJson {
         &self.params
     }
 
@@ -72,18 +72,18 @@ impl Request {
         &self.cancelled
     }
 
-    /// Answers with a result. An absent one is `{}`.
+    /// ClientHandler with a result. An absent one is `{}`.
     pub async fn respond<P: Payload + ?Sized>(self, result: &P) {
-        let result = Text::of(result);
+        let result = RawJson::of(result);
         self.finish(Ok(result)).await;
     }
 
-    /// Answers with an error.
+    /// ClientHandler with an error.
     pub async fn refuse(self, error: ErrorObject) {
         self.finish(Err(error)).await;
     }
 
-    /// Answers with what comes of this, in a task of its own. Where the other side gives up before, that is dropped and the answer says so.
+    /// ClientHandler with what comes of this, in a task of its own. Where the other side gives up before, that is dropped and the answer says so.
     pub fn answer<F, P>(self, answer: F)
     where
         F: Future<Output = Result<P, ErrorObject>> + Send + 'static,
@@ -92,19 +92,19 @@ impl Request {
         tokio::spawn(async move {
             let answer = tokio::select! {
                 biased;
-                answer = answer => answer.map(|result| Text::of(&result)),
+                answer = answer => answer.map(|result| RawJson::of(&result)),
                 () = self.cancelled.cancelled() => Err(ErrorObject::of(Code::REQUEST_CANCELLED)),
             };
             self.finish(answer).await;
         });
     }
 
-    async fn finish(mut self, answer: Result<Text, ErrorObject>) {
+    async fn finish(mut self, answer: Result<RawJson, ErrorObject>) {
         let Some(id) = self.id.take() else { return };
         // Whoever has read the answer may use the id again at once, so that it is free before.
         let _answering = Answering::of(&self.peer, &id);
         // Nobody is left to hear it when the connection has ended.
-        let _: Result<(), Failed> = self.peer.respond(&id, answer.as_ref()).await;
+        let _: Result<(), CallFailure> = self.peer.respond(&id, answer.as_ref()).await;
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for Request {
         let _answering = Answering::of(&self.peer, &id);
         let error = ErrorObject::of(Code::INTERNAL_ERROR);
         // Dropping cannot wait for room; the number of requests in work bounds what is written here.
-        let _: Result<(), Failed> = self.peer.0.outbox.push(|lines| lines.error(&id, &error));
+        let _: Result<(), CallFailure> = self.peer.0.outbox.push(|lines| lines.error(&id, &error));
     }
 }
 

@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
-use super::{CANCEL_REQUEST, Failed, Handler, Notification, Options, Peer, Request, Room};
+use super::{
+    Backpressure, CANCEL_REQUEST, CallFailure, Handler, Notification, Options, Peer, Request,
+};
 
 mod at_once;
 mod giving_up;
@@ -17,7 +19,7 @@ mod same_id;
 /// Long enough for anything that happens, and short enough to wait for what does not.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Answers `add`, keeps `wait`, drops `drop`, and hands on what it is told.
+/// ClientHandler `add`, keeps `wait`, drops `drop`, and hands on what it is told.
 #[derive(Debug)]
 struct Adder {
     told: mpsc::UnboundedSender<String>,
@@ -25,7 +27,7 @@ struct Adder {
 }
 
 impl Handler for Adder {
-    fn asked(&self, request: Request) -> Room {
+    fn on_request(&self, request: Request) -> Backpressure {
         match request.method() {
             "add" => {
                 let params = request.params().to_value();
@@ -43,13 +45,13 @@ impl Handler for Adder {
             "keep" => self.kept.lock().unwrap().push(request),
             _ => drop(request),
         }
-        Room::Enough
+        Backpressure::Ready
     }
 
-    fn told(&self, notification: Notification) -> Room {
+    fn on_notification(&self, notification: Notification) -> Backpressure {
         let told = format!("{} {}", notification.method, notification.params.as_str());
         drop(self.told.send(told));
-        Room::Enough
+        Backpressure::Ready
     }
 }
 
@@ -98,7 +100,7 @@ async fn calls_are_answered_by_id_in_any_order() {
         )
         .await;
     assert_eq!(timeout(LONG, one).await.unwrap().unwrap().as_str(), r#"{"b" :1.50}"#);
-    let Err(Failed::Refused(error)) = timeout(LONG, two).await.unwrap() else {
+    let Err(CallFailure::Refused(error)) = timeout(LONG, two).await.unwrap() else {
         panic!("not refused")
     };
     assert_eq!((error.code, &*error.message), (Code::AUTH_REQUIRED, "no"));
@@ -228,7 +230,7 @@ async fn a_message_that_is_too_long_fails_alone() {
     ] {
         other.write(line.as_bytes()).await;
     }
-    let Err(Failed::Unreadable(why)) = timeout(LONG, call).await.unwrap() else {
+    let Err(CallFailure::Unreadable(why)) = timeout(LONG, call).await.unwrap() else {
         panic!("readable")
     };
     assert!(why.contains("longer than 1000 bytes"), "{why}");
@@ -245,13 +247,13 @@ struct Slow {
 }
 
 impl Handler for Slow {
-    fn asked(&self, _: Request) -> Room {
-        Room::Enough
+    fn on_request(&self, _: Request) -> Backpressure {
+        Backpressure::Ready
     }
 
-    fn told(&self, _: Notification) -> Room {
+    fn on_notification(&self, _: Notification) -> Backpressure {
         let (room, taken) = (Arc::clone(&self.room), self.taken.clone());
-        Room::Wait(Box::pin(async move {
+        Backpressure::Full(Box::pin(async move {
             room.acquire().await.unwrap().forget();
             taken.send(()).unwrap();
         }))
@@ -310,7 +312,7 @@ async fn writing_waits_for_room_and_stops_when_the_connection_ends() {
     let written = timeout(LONG, writing).await.unwrap().unwrap();
     assert!((64..100).contains(&written), "{written}");
     timeout(LONG, peer.ended()).await.unwrap();
-    assert_eq!(peer.call("a", &()).await, Err(Failed::Closed));
+    assert_eq!(peer.call("a", &()).await, Err(CallFailure::Closed));
 }
 
 #[tokio::test]
@@ -320,7 +322,7 @@ async fn the_end_of_the_other_side_fails_calls_and_lets_answers_out() {
     other.read().await;
     other.write(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"add\",\"params\":{\"of\":[4]}}").await;
     other.write.shutdown().await.unwrap();
-    assert_eq!(timeout(LONG, call).await.unwrap(), Err(Failed::Closed));
+    assert_eq!(timeout(LONG, call).await.unwrap(), Err(CallFailure::Closed));
     assert_eq!(other.read().await["result"]["sum"], 4);
     // Nothing is left to be said.
     assert_eq!(timeout(LONG, other.lines.next_line()).await.unwrap().unwrap(), None);
@@ -330,7 +332,7 @@ async fn the_end_of_the_other_side_fails_calls_and_lets_answers_out() {
 async fn a_call_that_nobody_waits_for_is_forgotten() {
     let (peer, mut other, mut heard) = pair(Options { max_calls: 1, ..Options::client() });
     let call = peer.begin("a", &()).await.unwrap();
-    assert_eq!(peer.begin("b", &()).await.unwrap_err(), Failed::TooMany);
+    assert_eq!(peer.begin("b", &()).await.unwrap_err(), CallFailure::TooMany);
     call.cancel().unwrap();
     drop(call);
     assert!(peer.begin("c", &()).await.is_ok());
@@ -352,7 +354,7 @@ async fn closing_writes_what_is_left_and_aborting_does_not_wait() {
         peer.notify("n", &json!([number])).await.unwrap();
     }
     peer.close();
-    assert_eq!(peer.notify("late", &()).await, Err(Failed::Closed));
+    assert_eq!(peer.notify("late", &()).await, Err(CallFailure::Closed));
     for number in 0..100 {
         assert_eq!(other.read().await["params"], json!([number]));
     }

@@ -8,7 +8,9 @@ use trilogue_sdk::agent_client::wire::{
     ClientCapabilities, FileSystemCapabilities, ReadTextFileRequest, ReadTextFileResponse,
     RequestPermissionRequest, RequestPermissionResponse,
 };
-use trilogue_sdk::agent_client::{Answers, ErrorObject, RejectAll, allowing_once, file_not_found};
+use trilogue_sdk::agent_client::{
+    ClientHandler, ErrorObject, RejectAll, allowing_once, file_not_found,
+};
 use trilogue_sdk::async_trait;
 
 use super::{Agent, session};
@@ -67,7 +69,7 @@ struct Host {
 }
 
 #[async_trait]
-impl Answers for Host {
+impl ClientHandler for Host {
     fn capabilities(&self) -> ClientCapabilities {
         let fs = FileSystemCapabilities { read_text_file: true, ..FileSystemCapabilities::new() };
         ClientCapabilities { fs: Some(fs), ..ClientCapabilities::new() }

@@ -6,7 +6,7 @@ use trilogue_sdk::agent_client::{Client, Command, Error, Options, RejectAll};
 
 use super::LONG;
 
-/// Answers `initialize`, starts something that goes on by itself and says its id, and then does this.
+/// ClientHandler `initialize`, starts something that goes on by itself and says its id, and then does this.
 fn agent(then: &str) -> Command {
     let script = format!(
         r#"read hello
@@ -36,8 +36,8 @@ async fn until(what: impl Fn() -> bool) {
 async fn launched(then: &str) -> (Client, String) {
     let options = Options { exit_grace: Duration::from_millis(300), ..Options::default() };
     let client = Client::launch(agent(then), RejectAll, options).await.unwrap();
-    until(|| client.complaints().ends_with('\n')).await;
-    let stray = client.complaints().trim().rsplit(' ').next().unwrap().to_owned();
+    until(|| client.stderr_tail().ends_with('\n')).await;
+    let stray = client.stderr_tail().trim().rsplit(' ').next().unwrap().to_owned();
     assert!(is_alive(&stray));
     (client, stray)
 }

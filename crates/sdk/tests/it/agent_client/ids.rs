@@ -1,12 +1,12 @@
 //! Message ids: sent, recorded or not, known by another name, and what they say of messages.
 
 use serde_json::{Value, json};
-use trilogue_sdk::agent_client::{Client, Ended, Opening, Options, RejectAll, Speaker};
+use trilogue_sdk::agent_client::{Client, Options, RejectAll, SessionOptions, Speaker, TurnEnd};
 
 use super::{Agent, connect, pipes, quiet_session, session_with};
 
 /// Prompts once; the agent answers with this in place of the id that was sent. Gives the sent one and how it ended.
-async fn acknowledged(by: impl Fn(&Value) -> Value) -> (String, Ended) {
+async fn acknowledged(by: impl Fn(&Value) -> Value) -> (String, TurnEnd) {
     let (session, mut agent) = quiet_session().await;
     let turn = session.prompt("hi").await.unwrap();
     let sent = turn.message_id().unwrap().to_owned();
@@ -120,7 +120,7 @@ async fn a_replayed_message_is_known_by_its_id_or_by_its_place_and_words() {
     let (client, mut agent) =
         connect(json!({ "loadSession": true }), RejectAll, Options::default()).await;
     let client: Client = client.unwrap();
-    let opened = client.new_session(Opening::at("/work"));
+    let opened = client.new_session(SessionOptions::at("/work"));
     let (session, ()) = tokio::join!(opened, async {
         let (id, _) = agent.asked("session/new").await;
         agent.answer(&id, &json!({ "sessionId": "s" })).await;
@@ -138,7 +138,7 @@ async fn a_replayed_message_is_known_by_its_id_or_by_its_place_and_words() {
     assert_eq!(known.ids().collect::<Vec<_>>(), recorded);
     drop(session);
 
-    let opening = Opening::at("/work").knowing(known);
+    let opening = SessionOptions::at("/work").knowing(known);
     let mut loading = client.load_session("s", opening).await.unwrap();
     let first = recorded[0].as_str();
     let replay = [

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
-use trilogue_sdk::agent_client::{Answers, Client, Error, Opening, Options, RejectAll, Session};
+use trilogue_sdk::agent_client::{
+    Client, ClientHandler, Error, Options, RejectAll, Session, SessionOptions,
+};
 use trilogue_testkit::schema::{Conversation, Side};
 
 /// Longer than anything here takes.
@@ -91,7 +93,7 @@ pub(super) fn pipes() -> (DuplexStream, Agent) {
 /// A client of an agent with these capabilities.
 pub(super) async fn connect(
     can: Value,
-    answers: impl Answers,
+    answers: impl ClientHandler,
     options: Options,
 ) -> (Result<Client, Error>, Agent) {
     let hello = json!({ "protocolVersion": 1, "agentCapabilities": can });
@@ -101,7 +103,7 @@ pub(super) async fn connect(
 /// A client of an agent that says this of itself.
 pub(super) async fn connect_to(
     hello: Value,
-    answers: impl Answers,
+    answers: impl ClientHandler,
     options: Options,
 ) -> (Result<Client, Error>, Agent) {
     let (here, mut agent) = pipes();
@@ -115,18 +117,18 @@ pub(super) async fn connect_to(
 }
 
 /// A session `s` with an agent that can do this.
-pub(super) async fn session(can: Value, answers: impl Answers) -> (Session, Agent) {
+pub(super) async fn session(can: Value, answers: impl ClientHandler) -> (Session, Agent) {
     session_with(can, answers, Options::default()).await
 }
 
 pub(super) async fn session_with(
     can: Value,
-    answers: impl Answers,
+    answers: impl ClientHandler,
     options: Options,
 ) -> (Session, Agent) {
     let (client, mut agent) = connect(can, answers, options).await;
     let client = client.unwrap();
-    let opened = client.new_session(Opening::at("/work"));
+    let opened = client.new_session(SessionOptions::at("/work"));
     let agent = async {
         let (id, params) = agent.asked("session/new").await;
         assert_eq!(params, json!({ "cwd": "/work", "mcpServers": [] }));

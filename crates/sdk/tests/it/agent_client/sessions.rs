@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use trilogue_sdk::agent_client::wire::{McpServer, McpServerHttp};
-use trilogue_sdk::agent_client::{Error, Opening, Options, RejectAll};
+use trilogue_sdk::agent_client::{Error, Options, RejectAll, SessionOptions};
 
 use super::{connect, connect_to, pipes};
 
@@ -33,7 +33,7 @@ async fn what_the_agent_does_not_offer_is_refused_with_the_capability() {
         Error::Lacks { capability, .. } => capability,
         other => unreachable!("{other}"),
     };
-    let here = || Opening::at("/work");
+    let here = || SessionOptions::at("/work");
     let said = [
         lacking(client.load_session("s", here()).await.unwrap_err()),
         lacking(client.resume_session("s", here()).await.unwrap_err()),
@@ -54,7 +54,7 @@ async fn what_the_agent_does_not_offer_is_refused_with_the_capability() {
         ]
     );
     let http = McpServer::Http(McpServerHttp::new("n", "http://x", Vec::new()));
-    for wrong in [here().with(http), Opening::at("relative")] {
+    for wrong in [here().with(http), SessionOptions::at("relative")] {
         assert!(matches!(client.new_session(wrong).await, Err(Error::Invalid(_))));
     }
     assert!(matches!(client.authenticate("any").await, Err(Error::Invalid(_))));
@@ -86,10 +86,10 @@ async fn an_agent_that_wants_to_be_authenticated_with_is_and_then_opens_sessions
         agent.answer(&id, &json!({})).await;
     };
     let user = async {
-        let refused = client.new_session(Opening::at("/work")).await;
+        let refused = client.new_session(SessionOptions::at("/work")).await;
         assert!(matches!(refused, Err(Error::AuthRequired(_))));
         client.authenticate("key").await.unwrap();
-        let session = client.new_session(Opening::at("/work")).await.unwrap();
+        let session = client.new_session(SessionOptions::at("/work")).await.unwrap();
         assert!(matches!(session.set_mode("none").await, Err(Error::Invalid(_))));
         assert!(matches!(session.set_config_option("none", "x").await, Err(Error::Invalid(_))));
         session.set_mode("code").await.unwrap();
@@ -108,7 +108,7 @@ async fn what_is_said_before_a_session_is_opened_belongs_to_it() {
         agent.chunk("agent_message_chunk", "m", "late").await;
         agent
     };
-    let (session, _agent) = tokio::join!(client.new_session(Opening::at("/work")), agent);
+    let (session, _agent) = tokio::join!(client.new_session(SessionOptions::at("/work")), agent);
     let session = session.unwrap();
     for text in ["early", "late"] {
         assert_eq!(session.next_update().await.unwrap().text(), text);
@@ -131,7 +131,7 @@ async fn a_lost_session_is_told_from_other_refusals() {
         agent.refuse(&id, &json!({ "code": -32603, "message": "no" })).await;
     };
     let user = async {
-        let here = || Opening::at("/work");
+        let here = || SessionOptions::at("/work");
         let loaded = client.load_session("s", here()).await.unwrap().finish().await;
         assert!(matches!(loaded, Err(Error::SessionLost { session, .. }) if session == "s"));
         let resumed = client.resume_session("s", here()).await;

@@ -5,13 +5,13 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use super::{LONG, Options, Peer};
-use crate::agent_client::peer::Deaf;
+use crate::agent_client::peer::RefuseAll;
 
 #[tokio::test]
 async fn a_call_is_written_before_anybody_else_works_and_the_rest_when_there_is_room() {
     let (ours, mut theirs) = tokio::io::duplex(16);
     let (read, write) = tokio::io::split(ours);
-    let peer = Peer::start(read, write, Arc::new(Deaf), Options::client());
+    let peer = Peer::start(read, write, Arc::new(RefuseAll), Options::client());
     let one = peer.begin("one", &json!({ "text": "longer than the pipe" })).await.unwrap();
     let mut first = [0; 16];
     let at_once = tokio::select! {

@@ -74,5 +74,5 @@ async fn what_was_never_asked_is_not_given_up_and_nothing_waits_for_one_who_take
     // What cannot wait has a bound too.
     let long = json!(["x".repeat(100_000)]);
     let refused = (0..100).find_map(|_| peer.notify_now("n", &long).err());
-    assert_eq!(refused, Some(Failed::TooMany));
+    assert_eq!(refused, Some(CallFailure::TooMany));
 }

@@ -1,4 +1,4 @@
-//! Answers that are written in a way of their own.
+//! ClientHandler that are written in a way of their own.
 
 use super::*;
 
@@ -27,7 +27,7 @@ async fn what_comes_in_a_batch_is_taken_one_by_one_by_a_client_and_refused_by_an
     other.write(format!("{batch}\n").as_bytes()).await;
     assert_eq!(timeout(LONG, two.unwrap()).await.unwrap().unwrap().as_str(), "2");
     let refused = timeout(LONG, one.unwrap()).await.unwrap().unwrap_err();
-    assert!(matches!(refused, Failed::Refused(error) if error.code == Code(3)));
+    assert!(matches!(refused, CallFailure::Refused(error) if error.code == Code(3)));
     assert_eq!(told.recv().await.unwrap(), "said {}");
     assert_eq!(other.read().await["result"]["sum"], 3);
     assert!(told.try_recv().is_err());

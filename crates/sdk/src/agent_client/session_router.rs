@@ -15,17 +15,17 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::{ErrorObject, Payload};
 
-use super::answers::{Answers, rejecting};
+use super::client_handler::{ClientHandler, rejecting};
 use super::inbox::Inbox;
-use super::peer::{Handler, Notification, Request, Room, Text};
+use super::peer::{Backpressure, Handler, Notification, RawJson, Request};
 
 /// The most updates that are held of sessions whose opening is not answered yet.
 const MAX_EARLY_UPDATES: usize = 256;
 
 /// Takes what the agent says and asks.
 #[derive(Debug)]
-pub(super) struct Desk {
-    answers: Arc<dyn Answers>,
+pub(super) struct SessionRouter {
+    answers: Arc<dyn ClientHandler>,
     offered: ClientCapabilities,
     state: Mutex<State>,
     /// Notifications that could not be read, or were of no session here.
@@ -38,17 +38,17 @@ struct State {
     /// How many sessions are being opened whose ids are not known yet.
     opening: usize,
     /// What was said in sessions that may be those.
-    early: VecDeque<(SessionNotification, Text)>,
+    early: VecDeque<(SessionNotification, RawJson)>,
 }
 
 /// A session is being opened whose id is not known yet.
 #[derive(Debug)]
-pub(super) struct Opening<'a>(&'a Desk);
+pub(super) struct PendingOpen<'a>(&'a SessionRouter);
 
-// === impl Desk ===
+// === impl SessionRouter ===
 
-impl Desk {
-    pub(super) fn new(answers: Arc<dyn Answers>) -> Self {
+impl SessionRouter {
+    pub(super) fn new(answers: Arc<dyn ClientHandler>) -> Self {
         let offered = answers.capabilities();
         Self { answers, offered, state: Mutex::default(), stray: AtomicU64::new(0) }
     }
@@ -63,9 +63,9 @@ impl Desk {
     }
 
     /// From now on, what is said in sessions that nobody knows is held for a while.
-    pub(super) fn opening(&self) -> Opening<'_> {
+    pub(super) fn pending_open(&self) -> PendingOpen<'_> {
         self.state().opening += 1;
-        Opening(self)
+        PendingOpen(self)
     }
 
     /// What is said in a session from now on, and was said already, goes there.
@@ -92,7 +92,7 @@ impl Desk {
         }
     }
 
-    fn update(&self, said: SessionNotification, original: Text) -> Room {
+    fn update(&self, said: SessionNotification, original: RawJson) -> Backpressure {
         let inbox = {
             let mut state = self.state();
             let inbox = state.sessions.get(&said.session_id).and_then(Weak::upgrade);
@@ -100,12 +100,12 @@ impl Desk {
                 Some(inbox) => inbox,
                 None if state.opening > 0 && state.early.len() < MAX_EARLY_UPDATES => {
                     state.early.push_back((said, original));
-                    return Room::Enough;
+                    return Backpressure::Ready;
                 }
                 None => {
                     drop(state);
                     self.note_stray();
-                    return Room::Enough;
+                    return Backpressure::Ready;
                 }
             }
         };
@@ -134,8 +134,8 @@ impl Desk {
     }
 }
 
-impl Handler for Desk {
-    fn asked(&self, request: Request) -> Room {
+impl Handler for SessionRouter {
+    fn on_request(&self, request: Request) -> Backpressure {
         let read = if self.is_offered(request.method()) {
             let params = serde_json::from_str::<&RawValue>(request.params().as_str()).ok();
             ClientRequest::read(request.method(), params, Rules::Lenient)
@@ -150,45 +150,45 @@ impl Handler for Desk {
             }
             Err(refusal) => request.answer(async move { Err::<(), _>(refusal.error()) }),
         }
-        Room::Enough
+        Backpressure::Ready
     }
 
-    fn told(&self, said: Notification) -> Room {
+    fn on_notification(&self, said: Notification) -> Backpressure {
         let params = serde_json::from_str::<&RawValue>(said.params.as_str()).ok();
         match ClientNotification::read(&said.method, params, Rules::Lenient) {
             Ok(ClientNotification::SessionUpdate(update)) => self.update(*update, said.params),
             Ok(ClientNotification::CompleteElicitation(done)) => {
                 let CompleteElicitationNotification { elicitation_id, .. } = *done;
                 self.answers.elicitation_completed(&elicitation_id);
-                Room::Enough
+                Backpressure::Ready
             }
             Ok(ClientNotification::Extension(_)) => {
                 self.answers.told(&said.method, &said.params);
-                Room::Enough
+                Backpressure::Ready
             }
-            Ok(ClientNotification::CancelRequest(_)) => Room::Enough,
+            Ok(ClientNotification::CancelRequest(_)) => Backpressure::Ready,
             Err(_) => {
                 self.note_stray();
-                Room::Enough
+                Backpressure::Ready
             }
         }
     }
 }
 
-/// Answers a question; `turn` is cancelled when nobody needs the answer any more.
+/// ClientHandler a question; `turn` is cancelled when nobody needs the answer any more.
 async fn answer(
-    answers: Arc<dyn Answers>,
+    answers: Arc<dyn ClientHandler>,
     asked: ClientRequest,
     turn: CancellationToken,
-) -> Result<Text, ErrorObject> {
+) -> Result<RawJson, ErrorObject> {
     match asked {
         ClientRequest::RequestPermission(request) => {
-            Ok(Text::of(&permission(&*answers, *request, &turn).await))
+            Ok(RawJson::of(&permission(&*answers, *request, &turn).await))
         }
         ClientRequest::CreateElicitation(request) => {
             let answer = within(&turn, answers.elicitation(*request)).await;
             let cancelled = || CreateElicitationResponse::Cancel(ElicitationCancel::new());
-            Ok(Text::of(&answer.unwrap_or_else(cancelled)))
+            Ok(RawJson::of(&answer.unwrap_or_else(cancelled)))
         }
         ClientRequest::ReadTextFile(request) => of(answers.read_text_file(*request).await),
         ClientRequest::WriteTextFile(request) => of(answers.write_text_file(*request).await),
@@ -201,7 +201,7 @@ async fn answer(
         ClientRequest::ReleaseTerminal(request) => of(answers.release_terminal(*request).await),
         ClientRequest::Extension(extension) => {
             let Extension { method, params } = *extension;
-            let params = params.map_or(Text::EMPTY, |params| Text::of(&params));
+            let params = params.map_or(RawJson::EMPTY, |params| RawJson::of(&params));
             answers.extension(&method, params).await
         }
     }
@@ -209,7 +209,7 @@ async fn answer(
 
 /// An answer that allows only what was offered.
 async fn permission(
-    answers: &dyn Answers,
+    answers: &dyn ClientHandler,
     request: RequestPermissionRequest,
     turn: &CancellationToken,
 ) -> RequestPermissionResponse {
@@ -234,13 +234,13 @@ async fn within<T>(turn: &CancellationToken, answer: impl Future<Output = T>) ->
     }
 }
 
-fn of<P: Payload>(answer: Result<P, ErrorObject>) -> Result<Text, ErrorObject> {
-    answer.map(|answer| Text::of(&answer))
+fn of<P: Payload>(answer: Result<P, ErrorObject>) -> Result<RawJson, ErrorObject> {
+    answer.map(|answer| RawJson::of(&answer))
 }
 
-// === impl Opening ===
+// === impl PendingOpen ===
 
-impl Drop for Opening<'_> {
+impl Drop for PendingOpen<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.opening -= 1;

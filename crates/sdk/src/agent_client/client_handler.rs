@@ -12,13 +12,13 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 use trilogue_wire::native::Json;
 
-use super::peer::Text;
+use super::peer::RawJson;
 
 /// What an agent asks of its client. Every question has a safe answer where nobody overrides it: nothing is allowed, nothing is offered.
 ///
-/// Questions are answered in tasks of their own, several at once. What is not in [`Answers::capabilities`] is refused before it comes here. A question whose turn is cancelled is dropped, and the agent told so.
+/// Questions are answered in tasks of their own, several at once. What is not in [`ClientHandler::capabilities`] is refused before it comes here. A question whose turn is cancelled is dropped, and the agent told so.
 #[async_trait]
-pub trait Answers: Send + Sync + fmt::Debug + 'static {
+pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
     /// What the agent may ask for, as it is told at first.
     fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities::new()
@@ -104,13 +104,13 @@ pub trait Answers: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Something that the protocol has no word for.
-    async fn extension(&self, method: &str, params: Text) -> Result<Text, ErrorObject> {
+    async fn extension(&self, method: &str, params: RawJson) -> Result<RawJson, ErrorObject> {
         drop(params);
         Err(not_offered(method))
     }
 
     /// Something that the protocol has no word for and that wants no answer. Called by the task that reads, so it returns at once.
-    fn told(&self, method: &str, params: &Text) {
+    fn told(&self, method: &str, params: &RawJson) {
         let _ = (method, params);
     }
 }
@@ -119,7 +119,7 @@ pub trait Answers: Send + Sync + fmt::Debug + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RejectAll;
 
-impl Answers for RejectAll {}
+impl ClientHandler for RejectAll {}
 
 /// Rejects, this once where that can be chosen. Where nothing rejects, nothing is chosen.
 #[must_use]

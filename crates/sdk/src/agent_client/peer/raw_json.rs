@@ -8,11 +8,11 @@ use trilogue_wire::jsonrpc::Payload;
 
 /// JSON text as the other side wrote it. Cheap to clone: it shares the bytes of its line.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Text(Bytes);
+pub struct RawJson(Bytes);
 
 // === impl Text ===
 
-impl Text {
+impl RawJson {
     /// `{}`.
     pub const EMPTY: Self = Self(Bytes::from_static(b"{}"));
     /// `null`.
@@ -72,20 +72,20 @@ impl Text {
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Serialize for Text {
+impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(to)
     }
 }
 
-impl Payload for Text {
+impl Payload for RawJson {
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
     }
