@@ -3,6 +3,8 @@
 //! This crate knows no protocol and no IO.
 //! None of its types is serialisable: wire types live in `trilogue-wire`, the persisted form in `trilogue-store`, and conversions are written by hand, those of the wire in `trilogue-mapping`.
 
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod content;
 pub mod error;

@@ -25,6 +25,8 @@
 //! - This crate opens nothing and knows no server: the context is built over the ports in [`port`], the clients over [`client::Transport`], an [`agent_client::Client`] over two byte streams or a program that it is told to start.
 //! - A context may be used by several tasks at once; what one of them says stays in order.
 
+#![warn(missing_docs)]
+
 pub mod agent;
 pub mod agent_client;
 pub mod card;

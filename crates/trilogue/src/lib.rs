@@ -27,6 +27,8 @@
 //! - Only this crate composes the options of store, runtime and gateway, and only its binary prints.
 //! - A server that strangers could reach without a token is not started.
 
+#![warn(missing_docs)]
+
 mod agents;
 mod app;
 pub mod callback_secret;

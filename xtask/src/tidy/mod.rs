@@ -1,10 +1,14 @@
 //! The tidy checks. Each looks at the tree and says what it finds; none changes anything, except that `--bless` writes generated documents.
 
 mod arrows;
+mod circles;
 mod documents;
 mod golden;
+mod imports;
 mod length;
 mod manifests;
+mod names;
+mod prose;
 mod rules;
 mod scan;
 mod tree;
@@ -48,7 +52,10 @@ pub(crate) fn run(root: &Path, bless: bool) -> Result<bool> {
     findings.extend(manifests::check(&tree));
     findings.extend(length::check(&tree));
     findings.extend(rules::check(&tree));
+    findings.extend(names::check(&tree));
+    findings.extend(circles::check(&tree));
     findings.extend(documents::check(&tree));
+    findings.extend(prose::check(&tree));
     findings.extend(golden::check(root));
     for finding in &findings {
         let kind = if finding.fatal { "error" } else { "warning" };

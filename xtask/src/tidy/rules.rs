@@ -7,8 +7,7 @@ use super::tree::{File, Tree};
 /// Crates that test the others, measure them or show how to use them, and print what they find.
 const TOOLS: [&str; 5] = ["testkit", "bench", "examples", "foreign", "xtask"];
 /// Module names that say what kind of thing is inside, not which.
-const KINDS: [&str; 8] =
-    ["common", "helper", "helpers", "manager", "misc", "types", "util", "utils"];
+const KINDS: [&str; 7] = ["helper", "helpers", "manager", "misc", "types", "util", "utils"];
 /// How a statement begins, in the capitals that SQL is written in here: the first word, and one that follows.
 const STATEMENTS: [(&str, &str); 7] = [
     ("SELECT", ""),
@@ -59,7 +58,7 @@ fn attribute(line: &Line) -> Option<String> {
     let code = line.code.replace(' ', "");
     if code.contains("#[allow(") || code.contains("#![allow(") {
         Some("`allow` is never noticed again: use `expect` with a reason".to_owned())
-    } else if code.contains("missing_docs") {
+    } else if code.contains("[expect(missing_docs") {
         Some("every public item is documented, without exception".to_owned())
     } else if code.contains("[expect(") && code.contains(")]") && !code.contains("reason=") {
         Some("an `expect` gives its reason".to_owned())
