@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -22,7 +22,7 @@ use crate::access::peers::Doorkeeper;
 use crate::access::schemes::Scheme;
 use crate::access::tokens::Gatekeeper;
 use crate::faces::client::listen::Door;
-use crate::faces::client::{OpenSessions, Voices, Wrap};
+use crate::faces::client::{State as ClientState, Wrap};
 use crate::http::connection;
 use crate::metrics::{self, Meters};
 use crate::options::{Access, Exposure, Options};
@@ -40,6 +40,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
+    client: Arc<ClientState>,
     addresses: Vec<SocketAddr>,
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
@@ -76,7 +77,15 @@ impl Server {
         check_exposure(&options, &addresses)?;
         check_schemes(&options)?;
         let shared = Arc::new(share(options, ports, &addresses)?);
+        let client = ClientState::new(
+            &shared.options,
+            &shared.ports,
+            &shared.meters,
+            Arc::clone(&shared.draining),
+            shared.streams_end.clone(),
+        );
         let server = Self {
+            client: Arc::new(client),
             local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
             accept_end: CancellationToken::new(),
@@ -113,7 +122,7 @@ impl Server {
     /// Serves programs on this machine that connect to this socket, in the name of this principal, and only those of the user that the server runs as. May be called before anything else uses the server.
     pub fn listen_local(&self, listener: UnixListener, owner: Principal, wrap: Arc<dyn Wrap>) {
         let door = Door {
-            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.client),
             owner: Arc::new(owner),
             wrap,
             connections: Arc::clone(&self.local_connections),
@@ -296,10 +305,7 @@ fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Sha
         known: crate::faces::connect::KnownAgents::default(),
         bringing: crate::faces::communication::InOrder::default(),
         configuring: crate::faces::communication::InOrder::default(),
-        sessions: OpenSessions::default(),
-        voices: Voices::default(),
-        life: uuid::Uuid::new_v4().to_string(),
-        draining: AtomicBool::new(false),
+        draining: Arc::default(),
         streams_end: CancellationToken::new(),
         weak_durability: weak,
         request_prefix: u32::try_from(random >> 32).unwrap_or_default(),

@@ -12,7 +12,6 @@ use trilogue_store::{Admin, Configurations, Queue, Read, Tokens};
 
 use crate::access::guard::Guard;
 use crate::access::tokens::Gatekeeper;
-use crate::faces::client::{OpenSessions, Voices};
 use crate::metrics::Meters;
 use crate::mount::Mount;
 use crate::options::Options;
@@ -59,14 +58,8 @@ pub(crate) struct Shared {
     pub(crate) bringing: crate::faces::communication::InOrder,
     /// Keeps changes of a configured instance in order.
     pub(crate) configuring: crate::faces::communication::InOrder,
-    /// How many clients have each session open.
-    pub(crate) sessions: OpenSessions,
-    /// How many clients are asked about each interrupt.
-    pub(crate) voices: Voices,
-    /// Names this life of the server.
-    pub(crate) life: String,
     /// Set when the server takes no more work.
-    pub(crate) draining: AtomicBool,
+    pub(crate) draining: Arc<AtomicBool>,
     /// Ends event streams.
     pub(crate) streams_end: CancellationToken,
     /// Set where an acknowledged event is less durable than an fsync makes it.

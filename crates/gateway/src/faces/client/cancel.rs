@@ -116,8 +116,8 @@ pub(super) async fn under_way(link: &Link, thread: &ThreadRow) -> Result<Vec<Run
     };
     let scope = scope_of(thread);
     let page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
-    let mut open = link.shared.read().runs(&scope, &filter, &page).await?.rows;
-    let now = link.shared.ports.clock.now();
+    let mut open = link.read().runs(&scope, &filter, &page).await?.rows;
+    let now = link.state.clock.now();
     open.retain(|run| run.not_before.is_none_or(|at| at <= now));
     Ok(open)
 }

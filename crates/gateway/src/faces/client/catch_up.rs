@@ -106,7 +106,7 @@ impl Pump {
         let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
         let mut keys = Vec::new();
         loop {
-            let listing = self.link.shared.read().runs(&scope, &filter, &page).await?;
+            let listing = self.link.read().runs(&scope, &filter, &page).await?;
             keys.extend(listing.rows.iter().map(|run| run.key));
             page.after = listing.next;
             if page.after.is_none() {
@@ -118,7 +118,7 @@ impl Pump {
         // To its end: what was open where the pump begins may have ended since the client asked, too.
         loop {
             let range = Range { run: None, after, max_bytes: READ_BYTES };
-            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let frames = self.link.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
             for key in frames.iter().filter_map(|frame| frame.run()) {
                 if !keys.contains(&key) {
@@ -143,7 +143,7 @@ impl Pump {
     async fn fold_ended(&mut self, mut after: u64, mut known: Vec<RunKey>) -> Result<()> {
         while after < self.cursor {
             let range = Range { run: None, after, max_bytes: READ_BYTES };
-            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let frames = self.link.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
             for key in frames.iter().filter_map(|frame| frame.run()) {
                 if !known.contains(&key) {
@@ -174,7 +174,7 @@ impl Pump {
         let mut after = self.cursor.saturating_sub(SAID_BEFORE);
         while after < self.cursor {
             let range = Range { run: None, after, max_bytes: READ_BYTES };
-            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let frames = self.link.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
             for frame in &frames {
                 let events = frame.events()?.iter();
@@ -189,7 +189,7 @@ impl Pump {
 
     /// Folds what a run has said up to where the pump begins. Gives the number of its first event.
     async fn fold_run(&mut self, run: RunKey) -> Result<u64> {
-        let id = run_id(self.link.shared.read(), &self.session.thread, run).await?;
+        let id = run_id(self.link.read(), &self.session.thread, run).await?;
         if let Some(id) = &id
             && self.was_prompted_before(id).await?
         {
@@ -198,7 +198,7 @@ impl Pump {
         let (mut after, mut first) = (0, u64::MAX);
         loop {
             let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
-            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let frames = self.link.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
             first = first.min(frames.first().map_or(u64::MAX, |frame| frame.first()));
             let is_behind = frames.first().is_some_and(|frame| frame.first() > self.cursor);
@@ -226,7 +226,7 @@ impl Pump {
         let mut after = 0;
         while after < self.cursor {
             let range = Range { run: None, after, max_bytes: 4 * READ_BYTES };
-            let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+            let frames = self.link.read().frames(&self.session.thread, range).await?;
             let Some(last) = frames.last().map(|frame| frame.last()) else { break };
             for frame in &frames {
                 for event in frame.events()? {
@@ -293,7 +293,7 @@ impl Pump {
         let mut pending = Vec::new();
         loop {
             // A page ends early where questions are large; a run has only so many.
-            let listing = self.link.shared.read().interrupts(&scope, &filter, &page).await?;
+            let listing = self.link.read().interrupts(&scope, &filter, &page).await?;
             pending.extend(listing.rows);
             page.after = listing.next;
             if page.after.is_none() {
@@ -309,7 +309,7 @@ impl Pump {
         }
         let Some(client) = &self.link.client else { return Ok(false) };
         let scope = scope_of(&self.session.thread);
-        let found = self.link.shared.read().run(&scope, run).await?;
+        let found = self.link.read().run(&scope, run).await?;
         let metadata = found.map(|run| run.metadata.to_value());
         Ok(metadata.is_some_and(|it| it.get(CLIENT).is_some_and(|it| it == client.as_str())))
     }

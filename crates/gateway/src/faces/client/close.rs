@@ -34,7 +34,7 @@ pub(super) async fn close(link: &Arc<Link>, lane: &Arc<Lane>, params: &str) -> A
     prompt::gone(link, &session).await;
     detach(&session);
     // Others may have come while the turns ended.
-    let is_alone = link.shared.sessions.count(thread.key) <= 1;
+    let is_alone = link.state.open_sessions.count(thread.key) <= 1;
     drop(session);
     if is_alone {
         // Done to its end, whether or not the client waits for it.

@@ -62,10 +62,10 @@ pub(super) async fn serve<R, W>(
     if stopped {
         // The pumps show what the shutdown itself brought, and end.
         link.tasks.close();
-        drop(tokio::time::timeout(link.shared.options.connection_grace / 2, finish(&link)).await);
+        drop(tokio::time::timeout(link.state.connection_grace / 2, finish(&link)).await);
     }
     link.outbox.close();
-    let goodbye = link.shared.options.connection_grace / 2;
+    let goodbye = link.state.connection_grace / 2;
     drop(tokio::time::timeout(goodbye, writing).await);
     link.closed.cancel();
     lock(&link.lanes).clear();
@@ -220,7 +220,7 @@ pub(super) fn answering<'a>(
     async move {
         let answer = tokio::select! {
             done = work => done.unwrap_or_else(|_| {
-                link.shared.meters.panics.increment(1);
+                link.state.panics.increment(1);
                 tracing::error!("the work on a client's request panicked");
                 Some(Err(ErrorObject::of(Code::INTERNAL_ERROR)))
             }),

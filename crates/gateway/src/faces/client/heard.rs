@@ -39,7 +39,7 @@ impl Heard {
     }
 
     fn by_now(link: &Link) -> Self {
-        Self::By(link.shared.ports.clock.now())
+        Self::By(link.state.clock.now())
     }
 
     /// Whether a prompt can be the answer to this.

@@ -58,7 +58,7 @@ impl Prompt<'_> {
 
     /// The run whose question was answered with this.
     pub(super) async fn answered_run(&self, said: &Said) -> Result<Option<RunRow>> {
-        let (read, scope) = (self.link.shared.read(), scope_of(&self.session.thread));
+        let (read, scope) = (self.link.read(), scope_of(&self.session.thread));
         let Some(row) = read.interrupt(&scope, &said.interrupt).await? else { return Ok(None) };
         match &row.resolution {
             Some(Resolution::Answered { answer, .. }) if said.is(answer) => {
@@ -70,7 +70,7 @@ impl Prompt<'_> {
 
     /// Whether this prompt says what was said with a message that answered a question.
     pub(super) async fn is_answer(&self, row: &MessageRow) -> Result<bool> {
-        let (read, thread) = (self.link.shared.read(), &self.session.thread);
+        let (read, thread) = (self.link.read(), &self.session.thread);
         let (mut transcript, mut after) = (Transcript::default(), 0);
         loop {
             let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
@@ -99,7 +99,7 @@ impl Prompt<'_> {
     pub(super) async fn asks(&self, run: &RunRow) -> Result<bool> {
         let Some(asked) = self.session.state().asked.clone() else { return Ok(false) };
         let scope = scope_of(&self.session.thread);
-        let row = self.link.shared.read().interrupt(&scope, &asked.id).await?;
+        let row = self.link.read().interrupt(&scope, &asked.id).await?;
         Ok(row.is_some_and(|row| row.run == run.key && row.resolution.is_none()))
     }
 
@@ -111,7 +111,7 @@ impl Prompt<'_> {
     ) -> Result<InWords> {
         let link = self.link;
         let scope = scope_of(&self.session.thread);
-        let row = link.shared.read().interrupt(&scope, &question.id).await?;
+        let row = link.read().interrupt(&scope, &question.id).await?;
         let Some(row) = row.filter(|row| row.resolution.is_none()) else {
             self.session.state().asked = None;
             return Ok(InWords::Unasked);

@@ -122,7 +122,7 @@ impl Lane {
     async fn work(self: &Arc<Self>, link: &Link) {
         while let Some(work) = self.next(link) {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                link.shared.meters.panics.increment(1);
+                link.state.panics.increment(1);
                 tracing::error!(session = %self.id, "work for a session panicked; what is asked next goes on");
             }
         }

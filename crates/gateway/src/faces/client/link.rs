@@ -15,6 +15,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Principal, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Backend, ClientProfile, Runtime};
+use trilogue_store::Read;
 use trilogue_wire::agent_client::{ClientCapabilities, McpCapabilities, PromptCapabilities, Rules};
 use trilogue_wire::jsonrpc::{
     ErrorObject, Id, Payload, write_error, write_notification, write_request, write_response,
@@ -26,7 +27,7 @@ use super::lane::Lane;
 use super::options::{ClientOptions, MessageIdFormat};
 use super::outbox::{Batch, Outbox};
 use super::pending::Pending;
-use crate::shared::Shared;
+use super::state::State;
 
 /// How many lines of the longest kind the requests can carry together that are worked on.
 const MAX_REQUEST_LINES: usize = 8;
@@ -36,7 +37,7 @@ pub(super) type Answer = Result<Vec<u8>, ErrorObject>;
 
 /// What everything that serves one client shares.
 pub(super) struct Link {
-    pub(super) shared: Arc<Shared>,
+    pub(super) state: Arc<State>,
     pub(super) principal: Arc<Principal>,
     pub(super) agent: AgentName,
     /// Whether control lines are written, and extras taken.
@@ -108,8 +109,8 @@ pub(super) enum InFlight {
 // === impl Link ===
 
 impl Link {
-    pub(super) fn new(shared: Arc<Shared>, principal: Arc<Principal>, agent: AgentName) -> Self {
-        let options = &shared.options.client;
+    pub(super) fn new(state: Arc<State>, principal: Arc<Principal>, agent: AgentName) -> Self {
+        let options = &state.options;
         let outbox = Outbox::new(options.max_outbox_messages, options.max_outbox_bytes);
         Self {
             outbox,
@@ -128,16 +129,20 @@ impl Link {
             strangers: Arc::new(Semaphore::new(MAX_STRANGERS)),
             closed: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            shared,
+            state,
         }
     }
 
     pub(super) fn options(&self) -> &ClientOptions {
-        &self.shared.options.client
+        &self.state.options
     }
 
     pub(super) fn runtime(&self) -> &Runtime {
-        self.shared.runtime()
+        &self.state.runtime
+    }
+
+    pub(super) fn read(&self) -> &Arc<dyn Read> {
+        &self.state.read
     }
 
     pub(super) fn rules(&self) -> Rules {

@@ -29,7 +29,7 @@ pub(super) async fn list(link: &Link, params: &str) -> Answer {
         ..ThreadFilter::default()
     };
     let page = Page { limit: limits::DEFAULT_PAGE_ROWS, after, skip: 0 };
-    let listing = link.shared.read().threads(&link.principal.scope(), &filter, &page).await;
+    let listing = link.read().threads(&link.principal.scope(), &filter, &page).await;
     let listing = listing.map_err(|error| mapping::error_object(&error))?;
     let rows = listing.rows.iter().filter(|row| !row.ephemeral);
     let infos = rows.map(|row| info(row, &elsewhere));

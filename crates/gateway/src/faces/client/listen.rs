@@ -18,17 +18,17 @@ use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welc
 use super::connection;
 use super::link::Link;
 use super::socket::{LocalReader, LocalWriter, split_local};
+use super::state::State;
 use super::wrap::Wrap;
 use crate::http::problem;
 use crate::http::stall::Stall;
-use crate::shared::Shared;
 
 /// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the loop of a socket needs.
 pub(crate) struct Door {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<State>,
     pub(crate) owner: Arc<Principal>,
     pub(crate) wrap: Arc<dyn Wrap>,
     pub(crate) connections: Arc<watch::Sender<usize>>,
@@ -45,7 +45,7 @@ struct Connected(Arc<watch::Sender<usize>>);
 
 impl Door {
     pub(crate) async fn run(self, listener: UnixListener) {
-        let room = Arc::new(Semaphore::new(self.shared.options.client.max_connections));
+        let room = Arc::new(Semaphore::new(self.state.options.max_connections));
         let door = Arc::new(self);
         loop {
             let accepted = tokio::select! {
@@ -87,12 +87,12 @@ impl Door {
                 return;
             }
         };
-        let mut writer = Stall::new(writer, self.shared.options.write_timeout);
+        let mut writer = Stall::new(writer, self.state.write_timeout);
         let mut begun = BytesMut::new();
-        let within = self.shared.options.client.hello_timeout;
+        let within = self.state.options.hello_timeout;
         let hello = async {
             if is_full {
-                let most = self.shared.options.client.max_connections;
+                let most = self.state.options.max_connections;
                 let message = format!("{most} programs are connected, which is the most");
                 return Err(Error::new(Code::Overloaded, message));
             }
@@ -128,7 +128,7 @@ impl Door {
             return Err(Error::new(Code::InvalidRequest, message)
                 .hint("use the same version of the program as the server's"));
         }
-        if self.shared.is_draining() {
+        if self.state.is_draining() {
             return Err(Error::new(Code::ShuttingDown, "the server is shutting down"));
         }
         let (agent, folder) = match hello.wish {
@@ -136,8 +136,8 @@ impl Door {
             // What is wrapped knows where it is started.
             Wish::Wrap(command) => (self.wrap.wrap(command).await?, None),
         };
-        self.shared.runtime().agent(&agent)?;
-        let mut link = Link::new(Arc::clone(&self.shared), Arc::clone(&self.owner), agent.clone());
+        self.state.runtime.agent(&agent)?;
+        let mut link = Link::new(Arc::clone(&self.state), Arc::clone(&self.owner), agent.clone());
         link.numbered = hello.numbered;
         link.folder = folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
         link.client = hello.client.filter(|_| hello.numbered);
@@ -145,9 +145,9 @@ impl Door {
             trilogue: VERSION,
             agent: agent.as_str().to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            life: self.shared.life.clone(),
-            max_line: Some(self.shared.options.client.max_line_bytes),
-            max_sent: Some(self.shared.options.client.max_sent_bytes),
+            life: self.state.life.clone(),
+            max_line: Some(self.state.options.max_line_bytes),
+            max_sent: Some(self.state.options.max_sent_bytes),
         });
         Ok((link, welcome))
     }

@@ -40,11 +40,11 @@ mod session;
 mod settings;
 mod show;
 mod socket;
+mod state;
 mod voice;
 mod wrap;
 
-pub(crate) use open_sessions::OpenSessions;
 pub use options::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy};
 pub use socket::{LocalReader, LocalWriter, split_local};
-pub(crate) use voice::Voices;
+pub(crate) use state::State;
 pub use wrap::{Wrap, WrapCommand};

@@ -343,7 +343,7 @@ async fn again(
             return Some(Err(session_error(&error, &lane.id)));
         }
     }
-    let last = *link.shared.read().tail(session.thread.key).committed.borrow();
+    let last = *link.read().tail(session.thread.key).committed.borrow();
     let start = Start {
         from: how.from.map(|from| from.min(last)),
         until: last,

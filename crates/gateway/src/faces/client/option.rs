@@ -107,7 +107,7 @@ async fn was_set(link: &Link, session: &Session, update: Value, chosen: Option<(
 /// Shows a session from here on, where it was not open before.
 pub(super) async fn start(link: &Link, session: &Arc<Session>) {
     if session.begin() {
-        let last = *link.shared.read().tail(session.thread.key).committed.borrow();
+        let last = *link.read().tail(session.thread.key).committed.borrow();
         let start = Start::live(last, last);
         session.order(Order::Start(start)).await;
     }

@@ -285,7 +285,7 @@ impl Prompt<'_> {
     }
 
     async fn is_used(&self, message: &MessageId) -> Result<bool> {
-        let read = self.link.shared.read();
+        let read = self.link.read();
         Ok(read.message_in(&self.session.thread, message).await?.is_some())
     }
 
@@ -295,7 +295,7 @@ impl Prompt<'_> {
         let Some(message) = given.and_then(|given| MessageId::parse(given).ok()) else {
             return Ok(None);
         };
-        let (read, thread) = (self.link.shared.read(), &self.session.thread);
+        let (read, thread) = (self.link.read(), &self.session.thread);
         let found = read.message_in(thread, &message).await?;
         let Some(row) = found.filter(|row| row.role == Role::User) else { return Ok(None) };
         let Some(id) = run_id(read, thread, row.run).await? else { return Ok(None) };
@@ -345,16 +345,16 @@ impl Prompt<'_> {
             }
         });
         let scope = scope_of(thread);
-        let now = self.link.shared.read().run(&scope, &run.id).await?.unwrap_or(run);
+        let now = self.link.read().run(&scope, &run.id).await?.unwrap_or(run);
         let ended = match &now.outcome {
             Some(outcome) if now.status.is_terminal() => {
                 let result = agents_result(self.link, &self.session, &now).await?;
-                let last = *self.link.shared.read().tail(thread.key).committed.borrow();
+                let last = *self.link.read().tail(thread.key).committed.borrow();
                 Some((last, Ended { outcome: outcome.clone(), result }))
             }
             // The turn has ended with a question.
             _ if self.asks(&now).await? => {
-                let last = *self.link.shared.read().tail(thread.key).committed.borrow();
+                let last = *self.link.read().tail(thread.key).committed.borrow();
                 Some((last, Ended { outcome: Outcome::Completed, result: None }))
             }
             _ => None,
@@ -430,7 +430,7 @@ impl Drop for Accepting {
 /// The id of the message that a run of this thread was prompted with.
 async fn first_message(link: &Link, session: &Session, run: RunKey) -> Result<Option<MessageId>> {
     let range = Range { run: Some(run), after: 0, max_bytes: READ_BYTES };
-    for frame in link.shared.read().frames(&session.thread, range).await? {
+    for frame in link.read().frames(&session.thread, range).await? {
         for event in frame.events()? {
             if let Body::Message(MessageEvent::Started { message, role: Role::User, .. }) =
                 &event.body
@@ -448,7 +448,7 @@ async fn agents_result(link: &Link, session: &Session, run: &RunRow) -> Result<O
     const LAST: u64 = 16;
     let after = run.last_run_number.saturating_sub(LAST);
     let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-    for frame in link.shared.read().frames(&session.thread, range).await? {
+    for frame in link.read().frames(&session.thread, range).await? {
         for event in frame.events()? {
             if let Some(original) = &event.original
                 && &*original.dialect == mapping::RESULT

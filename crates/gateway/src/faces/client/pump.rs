@@ -84,7 +84,7 @@ impl Pump {
     pub(super) fn new(link: Arc<Link>, session: Arc<Session>, met: &Met) -> Self {
         Self {
             client: met.client.clone(),
-            tail: link.shared.read().tail(session.thread.key),
+            tail: link.read().tail(session.thread.key),
             cursor: 0,
             placed: u64::MAX,
             show: Show::new(&session.thread.id, link.id_format(), &met.client),
@@ -167,7 +167,7 @@ impl Pump {
                 Err(_) => Woken::LogGone,
             },
             order = orders.recv() => Woken::Ordered(order),
-            () = self.link.shared.streams_end.cancelled() => Woken::Stopping,
+            () = self.link.state.streams_end.cancelled() => Woken::Stopping,
         }
     }
 
@@ -194,7 +194,7 @@ impl Pump {
     /// Shows the next stretch of the log; `false` at its end.
     async fn step(&mut self) -> Result<bool> {
         let range = Range { run: None, after: self.cursor, max_bytes: READ_BYTES };
-        let frames = self.link.shared.read().frames(&self.session.thread, range).await?;
+        let frames = self.link.read().frames(&self.session.thread, range).await?;
         if frames.is_empty() {
             return Ok(false);
         }
@@ -290,7 +290,7 @@ impl Pump {
         }
         self.note_answer(event);
         self.show.note_mine(event, &self.session.state());
-        let read = self.link.shared.read();
+        let read = self.link.read();
         let thread = &self.session.thread;
         self.show.event(read, thread, event, run.as_ref(), lines).await?;
         match &event.body {
@@ -448,7 +448,7 @@ impl Pump {
         }
         let name = match &event.body {
             Body::Run(RunEvent::Created { run, .. }) => Some(run.clone()),
-            _ => run_id(self.link.shared.read(), &self.session.thread, key).await?,
+            _ => run_id(self.link.read(), &self.session.thread, key).await?,
         };
         if self.names.len() >= MAX_NAMES {
             self.names.clear();

@@ -35,7 +35,7 @@ pub(super) fn ask(
     asking: Asking,
     lines: &mut Lines,
 ) -> Asked {
-    let voice = || link.shared.voices.join(session.thread.key, &interrupt.id);
+    let voice = || link.state.voices.join(session.thread.key, &interrupt.id);
     let (form, method, params) = match asking {
         Asking::Permission(params) => (Form::Permission, "session/request_permission", params),
         Asking::Elicitation(params) => (Form::Elicitation, "elicitation/create", params),
@@ -125,7 +125,7 @@ fn read(question: &Question, raw: &RawValue) -> Option<(Option<Answer>, Option<J
 
 /// The client is not asked any more. Where others who were asked would not be, and nobody else is, that is the answer.
 pub(super) async fn leave(link: &Link, question: &Question) {
-    let others = link.shared.sessions.count(question.voice.thread()) > 1;
+    let others = link.state.open_sessions.count(question.voice.thread()) > 1;
     if question.voice.leave() && others {
         unanswered(link, &question.interrupt, question.form).await;
     }
@@ -137,7 +137,7 @@ pub(super) async fn leave_words(link: &Link, session: &Session) {
         let mut state = session.state();
         state.voice.take().zip(state.asked.take())
     };
-    let others = link.shared.sessions.count(session.thread.key) > 1;
+    let others = link.state.open_sessions.count(session.thread.key) > 1;
     if let Some((voice, interrupt)) = asked
         && *voice.interrupt() == interrupt.id
         && voice.leave()
@@ -200,7 +200,7 @@ async fn give(
 /// The user does not answer: where that cannot be said in an answer, the turn ends.
 async fn dismiss(link: &Link, interrupt: &Interrupt) -> Result<()> {
     let scope = link.principal.scope();
-    let row = link.shared.read().interrupt(&scope, &interrupt.id).await?;
+    let row = link.read().interrupt(&scope, &interrupt.id).await?;
     match row.filter(|row| row.resolution.is_none()) {
         Some(row) => link.runtime().cancel(&link.principal, &row.run_id).await.map(drop),
         None => Ok(()),

@@ -53,7 +53,7 @@ pub(super) async fn take(
         Begun::Yes => work(link, met, asked, params, token),
         Begun::TooMany => return Some((asked, params)),
         Begun::Twice => {
-            link.shared.meters.repeated_ids.increment(1);
+            link.state.repeated_ids.increment(1);
             let message = "Invalid request: another request of this id is not answered yet";
             let error = ErrorObject::new(Code::INVALID_REQUEST, message);
             link.answer_at_once(&asked.id, Err(error)).await;

@@ -100,7 +100,7 @@ pub(super) async fn keyed(link: &Link, session: &Session) -> Result<Vec<Said>> {
     let kind = memchr::memmem::Finder::new(KIND);
     loop {
         let range = Range { run: None, after, max_bytes: READ_BYTES };
-        let frames = link.shared.read().frames(&session.thread, range).await?;
+        let frames = link.read().frames(&session.thread, range).await?;
         let Some(last) = frames.last().map(|frame| frame.last()) else { return Ok(found) };
         for frame in frames.iter().filter(|frame| kind.find(frame.bytes()).is_some()) {
             let said = frame.events()?.iter().filter_map(Said::read);

@@ -132,7 +132,7 @@ impl Session {
         let session = Arc::new(Self {
             attached: runtime.attach(&thread, client),
             _presence: runtime.present(&thread),
-            _counted: link.shared.sessions.open(thread.key),
+            _counted: link.state.open_sessions.open(thread.key),
             settled: Notify::new(),
             has_begun: AtomicBool::new(false),
             state: Mutex::default(),
@@ -183,7 +183,7 @@ impl Session {
 /// `thread_not_found`.
 pub(super) async fn thread_of(link: &Link, session: &str) -> Result<ThreadRow> {
     let Ok(id) = trilogue_domain::ThreadId::parse(session) else { return Err(no_thread(session)) };
-    let found = link.shared.read().thread(&link.principal.scope(), &id).await?;
+    let found = link.read().thread(&link.principal.scope(), &id).await?;
     found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(session))
 }
 

@@ -1,0 +1,72 @@
+//! What every connection of this face shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use metrics::Counter;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::port::Clock;
+use trilogue_runtime::Runtime;
+use trilogue_store::Read;
+
+use super::open_sessions::OpenSessions;
+use super::options::ClientOptions;
+use super::voice::Voices;
+use crate::metrics::Meters;
+use crate::options::Options;
+use crate::shared::Ports;
+
+/// What every connection of this face shares: the ports that it needs, and what is counted over all connections.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) options: ClientOptions,
+    /// How long connections have to end when the server stops.
+    pub(super) connection_grace: Duration,
+    /// How long a client may accept nothing of what is sent to it.
+    pub(super) write_timeout: Duration,
+    pub(super) runtime: Runtime,
+    pub(super) read: Arc<dyn Read>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) open_sessions: OpenSessions,
+    pub(super) voices: Voices,
+    /// Names this start of the server.
+    pub(super) life: String,
+    pub(super) panics: Counter,
+    pub(super) repeated_ids: Counter,
+    draining: Arc<AtomicBool>,
+    /// Cancelled when sessions are not shown any more.
+    pub(super) streams_end: CancellationToken,
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn new(
+        options: &Options,
+        ports: &Ports,
+        meters: &Meters,
+        draining: Arc<AtomicBool>,
+        streams_end: CancellationToken,
+    ) -> Self {
+        Self {
+            options: options.client.clone(),
+            connection_grace: options.connection_grace,
+            write_timeout: options.write_timeout,
+            runtime: ports.runtime.clone(),
+            read: Arc::clone(&ports.read),
+            clock: Arc::clone(&ports.clock),
+            open_sessions: OpenSessions::default(),
+            voices: Voices::default(),
+            life: uuid::Uuid::new_v4().to_string(),
+            panics: meters.panics.clone(),
+            repeated_ids: meters.repeated_ids.clone(),
+            draining,
+            streams_end,
+        }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
