@@ -7,12 +7,19 @@
 
 mod cache;
 mod filter;
+#[cfg(test)]
+#[path = "../tests/fixtures/rows.rs"]
+mod fixtures;
 pub mod memory;
 mod open;
 pub mod port;
 pub mod record;
 pub mod rows;
 pub mod sqlite;
+
+// The fixtures are also those of the tests that see this crate from outside.
+#[cfg(test)]
+extern crate self as trilogue_store;
 
 pub use open::{Durability, Options, open};
 pub use port::{

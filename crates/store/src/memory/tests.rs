@@ -2,179 +2,15 @@
 
 use trilogue_domain::event::{Body, MessageEvent, RunEvent};
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Interrupt, InterruptId, InterruptKind, Json, MessageId,
-    Outcome, PrincipalId, Role, RunId, RunKey, RunStatus, Survives, TenantId, ThreadId, ThreadKey,
-    Timestamp,
-};
+use trilogue_domain::{Json, RunStatus, Timestamp};
 
 use super::*;
+use crate::fixtures;
 use crate::port::{Admin as _, Append as _, Batch, Change, Housekeeping as _, Range, Read as _};
 use crate::record::{Draft, Frame, NoOriginals};
-use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, QueueItem,
-    QueueKind, RunRow, ThreadRow,
-};
-
-/// What the rows of one thread have in common.
-struct Subject<'a> {
-    name: &'a str,
-    key: ThreadKey,
-    run: RunKey,
-    checkpoint: CheckpointKey,
-    is_ephemeral: bool,
-}
-
-impl Subject<'_> {
-    fn thread(&self) -> ThreadRow {
-        ThreadRow {
-            key: self.key,
-            id: ThreadId::parse(self.name).unwrap(),
-            tenant: tenant(),
-            owner: principal(),
-            metadata: Json::parse("{\"a\":1}").unwrap(),
-            created_at: AT,
-            updated_at: AT,
-            head: None,
-            owner_node: String::new(),
-            epoch: 1,
-            ephemeral: self.is_ephemeral,
-        }
-    }
-
-    fn run(&self) -> RunRow {
-        RunRow {
-            key: self.run,
-            id: RunId::parse(self.name).unwrap(),
-            thread: self.key,
-            thread_id: ThreadId::parse(self.name).unwrap(),
-            tenant: tenant(),
-            principal: principal(),
-            agent: agent(),
-            status: RunStatus::Completed,
-            created_at: AT,
-            started_at: Some(AT),
-            ended_at: Some(AT),
-            outcome: Some(Outcome::Completed),
-            base: None,
-            metadata: Json::parse("{\"b\":[1]}").unwrap(),
-            config: Some(Json::null()),
-            saved: None,
-            has_turn: false,
-            pending_answer: None,
-            ever_resolved: false,
-            not_before: None,
-            last_run_number: 1,
-            rules: None,
-            callback: None,
-            request: None,
-            stateless: false,
-            cancel_reason: None,
-        }
-    }
-
-    fn interrupt(&self) -> InterruptRow {
-        InterruptRow {
-            interrupt: Interrupt {
-                id: InterruptId::parse(self.name).unwrap(),
-                kind: InterruptKind::Form,
-                prompt: Vec::new(),
-                payload: Json::null(),
-                options: Vec::new(),
-                schema: None,
-                survives: Survives::Restart,
-                patience: None,
-            },
-            tenant: tenant(),
-            principal: principal(),
-            thread: self.key,
-            thread_id: ThreadId::parse(self.name).unwrap(),
-            run: self.run,
-            run_id: RunId::parse(self.name).unwrap(),
-            agent: agent(),
-            raised_at: AT,
-            resolution: None,
-            resolved_at: None,
-        }
-    }
-
-    fn checkpoint(&self) -> CheckpointRow {
-        CheckpointRow {
-            key: self.checkpoint,
-            id: CheckpointId::parse(self.name).unwrap(),
-            thread: self.key,
-            parent: None,
-            run: Some(self.run),
-            position: 1,
-            value: Some(Json::null()),
-            created_at: AT,
-            given: None,
-        }
-    }
-
-    fn message(&self) -> MessageRow {
-        MessageRow {
-            id: MessageId::parse(self.name).unwrap(),
-            tenant: tenant(),
-            thread: self.key,
-            run: self.run,
-            role: Role::User,
-            position: 1,
-            alias: None,
-        }
-    }
-
-    fn idempotency(&self) -> IdempotencyRow {
-        IdempotencyRow {
-            key: IdempotencyKey {
-                tenant: tenant(),
-                principal: principal(),
-                agent: agent(),
-                text: self.name.to_owned(),
-            },
-            request: [0; 32],
-            run: RunId::parse(self.name).unwrap(),
-            thread: self.key,
-            created_at: AT,
-        }
-    }
-
-    fn item(&self, kind: QueueKind) -> QueueItem {
-        QueueItem {
-            kind,
-            key: self.name.to_owned(),
-            due: AT,
-            tenant: tenant(),
-            principal: principal(),
-            thread: Some(self.key),
-            reference: Json::null(),
-        }
-    }
-
-    fn binding(&self) -> BindingRow {
-        BindingRow {
-            thread: self.key,
-            agent: agent(),
-            remote: "s".to_owned(),
-            capabilities: Json::null(),
-            told: None,
-        }
-    }
-}
+use crate::rows::{CheckpointRow, QueueKind, RunRow, ThreadRow};
 
 const AT: Timestamp = Timestamp::from_micros(1);
-
-fn tenant() -> TenantId {
-    TenantId::parse("default").unwrap()
-}
-
-fn principal() -> PrincipalId {
-    PrincipalId::parse("alice").unwrap()
-}
-
-fn agent() -> AgentName {
-    AgentName::parse("echo").unwrap()
-}
 
 fn reader() -> Arc<dyn ReadOriginal> {
     Arc::new(NoOriginals)
@@ -182,10 +18,27 @@ fn reader() -> Arc<dyn ReadOriginal> {
 
 /// A batch that makes a thread with an ended run and one of everything that can hang on them.
 async fn whole_thread(store: &MemoryStore, name: &str, is_ephemeral: bool) -> Batch {
-    let blob = store.put_blob(&tenant(), name.to_owned().into(), true).await.unwrap();
+    let tenant = fixtures::tenant("default");
+    let blob = store.put_blob(&tenant, name.to_owned().into(), true).await.unwrap();
     let (key, run) = (store.next_thread_key(), store.next_run_key());
-    let checkpoint = store.next_checkpoint_key();
-    let subject = Subject { name, key, run, checkpoint, is_ephemeral };
+    let thread = ThreadRow {
+        metadata: Json::parse("{\"a\":1}").unwrap(),
+        ephemeral: is_ephemeral,
+        ..fixtures::thread_row(key, "default", name)
+    };
+    let ended = RunRow {
+        status: RunStatus::Completed,
+        ended_at: Some(AT),
+        metadata: Json::parse("{\"b\":[1]}").unwrap(),
+        config: Some(Json::null()),
+        ..fixtures::run_row(&thread, run, name)
+    };
+    let checkpoint = CheckpointRow {
+        run: Some(run),
+        value: Some(Json::null()),
+        ..fixtures::checkpoint_row(key, store.next_checkpoint_key(), name)
+    };
+    let item = |kind| Change::Offer(fixtures::queue_item(&thread, kind, name, AT));
     let mut draft = Draft::default();
     draft.push(AT, &Body::Run(RunEvent::Started), None).unwrap();
     let mut frames = draft.seal(key, Some(run), 1, 1, &reader());
@@ -193,15 +46,15 @@ async fn whole_thread(store: &MemoryStore, name: &str, is_ephemeral: bool) -> Ba
     draft.push(AT, &Body::Opaque, None).unwrap();
     frames.extend(draft.seal(key, None, 2, 0, &reader()));
     let changes = vec![
-        Change::Thread(subject.thread()),
-        Change::Message(subject.message()),
-        Change::Interrupt(Box::new(subject.interrupt())),
-        Change::Run(Box::new(subject.run())),
-        Change::Checkpoint(subject.checkpoint()),
-        Change::Binding(subject.binding()),
-        Change::Idempotency(subject.idempotency()),
-        Change::Offer(subject.item(QueueKind::Deadline)),
-        Change::Offer(subject.item(QueueKind::Callback)),
+        Change::Thread(thread.clone()),
+        Change::Message(fixtures::message_row(&thread, run, name)),
+        Change::Interrupt(Box::new(fixtures::interrupt_row(&ended, name))),
+        Change::Run(Box::new(ended.clone())),
+        Change::Checkpoint(checkpoint),
+        Change::Binding(fixtures::binding_row(key, "s")),
+        Change::Idempotency(fixtures::idempotency_row(&ended, name)),
+        item(QueueKind::Deadline),
+        item(QueueKind::Callback),
     ];
     let blobs = vec![blob];
     Batch { thread: key, epoch: 1, expected_last: 0, frames, changes, blobs, vital: false }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{FORMAT_VERSION, OLDEST_VERSION};
+use super::FORMAT_VERSION;
 
 /// Bytes of the checksum at the end of every frame and row.
 pub(super) const CHECKSUM_BYTES: usize = 4;
@@ -22,8 +22,6 @@ pub(super) struct Reader<'a> {
     bytes: &'a Bytes,
     at: usize,
     end: usize,
-    /// The version of the format that the bytes are in.
-    version: u8,
 }
 
 /// Adds an unsigned integer.
@@ -68,21 +66,15 @@ pub(super) fn check_checksum(bytes: &[u8]) -> Decoded<usize> {
 impl<'a> Reader<'a> {
     /// Reads the stretch `at..end` of these bytes.
     pub(super) fn new(bytes: &'a Bytes, at: usize, end: usize) -> Self {
-        Self { bytes, at, end: end.min(bytes.len()), version: FORMAT_VERSION }
+        Self { bytes, at, end: end.min(bytes.len()) }
     }
 
-    /// Takes the version byte: what follows is read as that version wrote it.
+    /// Takes the version byte. Passes when this program reads that version.
     pub(super) fn version(&mut self) -> Decoded<()> {
-        self.version = self.byte()?;
-        if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&self.version) {
-            return Err(Damage("its format version is not known"));
+        if self.byte()? == FORMAT_VERSION {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Whether the bytes were written by this version or a newer one.
-    pub(super) fn is_since(&self, version: u8) -> bool {
-        self.version >= version
+        Err(Damage("its format version is not known"))
     }
 
     /// Whether everything was taken.
@@ -120,7 +112,12 @@ impl<'a> Reader<'a> {
     pub(super) fn part(&mut self, length: usize) -> Decoded<Self> {
         let from = self.at;
         self.skip(length)?;
-        Ok(Self { bytes: self.bytes, at: from, end: self.at, version: self.version })
+        Ok(Self { bytes: self.bytes, at: from, end: self.at })
+    }
+
+    /// The next byte, which stays.
+    pub(super) fn peek(&self) -> Decoded<u8> {
+        self.clone().byte()
     }
 
     /// The next byte.

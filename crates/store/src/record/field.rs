@@ -23,45 +23,52 @@ pub(super) trait Field: Sized {
     fn take(input: &mut Reader<'_>) -> Decoded<Self>;
 }
 
-/// Implements [`Field`] for a struct: its fields in the order given. Those behind `since` are written from that version on, and have their default in what is older.
+/// Implements [`Field`] for a struct: its fields in the order given.
 macro_rules! fields {
-    ($name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ $(,)? })*) => {
+    ($name:ident { $($field:ident),+ $(,)? }) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                let Self { $($field,)+ $($($late,)+)* } = self;
+                let Self { $($field,)+ } = self;
                 $($field.put(out);)+
-                $($($late.put(out);)+)*
             }
 
             fn take(input: &mut Reader<'_>) -> Decoded<Self> {
-                Ok(Self {
-                    $($field: Field::take(input)?,)+
-                    $($($late: $crate::record::field::late(input, $version)?,)+)*
-                })
+                Ok(Self { $($field: Field::take(input)?,)+ })
             }
         }
     };
 }
 pub(super) use fields;
 
-/// Implements [`Field`] for an enum without content: one byte.
-macro_rules! plain_enum {
-    ($name:ident: $($tag:literal = $variant:ident),+ $(,)?) => {
+/// Implements [`Field`] for an enum: a tag, which is one byte, and the variant's fields in the order given.
+/// A tag is never given a second meaning.
+macro_rules! variants {
+    ($name:ident: $($tag:literal = $variant:ident $(($value:ident))? $({ $($field:ident),+ })?),+ $(,)?) => {
         impl Field for $name {
             fn put(&self, out: &mut Vec<u8>) {
-                out.push(match self { $(Self::$variant => $tag,)+ });
+                match self {
+                    $(Self::$variant $(($value))? $({ $($field),+ })? => {
+                        out.push($tag);
+                        $($value.put(out);)?
+                        $($($field.put(out);)+)?
+                    })+
+                }
             }
 
             fn take(input: &mut Reader<'_>) -> Decoded<Self> {
                 match input.byte()? {
-                    $($tag => Ok(Self::$variant),)+
+                    $($tag => {
+                        $(let $value = Field::take(input)?;)?
+                        $($(let $field = Field::take(input)?;)+)?
+                        Ok(Self::$variant $(($value))? $({ $($field),+ })?)
+                    })+
                     _ => Err(Damage(concat!("it holds an unknown ", stringify!($name)))),
                 }
             }
         }
     };
 }
-pub(super) use plain_enum;
+pub(super) use variants;
 
 macro_rules! string_ids {
     ($($name:ident),+) => {$(
@@ -104,15 +111,10 @@ macro_rules! integer_keys {
 }
 integer_keys!(CheckpointKey, RunKey, ThreadKey);
 
-plain_enum!(RunStatus:
+variants!(RunStatus:
     0 = Queued, 1 = Running, 2 = Interrupted, 3 = Cancelling,
     4 = Completed, 5 = Failed, 6 = Cancelled, 7 = TimedOut,
 );
-
-/// A value that stands there since this version.
-pub(super) fn late<T: Field + Default>(input: &mut Reader<'_>, since: u8) -> Decoded<T> {
-    if input.is_since(since) { T::take(input) } else { Ok(T::default()) }
-}
 
 /// Text, borrowed.
 pub(super) fn text<'a>(input: &mut Reader<'a>) -> Decoded<&'a str> {

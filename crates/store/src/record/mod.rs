@@ -5,15 +5,9 @@
 //! Integers are LEB128 varints, signed ones zigzag-encoded; text and bytes carry their length before them.
 //!
 //! # Changing the format
-//! Every change of what is written makes a new version, and the golden tests fail until it is named:
-//!
-//! | data \ reader | this version | older version |
-//! |---|---|---|
-//! | written by this version | read | refused as damaged by frame or row; the schema version refuses the store as a whole first |
-//! | written by an older version | read by the decoder of that version, which stays | read |
-//!
-//! A new value in a closed set (an error code, a status, a tag) is a change too: an older reader cannot name it.
-//! A record is never rewritten in place by a newer version; it is read in its old form until it is removed.
+//! Every change of what is written makes a new [`FORMAT_VERSION`] and a new schema version, which keeps older programs away; the golden tests fail until both are there.
+//! The decoder of the version before stays, and what that version wrote is not rewritten.
+//! A new value in a closed set (an error code, a status, a tag) is a change too: an older program cannot name it.
 
 mod body;
 mod codec;
@@ -36,32 +30,8 @@ pub use draft::Draft;
 pub use frame::{Frame, RawOriginal, RawRecord, RawRecords};
 pub(crate) use row::Record;
 
-/// The version of frames and rows that this program writes.
-///
-/// | version | what it brought |
-/// |---|---|
-/// | 1 | the beginning |
-/// | 2 | times that a message's sender states, negative indexes of citations, the rules of a run, the history that a client brought |
-/// | 3 | callbacks, requests and statelessness of runs, why a run is to stop, configured instances, an agent's output as it grows |
-/// | 4 | the message that a tool call is of, also in the head of an original, other ids of messages, notices of interrupts, what answers carry beyond themselves |
-pub const FORMAT_VERSION: u8 = 4;
-/// The oldest version that this program reads.
-const OLDEST_VERSION: u8 = 1;
-
-/// The bytes of a row or a frame as version 1 wrote them; `dropped` is how many bytes of its fields are newer.
-#[cfg(test)]
-pub(crate) fn as_version_1(bytes: Vec<u8>, dropped: usize) -> Vec<u8> {
-    as_version(1, bytes, dropped)
-}
-
-/// As [`as_version_1`], of another version.
-#[cfg(test)]
-pub(crate) fn as_version(version: u8, mut bytes: Vec<u8>, dropped: usize) -> Vec<u8> {
-    bytes.truncate(bytes.len() - codec::CHECKSUM_BYTES - dropped);
-    bytes[0] = version;
-    codec::put_checksum(&mut bytes);
-    bytes
-}
+/// The version of frames and rows.
+pub const FORMAT_VERSION: u8 = 1;
 
 /// For stores without dialects: every original reads as [`Body::Opaque`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 use super::FORMAT_VERSION;
 use super::codec::{Damage, Decoded, Reader, check_checksum, put_checksum};
-use super::field::{Field, fields, plain_enum};
+use super::field::{Field, fields, variants};
 use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyKey, IdempotencyRow, InterruptRow,
     MessageRow, QueueItem, QueueKind, RunRow, ThreadRow, TokenRow,
@@ -30,9 +30,9 @@ pub(crate) trait Record: Sized {
 macro_rules! record {
     (
         $kind:literal, $text:literal,
-        $name:ident { $($field:ident),+ $(,)? } $(since $version:literal { $($late:ident),+ })*
+        $name:ident { $($field:ident),+ $(,)? }
     ) => {
-        fields!($name { $($field),+ } $(since $version { $($late),+ })*);
+        fields!($name { $($field),+ });
 
         impl Record for $name {
             const NAME: &'static str = $text;
@@ -90,17 +90,18 @@ record!(
         ever_resolved,
         not_before,
         last_run_number,
-    } since 2 { rules } since 3 { callback, request, stateless, cancel_reason }
+        rules,
+        callback,
+        request,
+        stateless,
+        cancel_reason,
+    }
 );
-record!(
-    3,
-    "message",
-    MessageRow { id, tenant, thread, run, role, position } since 4 { alias }
-);
+record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alias });
 record!(
     4,
     "checkpoint",
-    CheckpointRow { key, id, thread, parent, run, position, value, created_at } since 2 { given }
+    CheckpointRow { key, id, thread, parent, run, position, value, created_at, given }
 );
 record!(
     5,
@@ -146,7 +147,7 @@ record!(
 
 fields!(Callback { url, status, values, updates });
 fields!(IdempotencyKey { tenant, principal, agent, text });
-plain_enum!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);
+variants!(QueueKind: 0 = ScheduledRun, 1 = Deadline, 2 = Callback, 3 = Retention, 4 = Notify);
 
 /// The room that most rows need, in bytes.
 const USUAL_ROW_BYTES: usize = 256;

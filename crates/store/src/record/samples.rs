@@ -10,34 +10,18 @@ use trilogue_domain::event::{
 };
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    AgentName, Answer, CheckpointId, Citation, Code, Content, Failure, Given, HeadMove, Interrupt,
-    InterruptId, InterruptKind, Json, MessageId, Outcome, Part, PartMetadata, PrincipalId,
-    Reference, Resolution, Role, RunId, Survives, ThreadId, Times, Timestamp, Trajectory,
+    Answer, Citation, Code, Content, Failure, Given, HeadMove, Interrupt, InterruptKind, Json,
+    Outcome, Part, PartMetadata, Reference, Resolution, Role, Survives, Times, Timestamp,
+    Trajectory,
+};
+
+pub(super) use crate::fixtures::{
+    agent, checkpoint_id, interrupt_id, message_id, principal, run_id, thread_id,
 };
 
 pub(super) fn json(text: &'static str) -> Json {
-    Json::parse(text).unwrap_or_else(|error| unreachable!("{error:?}"))
+    Json::parse(text).unwrap()
 }
-
-macro_rules! ids {
-    ($($function:ident -> $name:ident),+ $(,)?) => {$(
-        pub(super) fn $function(text: &str) -> $name {
-            $name::parse(text).unwrap_or_else(|error| unreachable!("{error:?}"))
-        }
-    )+};
-}
-ids!(
-    agent -> AgentName,
-    checkpoint_id -> CheckpointId,
-    interrupt_id -> InterruptId,
-    message_id -> MessageId,
-    principal -> PrincipalId,
-    run_id -> RunId,
-    tenant -> TenantId,
-    thread_id -> ThreadId,
-    token_id -> TokenId,
-);
-use trilogue_domain::{TenantId, TokenId};
 
 pub(super) fn blob() -> BlobRef {
     BlobRef { hash: [0xab; 32], length: 1 << 20, is_text: true }

@@ -2,11 +2,10 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use trilogue_domain::{AgentName, RunStatus, Scope, ThreadKey, limits};
+use trilogue_domain::{AgentName, Json, RunStatus, Scope, ThreadKey, limits};
 
 use super::fault::Fail;
 use super::row::Stored;
-use super::schema::Searched;
 use super::{search, thread_agents};
 
 /// A condition on a metadata member: its key and the canonical JSON text of its value.
@@ -40,35 +39,49 @@ pub(super) enum Driver<'a> {
     ThreadAgent(&'a AgentName),
 }
 
-/// A table whose listings are led so.
-pub(super) trait Led: Searched {
+/// A table with listings, whose rows' metadata is searched.
+pub(super) trait Listed: Stored {
+    /// Which kind of search row it has.
+    const KIND: search::Kind;
     /// The index over the tenant, or how to do without.
     const BY_TENANT: &'static str;
     /// The index over tenant and creator, and the creator's column.
     const BY_OWNER: (&'static str, &'static str);
     /// A condition that every listing has.
     const ALWAYS: &'static str;
+
+    fn metadata(&self) -> &Json;
 }
 
-// === impl Led ===
+// === impl Listed ===
 
-impl Led for crate::rows::ThreadRow {
+impl Listed for crate::rows::ThreadRow {
+    const KIND: search::Kind = search::Kind::Thread;
     const BY_TENANT: &'static str = "INDEXED BY threads_by_tenant";
     const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY threads_by_owner", "owner");
     const ALWAYS: &'static str = " AND ephemeral = 0";
+
+    fn metadata(&self) -> &Json {
+        &self.metadata
+    }
 }
 
-impl Led for crate::rows::RunRow {
+impl Listed for crate::rows::RunRow {
+    const KIND: search::Kind = search::Kind::Run;
     const BY_TENANT: &'static str = "NOT INDEXED";
     const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY runs_by_principal", "principal");
     const ALWAYS: &'static str = "";
+
+    fn metadata(&self) -> &Json {
+        &self.metadata
+    }
 }
 
 // === impl Driver ===
 
 impl<'a> Driver<'a> {
     /// The driver that the fewest rows fulfil; that of the tenant when there is none.
-    pub(super) fn rarest<R: Led>(
+    pub(super) fn rarest<R: Listed>(
         conn: &Connection,
         scope: &Scope,
         drivers: &[Driver<'a>],
@@ -93,7 +106,7 @@ impl<'a> Driver<'a> {
     }
 
     /// The rows that fulfil it with a key below `before`, newest first.
-    pub(super) fn query<R: Led>(self, scope: &Scope, before: i64) -> Query {
+    pub(super) fn query<R: Listed>(self, scope: &Scope, before: i64) -> Query {
         let legs = self.legs::<R>(scope);
         let count = legs.len();
         let mut query = Query { sql: String::new(), bound: Vec::new() };
@@ -115,7 +128,7 @@ impl<'a> Driver<'a> {
     }
 
     /// How many rows fulfil it, counted up to one more than are ever looked at.
-    fn count<R: Led>(self, conn: &Connection, scope: &Scope) -> Result<i64, Fail> {
+    fn count<R: Listed>(self, conn: &Connection, scope: &Scope) -> Result<i64, Fail> {
         let most = Value::Integer(limits::MAX_SEARCH_CANDIDATES as i64 + 1);
         let mut count = 0;
         for leg in self.legs::<R>(scope) {
@@ -138,7 +151,7 @@ impl<'a> Driver<'a> {
     }
 
     /// What stands behind `FROM`, for each part of it; the key's bound is the last that is to be bound.
-    fn legs<R: Led>(self, scope: &Scope) -> Vec<Leg> {
+    fn legs<R: Listed>(self, scope: &Scope) -> Vec<Leg> {
         let tenant = text(scope.tenant.as_str());
         let leg = |index: &str, column: &str, value: Value| {
             let bound = vec![tenant.clone(), value];
@@ -203,7 +216,7 @@ struct Leg {
 // === impl Leg ===
 
 impl Leg {
-    fn of<R: Led>(rest: &str, bound: Vec<Value>) -> Self {
+    fn of<R: Listed>(rest: &str, bound: Vec<Value>) -> Self {
         let sql = format!("{} {rest}", R::TABLE);
         Self { inner: sql.clone() + R::ALWAYS, sql, bound }
     }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use trilogue_domain::error::{Code, Error};
 use trilogue_domain::{Json, Scope, ThreadId, ThreadKey, limits};
 
-use super::driver::{Condition, Driver, Led, Query, is_composite, text};
+use super::driver::{Condition, Driver, Listed, Query, is_composite, text};
 use super::fault::Fail;
 use super::row::{self, Stored, take};
 use super::{Context, queue, search};
@@ -140,7 +140,7 @@ pub(super) fn dead_deliveries(
 }
 
 /// Reads the page of a listing: what the driver leads to, and fulfils the rest.
-pub(super) fn list<R: Led>(
+pub(super) fn list<R: Listed>(
     conn: &Connection,
     context: &Context,
     scope: &Scope,

@@ -16,7 +16,7 @@ use super::fault::{Fail, Health, State};
 use super::file::{self, Lock, Reserve};
 use super::hot::Hot;
 use super::room::Room;
-use super::schema::Migrations;
+use super::schema;
 use super::writer::{Beside, Start};
 use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
 use crate::cache::{Flights, Tails};
@@ -30,19 +30,12 @@ impl SqliteStore {
     /// As [`crate::open()`].
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
-        let opening =
-            tokio::task::spawn_blocking(move || open(&path, &options, Migrations::all(), runtime));
+        let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
         opening.await.unwrap_or_else(|_| Err(connection::closed()))
     }
 }
 
-/// Opens the store up to these migrations.
-pub(super) fn open(
-    path: &Path,
-    options: &Options,
-    migrations: Migrations,
-    runtime: Handle,
-) -> Result<SqliteStore> {
+fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> {
     // An absolute path is never read as one of SQLite's own URLs.
     let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
     let lock = Lock::take(&path)?;
@@ -50,7 +43,7 @@ pub(super) fn open(
     let health = Arc::new(Health::new(&path));
     let settle = |fail: Fail| opening_error(&health, fail);
     let mut conn = connection::writer(&path, options).map_err(settle)?;
-    migrations.run(&mut conn).map_err(settle)?;
+    schema::migrate(&mut conn, schema::MIGRATIONS).map_err(settle)?;
     let inspection = inspect::start(&path, &health).map_err(settle)?;
     let swept = blob::sweep(&conn).map_err(settle)?;
     if swept > 0 {

@@ -159,10 +159,9 @@ impl Stored for ThreadRow {
     }
 }
 
-/// The column `stateless` is not among those read: a store of an older version, which is read while it is brought to this one, has none.
 impl Stored for RunRow {
     const COLUMNS: &'static str =
-        "thread, key, body, tenant, id, principal, agent, status, ended_at";
+        "thread, key, body, tenant, id, principal, agent, status, ended_at, stateless";
     const TABLE: &'static str = "runs";
 
     fn thread(&self) -> Option<ThreadKey> {
@@ -177,6 +176,7 @@ impl Stored for RunRow {
             && row.text(6, self.agent.as_str())
             && row.text(7, self.status.as_str())
             && row.optional(8, ended_at(self))
+            && row.int(9, i64::from(self.stateless))
     }
 }
 
@@ -198,37 +198,6 @@ impl Stored for MessageRow {
             && row.text(4, self.id.as_str())
             && row.int(5, self.run.0)
             && row.optional_text(6, self.alias.as_ref().map(MessageId::as_str))
-    }
-}
-
-/// A message as a store has it that is older than [`super::schema::ALIASES_SINCE`].
-#[derive(Debug)]
-pub(super) struct MessageWithoutAlias(MessageRow);
-
-impl Record for MessageWithoutAlias {
-    const NAME: &'static str = MessageRow::NAME;
-
-    fn encode(&self) -> Vec<u8> {
-        self.0.encode()
-    }
-
-    fn decode(bytes: &[u8]) -> trilogue_domain::error::Result<Self> {
-        MessageRow::decode(bytes).map(Self)
-    }
-}
-
-impl Stored for MessageWithoutAlias {
-    const COLUMNS: &'static str = "thread, key, body, tenant, id, run";
-    const TABLE: &'static str = MessageRow::TABLE;
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.0.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.0.tenant.as_str())
-            && row.text(4, self.0.id.as_str())
-            && row.int(5, self.0.run.0)
     }
 }
 

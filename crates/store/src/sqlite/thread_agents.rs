@@ -2,11 +2,10 @@
 //!
 //! Such a row may be there longer than the agent is the thread's, never shorter: a listing compares before it shows.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 use trilogue_domain::{AgentName, TenantId, ThreadKey};
 
 use super::fault::Fail;
-use super::row::{Stretch, all};
 use crate::port::{Batch, Change};
 use crate::rows::ThreadRow;
 
@@ -44,30 +43,6 @@ pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), Fail> {
     match thread.agent() {
         Some(agent) => note(conn, thread.key, &agent),
         None => Ok(()),
-    }
-}
-
-/// Makes the rows of all threads: for a store that has none yet.
-pub(super) fn make_all(transaction: &Transaction<'_>) -> Result<(), Fail> {
-    transaction.execute(
-        concat!(
-            "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id)",
-            " SELECT threads.tenant, ?1, runs.agent, 0, threads.key",
-            " FROM runs JOIN threads ON threads.key = runs.thread WHERE threads.ephemeral = 0"
-        ),
-        [KIND],
-    )?;
-    let mut after = i64::MIN;
-    loop {
-        let rows: Stretch<ThreadRow> = all(transaction, after, 1_000)?;
-        let Some((last, _)) = rows.last() else { return Ok(()) };
-        after = *last;
-        // A damaged row keeps its thread from being read; it does not keep the store from starting.
-        for row in rows.into_iter().filter_map(|(_, row)| row.ok()) {
-            if let Some(agent) = row.agent() {
-                note(transaction, row.key, &agent)?;
-            }
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::fault::{Fail, Health};
-use super::row::{MessageWithoutAlias, Stored, all};
+use super::row::{Stored, all};
 use super::{blob, connection, copy, schema};
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
@@ -70,7 +70,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport> {
     let health = Health::new(&path);
     let read = || -> Result<VerifyReport, Fail> {
         let conn = connection::reader(&path, copy::COPY_CACHE_KIB)?;
-        let version = schema::checked_version(&conn)?;
+        let version = schema::checked_version(&conn, schema::MIGRATIONS)?;
         if version == 0 {
             return Err(Error::new(Code::InvalidRequest, "the file holds no store")
                 .hint("name a file that 'trilogue backup' wrote")
@@ -101,20 +101,14 @@ fn check_structures(conn: &Connection, report: &mut VerifyReport) -> Result<(), 
 fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
     report.threads = check_table::<ThreadRow>(conn, report)?;
     report.runs = check_table::<RunRow>(conn, report)?;
-    report.rows = if report.schema_version >= schema::ALIASES_SINCE {
-        check_table::<MessageRow>(conn, report)?
-    } else {
-        check_table::<MessageWithoutAlias>(conn, report)?
-    };
-    report.rows += check_table::<CheckpointRow>(conn, report)?
+    report.rows = check_table::<MessageRow>(conn, report)?
+        + check_table::<CheckpointRow>(conn, report)?
         + check_table::<InterruptRow>(conn, report)?
         + check_table::<BindingRow>(conn, report)?
         + check_table::<IdempotencyRow>(conn, report)?
         + check_table::<QueueItem>(conn, report)?
+        + check_table::<ConfigurationRow>(conn, report)?
         + check_table::<TokenRow>(conn, report)?;
-    if report.schema_version >= schema::CONFIGURATIONS_SINCE {
-        report.rows += check_table::<ConfigurationRow>(conn, report)?;
-    }
     Ok(())
 }
 

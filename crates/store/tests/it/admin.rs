@@ -1,9 +1,10 @@
 //! Counts, health and the end.
 
-use trilogue_domain::{Code, Scope, TenantId};
+use trilogue_domain::{Code, Scope};
 use trilogue_store::Change;
 
 use crate::harness::{World, alice, code, contract, thread_id};
+use crate::rows;
 
 contract!(counts_follow_what_is_stored, nothing_works_after_the_end, a_quarantined_thread_is_alone);
 
@@ -45,7 +46,7 @@ async fn a_quarantined_thread_is_alone(world: World) {
     assert_eq!(good.read().await.len(), 3);
     // What is damaged can still be erased, and what is not is left alone.
     assert_eq!(store.erase_quarantined(&alice(), &thread_id("good")).await.unwrap(), None);
-    let stranger = Scope { tenant: TenantId::parse("another").unwrap(), owner: None };
+    let stranger = Scope { tenant: rows::tenant("another"), owner: None };
     assert_eq!(store.erase_quarantined(&stranger, &thread_id("bad")).await.unwrap(), None);
     assert!(store.erase_quarantined(&alice(), &thread_id("bad")).await.unwrap().is_some());
     assert_eq!(store.stats().await.unwrap().quarantined, 0);

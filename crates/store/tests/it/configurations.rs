@@ -10,6 +10,7 @@ use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow, Page};
 use crate::harness::{
     World, agent, alice, at, code, contract, options, own_scope, page, principal, tenant_scope,
 };
+use crate::rows;
 
 contract!(
     an_instance_is_created_changed_and_removed,
@@ -21,21 +22,18 @@ contract!(
 );
 
 fn id(text: &str) -> ConfigurationId {
-    ConfigurationId::parse(text).unwrap()
+    rows::configuration_id(text)
 }
 
 fn row(scope: &Scope, name: &str) -> ConfigurationRow {
     ConfigurationRow {
-        id: id(name),
-        tenant: scope.tenant.clone(),
         owner: scope.owner.clone().unwrap_or_else(|| principal("alice")),
         agent: agent("mail"),
         name: Some("formal".to_owned()),
         config: Json::from_value(&json!({"style": "formal"})),
-        metadata: Json::empty_object(),
         created_at: at(10),
         updated_at: at(10),
-        expires_at: None,
+        ..rows::configuration_row(scope.tenant.as_str(), name)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Removal takes everything.
 
 use bytes::Bytes;
-use trilogue_domain::{MessageId, Resolution};
+use trilogue_domain::Resolution;
 use trilogue_store::Change;
 use trilogue_store::rows::{BindingRow, QueueKind, ThreadFilter};
 
 use crate::harness::{Log, World, agent, alice, contract, json, now, page, run_id, thread_id};
+use crate::rows;
 
 contract!(a_removed_thread_leaves_nothing, a_removed_run_leaves_its_neighbours);
 
@@ -29,13 +30,8 @@ pub(crate) async fn furnish(world: &World, thread: &str, run: &str) -> Log {
     used.created_at = now();
     let mut item = log.item(QueueKind::Callback, run, 1);
     item.reference = secret.clone();
-    let binding = BindingRow {
-        thread: log.row.key,
-        agent: agent("echo"),
-        remote: MARKER.to_owned(),
-        capabilities: secret.clone(),
-        told: None,
-    };
+    let binding =
+        BindingRow { capabilities: secret.clone(), ..rows::binding_row(log.row.key, MARKER) };
     let blob = Bytes::from(format!("{MARKER} in a blob of {run}"));
     let blob = world.store.put_blob(&log.row.tenant, blob, true).await.unwrap();
     log.row.metadata = secret;
@@ -72,7 +68,7 @@ async fn a_removed_thread_leaves_nothing(world: World) {
     assert_eq!(store.runs(&scope, &Default::default(), &page(9, None)).await.unwrap().rows, []);
     let interrupts = store.interrupts(&scope, &Default::default(), &page(9, None)).await;
     assert_eq!(interrupts.unwrap().rows, []);
-    let message = MessageId::parse("m-r").unwrap();
+    let message = rows::message_id("m-r");
     assert_eq!(store.message(&scope, &message).await.unwrap(), None);
     assert_eq!(store.path(&scope, &id, None, 9).await.unwrap(), []);
     assert_eq!(store.binding(&scope, &id, &agent("echo")).await.unwrap(), None);
@@ -97,7 +93,7 @@ async fn a_removed_run_leaves_its_neighbours(world: World) {
     assert_eq!(other.read().await.len(), 2);
     let interrupts = world.store.interrupts(&alice(), &Default::default(), &page(9, None)).await;
     assert_eq!(interrupts.unwrap().rows.len(), 1);
-    let message = MessageId::parse("m-other").unwrap();
+    let message = rows::message_id("m-other");
     assert!(world.store.message(&alice(), &message).await.unwrap().is_some());
     let binding = world.store.binding(&alice(), &thread_id("t"), &agent("echo")).await.unwrap();
     assert!(binding.is_some(), "a binding is of the thread");

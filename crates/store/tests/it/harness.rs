@@ -11,16 +11,17 @@ use trilogue_domain::error::{Code, Result};
 use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Interrupt, InterruptId, InterruptKind, Json, MessageId,
-    Outcome, PrincipalId, Role, RunId, RunKey, RunStatus, Scope, Survives, TenantId, ThreadId,
-    ThreadKey, Timestamp,
+    CheckpointKey, Json, Outcome, RunKey, RunStatus, Scope, ThreadKey, Timestamp,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::{
-    CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow, Page, QueueItem,
-    QueueKind, RunRow, ThreadRow,
+    CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, Page, QueueItem, QueueKind, RunRow,
+    ThreadRow,
 };
 use trilogue_store::{Batch, Change, Draft, Durability, Frame, Options, Range, Store, open};
+
+use crate::rows;
+pub(crate) use crate::rows::{agent, principal, run_id, thread_id};
 
 /// The node that writes in these tests.
 pub(crate) const NODE: &str = "node";
@@ -170,103 +171,29 @@ impl Log {
     }
 
     pub(crate) fn run_row(&self, id: &str) -> RunRow {
-        RunRow {
-            key: self.store.next_run_key(),
-            id: run_id(id),
-            thread: self.row.key,
-            thread_id: self.row.id.clone(),
-            tenant: self.row.tenant.clone(),
-            principal: self.row.owner.clone(),
-            agent: agent("echo"),
-            status: RunStatus::Running,
-            created_at: now(),
-            started_at: Some(now()),
-            ended_at: None,
-            outcome: None,
-            base: None,
-            metadata: Json::empty_object(),
-            config: None,
-            saved: None,
-            has_turn: true,
-            pending_answer: None,
-            ever_resolved: false,
-            not_before: None,
-            last_run_number: 0,
-            rules: None,
-            callback: None,
-            request: None,
-            stateless: false,
-            cancel_reason: None,
-        }
+        let row = rows::run_row(&self.row, self.store.next_run_key(), id);
+        RunRow { created_at: now(), started_at: Some(now()), ..row }
     }
 
     pub(crate) fn checkpoint(&self, id: &str, parent: Option<CheckpointKey>) -> CheckpointRow {
-        CheckpointRow {
-            key: self.store.next_checkpoint_key(),
-            id: CheckpointId::parse(id).unwrap(),
-            thread: self.row.key,
-            parent,
-            run: None,
-            position: self.last,
-            value: None,
-            created_at: now(),
-            given: None,
-        }
+        let row = rows::checkpoint_row(self.row.key, self.store.next_checkpoint_key(), id);
+        CheckpointRow { parent, position: self.last, created_at: now(), ..row }
     }
 
     pub(crate) fn message(&self, id: &str, run: RunKey) -> MessageRow {
-        MessageRow {
-            id: MessageId::parse(id).unwrap(),
-            tenant: self.row.tenant.clone(),
-            thread: self.row.key,
-            run,
-            role: Role::User,
-            position: self.last,
-            alias: None,
-        }
+        MessageRow { position: self.last, ..rows::message_row(&self.row, run, id) }
     }
 
     pub(crate) fn interrupt(&self, id: &str, run: &RunRow) -> InterruptRow {
-        InterruptRow {
-            interrupt: question(id),
-            tenant: run.tenant.clone(),
-            principal: run.principal.clone(),
-            thread: run.thread,
-            thread_id: run.thread_id.clone(),
-            run: run.key,
-            run_id: run.id.clone(),
-            agent: run.agent.clone(),
-            raised_at: now(),
-            resolution: None,
-            resolved_at: None,
-        }
+        InterruptRow { raised_at: now(), ..rows::interrupt_row(run, id) }
     }
 
     pub(crate) fn idempotency(&self, text: &str, run: &RunRow) -> IdempotencyRow {
-        IdempotencyRow {
-            key: IdempotencyKey {
-                tenant: run.tenant.clone(),
-                principal: run.principal.clone(),
-                agent: run.agent.clone(),
-                text: text.to_owned(),
-            },
-            request: [1; 32],
-            run: run.id.clone(),
-            thread: run.thread,
-            created_at: now(),
-        }
+        IdempotencyRow { created_at: now(), ..rows::idempotency_row(run, text) }
     }
 
     pub(crate) fn item(&self, kind: QueueKind, key: &str, due: i64) -> QueueItem {
-        QueueItem {
-            kind,
-            key: key.to_owned(),
-            due: at(due),
-            tenant: self.row.tenant.clone(),
-            principal: self.row.owner.clone(),
-            thread: Some(self.row.key),
-            reference: Json::empty_object(),
-        }
+        rows::queue_item(&self.row, kind, key, at(due))
     }
 
     /// Everything that its log holds, frame by frame as number and text.
@@ -323,19 +250,6 @@ impl Step<'_> {
     }
 }
 
-pub(crate) fn question(id: &str) -> Interrupt {
-    Interrupt {
-        id: InterruptId::parse(id).unwrap(),
-        kind: InterruptKind::Form,
-        prompt: Vec::new(),
-        payload: Json::null(),
-        options: Vec::new(),
-        schema: None,
-        survives: Survives::Restart,
-        patience: None,
-    }
-}
-
 /// A point in time later than any that was given before.
 pub(crate) fn now() -> Timestamp {
     static LAST: AtomicI64 = AtomicI64::new(1_800_000_000_000_000);
@@ -355,19 +269,9 @@ pub(crate) fn reader() -> Arc<dyn ReadOriginal> {
 }
 
 pub(crate) fn thread_row(key: ThreadKey, scope: &Scope, id: &str) -> ThreadRow {
-    ThreadRow {
-        key,
-        id: thread_id(id),
-        tenant: scope.tenant.clone(),
-        owner: scope.owner.clone().unwrap_or_else(|| principal("alice")),
-        metadata: Json::empty_object(),
-        created_at: now(),
-        updated_at: now(),
-        head: None,
-        owner_node: NODE.to_owned(),
-        epoch: 1,
-        ephemeral: false,
-    }
+    let row = rows::thread_row(key, scope.tenant.as_str(), id);
+    let owner = scope.owner.clone().unwrap_or_else(|| principal("alice"));
+    ThreadRow { owner, created_at: now(), updated_at: now(), ..row }
 }
 
 pub(crate) fn thought(text: &str) -> Body {
@@ -399,7 +303,7 @@ pub(crate) async fn read(
 }
 
 pub(crate) fn tenant_scope(tenant: &str) -> Scope {
-    Scope { tenant: TenantId::parse(tenant).unwrap(), owner: None }
+    Scope { tenant: rows::tenant(tenant), owner: None }
 }
 
 pub(crate) fn own_scope(tenant: &str, owner: &str) -> Scope {
@@ -409,22 +313,6 @@ pub(crate) fn own_scope(tenant: &str, owner: &str) -> Scope {
 /// Sees the whole tenant `default`.
 pub(crate) fn alice() -> Scope {
     tenant_scope("default")
-}
-
-pub(crate) fn principal(text: &str) -> PrincipalId {
-    PrincipalId::parse(text).unwrap()
-}
-
-pub(crate) fn thread_id(text: &str) -> ThreadId {
-    ThreadId::parse(text).unwrap()
-}
-
-pub(crate) fn run_id(text: &str) -> RunId {
-    RunId::parse(text).unwrap()
-}
-
-pub(crate) fn agent(text: &str) -> AgentName {
-    AgentName::parse(text).unwrap()
 }
 
 pub(crate) fn json(value: &serde_json::Value) -> Json {

@@ -1,10 +1,11 @@
 //! Checkpoints and the path to the head, messages, bindings.
 
-use trilogue_domain::{CheckpointKey, Given, MessageId, Reference};
+use trilogue_domain::{CheckpointKey, Given, Reference};
 use trilogue_store::Change;
 use trilogue_store::rows::{BindingRow, MessageRow};
 
 use crate::harness::{World, agent, alice, contract, json, own_scope, thread_id};
+use crate::rows;
 
 contract!(
     the_path_leads_from_the_head_to_the_beginning,
@@ -143,7 +144,7 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
 async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
     let (mut log, other) = (world.thread("t").await, world.thread("other").await);
     let (one, two) = (log.start("one").await, log.start("two").await);
-    let id = |text| MessageId::parse(text).unwrap();
+    let id = |text| rows::message_id(text);
     let known = |row: &MessageRow, alias| MessageRow { alias: Some(id(alias)), ..row.clone() };
     let (first, second) = (log.message("m", one.key), log.message("n", two.key));
     log.step()
@@ -192,11 +193,9 @@ async fn a_message_is_written_over_by_its_own_run(world: World) {
 async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
     let mut log = world.thread("t").await;
     let mut row = BindingRow {
-        thread: log.row.key,
         agent: agent("mail"),
-        remote: "s-1".to_owned(),
         capabilities: json(&serde_json::json!({"fork": true})),
-        told: None,
+        ..rows::binding_row(log.row.key, "s-1")
     };
     log.step().change(Change::Binding(row.clone())).commit().await.unwrap();
     let other = BindingRow { agent: agent("echo"), ..row.clone() };
@@ -219,7 +218,7 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let mut a = log.checkpoint("a", None);
     a.given = Some(Given {
         entries: vec![
-            Reference::Message(MessageId::parse("m").unwrap()),
+            Reference::Message(rows::message_id("m")),
             Reference::Result(run.id.clone()),
             Reference::Address("http://example.com/1".into()),
             Reference::Address("http://example.com/1".into()),

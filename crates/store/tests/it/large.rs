@@ -128,7 +128,7 @@ fn only_what_a_peer_sent_and_what_is_asked_may_be_large() {
     draft.push(now(), &Body::Opaque, Some(&original(most))).unwrap();
     assert!(draft.is_full(), "nothing comes behind a large event");
     let mut asked = Draft::default();
-    let mut question = crate::harness::question("i");
+    let mut question = crate::rows::question("i");
     question.payload = Json::from_value(&text.into());
     let raised = |question| Body::Interrupt(InterruptEvent::Raised(Box::new(question)));
     asked.push(now(), &raised(question.clone()), None).unwrap();

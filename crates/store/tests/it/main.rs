@@ -25,6 +25,8 @@ mod paging;
 mod queue;
 mod reading;
 mod retention;
+#[path = "../fixtures/rows.rs"]
+mod rows;
 mod scope;
 mod sqlite;
 mod standing;

@@ -13,8 +13,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::thread::AGENT_MEMBER;
 use trilogue_domain::{
-    CheckpointKey, InterruptId, MessageId, Outcome, Resolution, RunKey, RunStatus, Scope, Standing,
-    ThreadKey,
+    CheckpointKey, Outcome, Resolution, RunKey, RunStatus, Scope, Standing, ThreadKey,
 };
 use trilogue_store::rows::{
     Abandon, Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunFilter,
@@ -27,6 +26,7 @@ use crate::harness::{
     Log, World, agent, alice, at, json, now, own_scope, page, reader, run_id, tenant_scope,
     thought, thread_id, thread_row,
 };
+use crate::rows;
 
 const KINDS: [QueueKind; 2] = [QueueKind::ScheduledRun, QueueKind::Callback];
 const THREADS: usize = 3;
@@ -291,7 +291,7 @@ impl Pair {
                 pick(*run).map(|run| Change::Message(live.log.message(&format!("m{id}"), run.key)))
             }
             Act::Alias { id: id_of, alias } => {
-                let id = |number| MessageId::parse(&format!("m{number}")).unwrap();
+                let id = |number| rows::message_id(&format!("m{number}"));
                 Some(Change::Alias(id(*id_of), id(*alias)))
             }
             Act::Checkpoint { id, run } => {
@@ -518,14 +518,14 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
     let mut text = String::new();
     for number in 0..6 {
         let run = run_id(&format!("r{number}"));
-        let message = MessageId::parse(&format!("m{number}")).unwrap();
-        let interrupt = InterruptId::parse(&format!("i{number}")).unwrap();
+        let message = rows::message_id(&format!("m{number}"));
+        let interrupt = rows::interrupt_id(&format!("i{number}"));
         writeln!(text, "{:?}", store.run(scope, &run).await.unwrap()).unwrap();
         writeln!(text, "{:?}", store.message(scope, &message).await.unwrap()).unwrap();
         writeln!(text, "{:?}", store.interrupt(scope, &interrupt).await.unwrap()).unwrap();
         for thread in 0..THREADS {
             let thread = thread_id(&format!("t{thread}"));
-            let id = trilogue_domain::CheckpointId::parse(&format!("c{number}")).unwrap();
+            let id = rows::checkpoint_id(&format!("c{number}"));
             let row = store.checkpoint(scope, &thread, &id).await.unwrap();
             writeln!(text, "{row:?}").unwrap();
         }
@@ -536,7 +536,7 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
         writeln!(text, "{:?}", store.path(scope, &thread, None, 5).await.unwrap()).unwrap();
         let Some(row) = store.thread(scope, &thread).await.unwrap() else { continue };
         for number in 0..6 {
-            let message = MessageId::parse(&format!("m{number}")).unwrap();
+            let message = rows::message_id(&format!("m{number}"));
             writeln!(text, "{:?}", store.message_in(&row, &message).await.unwrap()).unwrap();
         }
     }

@@ -1,10 +1,11 @@
 //! Listings: newest first, page by page, steady while rows come and go.
 
-use trilogue_domain::{InterruptId, RunStatus, limits};
+use trilogue_domain::{RunStatus, limits};
 use trilogue_store::Change;
 use trilogue_store::rows::{InterruptFilter, RunFilter, ThreadFilter};
 
 use crate::harness::{World, agent, alice, contract, now, page, thread_id, thread_row};
+use crate::rows;
 
 contract!(
     threads_come_newest_first_in_pages,
@@ -122,7 +123,7 @@ async fn interrupts_are_listed_by_thread_run_and_state(world: World) {
     assert_eq!(interrupts(of_thread, 9, None).await.rows, [second, first.clone()]);
     let none = InterruptFilter { thread: Some(thread_id("u")), ..InterruptFilter::default() };
     assert_eq!(interrupts(none, 9, None).await.rows, []);
-    let id = InterruptId::parse("i-1").unwrap();
+    let id = rows::interrupt_id("i-1");
     assert_eq!(world.store.interrupt(&alice(), &id).await.unwrap(), Some(first));
 }
 

@@ -1,13 +1,14 @@
 //! What a scope does not see is not there.
 
 use bytes::Bytes;
-use trilogue_domain::{MessageId, Scope, ThreadKey};
+use trilogue_domain::{Scope, ThreadKey};
 use trilogue_store::rows::{
     Abandon, BindingRow, InterruptFilter, Page, QueueKind, RunFilter, ThreadFilter,
 };
 use trilogue_store::{Change, Store};
 
 use crate::harness::{World, agent, at, contract, own_scope, run_id, tenant_scope, thread_id};
+use crate::rows;
 
 contract!(
     another_tenant_sees_nothing,
@@ -24,13 +25,7 @@ async fn furnish(world: &World) {
     let checkpoint = log.checkpoint("c", None);
     log.row.head = Some(checkpoint.key);
     let blob = world.store.put_blob(&scope.tenant, Bytes::from_static(b"x"), true).await.unwrap();
-    let binding = BindingRow {
-        thread: log.row.key,
-        agent: agent("echo"),
-        remote: "s".to_owned(),
-        capabilities: crate::harness::json(&serde_json::json!({})),
-        told: Some(checkpoint.key),
-    };
+    let binding = BindingRow { told: Some(checkpoint.key), ..rows::binding_row(log.row.key, "s") };
     let (message, interrupt) = (log.message("m", run.key), log.interrupt("i", &run));
     let (item, row) = (log.item(QueueKind::Callback, "d", 1), log.row.clone());
     log.step()
@@ -68,13 +63,13 @@ async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
         let runs = store.runs(scope, &filter, &page).await.unwrap();
         note("runs", !runs.rows.is_empty());
     }
-    let id = trilogue_domain::InterruptId::parse("i").unwrap();
+    let id = rows::interrupt_id("i");
     note("interrupt", store.interrupt(scope, &id).await.unwrap().is_some());
     let interrupts = store.interrupts(scope, &InterruptFilter::default(), &page).await.unwrap();
     note("interrupts", !interrupts.rows.is_empty());
-    let id = MessageId::parse("m").unwrap();
+    let id = rows::message_id("m");
     note("message", store.message(scope, &id).await.unwrap().is_some());
-    let id = trilogue_domain::CheckpointId::parse("c").unwrap();
+    let id = rows::checkpoint_id("c");
     note("checkpoint", store.checkpoint(scope, &thread, &id).await.unwrap().is_some());
     note("path", !store.path(scope, &thread, None, 10).await.unwrap().is_empty());
     note("binding", store.binding(scope, &thread, &agent("echo")).await.unwrap().is_some());
@@ -130,7 +125,7 @@ async fn the_same_ids_in_two_tenants(world: World) {
         assert_eq!(thread.tenant, scope.tenant);
         let run = world.store.run(&scope, &run_id("r")).await.unwrap().unwrap();
         assert_eq!((run.tenant, run.thread), (scope.tenant.clone(), thread.key));
-        let id = MessageId::parse("m").unwrap();
+        let id = rows::message_id("m");
         let message = world.store.message(&scope, &id).await.unwrap().unwrap();
         assert_eq!((message.tenant, message.thread), (scope.tenant, thread.key));
     }

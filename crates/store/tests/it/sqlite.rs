@@ -9,6 +9,7 @@ use trilogue_store::{Change, Durability, Options, open};
 
 use crate::erasure::{MARKER, furnish};
 use crate::harness::{World, alice, at, code, options, page, read, run_id, thread_id};
+use crate::rows;
 
 #[tokio::test]
 async fn everything_is_there_again() {
@@ -62,7 +63,7 @@ async fn everything(world: &World) -> String {
 }
 
 fn checkpoint(id: &str) -> trilogue_domain::CheckpointId {
-    trilogue_domain::CheckpointId::parse(id).unwrap()
+    rows::checkpoint_id(id)
 }
 
 #[tokio::test]

@@ -1,13 +1,14 @@
 //! How threads stand, what their state is, and searching by both.
 
 use serde_json::json;
-use trilogue_domain::{Code, Given, Outcome, RunStatus, Standing, ThreadId, ThreadKey, limits};
+use trilogue_domain::{Code, Given, Outcome, RunStatus, Standing, ThreadKey, limits};
 use trilogue_store::Change;
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadFilter};
 
 use crate::harness::{
     Log, World, agent, alice, code, contract, json, now, own_scope, page, tenant_scope, thread_row,
 };
+use crate::rows;
 
 contract!(
     a_thread_stands_as_its_runs_do,
@@ -235,7 +236,7 @@ async fn conditions_are_all_fulfilled(world: World) {
 async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
     let world = World::sqlite().await;
     for number in 0..=limits::MAX_SEARCH_CANDIDATES {
-        let id = ThreadId::parse(&format!("t{number}")).unwrap();
+        let id = rows::thread_id(&format!("t{number}"));
         let row = thread_row(world.store.next_thread_key(), &alice(), id.as_str());
         world.create(row).await.unwrap();
     }

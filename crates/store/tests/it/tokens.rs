@@ -1,9 +1,10 @@
 //! Tokens: found by hash, listed by tenant, their rights added up.
 
-use trilogue_domain::{Code, Right, Rights, TokenId};
+use trilogue_domain::{Code, Right, Rights};
 use trilogue_store::rows::TokenRow;
 
 use crate::harness::{World, at, code, contract, principal, tenant_scope};
+use crate::rows;
 
 contract!(
     a_token_is_found_by_its_hash,
@@ -12,17 +13,8 @@ contract!(
 );
 
 fn token(id: &str, hash: u8, tenant: &str, rights: &[Right]) -> TokenRow {
-    TokenRow {
-        id: TokenId::parse(id).unwrap(),
-        label: "laptop".to_owned(),
-        hash: [hash; 32],
-        tenant: tenant_scope(tenant).tenant,
-        principal: principal("alice"),
-        rights: rights.iter().copied().collect(),
-        own: false,
-        created_at: at(1),
-        expires_at: None,
-    }
+    let rights = rights.iter().copied().collect();
+    TokenRow { hash: [hash; 32], created_at: at(1), ..rows::token_row(tenant, id, rights) }
 }
 
 async fn a_token_is_found_by_its_hash(world: World) {

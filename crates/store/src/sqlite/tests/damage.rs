@@ -1,20 +1,17 @@
 use bytes::Bytes;
 use rusqlite::{Connection, params};
 use trilogue_domain::error::{Code, Result};
-use trilogue_domain::{
-    AgentName, CheckpointId, Interrupt, InterruptId, InterruptKind, Json, MessageId, PrincipalId,
-    Role, RunKey, Survives, ThreadKey,
-};
+use trilogue_domain::{AgentName, CheckpointId, InterruptId, Json, MessageId, RunKey, ThreadKey};
 
 use super::seed::{
-    Folder, START, batch, creation, everything, frames, naming, run_row, scope, tenant, thread_row,
+    Folder, batch, creation, everything, frames, naming, run_row, scope, tenant, thread_row,
+};
+use crate::fixtures::{
+    START, binding_row, checkpoint_row, idempotency_row, interrupt_row, message_row,
 };
 use crate::open::Durability;
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
-use crate::rows::{
-    BindingRow, CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, MessageRow,
-    ThreadFilter,
-};
+use crate::rows::{BindingRow, CheckpointRow, IdempotencyRow, ThreadFilter};
 use crate::sqlite::SqliteStore;
 
 /// A thread with one of everything, all rows as long as those of the others.
@@ -23,44 +20,19 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
     let content = Bytes::from(format!("large content of thread {thread:04}"));
     let blob = store.put_blob(&tenant(), content, true).await.unwrap();
     let checkpoint = store.next_checkpoint_key();
+    let (thread_row, run_row) = (thread_row(thread), run_row(thread, run));
     let mut changes = creation(thread).changes;
     changes.extend([
-        Change::Run(Box::new(run_row(thread, run))),
-        Change::Message(MessageRow {
-            id: MessageId::parse(&format!("message-{thread}")).unwrap(),
-            tenant: tenant(),
-            thread,
-            run,
-            role: Role::User,
-            position: 1,
-            alias: None,
-        }),
+        Change::Run(Box::new(run_row.clone())),
+        Change::Message(message_row(&thread_row, run, &format!("message-{thread}"))),
         Change::Checkpoint(CheckpointRow {
-            key: checkpoint,
-            id: CheckpointId::parse("checkpoint").unwrap(),
-            thread,
-            parent: None,
             run: Some(run),
-            position: 1,
             value: Some(Json::parse(r#"{"count":1}"#).unwrap()),
-            created_at: START,
-            given: None,
+            ..checkpoint_row(thread, checkpoint, "checkpoint")
         }),
-        Change::Interrupt(Box::new(interrupt_row(thread, run))),
-        Change::Binding(BindingRow {
-            thread,
-            agent: AgentName::parse("echo").unwrap(),
-            remote: "session".to_owned(),
-            capabilities: Json::parse(r#"{"load":true}"#).unwrap(),
-            told: Some(checkpoint),
-        }),
-        Change::Idempotency(IdempotencyRow {
-            key: idempotency_key(thread),
-            request: [7; 32],
-            run: run_row(thread, run).id,
-            thread,
-            created_at: START,
-        }),
+        Change::Interrupt(Box::new(interrupt_row(&run_row, &format!("interrupt-{thread}")))),
+        Change::Binding(BindingRow { told: Some(checkpoint), ..binding_row(thread, "session") }),
+        Change::Idempotency(idempotency_of(thread)),
     ]);
     let first = Batch {
         frames: naming(thread, Some(run), 1, 1, &blob),
@@ -72,38 +44,9 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
     thread
 }
 
-fn interrupt_row(thread: ThreadKey, run: RunKey) -> InterruptRow {
-    InterruptRow {
-        interrupt: Interrupt {
-            id: InterruptId::parse(&format!("interrupt-{thread}")).unwrap(),
-            kind: InterruptKind::Form,
-            prompt: Vec::new(),
-            payload: Json::null(),
-            options: Vec::new(),
-            schema: None,
-            survives: Survives::Restart,
-            patience: None,
-        },
-        tenant: tenant(),
-        principal: PrincipalId::parse("ada").unwrap(),
-        thread,
-        thread_id: thread_row(thread).id,
-        run,
-        run_id: run_row(thread, run).id,
-        agent: AgentName::parse("echo").unwrap(),
-        raised_at: START,
-        resolution: None,
-        resolved_at: None,
-    }
-}
-
-fn idempotency_key(thread: ThreadKey) -> IdempotencyKey {
-    IdempotencyKey {
-        tenant: tenant(),
-        principal: PrincipalId::parse("ada").unwrap(),
-        agent: AgentName::parse("echo").unwrap(),
-        text: format!("key-{thread}"),
-    }
+/// The idempotency key of the thread's run.
+fn idempotency_of(thread: ThreadKey) -> IdempotencyRow {
+    idempotency_row(&run_row(thread, RunKey(thread.0)), &format!("key-{thread}"))
 }
 
 /// Reads everything of a thread and shows it; the first error where there is one.
@@ -127,7 +70,7 @@ async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     shown += &format!("{:?}", store.interrupt(&scope, &interrupt).await?);
     let agent = AgentName::parse("echo").unwrap();
     shown += &format!("{:?}", store.binding(&scope, &thread.id, &agent).await?);
-    shown += &format!("{:?}", store.idempotency(&idempotency_key(key), START).await?);
+    shown += &format!("{:?}", store.idempotency(&idempotency_of(key).key, START).await?);
     let content = Bytes::from(format!("large content of thread {key:04}"));
     let blob = crate::sqlite::blob::name(&content, true)?;
     shown += &format!("{:?}", store.blob(&thread, &blob).await?);

@@ -11,6 +11,7 @@ use super::seed::{
 };
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::file::beside;
+use crate::sqlite::schema::SCHEMA_VERSION;
 use crate::sqlite::{SqliteStore, restore, verify};
 
 fn mode(path: &Path) -> u32 {
@@ -118,7 +119,7 @@ async fn a_damaged_or_newer_backup_is_not_restored() {
     raw.pragma_update(None, "user_version", 99).unwrap();
     assert_eq!(verify(&copy).unwrap_err().code(), Code::StoreTooNew);
     assert_eq!(restore(&copy, &folder.path, true).unwrap_err().code(), Code::StoreTooNew);
-    raw.pragma_update(None, "user_version", 2).unwrap();
+    raw.pragma_update(None, "user_version", SCHEMA_VERSION).unwrap();
     raw.execute("DELETE FROM frames WHERE first = 2", []).unwrap();
     raw.execute("UPDATE runs SET body = x'0102'", []).unwrap();
     let report = verify(&copy).unwrap();

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
 use trilogue_domain::error::Code;
-use trilogue_domain::{AgentName, CheckpointKey, Json, PrincipalId, Scope, TenantId, ThreadKey};
+use trilogue_domain::{AgentName, CheckpointKey, Json, Scope, ThreadKey};
 
 use super::seed::{Folder, batch, creation, scope, tenant, thread_row};
+use crate::fixtures;
 use crate::open::Durability;
 use crate::port::{Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, ThreadRow};
@@ -11,17 +12,11 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::hot::Hot;
 
 fn binding(thread: &ThreadRow, remote: &str, told: i64) -> BindingRow {
-    BindingRow {
-        thread: thread.key,
-        agent: agent(),
-        remote: remote.to_owned(),
-        capabilities: Json::parse("{}").unwrap(),
-        told: Some(CheckpointKey(told)),
-    }
+    BindingRow { told: Some(CheckpointKey(told)), ..fixtures::binding_row(thread.key, remote) }
 }
 
 fn agent() -> AgentName {
-    AgentName::parse("echo").unwrap()
+    fixtures::agent("echo")
 }
 
 /// Writes these rows of a thread.
@@ -63,8 +58,8 @@ async fn another_scope_finds_nothing_there_either() {
     let store = folder.open().await;
     let thread = created(&store).await;
     write(&store, &thread, vec![Change::Binding(binding(&thread, "session", 1))]).await;
-    let another = Scope { tenant: tenant(), owner: Some(PrincipalId::parse("bob").unwrap()) };
-    let foreign = Scope { tenant: TenantId::parse("foreign").unwrap(), owner: None };
+    let another = Scope { tenant: tenant(), owner: Some(fixtures::principal("bob")) };
+    let foreign = Scope { tenant: fixtures::tenant("foreign"), owner: None };
     for scope in [another, foreign] {
         assert_eq!(store.thread(&scope, &thread.id).await.unwrap(), None);
         assert_eq!(store.thread_of(&scope, thread.key).await.unwrap(), None);

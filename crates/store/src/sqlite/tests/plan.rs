@@ -5,8 +5,8 @@ use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
 
 use super::seed::{Folder, scope};
 use crate::rows::{RunRow, ThreadRow};
-use crate::sqlite::driver::{Driver, Led};
-use crate::sqlite::schema::Migrations;
+use crate::sqlite::driver::{Driver, Listed};
+use crate::sqlite::schema::{MIGRATIONS, migrate};
 
 /// What SQLite says of how it answers a statement, one step a line.
 fn plan(conn: &Connection, sql: &str, values: &[rusqlite::types::Value]) -> String {
@@ -17,7 +17,7 @@ fn plan(conn: &Connection, sql: &str, values: &[rusqlite::types::Value]) -> Stri
     steps.map(|step| step.unwrap() + "\n").collect()
 }
 
-fn plan_of<R: Led>(conn: &Connection, driver: Driver<'_>) -> String {
+fn plan_of<R: Listed>(conn: &Connection, driver: Driver<'_>) -> String {
     let scope = Scope { owner: Some(PrincipalId::parse("alice").unwrap()), ..scope() };
     let query = driver.query::<R>(&scope, i64::MAX);
     plan(conn, &query.sql, &query.bound)
@@ -26,7 +26,7 @@ fn plan_of<R: Led>(conn: &Connection, driver: Driver<'_>) -> String {
 fn store() -> (Folder, Connection) {
     let folder = Folder::new();
     let mut conn = folder.raw();
-    Migrations::all().run(&mut conn).unwrap();
+    migrate(&mut conn, MIGRATIONS).unwrap();
     (folder, conn)
 }
 

@@ -8,18 +8,14 @@ use tempfile::TempDir;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::event::MessageEvent;
 use trilogue_domain::port::ReadOriginal;
-use trilogue_domain::{
-    AgentName, Body, Json, MessageId, PrincipalId, RunId, RunKey, RunStatus, Scope, TenantId,
-    ThreadId, ThreadKey, Timestamp,
-};
+use trilogue_domain::{Body, Json, RunKey, Scope, TenantId, ThreadKey};
 
+use crate::fixtures::{self, START};
 use crate::open::Options;
 use crate::port::{Append, Batch, Change, Range, Read};
 use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};
 use crate::sqlite::SqliteStore;
-
-pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 /// A store file that goes with the test.
 pub(super) struct Folder {
@@ -58,57 +54,27 @@ pub(super) fn reader() -> Arc<dyn ReadOriginal> {
 }
 
 pub(super) fn tenant() -> TenantId {
-    TenantId::parse("tenant").unwrap()
+    fixtures::tenant("tenant")
 }
 
 pub(super) fn scope() -> Scope {
     Scope { tenant: tenant(), owner: None }
 }
 
+/// As long as every other thread's row.
 pub(super) fn thread_row(key: ThreadKey) -> ThreadRow {
     ThreadRow {
-        key,
-        id: ThreadId::parse(&format!("thread-{key}")).unwrap(),
-        tenant: tenant(),
-        owner: PrincipalId::parse("ada").unwrap(),
         metadata: Json::parse(format!(r#"{{"colour":"blue","key":{key}}}"#)).unwrap(),
-        created_at: START,
-        updated_at: START,
-        head: None,
-        owner_node: "node".to_owned(),
-        epoch: 1,
-        ephemeral: false,
+        ..fixtures::thread_row(key, "tenant", &format!("thread-{key}"))
     }
 }
 
+/// As long as every other run's row.
 pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
     RunRow {
-        key,
-        id: RunId::parse(&format!("run-{key}")).unwrap(),
-        thread,
-        thread_id: ThreadId::parse(&format!("thread-{thread}")).unwrap(),
-        tenant: tenant(),
-        principal: PrincipalId::parse("ada").unwrap(),
-        agent: AgentName::parse("echo").unwrap(),
-        status: RunStatus::Running,
-        created_at: START,
-        started_at: None,
-        ended_at: None,
-        outcome: None,
-        base: None,
         metadata: Json::parse(format!(r#"{{"number":{key}}}"#)).unwrap(),
-        config: None,
         saved: Some(Json::parse(r#"{"state":"what the agent left"}"#).unwrap()),
-        has_turn: true,
-        pending_answer: None,
-        ever_resolved: false,
-        not_before: None,
-        last_run_number: 0,
-        rules: None,
-        callback: None,
-        request: None,
-        stateless: false,
-        cancel_reason: None,
+        ..fixtures::run_row(&thread_row(thread), key, &format!("run-{key}"))
     }
 }
 
@@ -138,7 +104,7 @@ pub(super) fn naming(
 ) -> Vec<Arc<Frame>> {
     let content = trilogue_domain::Content::Blob(blob.clone());
     let body = Body::Message(MessageEvent::Part {
-        message: MessageId::parse("message").unwrap(),
+        message: fixtures::message_id("message"),
         part: trilogue_domain::Part::new("text/plain", content),
     });
     let mut draft = Draft::default();

@@ -7,21 +7,16 @@ use trilogue_store::Store;
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow, Page};
 
 use super::{Op, codes};
-use crate::harness::{agent, alice, at, json, own_scope, page, principal, tenant_scope};
+use crate::harness::{agent, alice, at, json, own_scope, page, tenant_scope};
+use crate::rows;
 
 /// What a store answers to a change of configured instances.
 pub(super) async fn configure(store: &dyn Store, op: &Op) -> String {
     let row = |id: usize, scope: &Scope, now: i64| ConfigurationRow {
-        id: configuration_id(id),
-        tenant: scope.tenant.clone(),
-        owner: principal("alice"),
-        agent: agent("echo"),
-        name: None,
         config: json(&serde_json::json!({"now": now})),
-        metadata: json(&serde_json::json!({})),
         created_at: at(now),
         updated_at: at(now),
-        expires_at: None,
+        ..rows::configuration_row(scope.tenant.as_str(), configuration_id(id).as_str())
     };
     match op {
         Op::Configure { id, is_foreign, now, end } => {
@@ -61,5 +56,5 @@ pub(super) async fn configurations(store: &dyn Store, scope: &Scope) -> String {
 }
 
 fn configuration_id(number: usize) -> ConfigurationId {
-    ConfigurationId::parse(&format!("k{number}")).unwrap()
+    rows::configuration_id(&format!("k{number}"))
 }

@@ -1,6 +1,8 @@
 -- Integer keys grow with creation, so descending keys are "newest first".
 -- A `body` is the whole row in the versioned form with its checksum; the columns beside it are what is searched by, and are checked against it on every read.
 
+-- `searched` is the checksum of the metadata that a row's search rows were made from, zero before there are any: they are rewritten only when it changes.
+
 CREATE TABLE threads (
     key INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -9,6 +11,7 @@ CREATE TABLE threads (
     owner_node TEXT NOT NULL,
     epoch INTEGER NOT NULL,
     ephemeral INTEGER NOT NULL,
+    searched INTEGER NOT NULL DEFAULT 0,
     body BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX threads_by_id ON threads (tenant, id);
@@ -50,6 +53,8 @@ CREATE TABLE runs (
     agent TEXT NOT NULL,
     status TEXT NOT NULL,
     ended_at INTEGER,
+    stateless INTEGER NOT NULL,
+    searched INTEGER NOT NULL DEFAULT 0,
     body BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX runs_by_id ON runs (tenant, id);
@@ -59,16 +64,21 @@ CREATE INDEX runs_by_principal ON runs (tenant, principal);
 CREATE INDEX runs_by_status ON runs (tenant, status);
 CREATE INDEX runs_open ON runs (thread) WHERE ended_at IS NULL;
 CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX runs_stateless ON runs (ended_at) WHERE stateless = 1 AND ended_at IS NOT NULL;
 
+-- A message's id is unique in its thread; another thread may hold the same one. `alias` is another id, by which the message's agent knows it.
 CREATE TABLE messages (
     key INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
     id TEXT NOT NULL,
     thread INTEGER NOT NULL,
     run INTEGER NOT NULL,
+    alias TEXT,
     body BLOB NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX messages_by_id ON messages (tenant, id);
+CREATE INDEX messages_by_id ON messages (tenant, id);
+CREATE UNIQUE INDEX messages_by_thread ON messages (thread, id);
+CREATE INDEX messages_by_alias ON messages (thread, alias) WHERE alias IS NOT NULL;
 CREATE INDEX messages_by_run ON messages (thread, run);
 
 CREATE TABLE checkpoints (
@@ -121,6 +131,9 @@ CREATE INDEX idempotency_by_run ON idempotency (thread, run);
 CREATE INDEX idempotency_by_age ON idempotency (created_at);
 
 -- `free_at` is when an item can be claimed: when it falls due, and while it is held when its lease ends.
+-- Items of one run with a place stand in line: only the first is free, and the others' `free_at` is the largest integer.
+-- `held` says whether a worker has claimed an item and not given it back.
+-- `next` is what was offered under an item's key while a worker held the item; it takes its place when the worker is done.
 CREATE TABLE queue (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,
@@ -133,12 +146,19 @@ CREATE TABLE queue (
     attempts INTEGER NOT NULL,
     dead INTEGER NOT NULL,
     error TEXT NOT NULL,
-    body BLOB NOT NULL
+    run INTEGER,
+    place INTEGER NOT NULL DEFAULT 0,
+    held INTEGER NOT NULL DEFAULT 0,
+    body BLOB NOT NULL,
+    next BLOB
 ) STRICT;
 CREATE UNIQUE INDEX queue_by_key ON queue (kind, tenant, key);
 CREATE INDEX queue_claimable ON queue (kind, free_at) WHERE dead = 0;
 CREATE INDEX queue_dead ON queue (tenant) WHERE dead = 1;
 CREATE INDEX queue_by_thread ON queue (thread) WHERE thread IS NOT NULL;
+CREATE INDEX queue_in_line ON queue (run, place, id) WHERE run IS NOT NULL AND dead = 0;
+CREATE UNIQUE INDEX queue_first_in_line ON queue (run)
+    WHERE run IS NOT NULL AND dead = 0 AND free_at < 9223372036854775807;
 
 CREATE TABLE tokens (
     key INTEGER PRIMARY KEY,
@@ -172,3 +192,28 @@ CREATE TABLE blob_refs (
     PRIMARY KEY (thread, run, blob, is_text)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_refs_by_blob ON blob_refs (blob);
+
+-- Top-level scalars of metadata. `hash` stands for the value; the row itself is compared before it is shown.
+CREATE TABLE search (
+    tenant TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    hash INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind, name, hash, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX search_by_row ON search (kind, id);
+
+-- Configured instances of agents.
+CREATE TABLE configurations (
+    key INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    expires_at INTEGER,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX configurations_by_id ON configurations (tenant, id);
+CREATE INDEX configurations_by_agent ON configurations (tenant, agent);
+CREATE INDEX configurations_by_expiry ON configurations (expires_at) WHERE expires_at IS NOT NULL;
