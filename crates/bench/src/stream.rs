@@ -1,12 +1,13 @@
 //! One run of many parts, through the runtime and SQLite.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::MessageEvent;
+use trilogue_domain::lock;
 use trilogue_domain::port::SystemClock;
 use trilogue_domain::{
     AgentCard, AgentName, Body, Content, Failure, Json, MessageId, Part, Principal, PrincipalId,
@@ -162,7 +163,7 @@ impl House {
 
     /// Runs at a pace, and gives the p99 of the time from an event's emission to its durability.
     async fn latency(&self, parts: u64) -> Result<Duration> {
-        self.emitted.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.emitted).clear();
         let id = ThreadId::generate();
         let submitted = self.runtime.submit(&self.by, self.new_run(&id, parts, true)?).await?;
         let row = self.store.thread(&self.by.scope(), &id).await?.context("the thread is lost")?;
@@ -181,7 +182,7 @@ impl House {
             }
         }
         submitted.settled.wait().await?;
-        let emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let emitted = lock(&self.emitted);
         let times: Vec<Duration> =
             emitted.iter().zip(&durable).map(|(from, to)| to.duration_since(*from)).collect();
         Ok(percentile(&times, 0.99))
@@ -230,7 +231,7 @@ impl Backend for Parts {
         for _ in 0..input["parts"].as_u64().unwrap_or_default() {
             if paced {
                 tick.tick().await;
-                self.emitted.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+                lock(&self.emitted).push(Instant::now());
             }
             let part = Part {
                 content_type: Arc::from("text/plain"),

@@ -13,6 +13,7 @@ pub mod id;
 pub mod interrupt;
 pub mod json;
 pub mod limits;
+mod lock;
 pub mod port;
 pub mod run;
 pub mod scope;
@@ -30,6 +31,7 @@ pub use id::{
 };
 pub use interrupt::{Answer, Interrupt, InterruptKind, Resolution, Survives};
 pub use json::Json;
+pub use lock::lock;
 pub use run::{Callback, Failure, Input, Outcome, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
 pub use thread::{Given, HeadMove, Reference, Standing};

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
+pub(crate) use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, Code, Error, Scope, TenantId, ThreadId, ThreadKey,
@@ -279,8 +280,4 @@ impl Drop for Presence {
                 .retain(|_, connected| connected.count > 0 || connected.left.elapsed() < longest);
         }
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 use trilogue_domain::event::{RunEvent, StateEvent};
+use trilogue_domain::lock;
 use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
 
 use crate::error::AgentError;
@@ -179,7 +180,7 @@ impl Recorder {
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inside)
     }
 }
 

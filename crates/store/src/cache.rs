@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OnceCell, watch};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
+use trilogue_domain::lock;
 
 use crate::port::{Range, Tail, TailGuard};
 use crate::record::Frame;
@@ -258,7 +259,7 @@ pub(crate) fn bounded(
 
 fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that holds these locks can leave them half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&mutex)
 }
 
 // === impl Entry ===

@@ -1,7 +1,7 @@
 //! A receiver of callbacks on a real loopback socket.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,6 +12,7 @@ use axum::routing::any;
 use http::{HeaderMap, StatusCode, Uri};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use trilogue_domain::lock;
 
 use crate::wait::until;
 
@@ -117,10 +118,6 @@ async fn serve(listener: TcpListener, router: Router) -> Result<()> {
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use trilogue_domain::lock;
 
 use crate::schema::{Conversation, Side};
 use crate::wait::until;
@@ -97,7 +98,7 @@ impl Editor {
     pub async fn begin(&self, method: &str, params: &Value) -> Result<oneshot::Receiver<Value>> {
         let id = 1 + self.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (tell, answer) = oneshot::channel();
-        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, tell);
+        lock(&self.shared.waiting).insert(id, tell);
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
         Ok(answer)
     }
@@ -119,7 +120,7 @@ impl Editor {
     }
 
     async fn send(&self, message: &Value) -> Result<()> {
-        self.shared.conversation.lock().unwrap_or_else(PoisonError::into_inner).note(message);
+        lock(&self.shared.conversation).note(message);
         let mut input = self.input.lock().await;
         let input = input.as_mut().context("the input was closed")?;
         input.write_all(format!("{message}\n").as_bytes()).await?;
@@ -147,7 +148,7 @@ impl Editor {
     /// Everything that came, in its order.
     #[must_use]
     pub fn messages(&self) -> Vec<Value> {
-        self.shared.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.messages).clone()
     }
 
     /// The updates of a session so far.
@@ -195,7 +196,7 @@ impl Editor {
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        let broken = self.shared.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let broken = lock(&self.shared.broken);
         assert!(broken.is_empty() || std::thread::panicking(), "{broken:#?}");
     }
 }
@@ -214,9 +215,9 @@ impl Shared {
 
     /// Holds what came to the schema. What breaks it fails the test when the editor is dropped.
     fn hold(&self, message: &Value) {
-        let held = self.conversation.lock().unwrap_or_else(PoisonError::into_inner).hold(message);
+        let held = lock(&self.conversation).hold(message);
         if let Err(error) = held {
-            let mut broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut broken = lock(&self.broken);
             broken.push(format!("{error:#}: {message}"));
         }
     }
@@ -238,8 +239,8 @@ async fn read(mut output: BufReader<ChildStdout>, shared: Arc<Shared>) {
             shared.hold(&message);
         }
         let answered = (message["method"].is_null()).then(|| message["id"].as_u64()).flatten();
-        shared.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
-        let mut waiting = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&shared.messages).push(message.clone());
+        let mut waiting = lock(&shared.waiting);
         if let Some(tell) = answered.and_then(|id| waiting.remove(&id)) {
             // Who asked may have gone on.
             let _ = tell.send(message);
@@ -248,5 +249,5 @@ async fn read(mut output: BufReader<ChildStdout>, shared: Arc<Shared>) {
         line.clear();
     }
     // Nobody is answered any more.
-    shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    lock(&shared.waiting).clear();
 }

@@ -1,7 +1,7 @@
 //! A model for coding agents, on a loopback socket: it says what a test made it say, in the dialect of chat completions.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use axum::extract::State;
@@ -12,6 +12,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use trilogue_domain::lock;
 
 /// What the model calls itself.
 pub const NAME: &str = "fake-model";
@@ -72,13 +73,13 @@ impl Model {
     /// From now on, a user's message with these words in it makes the model call this tool, where it is offered.
     pub fn calls(&self, words: &str, tool: &str, arguments: Value) {
         let rule = Rule { words: words.to_owned(), tool: tool.to_owned(), arguments };
-        self.shared.rules.lock().unwrap_or_else(PoisonError::into_inner).push(rule);
+        lock(&self.shared.rules).push(rule);
     }
 
     /// The requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Value> {
-        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.asked).clone()
     }
 }
 
@@ -98,7 +99,7 @@ impl Shared {
         let offered = request["tools"].as_array()?;
         let is_offered =
             |rule: &Rule| offered.iter().any(|tool| tool["function"]["name"] == rule.tool.as_str());
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = lock(&self.rules);
         let fits =
             |rule: &&Rule| last["role"] == "user" && text.contains(&rule.words) && is_offered(rule);
         rules.iter().find(fits).cloned()
@@ -107,7 +108,7 @@ impl Shared {
 
 async fn complete(State(shared): State<Arc<Shared>>, Json(request): Json<Value>) -> Response {
     let rule = shared.rule(&request);
-    shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+    lock(&shared.asked).push(request.clone());
     let (deltas, reason) = match rule {
         Some(rule) => (call(&rule), "tool_calls"),
         None => (text("It is done."), "stop"),

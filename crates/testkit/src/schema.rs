@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use jsonschema::Validator;
 use serde_json::{Value, json};
+use trilogue_domain::lock;
 
 use crate::specs;
 
@@ -239,7 +240,7 @@ fn names(document: &Value) -> HashMap<Key, String> {
 fn definition(document: &'static Value, name: &str) -> Result<Arc<Validator>> {
     static MADE: Mutex<Option<Made>> = Mutex::new(None);
     let key = (std::ptr::from_ref(document).addr(), name.to_owned());
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = lock(&MADE);
     let made = made.get_or_insert_default();
     if let Some(found) = made.get(&key) {
         return Ok(Arc::clone(found));

@@ -39,10 +39,11 @@ mod turn;
 mod working;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
+use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{AgentCard, Answer, Failure, Interrupt, Json};
 use trilogue_mapping::shape;
@@ -167,9 +168,4 @@ impl fmt::Debug for AgentClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentClient").field("name", &self.0.card.name).finish_non_exhaustive()
     }
-}
-
-/// A poisoned lock only says that somebody panicked; what it guards is whole after every statement.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

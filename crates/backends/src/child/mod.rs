@@ -22,13 +22,14 @@ pub(crate) mod tree;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
 use uuid::Uuid;
 
 pub use environment::{INHERITED, inherited};
@@ -250,9 +251,4 @@ fn not_started(program: Program<'_>, error: &std::io::Error) -> Error {
 
 fn broken(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(Code::Internal, message)
-}
-
-/// A poisoned lock only says that somebody panicked; what it guards is whole after every statement.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cap_std::fs::Dir;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use trilogue_domain::lock;
 use trilogue_wire::agent_client::{CreateTerminalRequest, TerminalExitStatus};
 use trilogue_wire::jsonrpc::ErrorObject;
 
@@ -389,8 +390,4 @@ fn name_of(number: i32) -> String {
     ];
     let found = named.iter().find(|(signal, _)| signal.as_raw() == number);
     found.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The peer: the same two routes over a map, and nothing else.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
+use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{RunId, ThreadId};
 
@@ -69,7 +70,7 @@ async fn create(State(runs): State<Runs>, Json(creation): Json<Creation>) -> Jso
         creation,
     };
     let (done, ended) = watch::channel(None);
-    runs.lock().unwrap_or_else(PoisonError::into_inner).insert(run.run_id.clone(), ended);
+    lock(&runs).insert(run.run_id.clone(), ended);
     let mut ending = run.clone();
     tokio::spawn(async move {
         ending.status = "success";
@@ -84,7 +85,7 @@ async fn wait(
     State(runs): State<Runs>,
     Path(run): Path<String>,
 ) -> Result<Json<Answer>, StatusCode> {
-    let ended = runs.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
+    let ended = lock(&runs).get(&run).cloned();
     let mut ended = ended.ok_or(StatusCode::NOT_FOUND)?;
     let answer = ended.wait_for(Option::is_some).await.map_err(|_| StatusCode::GONE)?;
     answer.clone().map(Json).ok_or(StatusCode::GONE)

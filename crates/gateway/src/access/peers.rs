@@ -3,9 +3,10 @@
 //! A peer's address opens the door and nothing more: who calls is told by the token alone.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use trilogue_domain::lock;
 use trilogue_egress::Cidr;
 
 use crate::metrics::Meters;
@@ -75,7 +76,7 @@ impl Doorkeeper {
 
     /// Notes one more refused peer; gives how many the log has not mentioned when it is time to.
     fn to_mention(&self, now: Instant) -> Option<u64> {
-        let mut state = self.unmentioned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.unmentioned);
         state.refused += 1;
         if state.mentioned_at.is_some_and(|at| now.duration_since(at) < MENTION_EVERY) {
             return None;

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Event;
+use trilogue_domain::lock;
 use trilogue_domain::{InterruptId, RunId, RunKey, Scope, ThreadKey};
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_store::{Frame, Range, Read, Tail};
@@ -94,7 +95,7 @@ impl Feeds {
         view: Arc<dyn View>,
     ) -> Arc<Feed> {
         let key = FeedKey { thread: thread.key, run: run.map(|run| run.key), view: view.name() };
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if let Some(feed) = open.get(&key).and_then(Weak::upgrade) {
             return feed;
         }
@@ -287,7 +288,7 @@ impl Feed {
     }
 
     fn chunks(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Chunk>>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.chunks)
     }
 
     /// The id of a run of this thread; `None` when it is gone.
@@ -302,12 +303,12 @@ impl Feed {
         {
             return Ok(Some(id.clone()));
         }
-        let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let known = lock(&self.names).get(&key).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
         let name = run_id(read, &self.thread, key).await?;
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&self.names);
         if names.len() >= MAX_NAMES {
             names.clear();
         }

@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use trilogue_domain::content::BlobRef;
+use trilogue_domain::lock;
 use trilogue_domain::{Error, Event, InterruptId, RunKey};
 use trilogue_store::Read;
 use trilogue_store::rows::{RunRow, ThreadRow};
@@ -128,7 +129,7 @@ impl Samplers {
         progress: bool,
     ) -> Watching {
         let key = (run.key, view.name());
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         if let Some(sampler) = open.get(&key).and_then(Weak::upgrade)
             // One that has failed, or broke, is of no use to whoever comes later.
             && sampler.is_alive()

@@ -1,10 +1,11 @@
 //! What happened in a session and was not read yet.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 use trilogue_wire::agent_client::{ContentBlock, SessionUpdate};
 
 use super::peer::{Backpressure, RawJson};
@@ -157,6 +158,6 @@ impl Inbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

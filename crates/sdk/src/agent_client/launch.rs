@@ -1,12 +1,13 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use trilogue_domain::lock;
 
 use super::Error;
 
@@ -114,7 +115,7 @@ impl Child {
 
     /// What it wrote to its standard error last.
     pub(super) fn stderr_tail(&self) -> String {
-        let kept = self.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.stderr_tail);
         String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<_>>()).into_owned()
     }
 
@@ -147,7 +148,7 @@ impl Drop for Child {
 async fn listen(mut from: ChildStderr, stderr_tail: Arc<Mutex<VecDeque<u8>>>) {
     let mut piece = [0; 4_096];
     while let Ok(length @ 1..) = from.read(&mut piece).await {
-        let mut kept = stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&stderr_tail);
         kept.extend(piece.iter().take(length));
         let excess = kept.len().saturating_sub(KEPT_BYTES);
         kept.drain(..excess);

@@ -1,7 +1,8 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use trilogue_domain::lock;
 use trilogue_wire::agent_client::{
     CancelNotification, ContentBlock, LoadSessionRequest, LoadSessionResponse, NotificationParams,
     PromptRequest, RequestParams, SessionConfigOption, SessionConfigValue, SessionModeState,
@@ -237,7 +238,7 @@ impl Session {
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, Opened> {
-        self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.opened)
     }
 }
 

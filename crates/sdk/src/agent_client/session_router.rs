@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 use trilogue_wire::agent_client::{
     AgentCapabilities, CancelledPermission, ClientCapabilities, ClientNotification, ClientRequest,
     CompleteElicitationNotification, CreateElicitationResponse, ElicitationCancel, Extension,
@@ -130,7 +131,7 @@ impl SessionRouter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

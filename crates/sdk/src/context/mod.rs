@@ -6,7 +6,7 @@ mod message;
 mod tool;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use trilogue_domain::event::{
     MessageEvent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
 };
+use trilogue_domain::lock;
 use trilogue_domain::{
     AgentName, Body, Json, Message, MessageId, Part, Role, RunId, ThreadId, Times, Trajectory,
 };
@@ -409,16 +410,16 @@ impl Context {
 
     /// Notes what was said last.
     pub(crate) fn heard(&self, message: MessageId) {
-        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+        *lock(&self.shared.last) = Some(message);
     }
 
     /// What was said last.
     fn last(&self) -> Option<MessageId> {
-        self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.last).clone()
     }
 
     fn unfinished(&self) -> std::sync::MutexGuard<'_, Unfinished> {
-        self.shared.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.unfinished)
     }
 }
 

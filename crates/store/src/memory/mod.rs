@@ -26,10 +26,11 @@ mod weight;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
 
 use self::state::State;
 
@@ -116,6 +117,6 @@ impl fmt::Debug for MemoryStore {
 impl Inner {
     /// The state, locked. Nothing in this module panics while it changes it, so a poisoned lock guards whole data.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

@@ -9,13 +9,14 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::ErrorCode;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
+pub(super) use trilogue_domain::lock;
 
 /// How often, at most, a full store looks whether there is room again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -290,9 +291,4 @@ pub(super) fn quarantined(why: &str) -> Error {
     Error::new(Code::ThreadQuarantined, format!("the thread's stored data is damaged: {why}")).hint(
         "restore the store from a backup, or erase this thread; other threads are not affected",
     )
-}
-
-/// A guard of a mutex whose holders cannot leave it half changed.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use serde_json::json;
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::event::{Body, MessageEvent, Original};
+use trilogue_domain::lock;
 use trilogue_domain::{
     AgentCard, AgentName, Error, Failure, Json, Message, MessageId, Result, Role,
 };
@@ -132,7 +133,7 @@ impl Backend for ProbeAgent {
 
 impl Process {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<String>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     fn knows(&self, session: &str) -> bool {

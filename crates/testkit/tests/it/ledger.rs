@@ -1,11 +1,12 @@
 //! What clients were told, and whether it is still true.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::Value;
+use trilogue_domain::lock;
 use trilogue_testkit::{Client, until};
 
 use crate::events;
@@ -41,7 +42,7 @@ pub(crate) struct Seen {
 
 impl Ledger {
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A client received an event. The same number again must be the same event.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
@@ -11,6 +11,7 @@ use trilogue_backends::agent_client::{self, ClientTools, Launch};
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::error::Result;
+use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::{Backend, Runtime};
@@ -48,7 +49,7 @@ impl Wrapped {
     fn register(&self, name: AgentName, command: &WrapCommand) -> Result<AgentName> {
         let launch = launch(command)?;
         let digest = digest(&command.command);
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut agents = lock(&self.agents);
         if let Some(known) = agents.get(&name) {
             // It would be given the sessions of the other, with all that was said in them.
             if known.digest != digest {

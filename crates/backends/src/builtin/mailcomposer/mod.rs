@@ -6,10 +6,11 @@ mod name;
 mod recall;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use trilogue_domain::lock;
 use trilogue_sdk::prelude::*;
 
 pub use letter::{Mail, Style};
@@ -72,7 +73,7 @@ impl MailComposer {
     /// The mails that were sent, oldest first.
     #[must_use]
     pub fn outbox(&self) -> Vec<Mail> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.outbox).iter().cloned().collect()
     }
 
     async fn start(&self, input: Input, context: &Context) -> Result<Outcome, AgentError> {
@@ -125,7 +126,7 @@ impl MailComposer {
 
     fn send(&self, mail: Mail) {
         tracing::info!(recipients = mail.recipients.len(), "a mail was put into the outbox");
-        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outbox = lock(&self.outbox);
         if outbox.len() == MAX_OUTBOX_MAILS {
             outbox.pop_front();
         }

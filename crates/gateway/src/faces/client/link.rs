@@ -5,13 +5,14 @@ use std::fmt;
 use std::future::Future;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trilogue_domain::error::Result;
+pub(super) use trilogue_domain::lock;
 use trilogue_domain::{AgentName, Principal, ThreadId};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Backend, ClientProfile, Runtime};
@@ -324,8 +325,4 @@ impl Lines {
         self.bytes.push(b'\n');
         self.messages += 1;
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,14 @@
 //! What waits to be taken by a client.
 
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 
 /// Lines shorter than this together are put into one write, in bytes.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -196,7 +197,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use serde::Deserialize;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent};
+use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::{
     AgentCard, Code, DeliveryId, Error, Event, InterruptId, Json, RunId, RunKey, RunStatus, Scope,
@@ -256,7 +257,7 @@ impl CallbackDelivery {
     }
 
     fn folds(&self) -> std::sync::MutexGuard<'_, Folds> {
-        self.folds.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.folds)
     }
 
     /// One update, with its time; only its own frame is read.

@@ -30,11 +30,12 @@ mod request;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, Counts, Encoder, ErrorObject, Id, Payload};
 
@@ -343,11 +344,6 @@ impl Options {
             cancels_dropped: false,
         }
     }
-}
-
-/// A poisoned lock only says that somebody panicked while counting; what it guards is whole after every statement.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
