@@ -5,7 +5,7 @@
 //! - What [`port::Append::append`] acknowledged is durable and visible; what it refused is neither.
 //! - Only this crate contains SQL, and only [`record`] knows the persisted form.
 
-mod cache;
+mod core;
 mod filter;
 #[cfg(test)]
 #[path = "../tests/fixtures/rows.rs"]

@@ -11,7 +11,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     CheckpointId, CheckpointKey, ConfigurationId, InterruptId, MessageId, PrincipalId, RunId,
-    RunKey, Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
+    RunKey, Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
 };
 
 use crate::record::Frame;
@@ -35,7 +35,7 @@ pub struct Batch {
     pub epoch: u64,
     /// The last thread number before this; the frames continue it.
     pub expected_last: u64,
-    /// The frames, in order. May be empty. At most [`limits::MAX_BATCH_BYTES`], beside one that [`Frame::is_large`].
+    /// The frames, in order. May be empty. At most [`trilogue_domain::limits::MAX_BATCH_BYTES`], beside one that [`Frame::is_large`].
     pub frames: Vec<Arc<Frame>>,
     /// The row changes, in order.
     pub changes: Vec<Change>,
@@ -43,26 +43,6 @@ pub struct Batch {
     pub blobs: Vec<BlobRef>,
     /// Whether this makes room or ends something: admitted while the disk is full.
     pub vital: bool,
-}
-
-// === impl Batch ===
-
-impl Batch {
-    /// The most bytes of frames that a batch has.
-    pub(crate) const MOST_BYTES: usize =
-        limits::MAX_BATCH_BYTES + limits::MAX_ORIGINAL_BYTES + limits::MAX_METADATA_BYTES;
-
-    /// The bytes of its frames; `None` when they are more than a batch has.
-    pub(crate) fn frame_bytes(&self) -> Option<usize> {
-        let bytes = |frame: &Arc<Frame>| frame.bytes().len();
-        let all: usize = self.frames.iter().map(bytes).sum();
-        if all <= limits::MAX_BATCH_BYTES {
-            return Some(all);
-        }
-        let mut large = self.frames.iter().filter(|frame| frame.is_large()).map(bytes);
-        let fits = all - large.next()? <= limits::MAX_BATCH_BYTES && large.next().is_none();
-        fits.then_some(all)
-    }
 }
 
 /// A row change in an append's transaction.

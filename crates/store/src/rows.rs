@@ -8,7 +8,7 @@ use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
     AgentName, Callback, CheckpointId, CheckpointKey, ConfigurationId, Given, Interrupt,
     InterruptId, Json, MessageId, Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus,
-    Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
+    Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
@@ -406,38 +406,13 @@ impl ConfigurationRow {
         }
         Ok(())
     }
-
-    /// The error where another of the tenant has its id.
-    pub(crate) fn taken(&self) -> Error {
-        let id = self.id.as_str().escape_debug();
-        Error::new(Code::AlreadyExists, format!("the configuration '{id}' exists already"))
-            .hint("choose another id, or leave it out to be given one")
-    }
 }
 
-/// How a thread stands whose newest run is in this status, when none of its runs is in flight.
-pub(crate) fn standing_of(newest: Option<RunStatus>) -> Standing {
-    match newest {
-        Some(RunStatus::Interrupted) => Standing::Interrupted,
-        Some(RunStatus::Failed | RunStatus::TimedOut) => Standing::Failed,
-        _ => Standing::Idle,
-    }
-}
+// === impl TokenRow ===
 
-// === impl QueueItem ===
-
-impl QueueItem {
-    /// The run in whose line it stands, and its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
-    /// A callback stands in line when its reference has the run's key as `run` and the number of an event as `number`.
-    /// Offered again while a worker holds it, it does not replace what is held but waits behind it; offered again after a failed attempt, it waits as long as that would have and counts its attempts on.
-    pub(crate) fn line(&self) -> Option<(RunKey, u64)> {
-        if self.kind != QueueKind::Callback {
-            return None;
-        }
-        let reference = self.reference.to_value();
-        let run = reference.get("run").and_then(serde_json::Value::as_i64)?;
-        let number = reference.get("number").and_then(serde_json::Value::as_u64)?;
-        Some((RunKey(run), number))
+impl TokenRow {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|end| now < end)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What an operator needs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::{Code, Error, Result};
@@ -27,8 +28,8 @@ impl Admin for MemoryStore {
             threads: state.threads.len() as u64,
             runs: state.runs.len() as u64,
             bytes: state.held() as u64,
-            cache_bytes: state.tails.bytes() as u64,
-            quarantined: state.quarantined.len() as u64,
+            cache_bytes: self.inner.tails.bytes() as u64,
+            quarantined: state.quarantine.len(),
             commits: state.commits,
             frames: state.frames,
             schema_version: 0,
@@ -42,8 +43,7 @@ impl Admin for MemoryStore {
 
     async fn close(&self) -> Result<()> {
         let mut state = self.open()?;
-        let tails = std::mem::take(&mut state.tails);
-        *state = State { is_closed: true, tails, ..State::default() };
+        *state = State { is_closed: true, ..State::new(Arc::clone(&self.inner.tails)) };
         Ok(())
     }
 }

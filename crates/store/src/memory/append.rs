@@ -6,13 +6,14 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey, limits};
+use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey};
 
 use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
+use crate::core::batch::blob_ref;
+use crate::core::no_thread;
 use crate::port::{Acquired, Append, Batch, Change};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -35,21 +36,18 @@ impl Append for MemoryStore {
     async fn append(&self, batch: Batch) -> Result<()> {
         let thread = batch.thread;
         let offers = batch.changes.iter().any(|change| matches!(change, Change::Offer(_)));
-        let (reader, last, removed) = {
+        let last = batch.last();
+        let removed = {
             let mut state = self.open()?;
             self.check_room(&state, batch.vital)?;
             state.check(&batch)?;
-            let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
             state.apply(batch);
             state.evict(&self.inner.options);
-            (state.tails.of(thread), last, std::mem::take(&mut state.removed))
+            std::mem::take(&mut state.removed)
         };
         drop(removed);
-        // Readers are woken outside the lock that they take next.
-        if let Some(reader) = reader {
-            // Also without new frames: rows changed, or the thread is gone.
-            reader.send_modify(|committed| *committed = last.max(*committed));
-        }
+        // Readers are woken outside the lock that they take next; also without new frames: rows changed.
+        self.inner.tails.wake(thread, last);
         if offers {
             self.inner.offered.notify_waiters();
         }
@@ -57,19 +55,7 @@ impl Append for MemoryStore {
     }
 
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
-        if bytes.len() > limits::MAX_BLOB_BYTES {
-            return Err(Error::new(
-                Code::BlobTooLarge,
-                format!(
-                    "the content has {} bytes, more than the {} of 'max_blob'",
-                    bytes.len(),
-                    limits::MAX_BLOB_BYTES
-                ),
-            )
-            .hint("send a reference to it, or send it in several parts"));
-        }
-        let hash: [u8; 32] = Sha256::digest(&bytes).into();
-        let blob = BlobRef { hash, length: bytes.len() as u64, is_text };
+        let blob = blob_ref(&bytes, is_text)?;
         let mut state = self.open()?;
         if !state.blobs.has(tenant, &blob) {
             self.check_room(&state, false)?;
@@ -80,12 +66,9 @@ impl Append for MemoryStore {
 
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired> {
         let mut state = self.open()?;
-        state.check_quarantine(thread)?;
+        state.quarantine.check(thread)?;
         let Some(held) = state.threads.get_mut(&thread) else {
-            return Err(Error::new(
-                Code::ThreadNotFound,
-                format!("there is no thread with key {thread}"),
-            ));
+            return Err(no_thread(thread));
         };
         if held.row.owner_node != node {
             let row = Arc::make_mut(&mut held.row);

@@ -1,10 +1,8 @@
 //! What a batch changes, once it was checked.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::{RunKey, ThreadKey};
 
 use super::blob::Blobs;
 use super::state::{Run, State};
@@ -12,7 +10,6 @@ use super::tenant::Holders;
 use super::thread::{Held, Thread};
 use super::weight;
 use crate::port::{Batch, Change};
-use crate::record::{Frame, blobs_in};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
 };
@@ -33,7 +30,7 @@ impl State {
                 self.put_thread(row.clone());
             }
         }
-        self.put_frames(thread, batch.frames, &batch.blobs);
+        self.put_frames(&batch);
         for change in batch.changes {
             match change {
                 Change::Thread(row) => self.put_thread(row),
@@ -61,11 +58,10 @@ impl State {
         self.note_idle(thread);
     }
 
-    fn put_frames(&mut self, key: ThreadKey, frames: Vec<Arc<Frame>>, blobs: &[BlobRef]) {
-        let Some(thread) = self.threads.get_mut(&key) else { return };
-        self.bytes += name_blobs(thread, &frames, blobs, &mut self.blobs);
-        for frame in frames {
-            self.tails.keep(key, &frame);
+    fn put_frames(&mut self, batch: &Batch) {
+        let Some(thread) = self.threads.get_mut(&batch.thread) else { return };
+        self.bytes += name_blobs(thread, batch, &mut self.blobs);
+        for frame in &batch.frames {
             // Whoever decodes the writer's frame, or the readers', decodes a copy.
             let frame = frame.undecoded();
             let weight = weight::frame(&frame);
@@ -81,6 +77,7 @@ impl State {
             }
             thread.frames.insert(frame.first(), frame);
         }
+        self.tails.keep(batch.thread, &batch.frames);
     }
 
     fn put_thread(&mut self, row: ThreadRow) {
@@ -234,19 +231,11 @@ impl State {
 }
 
 /// Notes which runs of the batch name its blobs; gives what the notes weigh.
-fn name_blobs(
-    thread: &mut Thread,
-    frames: &[Arc<Frame>],
-    named: &[BlobRef],
-    blobs: &mut Blobs,
-) -> usize {
-    if named.is_empty() {
-        return 0;
-    }
+fn name_blobs(thread: &mut Thread, batch: &Batch, blobs: &mut Blobs) -> usize {
     const SIZE: usize = size_of::<BlobRef>() * 2;
     let mut weight = 0;
-    for blob in named {
-        for run in naming(frames, blob) {
+    for blob in &batch.blobs {
+        for run in batch.runs_naming(blob) {
             blobs.name(&thread.row.tenant, blob);
             thread.blobs.entry(blob.hash).or_default().push(blob.clone());
             weight += SIZE;
@@ -261,26 +250,4 @@ fn name_blobs(
         }
     }
     weight
-}
-
-/// The runs whose frames name a blob; `None` for frames of no run.
-fn naming(frames: &[Arc<Frame>], blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
-    let mut runs: BTreeSet<_> = frames.iter().map(|frame| frame.run()).collect();
-    if runs.len() > 1 {
-        // Frames of several runs: only those that name it, so that it goes with the right run.
-        let names = |frame: &&Arc<Frame>| {
-            let mut named = Vec::new();
-            for event in frame.undecoded().events().unwrap_or_default() {
-                blobs_in(&event.body, &mut named);
-            }
-            named.contains(blob)
-        };
-        let named: BTreeSet<_> = frames.iter().filter(names).map(|frame| frame.run()).collect();
-        // Where no frame says so, it lives as long as the last of the runs.
-        runs.retain(|run| if named.is_empty() { run.is_some() } else { named.contains(run) });
-    }
-    if runs.is_empty() {
-        runs.insert(None);
-    }
-    runs
 }

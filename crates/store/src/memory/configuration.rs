@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use trilogue_domain::error::Result;
 use trilogue_domain::{ConfigurationId, Scope, TenantId, Timestamp};
 
-use super::listing::{Pages, Residual, before};
+use super::listing::Residual;
 use super::{MemoryStore, weight};
+use crate::core::already_exists;
+use crate::core::page::PageBuilder;
 use crate::port::Configurations;
 use crate::rows::{ConfigurationFilter, ConfigurationRow, Listing, Page};
 
@@ -34,7 +36,7 @@ impl ConfigurationRows {
         if let Some(held) = self.by_id.get(&id).copied() {
             let end = self.rows.get(&held).and_then(|held| held.expires_at);
             if end.is_none_or(|end| row.created_at < end) {
-                return Err(row.taken());
+                return Err(already_exists("configuration", row.id.as_str()));
             }
             self.take(held);
         }
@@ -107,18 +109,18 @@ impl Configurations for MemoryStore {
     ) -> Result<Listing<ConfigurationRow>> {
         let candidates: Vec<_> = {
             let state = self.open()?;
-            let rows = state.configurations.rows.range(..before(page)).rev();
+            let rows = state.configurations.rows.range(..page.before()).rev();
             let rows = rows.filter(|(_, row)| row.agent == filter.agent && row.is_seen(scope, now));
             rows.map(|(key, row)| (*key, Arc::clone(row))).collect()
         };
         let mut residual = Residual::new(&filter.metadata);
-        let mut pages = Pages::new(page);
+        let mut pages = PageBuilder::new(page);
         for (key, row) in candidates {
             if residual.fits(&row.metadata)? && !pages.add(key, row) {
                 break;
             }
         }
-        Ok(pages.close())
+        Ok(pages.finish().map(Arc::unwrap_or_clone))
     }
 
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool> {

@@ -11,6 +11,7 @@ use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timesta
 
 use super::state::State;
 use super::{MemoryStore, weight};
+use crate::core::table::ended_at;
 use crate::port::Housekeeping;
 use crate::rows::{
     CheckpointRow, IdempotencyKey, IdempotencyRow, RetentionPolicy, RunRow, ThreadRow,
@@ -24,26 +25,26 @@ impl Housekeeping for MemoryStore {
         let state = self.open()?;
         let open = state.runs.values().filter(|run| !run.row.status.is_terminal());
         let threads: BTreeSet<_> = open.map(|run| run.row.thread).collect();
-        Ok(threads.into_iter().filter(|key| !state.quarantined.contains(key)).collect())
+        Ok(threads.into_iter().filter(|key| state.quarantine.check(*key).is_ok()).collect())
     }
 
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>> {
         let state = self.open()?;
-        state.check_quarantine(key)?;
+        state.quarantine.check(key)?;
         Ok(state.threads.get(&key).map(|thread| ThreadRow::clone(&thread.row)))
     }
 
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>> {
         let state = self.open()?;
         let Some(run) = state.runs.get(&key) else { return Ok(None) };
-        state.check_quarantine(run.row.thread)?;
+        state.quarantine.check(run.row.thread)?;
         Ok(Some(RunRow::clone(&run.row)))
     }
 
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>> {
         let state = self.open()?;
         let Some(row) = state.checkpoints.get(&key) else { return Ok(None) };
-        state.check_quarantine(row.thread)?;
+        state.quarantine.check(row.thread)?;
         Ok(Some(CheckpointRow::clone(row)))
     }
 
@@ -77,7 +78,8 @@ impl Housekeeping for MemoryStore {
         ended.retain(|row| {
             // Every count is kept, whichever condition holds.
             let is_over = [of_thread.is_over(row.thread), of_tenant.is_over(row.tenant.clone())];
-            let is_older = |than: Option<Timestamp>| than.is_some_and(|than| ended_at(row) < than);
+            let is_older =
+                |than: Option<Timestamp>| than.is_some_and(|than| ended_at(row) < Some(than));
             is_older(oldest)
                 || (row.stateless && is_older(oldest_stateless))
                 || is_over.contains(&true)
@@ -94,7 +96,7 @@ impl Housekeeping for MemoryStore {
         let found = state.threads.values().map(|thread| &thread.row).find(|row| {
             row.id == *id
                 && scope.sees(&row.tenant, &row.owner)
-                && state.quarantined.contains(&row.key)
+                && state.quarantine.check(row.key).is_err()
         });
         let Some(key) = found.map(|row| row.key) else { return Ok(None) };
         state.remove_thread(key);
@@ -102,8 +104,7 @@ impl Housekeeping for MemoryStore {
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
-        tracing::error!(thread = thread.0, why, "a thread is quarantined");
-        self.inner.lock().quarantined.insert(thread);
+        self.inner.lock().quarantine.add(thread, why);
     }
 }
 
@@ -113,7 +114,7 @@ impl State {
     /// Runs that have ended, of threads that are not quarantined.
     fn ended_runs(&self) -> Vec<Arc<RunRow>> {
         let runs = self.ended.values().filter_map(|key| self.runs.get(key));
-        runs.filter(|run| !self.quarantined.contains(&run.row.thread))
+        runs.filter(|run| self.quarantine.check(run.row.thread).is_ok())
             .map(|run| Arc::clone(&run.row))
             .collect()
     }
@@ -163,8 +164,4 @@ impl<K: Hash + Eq> Counts<K> {
         *seen += 1;
         *seen > most
     }
-}
-
-fn ended_at(row: &RunRow) -> Timestamp {
-    row.ended_at.unwrap_or(row.created_at)
 }

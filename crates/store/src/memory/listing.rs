@@ -1,29 +1,19 @@
-//! Pages of listings, newest first, and the conditions that their rows fulfil.
+//! The conditions that the rows of listings fulfil.
 
-use std::sync::Arc;
-
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Json, Standing, ThreadKey, limits};
 
 use super::state::State;
 use super::thread::Thread;
-use crate::rows::{Listing, Page, RunRow, ThreadFilter, ThreadRow, standing_of};
+use crate::core::search::{Candidates, Condition, is_composite, matches, standing_of};
+use crate::rows::{RunRow, ThreadFilter, ThreadRow};
 
-/// The page that fills.
-#[derive(Debug)]
-pub(super) struct Pages<T> {
-    limit: usize,
-    skip: usize,
-    rows: Vec<(i64, Arc<T>)>,
-}
-
-/// The members that an object must hold, and how many objects were looked at for what no index would answer.
+/// The conditions on an object, and the rows that were read for those that no index would answer.
 #[derive(Debug)]
 pub(super) struct Residual<'a> {
-    wanted: &'a [(String, String)],
-    /// Whether a condition is on an array or object: then only so many candidates are looked at.
-    is_residual: bool,
-    looked_at: usize,
+    composite: Vec<&'a Condition>,
+    scalar: Vec<&'a Condition>,
+    candidates: Candidates,
 }
 
 /// What a thread's listing has to know beside its row.
@@ -37,92 +27,26 @@ pub(super) struct Beside {
     looked_at: usize,
 }
 
-/// Keys of a page are below this.
-pub(super) fn before(page: &Page) -> i64 {
-    page.after.unwrap_or(i64::MAX)
-}
-
-/// Cuts the row behind the page off; gives where the next page begins.
-pub(super) fn next_of<T>(rows: &mut Vec<T>, page: &Page, key: impl Fn(&T) -> i64) -> Option<i64> {
-    if rows.len() <= page.rows() {
-        return None;
-    }
-    rows.truncate(page.rows());
-    rows.last().map(key)
-}
-
-/// How many rows of a listing without further conditions are looked at: the page, what is left out before it, and one more.
-pub(super) fn most(page: &Page) -> usize {
-    page.skip.saturating_add(page.rows() + 1)
-}
-
-// === impl Pages ===
-
-impl<T: Clone> Pages<T> {
-    pub(super) fn new(page: &Page) -> Self {
-        Self { limit: page.rows(), skip: page.skip, rows: Vec::new() }
-    }
-
-    /// Adds a row that matches; `false` when there is one more than the page takes.
-    pub(super) fn add(&mut self, key: i64, row: Arc<T>) -> bool {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return true;
-        }
-        self.rows.push((key, row));
-        self.rows.len() <= self.limit
-    }
-
-    pub(super) fn close(mut self) -> Listing<T> {
-        let has_more = self.rows.len() > self.limit;
-        self.rows.truncate(self.limit);
-        let next = self.rows.last().filter(|_| has_more).map(|(key, _)| *key);
-        Listing {
-            rows: self.rows.into_iter().map(|(_, row)| Arc::unwrap_or_clone(row)).collect(),
-            next,
-        }
-    }
-}
-
 // === impl Residual ===
 
 impl<'a> Residual<'a> {
-    pub(super) fn new(wanted: &'a [(String, String)]) -> Self {
-        let is_residual = wanted.iter().any(|(_, value)| is_composite(value));
-        Self { wanted, is_residual, looked_at: 0 }
+    pub(super) fn new(conditions: &'a [Condition]) -> Self {
+        let (composite, scalar) = conditions.iter().partition(|(_, value)| is_composite(value));
+        Self { composite, scalar, candidates: Candidates::default() }
     }
 
-    /// Whether an object has the members.
-    pub(super) fn fits(&mut self, object: &Json) -> Result<bool> {
-        if self.wanted.is_empty() {
-            return Ok(true);
-        }
-        let object = object.to_value();
-        let holds = |(key, value): &&(String, String)| {
-            let text = object.get(key).map(ToString::to_string);
-            text.as_ref() == Some(value)
-        };
-        let (composite, scalar): (Vec<_>, Vec<_>) =
-            self.wanted.iter().partition(|(_, value)| is_composite(value));
-        if !scalar.iter().all(holds) {
-            return Ok(false);
-        }
-        if self.is_residual {
-            self.look_at(1)?;
-        }
-        Ok(composite.iter().all(holds))
-    }
-
-    /// Counts rows that were looked at for a condition that no index would answer.
+    /// Whether an object fulfils the conditions.
     ///
     /// # Errors
-    /// `filter_too_broad` when there are too many.
-    pub(super) fn look_at(&mut self, count: usize) -> Result<()> {
-        self.looked_at = self.looked_at.saturating_add(count);
-        if self.looked_at > limits::MAX_SEARCH_CANDIDATES {
-            return Err(too_broad());
+    /// As [`Candidates::add`].
+    pub(super) fn fits(&mut self, object: &Json) -> Result<bool> {
+        if !matches(object, self.scalar.iter().copied()) {
+            return Ok(false);
         }
-        Ok(())
+        if !self.composite.is_empty() {
+            self.candidates.add(1)?;
+        }
+        Ok(matches(object, self.composite.iter().copied()))
     }
 }
 
@@ -154,7 +78,7 @@ impl Beside {
             return Ok(false);
         }
         if self.looked_at > 0 {
-            residual.look_at(self.looked_at)?;
+            residual.candidates.add(self.looked_at)?;
         }
         if filter.standing.is_some() && self.standing != filter.standing {
             return Ok(false);
@@ -195,42 +119,11 @@ impl State {
         let mut looked_at = 0;
         while let Some(row) = next.and_then(|key| self.checkpoints.get(&key)) {
             looked_at += 1;
-            let lies_elsewhere = row.given.as_ref().is_some_and(|given| given.state.is_some());
-            if row.value.is_some() || lies_elsewhere || looked_at > limits::MAX_SEARCH_CANDIDATES {
+            if row.ends_state_search() || looked_at > limits::MAX_SEARCH_CANDIDATES {
                 return (row.value.clone(), looked_at);
             }
             next = row.parent;
         }
         (None, looked_at.max(1))
     }
-}
-
-// === impl Page ===
-
-impl Page {
-    /// How many rows the page has.
-    pub(crate) fn rows(&self) -> usize {
-        self.limit.clamp(1, limits::MAX_PAGE_ROWS)
-    }
-}
-
-// === impl Listing ===
-
-impl<T> Listing<T> {
-    /// No rows.
-    pub(crate) fn empty() -> Self {
-        Self { rows: Vec::new(), next: None }
-    }
-}
-
-fn is_composite(value: &str) -> bool {
-    value.starts_with(['{', '['])
-}
-
-fn too_broad() -> Error {
-    Error::new(
-        Code::FilterTooBroad,
-        format!("the filter leaves more than {} candidates", limits::MAX_SEARCH_CANDIDATES),
-    )
-    .hint("add a condition on a string, number, truth value or null")
 }

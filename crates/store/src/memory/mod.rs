@@ -15,7 +15,6 @@ mod listing;
 mod queue;
 mod read;
 mod state;
-mod tail;
 mod tenant;
 #[cfg(test)]
 mod tests;
@@ -29,10 +28,12 @@ use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 
 use self::state::State;
+use crate::core::closed;
+use crate::core::tail::Tails;
 
 /// A map by a key that this store made: nobody outside can choose keys that collide, so a quick hash does.
 type KeyMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -59,6 +60,7 @@ pub struct MemoryStore {
 struct Inner {
     options: Options,
     state: Mutex<State>,
+    tails: Arc<Tails>,
     next_thread: AtomicI64,
     next_run: AtomicI64,
     next_checkpoint: AtomicI64,
@@ -79,9 +81,12 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(options: Options) -> Self {
+        // Frames in the tails are those of the store: they cost nothing beside it.
+        let tails = Arc::new(Tails::new(usize::MAX));
         let inner = Inner {
             options,
-            state: Mutex::default(),
+            state: Mutex::new(State::new(Arc::clone(&tails))),
+            tails,
             next_thread: AtomicI64::new(1),
             next_run: AtomicI64::new(1),
             next_checkpoint: AtomicI64::new(1),
@@ -94,7 +99,7 @@ impl MemoryStore {
     fn open(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.inner.lock();
         if state.is_closed {
-            return Err(Error::new(Code::ShuttingDown, "the store is closed"));
+            return Err(closed());
         }
         Ok(state)
     }

@@ -7,15 +7,17 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, Standing,
-    ThreadId, ThreadKey, limits,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, RunKey, Scope, Standing,
+    ThreadId, ThreadKey,
 };
 
 use super::MemoryStore;
-use super::listing::{Beside, Pages, Residual, before, most, next_of};
+use super::listing::{Beside, Residual};
 use super::state::State;
 use super::tenant::Holders;
 use super::thread::Thread;
+use crate::core::page::PageBuilder;
+use crate::core::tail::bounded;
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -30,7 +32,7 @@ impl Read for MemoryStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
         let state = self.open()?;
         let Some(thread) = state.visible_thread(scope, id) else { return Ok(None) };
-        state.check_quarantine(thread.row.key)?;
+        state.quarantine.check(thread.row.key)?;
         let row = Arc::clone(&thread.row);
         drop(state);
         Ok(Some(Arc::unwrap_or_clone(row)))
@@ -41,7 +43,7 @@ impl Read for MemoryStore {
         let thread = state.threads.get(&key);
         let seen = thread.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
         let Some(thread) = seen else { return Ok(None) };
-        state.check_quarantine(key)?;
+        state.quarantine.check(key)?;
         let row = Arc::clone(&thread.row);
         drop(state);
         Ok(Some(Arc::unwrap_or_clone(row)))
@@ -52,7 +54,7 @@ impl Read for MemoryStore {
         let is_seen = |key: &ThreadKey| {
             let thread = state.threads.get(key);
             thread.is_some_and(|thread| scope.sees(&thread.row.tenant, &thread.row.owner))
-                && !state.quarantined.contains(key)
+                && state.quarantine.check(*key).is_ok()
         };
         let stands =
             |key: &ThreadKey| if is_seen(key) { state.standing(*key) } else { Standing::Idle };
@@ -70,11 +72,11 @@ impl Read for MemoryStore {
             let Some(tenant) = state.tenants.get(&scope.tenant) else {
                 return Ok(Listing::empty());
             };
-            let rows = tenant.listed.range(..ThreadKey(before(page))).rev();
+            let rows = tenant.listed.range(..ThreadKey(page.before())).rev();
             let rows = rows.filter_map(|key| state.threads.get(key));
             let rows = rows.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
             let is_plain = *filter == ThreadFilter::default();
-            let limit = if is_plain { most(page) } else { usize::MAX };
+            let limit = if is_plain { page.rows_read() } else { usize::MAX };
             let beside = |thread: &Thread| {
                 let beside = Beside::of(&state, thread, filter);
                 (Arc::clone(&thread.row), beside)
@@ -82,7 +84,7 @@ impl Read for MemoryStore {
             rows.map(|thread| beside(thread)).take(limit).collect()
         };
         let mut residual = Residual::new(&filter.metadata);
-        let mut pages = Pages::new(page);
+        let mut pages = PageBuilder::new(page);
         for (row, beside) in candidates {
             if residual.fits(&row.metadata)?
                 && beside.fits(&row, filter, &mut residual)?
@@ -91,7 +93,7 @@ impl Read for MemoryStore {
                 break;
             }
         }
-        Ok(pages.close())
+        Ok(pages.finish().map(Arc::unwrap_or_clone))
     }
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
@@ -101,7 +103,7 @@ impl Read for MemoryStore {
         if !scope.sees(&run.row.tenant, &run.row.principal) {
             return Ok(None);
         }
-        state.check_quarantine(run.row.thread)?;
+        state.quarantine.check(run.row.thread)?;
         let row = Arc::clone(&run.row);
         drop(state);
         Ok(Some(Arc::unwrap_or_clone(row)))
@@ -118,7 +120,7 @@ impl Read for MemoryStore {
             let Some(tenant) = state.tenants.get(&scope.tenant) else {
                 return Ok(Listing::empty());
             };
-            let before = trilogue_domain::RunKey(before(page));
+            let before = RunKey(page.before());
             // A thread's runs are looked up through the thread.
             let keys = match &filter.thread {
                 None => Some(&tenant.run_keys),
@@ -136,17 +138,17 @@ impl Read for MemoryStore {
                     && filter.agent.as_ref().is_none_or(|agent| *agent == row.agent)
                     && (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
             });
-            let limit = if filter.metadata.is_empty() { most(page) } else { usize::MAX };
+            let limit = if filter.metadata.is_empty() { page.rows_read() } else { usize::MAX };
             rows.take(limit).cloned().collect()
         };
         let mut residual = Residual::new(&filter.metadata);
-        let mut pages = Pages::new(page);
+        let mut pages = PageBuilder::new(page);
         for row in candidates {
             if residual.fits(&row.metadata)? && !pages.add(row.key.0, row) {
                 break;
             }
         }
-        Ok(pages.close())
+        Ok(pages.finish().map(Arc::unwrap_or_clone))
     }
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
@@ -156,7 +158,7 @@ impl Read for MemoryStore {
         if !scope.sees(&row.tenant, &row.principal) {
             return Ok(None);
         }
-        state.check_quarantine(row.thread)?;
+        state.quarantine.check(row.thread)?;
         Ok(Some(InterruptRow::clone(row)))
     }
 
@@ -168,7 +170,7 @@ impl Read for MemoryStore {
     ) -> Result<Listing<InterruptRow>> {
         let state = self.open()?;
         let Some(tenant) = state.tenants.get(&scope.tenant) else { return Ok(Listing::empty()) };
-        let rows = tenant.interrupt_keys.range(..before(page)).rev();
+        let rows = tenant.interrupt_keys.range(..page.before()).rev();
         let rows = rows.filter_map(|key| Some((*key, state.interrupts.get(key)?)));
         let rows = rows.filter(|(_, row)| {
             scope.sees(&row.tenant, &row.principal)
@@ -176,18 +178,13 @@ impl Read for MemoryStore {
                 && filter.run.as_ref().is_none_or(|id| *id == row.run_id)
                 && !(filter.pending && row.resolution.is_some())
         });
-        let mut rows: Vec<_> = rows.skip(page.skip).take(page.rows() + 1).collect();
-        let next = match asked_with(&rows) {
-            count if count < rows.len().min(page.rows()) => {
-                rows.truncate(count);
-                rows.last().map(|row| row.0)
+        let mut pages = PageBuilder::new(page);
+        for (key, row) in rows {
+            if !pages.add_sized(key, row, row.interrupt.payload.as_bytes().len()) {
+                break;
             }
-            _ => next_of(&mut rows, page, |row| row.0),
-        };
-        Ok(Listing {
-            rows: rows.into_iter().map(|(_, row)| InterruptRow::clone(row)).collect(),
-            next,
-        })
+        }
+        Ok(pages.finish().map(|row| InterruptRow::clone(row)))
     }
 
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
@@ -201,13 +198,13 @@ impl Read for MemoryStore {
             creator.is_some_and(|creator| scope.sees(&row.tenant, creator))
         };
         let Some(row) = rows.into_iter().find(is_seen) else { return Ok(None) };
-        state.check_quarantine(row.thread)?;
+        state.quarantine.check(row.thread)?;
         Ok(Some(MessageRow::clone(row)))
     }
 
     async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
         let state = self.open()?;
-        state.check_quarantine(thread.key)?;
+        state.quarantine.check(thread.key)?;
         let row = state.threads.get(&thread.key).and_then(|held| held.message(id));
         Ok(row.map(|row| MessageRow::clone(row)))
     }
@@ -220,7 +217,7 @@ impl Read for MemoryStore {
     ) -> Result<Option<CheckpointRow>> {
         let state = self.open()?;
         let Some(thread) = state.visible_thread(scope, thread) else { return Ok(None) };
-        state.check_quarantine(thread.row.key)?;
+        state.quarantine.check(thread.row.key)?;
         let row = thread.checkpoints.get(id).and_then(|key| state.checkpoints.get(key));
         Ok(row.map(|row| CheckpointRow::clone(row)))
     }
@@ -235,7 +232,7 @@ impl Read for MemoryStore {
         let state = self.open()?;
         let Some(thread) = state.visible_thread(scope, thread) else { return Ok(Vec::new()) };
         let key = thread.row.key;
-        state.check_quarantine(key)?;
+        state.quarantine.check(key)?;
         let checkpoint = |at: CheckpointKey| {
             state
                 .checkpoints
@@ -256,43 +253,45 @@ impl Read for MemoryStore {
     ) -> Result<Option<BindingRow>> {
         let state = self.open()?;
         let Some(thread) = state.visible_thread(scope, thread) else { return Ok(None) };
-        state.check_quarantine(thread.row.key)?;
+        state.quarantine.check(thread.row.key)?;
         Ok(thread.bindings.get(agent).cloned())
     }
 
     async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
-        let mut state = self.open()?;
-        state.check_quarantine(thread.key)?;
-        let State { threads, tails, .. } = &mut *state;
-        let Some(held) = threads.get(&thread.key) else { return Ok(Vec::new()) };
-        let share = |frame: &Frame| tails.shared(thread.key, frame);
-        Ok(match range.run {
-            Some(run) => {
-                let firsts = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
-                let begin = firsts.partition_point(|(_, last)| *last <= range.after);
-                let frames = firsts.iter().skip(begin);
-                let frames = frames.filter_map(|(first, _)| held.frames.get(first));
-                up_to(frames, range.max_bytes, share)
-            }
-            None => {
-                // The frame that `after` stands in begins at or before it.
-                let before = held.frames.range(..=range.after).next_back();
-                let begin = before.map_or(0, |(first, frame)| {
-                    if frame.last() > range.after { *first } else { range.after.saturating_add(1) }
-                });
-                let frames = held.frames.range(begin..).map(|(_, frame)| frame);
-                up_to(frames, range.max_bytes, share)
-            }
-        })
+        let state = self.open()?;
+        state.quarantine.check(thread.key)?;
+        if let Some(frames) = self.inner.tails.frames(thread.key, range) {
+            return Ok(frames);
+        }
+        let Some(held) = state.threads.get(&thread.key) else { return Ok(Vec::new()) };
+        // The events of what is given are decoded, and decoded events are not held.
+        let copy = |frame: &Frame| Arc::new(frame.undecoded());
+        let Some(run) = range.run else {
+            // The frame that `after` is in begins at or before it.
+            let before = held.frames.range(..=range.after).next_back();
+            let begin = before.map_or(0, |(first, frame)| {
+                if frame.last() > range.after { *first } else { range.after.saturating_add(1) }
+            });
+            let frames = held.frames.range(begin..).map(|(_, frame)| copy(frame));
+            let frames = bounded(frames, range.max_bytes);
+            self.inner.tails.prepend(thread.key, &frames);
+            return Ok(frames);
+        };
+        let firsts = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
+        let begin = firsts.partition_point(|(_, last)| *last <= range.after);
+        let frames = firsts.iter().skip(begin);
+        let frames = frames.filter_map(|(first, _)| held.frames.get(first)).map(copy);
+        Ok(bounded(frames, range.max_bytes))
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
-        self.inner.attach(thread)
+        let last = || self.inner.lock().threads.get(&thread).map_or(0, |held| held.last);
+        self.inner.tails.attach(thread, last)
     }
 
     async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
         let state = self.open()?;
-        state.check_quarantine(thread.key)?;
+        state.quarantine.check(thread.key)?;
         let named = state.named(thread.key, &blob.hash).into_iter().flatten();
         let is_named = named.into_iter().any(|one| one.length == blob.length);
         Ok(if is_named { state.blobs.get(&thread.tenant, blob) } else { None })
@@ -304,7 +303,7 @@ impl Read for MemoryStore {
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>> {
         let state = self.open()?;
-        state.check_quarantine(thread.key)?;
+        state.quarantine.check(thread.key)?;
         let named = state.named(thread.key, hash).and_then(|named| named.first());
         let found =
             named.and_then(|blob| Some((blob.clone(), state.blobs.get(&thread.tenant, blob)?)));
@@ -313,10 +312,18 @@ impl Read for MemoryStore {
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
         let state = self.open()?;
-        let mut rows: Vec<_> =
-            state.queue.dead(scope, before(page)).skip(page.skip).take(page.rows() + 1).collect();
-        let next = next_of(&mut rows, page, |row| row.id);
-        Ok(Listing { rows, next })
+        let mut pages = PageBuilder::new(page);
+        for (id, entry) in state.queue.dead(scope, page.before()) {
+            if !pages.add(id, (id, entry)) {
+                break;
+            }
+        }
+        Ok(pages.finish().map(|(id, entry)| DeadItem {
+            id,
+            attempts: entry.attempts,
+            error: entry.error.clone(),
+            item: entry.item.clone(),
+        }))
     }
 }
 
@@ -327,32 +334,4 @@ impl State {
     fn named(&self, thread: ThreadKey, hash: &[u8; 32]) -> Option<&Vec<BlobRef>> {
         self.threads.get(&thread)?.blobs.get(hash)
     }
-}
-
-/// Frames up to the one with which their sizes pass `max_bytes`; at least one.
-fn up_to<'a>(
-    frames: impl Iterator<Item = &'a Frame>,
-    max_bytes: usize,
-    mut share: impl FnMut(&Frame) -> Arc<Frame>,
-) -> Vec<Arc<Frame>> {
-    let (mut taken, mut bytes) = (Vec::new(), 0_usize);
-    for frame in frames {
-        bytes = bytes.saturating_add(frame.bytes().len());
-        taken.push(share(frame));
-        if bytes > max_bytes {
-            break;
-        }
-    }
-    taken
-}
-
-/// How many interrupts a page holds by their payloads' size.
-fn asked_with(rows: &[(i64, &Arc<InterruptRow>)]) -> usize {
-    let mut bytes = 0;
-    let fits = |(_, row): &&(i64, &Arc<InterruptRow>)| {
-        let has_room = bytes <= limits::MAX_PENDING_PAGE_BYTES;
-        bytes += row.interrupt.payload.as_bytes().len();
-        has_room
-    };
-    rows.iter().take_while(fits).count()
 }

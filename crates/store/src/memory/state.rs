@@ -1,24 +1,24 @@
 //! What the memory store holds.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKey};
 
 use super::KeyMap;
 use super::blob::Blobs;
 use super::configuration::ConfigurationRows;
-use super::queue::Items;
-use super::tail::Tails;
+use super::queue::QueueEntries;
 use super::tenant::Tenant;
 use super::thread::{Parts, Thread};
 use super::token::TokenRows;
+use crate::core::health::Quarantine;
+use crate::core::tail::Tails;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
 
 /// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     pub(super) threads: KeyMap<ThreadKey, Box<Thread>>,
     pub(super) runs: KeyMap<RunKey, Run>,
@@ -27,12 +27,13 @@ pub(super) struct State {
     pub(super) interrupts: BTreeMap<i64, Arc<InterruptRow>>,
     pub(super) idempotency: HashMap<IdempotencyKey, Arc<IdempotencyRow>>,
     pub(super) tenants: HashMap<TenantId, Tenant>,
-    pub(super) queue: Items,
+    pub(super) queue: QueueEntries,
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
     pub(super) configurations: ConfigurationRows,
-    pub(super) tails: Tails,
-    pub(super) quarantined: HashSet<ThreadKey>,
+    /// Also outside the lock: whoever changes frames tells it under the lock.
+    pub(super) tails: Arc<Tails>,
+    pub(super) quarantine: Quarantine,
     /// Runs that have ended, in the order in which they did: what goes first.
     pub(super) ended: BTreeMap<u64, RunKey>,
     /// Threads without runs, in the order in which they became so.
@@ -72,25 +73,36 @@ pub(super) struct Run {
 // === impl State ===
 
 impl State {
+    pub(super) fn new(tails: Arc<Tails>) -> Self {
+        Self {
+            threads: KeyMap::default(),
+            runs: KeyMap::default(),
+            checkpoints: KeyMap::default(),
+            interrupts: BTreeMap::new(),
+            idempotency: HashMap::new(),
+            tenants: HashMap::new(),
+            queue: QueueEntries::default(),
+            blobs: Blobs::default(),
+            tokens: TokenRows::default(),
+            configurations: ConfigurationRows::default(),
+            tails,
+            quarantine: Quarantine::default(),
+            ended: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            last_place: 0,
+            bytes: 0,
+            removed: Removed::default(),
+            commits: 0,
+            frames: 0,
+            is_closed: false,
+        }
+    }
+
     /// A visible thread by id.
     pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&Thread> {
         let key = self.tenants.get(&scope.tenant)?.threads.get(id)?;
         let thread = self.threads.get(key)?;
         scope.sees(&thread.row.tenant, &thread.row.owner).then_some(thread)
-    }
-
-    /// Passes when the thread is not quarantined.
-    pub(super) fn check_quarantine(&self, key: ThreadKey) -> Result<()> {
-        if !self.quarantined.contains(&key) {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::ThreadQuarantined,
-            format!(
-                "the stored data of thread {key} is damaged, it is not used until the next start"
-            ),
-        )
-        .hint("erase this thread; other threads are not affected"))
     }
 
     /// The next place in an order of arrival.

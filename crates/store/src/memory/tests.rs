@@ -140,7 +140,7 @@ async fn the_end_takes_everything_and_readers_let_go() {
     store.close().await.unwrap();
     assert!(nothing(&sizes(&store)));
     drop(tails);
-    assert!(store.inner.lock().tails.is_empty());
+    assert!(store.inner.tails.is_empty());
 }
 
 #[tokio::test]

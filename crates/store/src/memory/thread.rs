@@ -142,7 +142,9 @@ impl State {
         self.bytes = self.bytes.saturating_sub(parts.bytes);
         for (first, _) in &parts.frames {
             self.removed.frames.extend(thread.frames.remove(first));
-            self.tails.forget(thread.row.key, *first);
+        }
+        if !parts.frames.is_empty() {
+            self.tails.removed(thread.row.key, thread.last);
         }
         for checkpoint in &parts.checkpoints {
             if let Some(row) = self.checkpoints.get_mut(checkpoint) {
@@ -194,7 +196,7 @@ impl State {
 
     /// Removes a thread and everything of it.
     pub(super) fn remove_thread(&mut self, key: ThreadKey) {
-        self.quarantined.remove(&key);
+        self.quarantine.remove(key);
         let Some(thread) = self.threads.get(&key) else { return };
         let runs: Vec<_> = thread.parts.keys().chain(&thread.runs).copied().collect();
         for run in runs {
@@ -215,7 +217,7 @@ impl State {
             self.blobs.unname(&thread.row.tenant, blob);
         }
         self.queue.remove_thread(key);
-        self.tails.end(key);
+        self.tails.ended(key);
         if let Some(tenant) = self.tenants.get_mut(&thread.row.tenant) {
             tenant.threads.remove(&thread.row.id);
             tenant.listed.remove(&key);

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::{PrincipalId, Rights, TenantId, Timestamp, TokenId};
 
 use super::MemoryStore;
+use crate::core::already_exists;
 use crate::port::Tokens;
 use crate::rows::TokenRow;
 
@@ -24,10 +25,7 @@ impl TokenRows {
     fn put(&mut self, token: TokenRow) -> Result<()> {
         let has_id = self.of(&token.tenant).any(|(_, one)| one.id == token.id);
         if has_id || self.rows.contains_key(&token.hash) {
-            return Err(Error::new(
-                Code::AlreadyExists,
-                format!("the token '{}' exists already", token.id.as_str().escape_debug()),
-            ));
+            return Err(already_exists("token", token.id.as_str()));
         }
         self.last_place += 1;
         self.rows.insert(token.hash, (self.last_place, token));
@@ -74,9 +72,7 @@ impl Tokens for MemoryStore {
     ) -> Result<Rights> {
         let state = self.open()?;
         let tokens = state.tokens.of(tenant).map(|(_, token)| token);
-        let valid = tokens.filter(|token| {
-            token.principal == *principal && token.expires_at.is_none_or(|end| now < end)
-        });
+        let valid = tokens.filter(|token| token.principal == *principal && token.is_valid(now));
         Ok(valid.flat_map(|token| token.rights.iter()).collect())
     }
 }

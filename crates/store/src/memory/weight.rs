@@ -2,6 +2,7 @@
 
 use trilogue_domain::{Given, Json, Reference};
 
+use crate::core::queue::QueueEntry;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, ConfigurationRow, InterruptRow, QueueItem, RunRow, ThreadRow};
 
@@ -48,8 +49,9 @@ pub(super) fn configuration(row: &ConfigurationRow) -> usize {
     ROW_BYTES + json(&row.config) + json(&row.metadata) + row.name.as_ref().map_or(0, String::len)
 }
 
-pub(super) fn item(item: &QueueItem) -> usize {
-    ROW_BYTES + item.key.len() + json(&item.reference)
+pub(super) fn entry(entry: &QueueEntry) -> usize {
+    let item = |item: &QueueItem| ROW_BYTES + item.key.len() + json(&item.reference);
+    item(&entry.item) + entry.next.as_ref().map_or(0, item)
 }
 
 fn given(given: &Given) -> usize {

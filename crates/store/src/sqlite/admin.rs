@@ -51,7 +51,7 @@ impl Admin for SqliteStore {
             runs: runs.cast_unsigned(),
             bytes: database.saturating_add(log.map_or(0, |log| log.len())),
             cache_bytes: context.tails.bytes() as u64,
-            quarantined: context.health.quarantined(),
+            quarantined: context.health.quarantine.len(),
             commits: context.commits.load(Ordering::Relaxed),
             frames: context.frames.load(Ordering::Relaxed),
             schema_version: SCHEMA_VERSION,
@@ -63,7 +63,7 @@ impl Admin for SqliteStore {
         let (context, to) = (std::sync::Arc::clone(&self.context), to.to_owned());
         let task =
             tokio::task::spawn_blocking(move || copy::backup(&context.path, &to, &context.health));
-        task.await.unwrap_or_else(|_| Err(connection::closed()))
+        task.await.unwrap_or_else(|_| Err(crate::core::closed()))
     }
 
     async fn close(&self) -> Result<()> {

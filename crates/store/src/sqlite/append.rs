@@ -4,14 +4,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey};
 
-use super::apply::{self, check_form};
+use super::apply;
 use super::fault::Fail;
-use super::heads::{self, Head};
+use super::heads;
 use super::job::{self, Desk, Job, WorkKind};
 use super::{Keys, SqliteStore, blob, done, row};
+use crate::core::batch::{Head, blob_ref};
+use crate::core::{closed, no_thread};
 use crate::port::{Acquired, Append, Batch};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
@@ -30,7 +32,7 @@ impl Append for SqliteStore {
     }
 
     async fn append(&self, batch: Batch) -> Result<()> {
-        let bytes = check_form(&batch)?;
+        let bytes = batch.check_form()?;
         let (reply, outcome) = oneshot::channel();
         self.send(Job::Append(job::Append { batch, bytes, reply })).await?;
         done(outcome).await
@@ -39,8 +41,8 @@ impl Append for SqliteStore {
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef> {
         self.context.health.check_write(false)?;
         let hashed = bytes.clone();
-        let naming = tokio::task::spawn_blocking(move || blob::name(&hashed, is_text));
-        let blob = naming.await.unwrap_or_else(|_| Err(super::connection::closed()))?;
+        let naming = tokio::task::spawn_blocking(move || blob_ref(&hashed, is_text));
+        let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
         let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
         let (tenant, stored) = (tenant.clone(), blob.clone());
         self.write(kind, move |desk: &mut Desk<'_>| {
@@ -79,9 +81,8 @@ fn acquired(
     context: &super::Context,
     thread: ThreadKey,
 ) -> Result<Acquired, Fail> {
-    let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?.ok_or_else(|| {
-        Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
-    })?;
+    let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?;
+    let row = row.ok_or_else(|| no_thread(thread))?;
     let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
     let mut open_runs = row::many::<RunRow>(conn, open, [thread.0])?;
     for run in &mut open_runs {

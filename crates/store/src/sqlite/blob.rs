@@ -1,17 +1,16 @@
 //! Large content: stored once per tenant, named by frames, removed with the last name.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use sha2::{Digest, Sha256};
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{TenantId, ThreadKey, limits};
+use trilogue_domain::{TenantId, ThreadKey};
 
 use super::fault::Fail;
+use crate::core::damaged;
 use crate::port::Batch;
-use crate::record::blobs_in;
 
 /// The most blobs that are remembered as stored but not yet named.
 const MAX_PENDING: usize = 65_536;
@@ -22,22 +21,6 @@ pub(super) struct Pending {
     waiting: HashSet<i64>,
     /// Named in the transaction under way.
     named: Vec<i64>,
-}
-
-/// Names and checks content before it is stored.
-pub(super) fn name(bytes: &Bytes, is_text: bool) -> Result<BlobRef> {
-    if bytes.len() > limits::MAX_BLOB_BYTES {
-        return Err(Error::new(
-            Code::BlobTooLarge,
-            format!(
-                "the content has {} bytes, more than the {} of 'max_blob'",
-                bytes.len(),
-                limits::MAX_BLOB_BYTES
-            ),
-        )
-        .hint("send a link to the content instead"));
-    }
-    Ok(BlobRef { hash: Sha256::digest(bytes).into(), length: bytes.len() as u64, is_text })
 }
 
 /// Stores content, unless the tenant has it.
@@ -71,30 +54,11 @@ pub(super) fn put(
 
 /// Notes which runs of the batch name which blobs.
 pub(super) fn refer(conn: &Connection, pending: &mut Pending, batch: &Batch) -> Result<(), Fail> {
-    let runs: BTreeSet<i64> =
-        batch.frames.iter().map(|frame| frame.run().map_or(0, |run| run.0)).collect();
     for blob in &batch.blobs {
-        let key = find_of_thread(conn, batch.thread, blob)?.ok_or_else(|| not_stored(blob))?;
-        let mut naming = runs.clone();
-        if runs.len() > 1 {
-            // Frames of several runs: only those that name it, so that it goes with the right run.
-            naming.clear();
-            for frame in &batch.frames {
-                let mut named = Vec::new();
-                frame.events()?.iter().for_each(|event| blobs_in(&event.body, &mut named));
-                if named.contains(blob) {
-                    naming.insert(frame.run().map_or(0, |run| run.0));
-                }
-            }
-        }
-        if naming.is_empty() {
-            // No frame says so: it lives as long as the last of the runs, or as the thread.
-            naming.extend(runs.iter().filter(|run| **run != 0));
-        }
-        if naming.is_empty() {
-            naming.insert(0);
-        }
-        for run in naming {
+        let key = find_of_thread(conn, batch.thread, blob)?;
+        let key = key.ok_or_else(|| batch.blob_missing(blob))?;
+        for run in batch.runs_naming(blob) {
+            let run = run.map_or(0, |run| run.0);
             conn.prepare_cached(concat!(
                 "INSERT OR IGNORE INTO blob_refs (thread, run, blob, is_text)",
                 " VALUES (?1, ?2, ?3, ?4)"
@@ -163,10 +127,7 @@ pub(super) fn read(
     let blob = BlobRef { hash: *hash, length: length.cast_unsigned(), is_text };
     let is_whole = bytes.len() as u64 == blob.length && crc32c::crc32c(&bytes) == crc;
     if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
-        let message = "a stored blob does not match its hash";
-        let error = Error::new(Code::ThreadQuarantined, message).hint(
-            "restore the store from a backup, or erase this thread; other threads are not affected",
-        );
+        let error = damaged("a stored blob does not match its hash");
         return Err(Fail::Damaged(Some(thread), error));
     }
     Ok(Some((blob, bytes)))
@@ -208,13 +169,6 @@ fn find_of_thread(
         ))?
         .query_row(params![thread.0, blob.hash, blob.length.cast_signed()], |row| row.get(0))
         .optional()?)
-}
-
-fn not_stored(blob: &BlobRef) -> Error {
-    Error::new(
-        Code::Internal,
-        format!("a frame names content of {} bytes that is not stored", blob.length),
-    )
 }
 
 // === impl Pending ===

@@ -121,7 +121,7 @@ impl Worker {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 }
             }
-            if self.health.state() as u8 >= State::ReadOnly as u8 {
+            if self.health.state() >= State::ReadOnly {
                 // What could not be synchronised is not touched any more; wait for the end.
                 self.erase.store(false, Ordering::Release);
                 continue;
@@ -146,7 +146,7 @@ impl Worker {
     fn follow(&self) {
         let mut before = usize::MAX;
         // The writer may find meanwhile that the log cannot be synchronised; what is in it then is not moved.
-        while (self.health.state() as u8) < State::ReadOnly as u8 {
+        while self.health.state() < State::ReadOnly {
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
                 Ok((_, moved)) => usize::try_from(moved).unwrap_or(0),
                 Err(error) if is_harmless(&error) => return,

@@ -3,14 +3,15 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{ConfigurationId, Scope, Timestamp, limits};
+use trilogue_domain::{ConfigurationId, Scope, Timestamp};
 
 use super::fault::Fail;
 use super::job::{Desk, WorkKind};
-use super::listing::{Pages, before, holds, too_broad};
 use super::{SqliteStore, row};
+use crate::core::already_exists;
+use crate::core::page::PageBuilder;
+use crate::core::search::{Candidates, matches};
 use crate::port::Configurations;
-use crate::record::Record;
 use crate::rows::{ConfigurationFilter, ConfigurationRow, Listing, Page};
 
 // === impl SqliteStore ===
@@ -33,19 +34,11 @@ impl Configurations for SqliteStore {
             {
                 return Ok(false);
             }
-            desk.conn
-                .prepare_cached(concat!(
-                    "UPDATE configurations SET owner = ?3, agent = ?4, expires_at = ?5, body = ?6",
-                    " WHERE tenant = ?1 AND id = ?2"
-                ))?
-                .execute(params![
-                    row.tenant.as_str(),
-                    row.id.as_str(),
-                    row.owner.as_str(),
-                    row.agent.as_str(),
-                    row.expires_at.map(Timestamp::as_micros),
-                    row.encode(),
-                ])?;
+            let sql = concat!(
+                "UPDATE configurations SET owner = ?5, agent = ?6, expires_at = ?7, body = ?8",
+                " WHERE tenant = ?3 AND id = ?4"
+            );
+            row::write(desk.conn, sql, &row, &[])?;
             Ok(true)
         })
         .await
@@ -117,21 +110,12 @@ fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), Fail> {
     let sql = "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2 AND expires_at <= ?3";
     let expired = params![row.tenant.as_str(), row.id.as_str(), row.created_at.as_micros()];
     conn.prepare_cached(sql)?.execute(expired)?;
-    let written = conn
-        .prepare_cached(concat!(
-            "INSERT INTO configurations (tenant, id, owner, agent, expires_at, body)",
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING"
-        ))?
-        .execute(params![
-            row.tenant.as_str(),
-            row.id.as_str(),
-            row.owner.as_str(),
-            row.agent.as_str(),
-            row.expires_at.map(Timestamp::as_micros),
-            row.encode(),
-        ])?;
-    if written == 0 {
-        return Err(row.taken().into());
+    let sql = concat!(
+        "INSERT INTO configurations (tenant, id, owner, agent, expires_at, body)",
+        " VALUES (?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING"
+    );
+    if row::write(conn, sql, row, &[])? == 0 {
+        return Err(already_exists("configuration", row.id.as_str()).into());
     }
     Ok(())
 }
@@ -166,10 +150,10 @@ fn listing(
 ) -> Result<Listing<ConfigurationRow>, Fail> {
     let rest = "WHERE tenant = ?1 AND agent = ?2 AND key < ?3 ORDER BY key DESC";
     let mut statement = conn.prepare_cached(&row::select::<ConfigurationRow>(rest))?;
-    let params = params![scope.tenant.as_str(), filter.agent.as_str(), before(page)];
+    let params = params![scope.tenant.as_str(), filter.agent.as_str(), page.before()];
     let mut rows = statement.query(params)?;
-    let mut pages = Pages::new(page);
-    let mut candidates = 0;
+    let mut pages = PageBuilder::new(page);
+    let mut candidates = Candidates::default();
     while let Some(found) = rows.next()? {
         let key = found.get(1)?;
         // A damaged one is left out here and named when it is asked for.
@@ -177,13 +161,12 @@ fn listing(
         if !row.is_seen(scope, now) {
             continue;
         }
-        candidates += 1;
-        if !filter.metadata.is_empty() && candidates > limits::MAX_SEARCH_CANDIDATES {
-            return Err(too_broad().into());
+        if !filter.metadata.is_empty() {
+            candidates.add(1)?;
         }
-        if holds(&row.metadata, &filter.metadata) && !pages.add(key, row) {
+        if matches(&row.metadata, &filter.metadata) && !pages.add(key, row) {
             break;
         }
     }
-    Ok(pages.close())
+    Ok(pages.finish())
 }

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::fault::{Fail, lock};
+use crate::core::closed;
 use crate::open::{Durability, Options};
 
 /// Bytes of a page: what disks and the page cache of the system move at once.
@@ -159,9 +160,4 @@ impl Readers {
         self.permits.close();
         lock(&self.idle).clear();
     }
-}
-
-/// The error of a store that was closed.
-pub(super) fn closed() -> Error {
-    Error::new(Code::ShuttingDown, "the store is closed")
 }

@@ -5,11 +5,9 @@ use rusqlite::{Connection, params_from_iter};
 use trilogue_domain::{AgentName, Json, RunStatus, Scope, ThreadKey, limits};
 
 use super::fault::Fail;
-use super::row::Stored;
-use super::{search, thread_agents};
-
-/// A condition on a metadata member: its key and the canonical JSON text of its value.
-pub(super) type Condition = (String, String);
+use super::{row, search, thread_agents};
+use crate::core::search::{Condition, is_composite, value_hash};
+use crate::core::table::TableRow;
 
 /// A statement that is put together from fixed fragments, with what is bound to it.
 #[derive(Debug)]
@@ -40,7 +38,7 @@ pub(super) enum Driver<'a> {
 }
 
 /// A table with listings, whose rows' metadata is searched.
-pub(super) trait Listed: Stored {
+pub(super) trait Listed: TableRow {
     /// Which kind of search row it has.
     const KIND: search::Kind;
     /// The index over the tenant, or how to do without.
@@ -115,7 +113,7 @@ impl<'a> Driver<'a> {
                 query.sql.push_str(" UNION ALL ");
             }
             query.sql.push_str("SELECT ");
-            query.sql.push_str(R::COLUMNS);
+            query.sql.push_str(&row::columns::<R>());
             query.sql.push_str(" FROM ");
             query.sql.push_str(&leg.sql);
             query.sql.push_str(R::ALWAYS);
@@ -181,7 +179,7 @@ impl<'a> Driver<'a> {
             Self::Metadata((name, value)) => {
                 let inner =
                     "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = ? AND id < ?";
-                let (kind, hash) = (R::KIND as i64, search::hash(value));
+                let (kind, hash) = (R::KIND as i64, value_hash(value));
                 let bound = vec![tenant, Value::Integer(kind), text(name), Value::Integer(hash)];
                 vec![Leg::found::<R>(inner, bound)]
             }
@@ -222,16 +220,11 @@ impl Leg {
     }
 
     /// Rows that search rows lead to.
-    fn found<R: Stored>(inner: &str, bound: Vec<Value>) -> Self {
+    fn found<R: TableRow>(inner: &str, bound: Vec<Value>) -> Self {
         let found = format!("(SELECT id AS found FROM {inner} ORDER BY id DESC)");
         let sql = format!("{found} CROSS JOIN {} ON key = found WHERE 1", R::TABLE);
         Self { sql, inner: inner.to_owned(), bound }
     }
-}
-
-/// Whether a value is an array or object, which has no search row.
-pub(super) fn is_composite(value: &str) -> bool {
-    value.starts_with(['{', '['])
 }
 
 pub(super) fn text(text: &str) -> Value {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
 use trilogue_domain::ThreadKey;
-use trilogue_domain::error::{Code, Error};
 
 use super::Context;
 use super::fault::Fail;
 use super::heads::stored_frame;
+use crate::core::damaged;
 use crate::port::Range;
 use crate::record::Frame;
 
@@ -130,10 +130,7 @@ fn is_removed(conn: &Connection, thread: ThreadKey, first: u64, last: u64) -> Re
 }
 
 fn hole(thread: ThreadKey, number: u64) -> Fail {
-    let message = format!("the log of thread {thread} has a hole at number {number}");
-    let error = Error::new(Code::ThreadQuarantined, message).hint(
-        "restore the store from a backup, or erase this thread; other threads are not affected",
-    );
+    let error = damaged(format!("the log of thread {thread} has a hole at number {number}"));
     Fail::Damaged(Some(thread), error)
 }
 

@@ -11,18 +11,12 @@ use trilogue_domain::{RunKey, ThreadKey};
 use super::Context;
 use super::fault::Fail;
 use super::row;
+use crate::core::batch::Head;
 use crate::record::Frame;
 use crate::rows::ThreadRow;
 
 /// The most threads whose heads are remembered; then all are forgotten and looked up again.
 const MAX_HEADS: usize = 65_536;
-
-/// The end of a thread's log, and who may write behind it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
-    pub(super) epoch: u64,
-    pub(super) last: u64,
-}
 
 /// Heads of threads that were written lately, and those of the transaction under way.
 #[derive(Debug, Default)]

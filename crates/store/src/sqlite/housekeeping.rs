@@ -135,14 +135,14 @@ impl Housekeeping for SqliteStore {
             })
             .await?;
         if let Some(key) = erased {
-            self.context.health.forget(key);
+            self.context.health.quarantine.remove(key);
             self.context.tails.ended(key);
         }
         Ok(erased)
     }
 
     fn quarantine(&self, thread: ThreadKey, why: &str) {
-        self.context.health.quarantine(thread, why);
+        self.context.health.quarantine.add(thread, why);
     }
 }
 

@@ -13,8 +13,9 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
 
 use super::fault::{Fail, Health, State};
-use super::row::{Stored, one};
+use super::row::one;
 use super::{blob, connection};
+use crate::core::table::TableRow;
 use crate::record::NoOriginals;
 use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
@@ -118,7 +119,7 @@ fn is_damaged(conn: &Connection, health: &Health, table: &str, rowid: i64) -> Re
     }
 }
 
-fn check<R: Stored>(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
+fn check<R: TableRow>(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
     match one::<R>(conn, "WHERE rowid = ?1", [rowid]) {
         Ok(_) => Ok(false),
         Err(fail @ Fail::Damaged(..)) => {
@@ -157,7 +158,7 @@ fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, Fail
     let mut statement = conn.prepare("SELECT DISTINCT thread FROM blob_refs WHERE blob = ?1")?;
     let threads = statement.query_map([key], |row| row.get(0).map(ThreadKey))?;
     for thread in threads {
-        health.quarantine(thread?, "a stored blob does not match its hash");
+        health.quarantine.add(thread?, "a stored blob does not match its hash");
     }
     Ok(true)
 }

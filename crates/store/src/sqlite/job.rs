@@ -9,9 +9,9 @@ use trilogue_domain::error::Result;
 
 use super::Context;
 use super::blob::Pending;
-use super::connection::closed;
 use super::fault::Fail;
 use super::heads::Heads;
+use crate::core::closed;
 use crate::port::Batch;
 
 /// One thing for the writer to do.

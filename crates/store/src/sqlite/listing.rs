@@ -2,26 +2,18 @@
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params, params_from_iter};
-use trilogue_domain::error::{Code, Error};
-use trilogue_domain::{Json, Scope, ThreadId, ThreadKey, limits};
+use trilogue_domain::{Scope, ThreadId, ThreadKey};
 
-use super::driver::{Condition, Driver, Listed, Query, is_composite, text};
+use super::driver::{Driver, Listed, Query, text};
 use super::fault::Fail;
-use super::row::{self, Stored, take};
+use super::row::{self, take};
 use super::{Context, queue, search};
+use crate::core::page::PageBuilder;
+use crate::core::search::{Candidates, Condition, is_composite, matches};
+use crate::core::table::TableRow;
 use crate::rows::{
     DeadItem, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
 };
-
-/// The page that fills.
-#[derive(Debug)]
-pub(super) struct Pages<T> {
-    limit: usize,
-    skip: usize,
-    rows: Vec<(i64, T)>,
-    /// Whether it ends before its last row.
-    is_cut: bool,
-}
 
 /// The conditions of a listing beside the driver.
 pub(super) struct Residual<'a, R> {
@@ -79,7 +71,7 @@ pub(super) fn interrupts(
     filter: &InterruptFilter,
     page: &Page,
 ) -> Result<Listing<InterruptRow>, Fail> {
-    let bound = vec![text(scope.tenant.as_str()), Value::Integer(before(page))];
+    let bound = vec![text(scope.tenant.as_str()), Value::Integer(page.before())];
     let sql = row::select::<InterruptRow>("WHERE tenant = ? AND key < ?");
     let mut query = Query { sql, bound };
     if let Some(id) = &filter.thread {
@@ -101,28 +93,19 @@ pub(super) fn interrupts(
         query.and_equal("principal", text(owner.as_str()));
     }
     query.sql.push_str(" ORDER BY key DESC");
-    let mut pages = Pages::new(page);
-    let mut bytes = 0;
+    let mut pages = PageBuilder::new(page);
     each::<InterruptRow>(
         conn,
         context,
         &query,
-        |_| Ok(Some(())),
-        |key, row, ()| {
-            if !scope.sees(&row.tenant, &row.principal) {
-                return Ok(true);
-            }
-            if bytes > limits::MAX_PENDING_PAGE_BYTES {
-                pages.is_cut = true;
-                return Ok(false);
-            }
-            if pages.skip == 0 {
-                bytes += row.interrupt.payload.as_bytes().len();
-            }
-            Ok(pages.add(key, row))
+        |_| Ok(true),
+        |key, row| {
+            let bytes = row.interrupt.payload.as_bytes().len();
+            let is_seen = scope.sees(&row.tenant, &row.principal);
+            Ok(!is_seen || pages.add_sized(key, row, bytes))
         },
     )?;
-    Ok(pages.close())
+    Ok(pages.finish())
 }
 
 /// Callback deliveries that were given up.
@@ -131,12 +114,12 @@ pub(super) fn dead_deliveries(
     scope: &Scope,
     page: &Page,
 ) -> Result<Listing<DeadItem>, Fail> {
-    let mut pages = Pages::new(page);
-    queue::dead(conn, &scope.tenant, QueueKind::Callback, before(page), |dead| {
+    let mut pages = PageBuilder::new(page);
+    queue::dead(conn, &scope.tenant, QueueKind::Callback, page.before(), |dead| {
         let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);
         !is_seen || pages.add(dead.id, dead)
     })?;
-    Ok(pages.close())
+    Ok(pages.finish())
 }
 
 /// Reads the page of a listing: what the driver leads to, and fulfils the rest.
@@ -154,15 +137,11 @@ pub(super) fn list<R: Listed>(
     let is_bounded = residual.has_columns || !others.is_empty() || residual.other.is_some();
     let is_plain =
         residual.other.is_none() && residual.metadata.iter().all(|(_, value)| !is_composite(value));
-    let query = driver.query::<R>(scope, before(page));
-    let pages = std::cell::RefCell::new(Pages::new(page));
-    let candidates = std::cell::Cell::new(0_usize);
-    let look_at = |count: usize| -> Result<(), Fail> {
-        candidates.set(candidates.get().saturating_add(count));
-        if is_bounded && candidates.get() > limits::MAX_SEARCH_CANDIDATES {
-            return Err(too_broad().into());
-        }
-        Ok(())
+    let query = driver.query::<R>(scope, page.before());
+    let pages = std::cell::RefCell::new(PageBuilder::new(page));
+    let candidates = std::cell::RefCell::new(Candidates::default());
+    let look_at = |count| {
+        if is_bounded { candidates.borrow_mut().add(count) } else { Ok(()) }
     };
     each::<R>(
         conn,
@@ -171,20 +150,19 @@ pub(super) fn list<R: Listed>(
         |row| {
             look_at(1)?;
             if !(residual.columns)(row) {
-                return Ok(None);
+                return Ok(false);
             }
             for (name, value) in &scalars {
                 if !search::has(conn, R::KIND, row.get(1)?, &scope.tenant, name, value)? {
-                    return Ok(None);
+                    return Ok(false);
                 }
             }
             // What is left out needs no decoding where columns and search rows say everything.
-            let is_left_out = is_plain && pages.borrow_mut().leaves_out();
-            Ok((!is_left_out).then_some(()))
+            Ok(!(is_plain && pages.borrow_mut().leaves_out()))
         },
-        |key, row, ()| {
+        |key, row| {
             // The driving condition is checked too: its hash may stand for another value.
-            if !holds(row.metadata(), residual.metadata) {
+            if !matches(row.metadata(), residual.metadata) {
                 return Ok(true);
             }
             if let Some(other) = residual.other {
@@ -197,16 +175,16 @@ pub(super) fn list<R: Listed>(
             Ok(pages.borrow_mut().add(key, row))
         },
     )?;
-    Ok(pages.into_inner().close())
+    Ok(pages.into_inner().finish())
 }
 
 /// Reads rows as long as `goes_on` says so; `admits` decides by the columns which are decoded. A damaged row is left out: its thread is quarantined, and no other notices.
-fn each<R: Stored>(
+fn each<R: TableRow>(
     conn: &Connection,
     context: &Context,
     query: &Query,
-    admits: impl Fn(&Row<'_>) -> Result<Option<()>, Fail>,
-    mut goes_on: impl FnMut(i64, R, ()) -> Result<bool, Fail>,
+    admits: impl Fn(&Row<'_>) -> Result<bool, Fail>,
+    mut goes_on: impl FnMut(i64, R) -> Result<bool, Fail>,
 ) -> Result<(), Fail> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(&query.bound))?;
@@ -215,7 +193,9 @@ fn each<R: Stored>(
         if thread.is_some_and(|key| context.health.check_thread(key).is_err()) {
             continue;
         }
-        let Some(admitted) = admits(row)? else { continue };
+        if !admits(row)? {
+            continue;
+        }
         let found: R = match take(row) {
             Ok(found) => found,
             Err(fail @ Fail::Damaged(..)) => {
@@ -224,21 +204,11 @@ fn each<R: Stored>(
             }
             Err(fail) => return Err(fail),
         };
-        if !goes_on(row.get(1)?, found, admitted)? {
+        if !goes_on(row.get(1)?, found)? {
             break;
         }
     }
     Ok(())
-}
-
-/// Whether the members of an object are equal to these.
-pub(super) fn holds(object: &Json, conditions: &[Condition]) -> bool {
-    if conditions.is_empty() {
-        return true;
-    }
-    let object = object.to_value();
-    let text = |key: &String| object.get(key).map(ToString::to_string);
-    conditions.iter().all(|(key, value)| text(key).as_ref() == Some(value))
 }
 
 pub(super) fn is_text(row: &Row<'_>, index: usize, expected: &str) -> bool {
@@ -252,18 +222,6 @@ fn thread_key(conn: &Connection, scope: &Scope, id: &ThreadId) -> Result<Option<
     Ok(found.next()?.map(|row| row.get(0)).transpose()?.map(ThreadKey))
 }
 
-pub(super) fn before(page: &Page) -> i64 {
-    page.after.unwrap_or(i64::MAX)
-}
-
-pub(super) fn too_broad() -> Error {
-    Error::new(
-        Code::FilterTooBroad,
-        format!("the filter leaves more than {} candidates", limits::MAX_SEARCH_CANDIDATES),
-    )
-    .hint("add a condition on a string, number, truth value or null that fewer fulfil")
-}
-
 // === impl Query ===
 
 impl Query {
@@ -273,36 +231,5 @@ impl Query {
         self.sql.push_str(column);
         self.sql.push_str(" = ?");
         self.bound.push(value);
-    }
-}
-
-// === impl Pages ===
-
-impl<T> Pages<T> {
-    pub(super) fn new(page: &Page) -> Self {
-        Self { limit: page.rows(), skip: page.skip, rows: Vec::new(), is_cut: false }
-    }
-
-    /// Whether the next row that matches is before the page; it counts as seen then.
-    fn leaves_out(&mut self) -> bool {
-        let leaves_out = self.skip > 0;
-        self.skip = self.skip.saturating_sub(1);
-        leaves_out
-    }
-
-    /// Adds a row that matches; `false` when there is one more than the page takes.
-    pub(super) fn add(&mut self, key: i64, row: T) -> bool {
-        if self.leaves_out() {
-            return true;
-        }
-        self.rows.push((key, row));
-        self.rows.len() <= self.limit
-    }
-
-    pub(super) fn close(mut self) -> Listing<T> {
-        let has_more = self.is_cut || self.rows.len() > self.limit;
-        self.rows.truncate(self.limit);
-        let next = self.rows.last().filter(|_| has_more).map(|(key, _)| *key);
-        Listing { rows: self.rows.into_iter().map(|(_, row)| row).collect(), next }
     }
 }

@@ -33,7 +33,6 @@ mod hot;
 mod housekeeping;
 mod inspect;
 mod job;
-mod line;
 mod listing;
 mod log;
 mod look_up;
@@ -67,11 +66,12 @@ use trilogue_domain::port::ReadOriginal;
 pub use copy::restore;
 pub use verify::{VerifyReport, verify};
 
-use self::connection::{Readers, closed};
+use self::connection::Readers;
 use self::fault::{Fail, Health, State, lock};
 use self::hot::Hot;
 use self::job::{Desk, Job, WorkKind, task};
-use crate::cache::{Flights, Tails};
+use crate::core::closed;
+use crate::core::tail::{SharedReads, Tails};
 use crate::open::Durability;
 use crate::port::Range;
 use crate::record::Frame;
@@ -85,7 +85,7 @@ pub struct SqliteStore {
     context: Arc<Context>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    flights: Flights<(ThreadKey, Range), Vec<Arc<Frame>>>,
+    flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
     /// Looks the end of a log up when its first reader attaches.
     ends: Mutex<Option<Connection>>,
 }

@@ -19,7 +19,7 @@ use super::room::Room;
 use super::schema;
 use super::writer::{Beside, Start};
 use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
-use crate::cache::{Flights, Tails};
+use crate::core::tail::{SharedReads, Tails};
 use crate::open::Options;
 use crate::port::Batch;
 
@@ -31,7 +31,7 @@ impl SqliteStore {
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
         let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
-        opening.await.unwrap_or_else(|_| Err(connection::closed()))
+        opening.await.unwrap_or_else(|_| Err(crate::core::closed()))
     }
 }
 
@@ -86,7 +86,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         context,
         jobs: Mutex::new(Some(jobs)),
         writer: Mutex::new(Some(thread)),
-        flights: Flights::new(),
+        flights: SharedReads::new(),
         ends: Mutex::new(Some(ends)),
     })
 }
@@ -97,7 +97,7 @@ fn opening_error(health: &Health, fail: Fail) -> Error {
 
 /// Permits of the write queue; never fewer than the largest job needs.
 fn queue_permits(options: &Options) -> usize {
-    let least = limits::MAX_BLOB_BYTES.max(Batch::MOST_BYTES) / PERMIT_BYTES;
+    let least = limits::MAX_BLOB_BYTES.max(Batch::MAX_BYTES) / PERMIT_BYTES;
     (options.write_queue_bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 

@@ -1,37 +1,41 @@
-//! The durable queue: items, leases, fencing, dead letters.
+//! The queue's table: an entry is read, changed by the rules of [`crate::core::queue`], and written back whole.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
 use super::fault::Fail;
-use super::{line, row};
+use super::row;
+use crate::core::queue::{Finished, QueueEntry, settle_line};
 use crate::record::Record;
 use crate::rows::{Abandon, Claim, DeadItem, QueueItem, QueueKind};
 
-/// The longest stored error, in bytes.
-const MAX_ERROR_BYTES: usize = 4 * 1024;
+/// When an item that is not free can be claimed: never.
+const BLOCKED: i64 = i64::MAX;
+/// The columns of an entry behind those of its item.
+const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
-/// Puts an item in, or in the place of the one under its key; who holds that one loses it.
+/// Puts an item in, or in the place of the one under its key.
 pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), Fail> {
-    if let Some(line) = item.line() {
-        return line::offer(conn, item, line);
+    if item.kind != QueueKind::Callback {
+        // Only callbacks are in line; any other item replaces what is there, in one statement.
+        let sql = concat!(
+            "INSERT INTO queue",
+            " (thread, kind, key, tenant, due, body, free_at, fence, attempts, dead, error)",
+            " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?6, 0, 0, 0, '')",
+            " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?1, due = ?6, body = ?7,",
+            " free_at = ?6, fence = fence + 1, attempts = 0, held = 0, dead = 0, error = ''"
+        );
+        row::write(conn, sql, item, &[])?;
+        return Ok(());
     }
-    conn.prepare_cached(concat!(
-        "INSERT INTO queue",
-        " (kind, key, tenant, thread, due, free_at, fence, attempts, dead, error, body)",
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, 0, 0, '', ?6)",
-        " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?4, due = ?5, free_at = ?5,",
-        " fence = fence + 1, attempts = 0, dead = 0, error = '', body = ?6"
-    ))?
-    .execute(params![
-        item.kind.as_str(),
-        item.key,
-        item.tenant.as_str(),
-        item.thread.map(|thread| thread.0),
-        item.due.as_micros(),
-        item.encode(),
-    ])?;
-    Ok(())
+    let old = load(
+        conn,
+        "WHERE kind = ?1 AND tenant = ?2 AND key = ?3",
+        params![item.kind.as_str(), item.tenant.as_str(), item.key],
+    )?;
+    let old = old.map(|(_, entry)| entry);
+    let line = old.as_ref().and_then(|entry| entry.line);
+    store(conn, &QueueEntry::offer(old, item.clone()), line)
 }
 
 /// Takes an item of the thread's tenant out, whoever holds it.
@@ -48,7 +52,7 @@ pub(super) fn withdraw(
         ))?
         .query_row(params![kind.as_str(), key, thread.0], |row| row.get(0))
         .optional()?;
-    run.flatten().map_or(Ok(()), |run| line::settle(conn, RunKey(run)))
+    settle(conn, run.flatten().map(RunKey))
 }
 
 /// Claims items that can be claimed, oldest first.
@@ -59,53 +63,44 @@ pub(super) fn claim(
     lease_until: Timestamp,
     limit: usize,
 ) -> Result<Vec<Claim>, Fail> {
-    let rest =
-        concat!("WHERE kind = ?1 AND dead = 0 AND free_at <= ?2", " ORDER BY free_at, id LIMIT ?3");
-    let sql = format!(
-        "SELECT {}, fence, attempts, next IS NOT NULL FROM queue {rest}",
-        <QueueItem as row::Stored>::COLUMNS
+    let sql = concat!(
+        "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
+        " ORDER BY free_at, id LIMIT ?3"
     );
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut found = Vec::new();
-    {
-        let mut statement = conn.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![kind.as_str(), now.as_micros(), limit])?;
-        while let Some(row) = rows.next()? {
-            let (fence, attempts) = (row.get::<_, i64>(7)?, row.get::<_, u32>(8)?);
-            let found_item = (row.get(1)?, fence, attempts, row.get::<_, bool>(9)?);
-            found.push((found_item, row::take::<QueueItem>(row)));
+    let due = conn
+        .prepare_cached(sql)?
+        .query_map(params![kind.as_str(), now.as_micros(), limit], |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    let mut claims = Vec::with_capacity(due.len());
+    for id in due {
+        match claim_one(conn, id, now, lease_until) {
+            Ok(claim) => claims.extend(claim),
+            Err(Fail::Damaged(..)) => bury(conn, id, "the stored item is damaged")?,
+            Err(fail) => return Err(fail),
         }
-    }
-    let mut claims = Vec::with_capacity(found.len());
-    for ((id, fence, attempts, has_next), item) in found {
-        let Ok(mut item) = item else {
-            bury(conn, id, "the stored item is damaged")?;
-            continue;
-        };
-        let mut fence = fence;
-        if has_next {
-            // Whoever held it is gone: what was offered meanwhile is newer.
-            let old = Claim { id, fence: fence.cast_unsigned(), attempts, item: item.clone() };
-            line::promote(conn, &old, Some(item.due))?;
-            let newer = row::one::<QueueItem>(
-                conn,
-                "WHERE id = ?1 AND dead = 0 AND free_at <= ?2",
-                [id, now.as_micros()],
-            )?;
-            // It may stand behind another of its line now.
-            let Some(newer) = newer else { continue };
-            item = newer;
-            fence += 1;
-        }
-        conn.prepare_cached(concat!(
-            "UPDATE queue SET free_at = ?2, fence = fence + 1, attempts = attempts + 1, held = 1",
-            " WHERE id = ?1"
-        ))?
-        .execute([id, lease_until.as_micros()])?;
-        let fence = fence.cast_unsigned().saturating_add(1);
-        claims.push(Claim { id, fence, attempts: attempts.saturating_add(1), item });
     }
     Ok(claims)
+}
+
+fn claim_one(
+    conn: &Connection,
+    id: i64,
+    now: Timestamp,
+    lease_until: Timestamp,
+) -> Result<Option<Claim>, Fail> {
+    let Some(mut entry) = by_id(conn, id)? else { return Ok(None) };
+    let line = entry.line;
+    if entry.expire() {
+        store(conn, &entry, line)?;
+        match by_id(conn, id)?.filter(|entry| entry.is_free(now)) {
+            Some(free) => entry = free,
+            None => return Ok(None),
+        }
+    }
+    let claim = entry.claim(id, lease_until);
+    store(conn, &entry, None)?;
+    Ok(Some(claim))
 }
 
 /// Lengthens a lease that is still held.
@@ -114,63 +109,38 @@ pub(super) fn extend(
     claim: &Claim,
     lease_until: Timestamp,
 ) -> Result<bool, Fail> {
-    let changed = conn
-        .prepare_cached("UPDATE queue SET free_at = ?3 WHERE id = ?1 AND fence = ?2 AND dead = 0")?
-        .execute([claim.id, claim.fence.cast_signed(), lease_until.as_micros()])?;
-    Ok(changed > 0)
+    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    entry.free_at = Some(lease_until);
+    store(conn, &entry, None)?;
+    Ok(true)
 }
 
 /// Removes an item that is still held.
 pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, Fail> {
-    let sql = "DELETE FROM queue WHERE id = ?1 AND fence = ?2 AND dead = 0 AND next IS NULL";
-    let changed = conn.prepare_cached(sql)?.execute([claim.id, claim.fence.cast_signed()])?;
-    if changed == 0 {
-        return line::promote(conn, claim, None);
+    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    let line = entry.line;
+    match entry.finish() {
+        Finished::Replaced => store(conn, &entry, line)?,
+        Finished::Removed => {
+            conn.prepare_cached("DELETE FROM queue WHERE id = ?1")?.execute([claim.id])?;
+            settle(conn, line.map(|(run, _)| run))?;
+        }
     }
-    line::leave(conn, &claim.item)?;
     Ok(true)
 }
 
-/// Gives an item that is still held back, or up. The fence grows, so it cannot be given up twice.
+/// Gives an item that is still held back, or up.
 pub(super) fn abandon(
     conn: &Connection,
     claim: &Claim,
     how: &Abandon,
     error: &str,
 ) -> Result<bool, Fail> {
-    let mut end = error.len().min(MAX_ERROR_BYTES);
-    while !error.is_char_boundary(end) {
-        end -= 1;
-    }
-    let error = error.get(..end).unwrap_or_default();
-    let again = match how {
-        Abandon::RetryAt(at) => Some(*at),
-        Abandon::Dead => None,
-    };
-    if claim.item.line().is_some() && line::promote(conn, claim, again)? {
-        return Ok(true);
-    }
-    let (id, fence) = (claim.id, claim.fence.cast_signed());
-    let changed = match how {
-        Abandon::RetryAt(at) => {
-            let item = QueueItem { due: *at, ..claim.item.clone() };
-            conn.prepare_cached(concat!(
-                "UPDATE queue SET due = ?3, free_at = ?3, body = ?4, error = ?5,",
-                " fence = fence + 1, held = 0 WHERE id = ?1 AND fence = ?2 AND dead = 0"
-            ))?
-            .execute(params![id, fence, at.as_micros(), item.encode(), error])?
-        }
-        Abandon::Dead => conn
-            .prepare_cached(concat!(
-                "UPDATE queue SET dead = 1, error = ?3, fence = fence + 1, held = 0",
-                " WHERE id = ?1 AND fence = ?2 AND dead = 0"
-            ))?
-            .execute(params![id, fence, error])?,
-    };
-    if changed > 0 {
-        line::leave(conn, &claim.item)?;
-    }
-    Ok(changed > 0)
+    let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
+    let line = entry.line;
+    entry.abandon(how, error);
+    store(conn, &entry, line)?;
+    Ok(true)
 }
 
 /// When the next item of this kind can be claimed.
@@ -181,27 +151,24 @@ pub(super) fn next_due(conn: &Connection, kind: QueueKind) -> Result<Option<Time
     Ok(free_at.map(Timestamp::from_micros))
 }
 
-/// Puts a dead item of the tenant back, due now.
+/// Puts a dead item of the scope back, due now.
 pub(super) fn revive(
     conn: &Connection,
     scope: &Scope,
     id: i64,
     now: Timestamp,
 ) -> Result<bool, Fail> {
-    let rest = "WHERE id = ?1 AND tenant = ?2 AND dead = 1";
-    let found = row::one::<QueueItem>(conn, rest, params![id, scope.tenant.as_str()])?;
-    let Some(mut item) = found else { return Ok(false) };
-    if !scope.sees(&item.tenant, &item.principal) {
+    let found = load(
+        conn,
+        "WHERE id = ?1 AND tenant = ?2 AND dead = 1",
+        params![id, scope.tenant.as_str()],
+    )?;
+    let is_seen = |entry: &QueueEntry| scope.sees(&entry.item.tenant, &entry.item.principal);
+    let Some((_, mut entry)) = found.filter(|(_, entry)| is_seen(entry)) else {
         return Ok(false);
-    }
-    item.due = now;
-    let free_at = if item.line().is_some() { i64::MAX } else { now.as_micros() };
-    conn.prepare_cached(concat!(
-        "UPDATE queue SET due = ?2, free_at = ?4, fence = fence + 1, attempts = 0,",
-        " dead = 0, error = '', body = ?3 WHERE id = ?1"
-    ))?
-    .execute(params![id, now.as_micros(), item.encode(), free_at])?;
-    line::leave(conn, &item)?;
+    };
+    entry.revive(now);
+    store(conn, &entry, None)?;
     Ok(true)
 }
 
@@ -213,16 +180,13 @@ pub(super) fn dead(
     before: i64,
     mut each: impl FnMut(DeadItem) -> bool,
 ) -> Result<(), Fail> {
-    let sql = format!(
-        "SELECT {}, attempts, error FROM queue WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3 ORDER BY id DESC",
-        <QueueItem as row::Stored>::COLUMNS
-    );
+    let sql = select("WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3 ORDER BY id DESC");
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![tenant.as_str(), kind.as_str(), before])?;
     while let Some(row) = rows.next()? {
         // A damaged item is left out: nobody can tell any more what it was.
-        if let Ok(item) = dead_item(row)
-            && !each(item)
+        if let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row)
+            && !each(DeadItem { id, attempts, error, item })
         {
             break;
         }
@@ -230,16 +194,115 @@ pub(super) fn dead(
     Ok(())
 }
 
-fn dead_item(row: &Row<'_>) -> Result<DeadItem, Fail> {
-    let (id, attempts, error) = (row.get(1)?, row.get(7)?, row.get(8)?);
-    Ok(DeadItem { id, attempts, error, item: row::take(row)? })
+fn select(rest: &str) -> String {
+    format!("SELECT {}, {ENTRY_COLUMNS} FROM queue {rest}", row::columns::<QueueItem>())
 }
 
-pub(super) fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), Fail> {
+fn load(
+    conn: &Connection,
+    rest: &str,
+    params: impl Params,
+) -> Result<Option<(i64, QueueEntry)>, Fail> {
+    let mut statement = conn.prepare_cached(&select(rest))?;
+    statement.query_row(params, |row| Ok(entry(row))).optional()?.transpose()
+}
+
+fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, Fail> {
+    Ok(load(conn, "WHERE id = ?1", [id])?.map(|(_, entry)| entry))
+}
+
+/// The entry of a claim that still holds it.
+fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, Fail> {
+    Ok(by_id(conn, claim.id)?.filter(|entry| entry.is_held_by(claim)))
+}
+
+/// Reads an entry with its id.
+fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), Fail> {
+    let item: QueueItem = row::take(row)?;
+    let next: Option<Vec<u8>> = row.get(13)?;
+    let damaged = |error| Fail::Damaged(item.thread, error);
+    let next = next.map(|next| QueueItem::decode(&next)).transpose().map_err(damaged)?;
+    let free_at: i64 = row.get(7)?;
+    let entry = QueueEntry {
+        line: item.line(),
+        item,
+        next,
+        free_at: (free_at != BLOCKED).then(|| Timestamp::from_micros(free_at)),
+        fence: row.get::<_, i64>(8)?.cast_unsigned(),
+        attempts: row.get(9)?,
+        is_held: row.get(10)?,
+        is_dead: row.get(11)?,
+        error: row.get(12)?,
+    };
+    Ok((row.get(1)?, entry))
+}
+
+/// Writes an entry, and settles its line and the one in which it was before.
+fn store(conn: &Connection, entry: &QueueEntry, before: Option<(RunKey, u64)>) -> Result<(), Fail> {
+    let sql = concat!(
+        "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
+        " dead, error, next, run, place)",
+        " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        " ON CONFLICT (kind, tenant, key) DO UPDATE SET thread = ?1, due = ?6, body = ?7,",
+        " free_at = ?8, fence = ?9, attempts = ?10, held = ?11, dead = ?12, error = ?13,",
+        " next = ?14, run = ?15, place = ?16"
+    );
+    row::write(
+        conn,
+        sql,
+        &entry.item,
+        params![
+            entry.free_at.map_or(BLOCKED, Timestamp::as_micros),
+            entry.fence.cast_signed(),
+            entry.attempts,
+            entry.is_held,
+            entry.is_dead,
+            entry.error,
+            entry.next.as_ref().map(Record::encode),
+            entry.line.map(|(run, _)| run.0),
+            entry.line.map_or(0, |(_, place)| place.cast_signed()),
+        ],
+    )?;
+    let (run, before) = (entry.line.map(|(run, _)| run), before.map(|(run, _)| run));
+    if before != run {
+        settle(conn, before)?;
+    }
+    settle(conn, run)
+}
+
+/// Makes the first of a line free, unless one of the line is held.
+fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), Fail> {
+    let Some(run) = run else { return Ok(()) };
+    let free: Option<(i64, bool)> = conn
+        .prepare_cached(concat!(
+            "SELECT id, held FROM queue INDEXED BY queue_first_in_line",
+            " WHERE run = ?1 AND dead = 0 AND free_at < 9223372036854775807"
+        ))?
+        .query_row([run.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let first: Option<i64> = conn
+        .prepare_cached(concat!(
+            "SELECT id FROM queue INDEXED BY queue_in_line WHERE run = ?1 AND dead = 0",
+            " ORDER BY place, id LIMIT 1"
+        ))?
+        .query_row([run.0], |row| row.get(0))
+        .optional()?;
+    let Some(change) = settle_line(free, first) else { return Ok(()) };
+    if let Some(id) = change.blocked {
+        conn.prepare_cached("UPDATE queue SET free_at = ?2 WHERE id = ?1")?
+            .execute([id, BLOCKED])?;
+    }
+    if let Some(id) = change.freed {
+        conn.prepare_cached("UPDATE queue SET free_at = due WHERE id = ?1")?.execute([id])?;
+    }
+    Ok(())
+}
+
+fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), Fail> {
     tracing::error!(id, why, "a queue item was given up");
     let sql =
         "UPDATE queue SET dead = 1, error = ?2, fence = fence + 1 WHERE id = ?1 RETURNING run";
     let run: Option<i64> =
         conn.prepare_cached(sql)?.query_row(params![id, why], |row| row.get(0))?;
-    run.map_or(Ok(()), |run| line::settle(conn, RunKey(run)))
+    settle(conn, run.map(RunKey))
 }

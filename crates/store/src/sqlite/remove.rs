@@ -1,10 +1,11 @@
 //! Removing runs and threads with everything of them.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use trilogue_domain::{Json, RunKey, ThreadKey};
+use trilogue_domain::{RunKey, ThreadKey};
 
 use super::fault::Fail;
 use super::{apply, blob, row, search, thread_agents};
+use crate::core::queue::is_of_run;
 use crate::record::Record;
 use crate::rows::{CheckpointRow, QueueItem};
 
@@ -180,9 +181,9 @@ fn remove_queue_items(
             let key: String = row.get(1)?;
             let body = row.get_ref(2)?.as_blob().unwrap_or_default();
             // A damaged item cannot be about anything any more.
-            let names =
-                QueueItem::decode(body).map_or(true, |item| names_run(&item.reference, run));
-            if key == id || names || is_interrupt_of(conn, thread, run, &key)? {
+            let is_named =
+                QueueItem::decode(body).map_or(true, |item| is_of_run(&item, run, &[id]));
+            if is_named || is_interrupt_of(conn, thread, run, &key)? {
                 doomed.push(row.get::<_, i64>(0)?);
             }
         }
@@ -191,10 +192,6 @@ fn remove_queue_items(
         conn.prepare_cached("DELETE FROM queue WHERE id = ?1")?.execute([id])?;
     }
     Ok(())
-}
-
-fn names_run(reference: &Json, run: RunKey) -> bool {
-    reference.to_value().get("run").and_then(serde_json::Value::as_i64) == Some(run.0)
 }
 
 fn is_interrupt_of(

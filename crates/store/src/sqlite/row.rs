@@ -1,54 +1,66 @@
-//! Reading rows: the body is decoded and the searched columns are checked against it.
+//! Rows on a connection: what is bound to a statement, and what is read back and checked.
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Params, Row};
-use trilogue_domain::error::{Code, Error};
-use trilogue_domain::{MessageId, ThreadKey, Timestamp};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
+use trilogue_domain::ThreadKey;
 
 use super::fault::Fail;
-use crate::record::Record;
-use crate::rows::{
-    BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
-    QueueItem, RunRow, ThreadRow, TokenRow,
-};
-
-/// A row as it is stored: `SELECT` gives the thread (or null), an integer to page by, the body, then the other checked columns.
-pub(super) trait Stored: Record {
-    /// What stands before `FROM`.
-    const COLUMNS: &'static str;
-    /// The table.
-    const TABLE: &'static str;
-    /// The integer of the table to page by.
-    const ORDER: &'static str = "key";
-
-    /// The thread that the row belongs to.
-    fn thread(&self) -> Option<ThreadKey>;
-    /// Whether the columns from the fourth on, and the paging integer where it is part of the row, say what the row says.
-    fn fits(&self, row: &Columns<'_, '_>) -> bool;
-}
+use crate::core::damaged;
+use crate::core::table::{Column, TableRow};
 
 /// Rows with their integers, in its order; those that are damaged as what they are.
 pub(super) type Stretch<R> = Vec<(i64, Result<R, Fail>)>;
 
-/// The columns of one row.
-#[derive(Debug)]
-pub(super) struct Columns<'a, 'b>(&'a Row<'b>);
+/// Writes a row: `?1` is its thread, `?2` its integer where the row says it, then its columns, the body, and what else the statement needs.
+/// Gives the number of rows that were written.
+pub(super) fn write<R: TableRow>(
+    conn: &Connection,
+    sql: &str,
+    row: &R,
+    others: &[&dyn ToSql],
+) -> rusqlite::Result<usize> {
+    write_encoded(&mut conn.prepare_cached(sql)?, row, &row.encode(), others)
+}
+
+/// As [`write`], with the body at hand.
+pub(super) fn write_encoded<R: TableRow>(
+    statement: &mut CachedStatement<'_>,
+    row: &R,
+    body: &[u8],
+    others: &[&dyn ToSql],
+) -> rusqlite::Result<usize> {
+    let keys = [Column::integer(row.thread().map(|key| key.0)), Column::integer(row.key())];
+    let columns = row.columns();
+    let mut index = 0;
+    // A statement that has no use for the last values does not name them.
+    let count = statement.parameter_count();
+    let mut bind = |value: &dyn ToSql| {
+        index += 1;
+        if index <= count { statement.raw_bind_parameter(index, value) } else { Ok(()) }
+    };
+    for column in keys.iter().chain(columns.as_ref()).chain([&Column::Bytes(body)]) {
+        bind(column)?;
+    }
+    others.iter().try_for_each(|value| bind(value))?;
+    statement.raw_execute()
+}
 
 /// Reads one row.
-pub(super) fn take<R: Stored>(row: &Row<'_>) -> Result<R, Fail> {
-    let columns = Columns(row);
-    let found = columns.thread();
-    let body = match row.get_ref(2) {
-        Ok(ValueRef::Blob(body)) => body,
-        _ => return Err(damaged::<R>(found)),
+pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, Fail> {
+    let thread = row.get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey);
+    let Ok(ValueRef::Blob(body)) = row.get_ref(2) else { return Err(mismatch::<R>(thread)) };
+    let decoded = R::decode(body).map_err(|error| Fail::Damaged(thread, error))?;
+    let is = |index, column: &Column<'_>| {
+        row.get_ref(index).is_ok_and(|found| found == ValueRef::from(*column))
     };
-    let decoded = R::decode(body).map_err(|error| Fail::Damaged(found, error))?;
-    let fits = decoded.thread() == found && decoded.fits(&columns);
-    if fits { Ok(decoded) } else { Err(damaged::<R>(decoded.thread())) }
+    let fits = decoded.thread() == thread
+        && decoded.key().is_none_or(|key| is(1, &Column::Integer(key)))
+        && decoded.columns().as_ref().iter().enumerate().all(|(index, one)| is(index + 3, one));
+    if fits { Ok(decoded) } else { Err(mismatch::<R>(decoded.thread())) }
 }
 
 /// Reads at most one row: `rest` is what stands behind `FROM table`.
-pub(super) fn one<R: Stored>(
+pub(super) fn one<R: TableRow>(
     conn: &Connection,
     rest: &str,
     params: impl Params,
@@ -58,7 +70,7 @@ pub(super) fn one<R: Stored>(
 }
 
 /// Reads rows: `rest` is what stands behind `FROM table`.
-pub(super) fn many<R: Stored>(
+pub(super) fn many<R: TableRow>(
     conn: &Connection,
     rest: &str,
     params: impl Params,
@@ -73,12 +85,12 @@ pub(super) fn many<R: Stored>(
 }
 
 /// Reads a stretch of a whole table in the order of its integer, damaged rows included.
-pub(super) fn all<R: Stored>(
+pub(super) fn all<R: TableRow>(
     conn: &Connection,
     after: i64,
     limit: i64,
 ) -> Result<Stretch<R>, Fail> {
-    let rest = format!("WHERE {0} > ?1 ORDER BY {0} LIMIT ?2", R::ORDER);
+    let rest = format!("WHERE {0} > ?1 ORDER BY {0} LIMIT ?2", R::KEY);
     let mut statement = conn.prepare_cached(&select::<R>(&rest))?;
     let mut rows = statement.query([after, limit])?;
     let mut found = Vec::new();
@@ -88,230 +100,36 @@ pub(super) fn all<R: Stored>(
     Ok(found)
 }
 
-/// The statement that reads rows of this kind.
-pub(super) fn select<R: Stored>(rest: &str) -> String {
-    format!("SELECT {} FROM {} {rest}", R::COLUMNS, R::TABLE)
+/// The statement that reads rows of this kind: the thread, the integer, the body, the columns.
+pub(super) fn select<R: TableRow>(rest: &str) -> String {
+    format!("SELECT {} FROM {} {rest}", columns::<R>(), R::TABLE)
 }
 
-fn damaged<R: Stored>(thread: Option<ThreadKey>) -> Fail {
+/// What [`take`] reads.
+pub(super) fn columns<R: TableRow>() -> String {
+    format!("{}, {}, body, {}", R::THREAD, R::KEY, R::COLUMNS)
+}
+
+fn mismatch<R: TableRow>(thread: Option<ThreadKey>) -> Fail {
     let message = format!("a stored {} row does not match its columns", R::NAME);
-    let error = Error::new(Code::ThreadQuarantined, message).hint(
-        "restore the store from a backup, or erase its thread; other threads are not affected",
-    );
-    Fail::Damaged(thread, error)
+    Fail::Damaged(thread, damaged(message))
 }
 
-// === impl Columns ===
+// === impl Column ===
 
-impl Columns<'_, '_> {
-    fn thread(&self) -> Option<ThreadKey> {
-        self.0.get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey)
-    }
-
-    fn order(&self, expected: i64) -> bool {
-        self.int(1, expected)
-    }
-
-    fn int(&self, index: usize, expected: i64) -> bool {
-        matches!(self.0.get_ref(index), Ok(ValueRef::Integer(found)) if found == expected)
-    }
-
-    fn optional(&self, index: usize, expected: Option<i64>) -> bool {
-        match expected {
-            Some(expected) => self.int(index, expected),
-            None => matches!(self.0.get_ref(index), Ok(ValueRef::Null)),
+impl<'a> From<Column<'a>> for ValueRef<'a> {
+    fn from(column: Column<'a>) -> Self {
+        match column {
+            Column::Null => Self::Null,
+            Column::Integer(value) => Self::Integer(value),
+            Column::Text(text) => Self::Text(text.as_bytes()),
+            Column::Bytes(bytes) => Self::Blob(bytes),
         }
     }
-
-    fn text(&self, index: usize, expected: &str) -> bool {
-        matches!(self.0.get_ref(index), Ok(ValueRef::Text(found)) if found == expected.as_bytes())
-    }
-
-    fn optional_text(&self, index: usize, expected: Option<&str>) -> bool {
-        match expected {
-            Some(expected) => self.text(index, expected),
-            None => matches!(self.0.get_ref(index), Ok(ValueRef::Null)),
-        }
-    }
-
-    fn blob(&self, index: usize, expected: &[u8]) -> bool {
-        matches!(self.0.get_ref(index), Ok(ValueRef::Blob(found)) if found == expected)
-    }
 }
 
-// === impl Stored ===
-
-impl Stored for ThreadRow {
-    const COLUMNS: &'static str = "key, key, body, tenant, id, owner, owner_node, epoch, ephemeral";
-    const TABLE: &'static str = "threads";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.key)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.text(5, self.owner.as_str())
-            && row.text(6, &self.owner_node)
-            && row.int(7, self.epoch.cast_signed())
-            && row.int(8, i64::from(self.ephemeral))
-    }
-}
-
-impl Stored for RunRow {
-    const COLUMNS: &'static str =
-        "thread, key, body, tenant, id, principal, agent, status, ended_at, stateless";
-    const TABLE: &'static str = "runs";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.order(self.key.0)
-            && row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.text(5, self.principal.as_str())
-            && row.text(6, self.agent.as_str())
-            && row.text(7, self.status.as_str())
-            && row.optional(8, ended_at(self))
-            && row.int(9, i64::from(self.stateless))
-    }
-}
-
-/// When a run ended, for the column; open runs have none, whatever the row says.
-pub(super) fn ended_at(run: &RunRow) -> Option<i64> {
-    run.status.is_terminal().then(|| run.ended_at.unwrap_or(run.created_at).as_micros())
-}
-
-impl Stored for MessageRow {
-    const COLUMNS: &'static str = "thread, key, body, tenant, id, run, alias";
-    const TABLE: &'static str = "messages";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.int(5, self.run.0)
-            && row.optional_text(6, self.alias.as_ref().map(MessageId::as_str))
-    }
-}
-
-impl Stored for CheckpointRow {
-    const COLUMNS: &'static str = "thread, key, body, id, parent, run";
-    const TABLE: &'static str = "checkpoints";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.order(self.key.0)
-            && row.text(3, self.id.as_str())
-            && row.optional(4, self.parent.map(|key| key.0))
-            && row.optional(5, self.run.map(|key| key.0))
-    }
-}
-
-impl Stored for InterruptRow {
-    const COLUMNS: &'static str = "thread, key, body, tenant, id, principal, run, pending";
-    const TABLE: &'static str = "interrupts";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.interrupt.id.as_str())
-            && row.text(5, self.principal.as_str())
-            && row.int(6, self.run.0)
-            && row.int(7, i64::from(self.resolution.is_none()))
-    }
-}
-
-impl Stored for BindingRow {
-    const COLUMNS: &'static str = "thread, key, body, agent";
-    const TABLE: &'static str = "bindings";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.agent.as_str())
-    }
-}
-
-impl Stored for IdempotencyRow {
-    const COLUMNS: &'static str =
-        "thread, key, body, tenant, principal, agent, text, run, created_at";
-    const TABLE: &'static str = "idempotency";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        Some(self.thread)
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.key.tenant.as_str())
-            && row.text(4, self.key.principal.as_str())
-            && row.text(5, self.key.agent.as_str())
-            && row.text(6, &self.key.text)
-            && row.text(7, self.run.as_str())
-            && row.int(8, self.created_at.as_micros())
-    }
-}
-
-impl Stored for QueueItem {
-    const COLUMNS: &'static str = "thread, id, body, kind, key, tenant, due";
-    const TABLE: &'static str = "queue";
-    const ORDER: &'static str = "id";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        self.thread
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.kind.as_str())
-            && row.text(4, &self.key)
-            && row.text(5, self.tenant.as_str())
-            && row.int(6, self.due.as_micros())
-    }
-}
-
-impl Stored for ConfigurationRow {
-    const COLUMNS: &'static str = "NULL, key, body, tenant, id, owner, agent, expires_at";
-    const TABLE: &'static str = "configurations";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        None
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.text(5, self.owner.as_str())
-            && row.text(6, self.agent.as_str())
-            && row.optional(7, self.expires_at.map(Timestamp::as_micros))
-    }
-}
-
-impl Stored for TokenRow {
-    const COLUMNS: &'static str = "NULL, key, body, tenant, id, principal, hash";
-    const TABLE: &'static str = "tokens";
-
-    fn thread(&self) -> Option<ThreadKey> {
-        None
-    }
-
-    fn fits(&self, row: &Columns<'_, '_>) -> bool {
-        row.text(3, self.tenant.as_str())
-            && row.text(4, self.id.as_str())
-            && row.text(5, self.principal.as_str())
-            && row.blob(6, &self.hash)
+impl ToSql for Column<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed((*self).into()))
     }
 }

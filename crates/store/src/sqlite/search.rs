@@ -1,10 +1,10 @@
 //! Search rows: which threads and runs have a metadata member of a value.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use sha2::{Digest, Sha256};
 use trilogue_domain::{Json, TenantId};
 
 use super::fault::Fail;
+use crate::core::search::value_hash;
 
 /// What a search row leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,12 +13,6 @@ pub(super) enum Kind {
     Thread = 1,
     /// A run.
     Run = 2,
-}
-
-/// The value as an integer: the first 8 bytes of SHA-256 of its canonical JSON text.
-pub(super) fn hash(value: &str) -> i64 {
-    let digest = Sha256::digest(value.as_bytes());
-    digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
 /// Makes the search rows of a row fit its metadata; whether they did not before. Free when the metadata is what they were made from.
@@ -54,7 +48,7 @@ pub(super) fn write(
         "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     for (name, value) in metadata.scalars() {
-        insert.execute(params![tenant.as_str(), kind as i64, name, hash(&value), id])?;
+        insert.execute(params![tenant.as_str(), kind as i64, name, value_hash(&value), id])?;
     }
     conn.prepare_cached(mark)?.execute([id, sum])?;
     Ok(true)
@@ -73,7 +67,7 @@ pub(super) fn has(
         "SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
         " AND id = ?5"
     );
-    let params = params![tenant.as_str(), kind as i64, name, hash(value), id];
+    let params = params![tenant.as_str(), kind as i64, name, value_hash(value), id];
     Ok(conn.prepare_cached(sql)?.exists(params)?)
 }
 

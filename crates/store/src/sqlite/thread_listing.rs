@@ -1,13 +1,14 @@
 //! Listings of threads, and how threads stand.
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use trilogue_domain::{Json, RunStatus, Scope, Standing, ThreadKey, limits};
+use trilogue_domain::{Json, RunStatus, Scope, Standing, ThreadKey};
 
 use super::driver::Driver;
 use super::fault::Fail;
-use super::listing::{Residual, holds, is_text, list, too_broad};
+use super::listing::{Residual, is_text, list};
 use super::row::one;
 use super::{Context, look_up, thread_agents};
+use crate::core::search::{Candidates, matches, standing_of};
 use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
 
 /// Threads that the scope sees.
@@ -44,7 +45,7 @@ pub(super) fn threads(
             return Ok((stands, 0));
         }
         let (value, looked_at) = value_at_head(conn, row)?;
-        Ok((value.is_some_and(|value| holds(&value, &filter.values)), looked_at))
+        Ok((value.is_some_and(|value| matches(&value, &filter.values)), looked_at))
     };
     let has_other =
         filter.agent.is_some() || filter.standing.is_some() || !filter.values.is_empty();
@@ -93,23 +94,20 @@ fn standing(conn: &Connection, thread: ThreadKey) -> Result<Standing, Fail> {
         .query_row([thread.0], |row| row.get(0))
         .optional()?;
     let newest = newest.and_then(|status| RunStatus::from_text(&status));
-    Ok(crate::rows::standing_of(newest))
+    Ok(standing_of(newest))
 }
 
 /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
 fn value_at_head(conn: &Connection, thread: &ThreadRow) -> Result<(Option<Json>, usize), Fail> {
     let mut next = thread.head;
-    let mut looked_at = 0;
+    let (mut looked_at, mut candidates) = (0, Candidates::default());
     while let Some(key) = next {
         looked_at += 1;
-        if looked_at > limits::MAX_SEARCH_CANDIDATES {
-            return Err(too_broad().into());
-        }
+        candidates.add(1)?;
         let rest = "WHERE key = ?1 AND thread = ?2";
         let found = one::<CheckpointRow>(conn, rest, [key.0, thread.key.0])?;
         let Some(row) = found else { break };
-        let lies_elsewhere = row.given.is_some_and(|given| given.state.is_some());
-        if row.value.is_some() || lies_elsewhere {
+        if row.ends_state_search() {
             return Ok((row.value, looked_at));
         }
         next = row.parent.filter(|parent| *parent < row.key);

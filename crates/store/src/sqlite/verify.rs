@@ -8,8 +8,9 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::fault::{Fail, Health};
-use super::row::{Stored, all};
+use super::row::all;
 use super::{blob, connection, copy, schema};
+use crate::core::table::TableRow;
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyRow, InterruptRow, MessageRow,
@@ -112,7 +113,7 @@ fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> 
     Ok(())
 }
 
-fn check_table<R: Stored>(conn: &Connection, report: &mut VerifyReport) -> Result<u64, Fail> {
+fn check_table<R: TableRow>(conn: &Connection, report: &mut VerifyReport) -> Result<u64, Fail> {
     let (mut after, mut count) = (i64::MIN, 0);
     loop {
         let rows = all::<R>(conn, after, STRETCH)?;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::params;
 use tokio::sync::Notify;
-use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::error::Result;
 use trilogue_domain::{PrincipalId, Rights, Scope, TenantId, Timestamp, TokenId};
 
 use super::fault::Fail;
 use super::job::{Desk, WorkKind};
 use super::{SqliteStore, queue, row};
+use crate::core::already_exists;
 use crate::port::{Queue, Tokens};
-use crate::record::Record;
 use crate::rows::{Abandon, Claim, QueueKind, TokenRow};
 
 #[async_trait]
@@ -89,22 +89,12 @@ impl Queue for SqliteStore {
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
         self.write(WorkKind::USUAL, move |desk: &mut Desk<'_>| {
-            let written = desk
-                .conn
-                .prepare_cached(concat!(
-                    "INSERT INTO tokens (tenant, id, principal, hash, body)",
-                    " VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING"
-                ))?
-                .execute(params![
-                    token.tenant.as_str(),
-                    token.id.as_str(),
-                    token.principal.as_str(),
-                    token.hash,
-                    token.encode(),
-                ])?;
-            if written == 0 {
-                let message = format!("the token '{}' exists already", token.id);
-                return Err(Error::new(Code::AlreadyExists, message).into());
+            let sql = concat!(
+                "INSERT INTO tokens (tenant, id, principal, hash, body)",
+                " VALUES (?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
+            );
+            if row::write(desk.conn, sql, &token, &[])? == 0 {
+                return Err(already_exists("token", token.id.as_str()).into());
             }
             Ok(())
         })
@@ -147,7 +137,7 @@ impl Tokens for SqliteStore {
             let params = params![tenant.as_str(), principal.as_str()];
             of_tenant(conn, "AND principal = ?2", params)
         });
-        let is_valid = |token: &&TokenRow| token.expires_at.is_none_or(|expiry| expiry > now);
+        let is_valid = |token: &&TokenRow| token.is_valid(now);
         Ok(tokens.await?.iter().filter(is_valid).flat_map(|token| token.rights.iter()).collect())
     }
 }

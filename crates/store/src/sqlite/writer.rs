@@ -124,13 +124,13 @@ impl Start {
         close(conn, &context);
         drop(lock);
         while let Ok(job) = jobs.try_recv() {
-            job.reply(Err(super::connection::closed()));
+            job.reply(Err(crate::core::closed()));
         }
     }
 }
 
 fn close(conn: Connection, context: &Context) {
-    if context.health.state() as u8 >= State::ReadOnly as u8 {
+    if context.health.state() >= State::ReadOnly {
         // What could not be synchronised must not be moved into the database either.
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         drop(conn.set_db_config(keep, true));
@@ -329,7 +329,7 @@ impl Writer<'_> {
                 Change::RemoveRun(_) => self.beside.checkpointer.erase(),
                 Change::RemoveThread => {
                     context.tails.ended(batch.thread);
-                    context.health.forget(batch.thread);
+                    context.health.quarantine.remove(batch.thread);
                     self.beside.checkpointer.erase();
                 }
                 _ => {}
@@ -339,7 +339,7 @@ impl Writer<'_> {
 
     /// Keeps the write-ahead log short: by the checkpointer beside, and here what that one leaves, or cannot keep up with.
     fn care_for_log(&mut self) {
-        if self.context.health.state() as u8 >= State::ReadOnly as u8 {
+        if self.context.health.state() >= State::ReadOnly {
             // What could not be synchronised must not be moved into the database.
             return;
         }
@@ -364,7 +364,7 @@ impl Writer<'_> {
     }
 
     fn checkpoint(&self, mode: CheckpointMode) {
-        if self.context.health.state() as u8 >= State::ReadOnly as u8 {
+        if self.context.health.state() >= State::ReadOnly {
             return;
         }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
@@ -419,7 +419,7 @@ impl Writer<'_> {
 
     fn look_for_room(&mut self) {
         match self.beside.room.take_back(self.conn) {
-            Ok(true) => self.context.health.recovered(),
+            Ok(true) => self.context.health.recover(),
             Ok(false) => {}
             Err(fail) => drop(self.context.health.settle(fail)),
         }

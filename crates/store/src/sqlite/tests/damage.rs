@@ -72,7 +72,7 @@ async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     shown += &format!("{:?}", store.binding(&scope, &thread.id, &agent).await?);
     shown += &format!("{:?}", store.idempotency(&idempotency_of(key).key, START).await?);
     let content = Bytes::from(format!("large content of thread {key:04}"));
-    let blob = crate::sqlite::blob::name(&content, true)?;
+    let blob = crate::core::batch::blob_ref(&content, true)?;
     shown += &format!("{:?}", store.blob(&thread, &blob).await?);
     Ok(shown)
 }

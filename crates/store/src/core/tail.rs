@@ -1,10 +1,10 @@
-//! The newest frames of threads that somebody reads, and the wake-up of their readers.
+//! The newest frames of threads with readers, and the wake-up of these readers.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OnceCell, watch};
 use trilogue_domain::ThreadKey;
@@ -30,11 +30,12 @@ pub(crate) struct Tails {
     max_bytes: usize,
     /// How many entries there have been.
     entries: AtomicU64,
-    threads: Mutex<HashMap<ThreadKey, Entry>>,
+    /// Keys are this store's own: nobody can choose some that collide, so a quick hash does.
+    threads: Mutex<HashMap<ThreadKey, ThreadTail, foldhash::fast::RandomState>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ThreadTail {
     /// Tells it from one of the same thread that came later.
     number: u64,
     readers: usize,
@@ -47,18 +48,18 @@ struct Log {
     committed: watch::Sender<u64>,
     /// Whether `committed` is the end of the log and not only its first guess.
     is_known: AtomicBool,
-    kept: Mutex<Kept>,
+    kept: Mutex<NewestFrames>,
 }
 
 /// Frames without a hole between them, up to the newest.
 #[derive(Debug, Default)]
-struct Kept {
+struct NewestFrames {
     frames: VecDeque<Arc<Frame>>,
     bytes: usize,
 }
 
 /// Detaches one reader.
-struct Guard {
+struct ReaderGuard {
     tails: Arc<Tails>,
     thread: ThreadKey,
     entry: u64,
@@ -66,7 +67,7 @@ struct Guard {
 
 /// Reads that are under way: the same read asked for again waits for the first.
 #[derive(Debug)]
-pub(crate) struct Flights<K, T> {
+pub(crate) struct SharedReads<K, T> {
     under_way: Mutex<HashMap<K, Arc<OnceCell<Result<T>>>>>,
 }
 
@@ -93,8 +94,8 @@ impl Tails {
         // Commits must see the reader before the look-up, or one between the two would be missed.
         self.attached.fetch_add(1, Ordering::SeqCst);
         let (entry, log) = {
-            let mut threads = guard(&self.threads);
-            let new = || Entry::new(self.entries.fetch_add(1, Ordering::Relaxed));
+            let mut threads = lock(&self.threads);
+            let new = || ThreadTail::new(self.entries.fetch_add(1, Ordering::Relaxed));
             let entry = threads.entry(thread).or_insert_with(new);
             entry.readers += 1;
             (entry.number, Arc::clone(&entry.log))
@@ -109,29 +110,81 @@ impl Tails {
             log.is_known.store(true, Ordering::Release);
         }
         let committed = log.committed.subscribe();
-        Tail { committed, guard: Box::new(Guard { tails: Arc::clone(self), thread, entry }) }
+        Tail { committed, guard: Box::new(ReaderGuard { tails: Arc::clone(self), thread, entry }) }
     }
 
-    /// Notes frames that are durable now and wakes the thread's readers.
+    /// Keeps frames that are durable now and wakes the thread's readers.
     pub(crate) fn committed(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
-        let Some(log) = self.log(thread) else { return };
-        self.keep(&log, frames);
-        if !self.log(thread).is_some_and(|it| Arc::ptr_eq(&it, &log)) {
-            // Its last reader went meanwhile, and nobody else lets these go.
-            self.trim(&log, 0, 0);
+        self.keep(thread, frames);
+        self.wake(thread, last);
+    }
+
+    /// Keeps frames that are durable now. Frames of one thread come in their order.
+    pub(crate) fn keep(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
+        if frames.is_empty() || self.attached.load(Ordering::SeqCst) == 0 {
+            return;
         }
+        let log = {
+            // Under this lock, so that the last reader cannot detach meanwhile: nobody else lets the frames go.
+            let threads = lock(&self.threads);
+            let Some(tail) = threads.get(&thread) else { return };
+            let mut kept = lock(&tail.log.kept);
+            kept.frames.extend(frames.iter().cloned());
+            self.count(&mut kept, frames);
+            self.trim(&mut kept, THREAD_BYTES, THREAD_FRAMES);
+            drop(kept);
+            if self.bytes() <= self.max_bytes {
+                return;
+            }
+            Arc::clone(&tail.log)
+        };
+        self.shrink(&log);
+    }
+
+    /// Keeps frames that were read from the store, where they lead up to those that are kept. Nothing is committed meanwhile.
+    pub(crate) fn prepend(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
+        if self.attached.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let threads = lock(&self.threads);
+        let Some(tail) = threads.get(&thread) else { return };
+        let mut kept = lock(&tail.log.kept);
+        let next = match kept.frames.front() {
+            Some(oldest) => oldest.first(),
+            None if tail.log.is_known.load(Ordering::Acquire) => {
+                tail.log.committed.borrow().saturating_add(1)
+            }
+            None => return,
+        };
+        let count = frames.partition_point(|frame| frame.last() < next);
+        let older = frames.get(..count).unwrap_or_default();
+        if older.last().is_none_or(|frame| frame.last() + 1 != next) {
+            return;
+        }
+        for frame in older.iter().rev() {
+            kept.frames.push_front(Arc::clone(frame));
+        }
+        self.count(&mut kept, older);
+        self.trim(&mut kept, THREAD_BYTES, THREAD_FRAMES);
+    }
+
+    /// Wakes the thread's readers: its log ends here, or its rows have changed.
+    pub(crate) fn wake(&self, thread: ThreadKey, last: u64) {
+        let Some(log) = self.log(thread) else { return };
         log.committed.send_modify(|committed| *committed = last.max(*committed));
         log.is_known.store(true, Ordering::Release);
-        if self.bytes() > self.max_bytes {
-            self.shrink(&log);
-        }
     }
 
     /// Forgets the frames of a thread of which some were removed, and wakes its readers: up to here the store has what stays.
     pub(crate) fn removed(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
-        self.trim(&log, 0, 0);
+        self.trim(&mut lock(&log.kept), 0, 0);
         log.committed.send_modify(|committed| *committed = last.max(*committed));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.threads).is_empty()
     }
 
     /// Lets go of a thread that was removed: its readers learn that nothing more comes.
@@ -139,9 +192,9 @@ impl Tails {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let entry = guard(&self.threads).remove(&thread);
+        let entry = lock(&self.threads).remove(&thread);
         if let Some(entry) = entry {
-            self.trim(&entry.log, 0, 0);
+            self.trim(&mut lock(&entry.log.kept), 0, 0);
         }
     }
 
@@ -150,7 +203,7 @@ impl Tails {
         let log = self.log(thread)?;
         let is_known = log.is_known.load(Ordering::Acquire);
         let committed = *log.committed.borrow();
-        let kept = guard(&log.kept);
+        let kept = lock(&log.kept);
         let from = match range.run {
             None if is_known && range.after >= committed => return Some(Vec::new()),
             None => kept.position(range.after)?,
@@ -173,23 +226,17 @@ impl Tails {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return None;
         }
-        guard(&self.threads).get(&thread).map(|entry| Arc::clone(&entry.log))
+        lock(&self.threads).get(&thread).map(|entry| Arc::clone(&entry.log))
     }
 
-    fn keep(&self, log: &Log, frames: &[Arc<Frame>]) {
-        let added: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
-        {
-            let mut kept = guard(&log.kept);
-            kept.frames.extend(frames.iter().cloned());
-            kept.bytes += added;
-            self.bytes.fetch_add(added, Ordering::Relaxed);
-        }
-        self.trim(log, THREAD_BYTES, THREAD_FRAMES);
+    fn count(&self, kept: &mut NewestFrames, added: &[Arc<Frame>]) {
+        let added: usize = added.iter().map(|frame| frame.bytes().len()).sum();
+        kept.bytes += added;
+        self.bytes.fetch_add(added, Ordering::Relaxed);
     }
 
     /// Drops the oldest frames beyond this many bytes, except this many frames.
-    fn trim(&self, log: &Log, max_bytes: usize, min_frames: usize) {
-        let mut kept = guard(&log.kept);
+    fn trim(&self, kept: &mut NewestFrames, max_bytes: usize, min_frames: usize) {
         loop {
             let has_few = kept.frames.len() <= min_frames;
             let is_enough = match kept.frames.len() {
@@ -209,22 +256,22 @@ impl Tails {
 
     /// Makes room: first in the thread that grew, then in any other.
     fn shrink(&self, grown: &Log) {
-        self.trim(grown, 0, THREAD_FRAMES);
+        self.trim(&mut lock(&grown.kept), 0, THREAD_FRAMES);
         let logs: Vec<_> = {
-            let threads = guard(&self.threads);
+            let threads = lock(&self.threads);
             threads.values().map(|entry| Arc::clone(&entry.log)).collect()
         };
         for log in logs {
             if self.bytes() <= self.max_bytes {
                 return;
             }
-            self.trim(&log, 0, 0);
+            self.trim(&mut lock(&log.kept), 0, 0);
         }
     }
 
     fn detach(&self, thread: ThreadKey, number: u64) {
         let dropped = {
-            let mut threads = guard(&self.threads);
+            let mut threads = lock(&self.threads);
             match threads.get_mut(&thread) {
                 Some(entry) if entry.number == number => {
                     entry.readers -= 1;
@@ -235,7 +282,7 @@ impl Tails {
             }
         };
         if let Some(entry) = dropped {
-            self.trim(&entry.log, 0, 0);
+            self.trim(&mut lock(&entry.log.kept), 0, 0);
         }
         self.attached.fetch_sub(1, Ordering::SeqCst);
     }
@@ -257,14 +304,9 @@ pub(crate) fn bounded(
     taken
 }
 
-fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that holds these locks can leave them half changed.
-    lock(&mutex)
-}
+// === impl ThreadTail ===
 
-// === impl Entry ===
-
-impl Entry {
+impl ThreadTail {
     fn new(number: u64) -> Self {
         let log = Log {
             committed: watch::Sender::new(0),
@@ -275,9 +317,9 @@ impl Entry {
     }
 }
 
-// === impl Kept ===
+// === impl NewestFrames ===
 
-impl Kept {
+impl NewestFrames {
     /// Where the frames behind this thread number begin; `None` when they reach further back than what is kept.
     fn position(&self, after: u64) -> Option<usize> {
         let oldest = self.frames.front()?;
@@ -288,35 +330,35 @@ impl Kept {
     }
 }
 
-// === impl Guard ===
+// === impl ReaderGuard ===
 
-impl TailGuard for Guard {}
+impl TailGuard for ReaderGuard {}
 
-impl Drop for Guard {
+impl Drop for ReaderGuard {
     fn drop(&mut self) {
         self.tails.detach(self.thread, self.entry);
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for ReaderGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("thread", &self.thread).finish_non_exhaustive()
+        f.debug_struct("ReaderGuard").field("thread", &self.thread).finish_non_exhaustive()
     }
 }
 
-// === impl Flights ===
+// === impl SharedReads ===
 
-impl<K: Copy + Eq + Hash, T: Clone> Flights<K, T> {
+impl<K: Copy + Eq + Hash, T: Clone> SharedReads<K, T> {
     pub(crate) fn new() -> Self {
         Self { under_way: Mutex::default() }
     }
 
     /// Gives the result of the read under this key that is under way, or starts it.
     pub(crate) async fn join(&self, key: K, read: impl Future<Output = Result<T>>) -> Result<T> {
-        let cell = Arc::clone(guard(&self.under_way).entry(key).or_default());
+        let cell = Arc::clone(lock(&self.under_way).entry(key).or_default());
         // When the one that reads is cancelled, the next in line takes over.
         let found = cell.get_or_init(|| read).await.clone();
-        let mut under_way = guard(&self.under_way);
+        let mut under_way = lock(&self.under_way);
         if under_way.get(&key).is_some_and(|other| Arc::ptr_eq(other, &cell)) {
             under_way.remove(&key);
         }

@@ -1,0 +1,179 @@
+//! Batches: whether one makes sense, whether its writer still owns the thread, and whose its blobs are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use trilogue_domain::content::BlobRef;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{RunKey, TenantId, ThreadKey, limits};
+
+use crate::port::{Batch, Change};
+use crate::record::{Frame, blobs_in};
+use crate::rows::ThreadRow;
+
+/// The end of a thread's log, and who may write behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) epoch: u64,
+    pub(crate) last: u64,
+}
+
+// === impl Batch ===
+
+impl Batch {
+    /// The most bytes of frames that a batch has.
+    pub(crate) const MAX_BYTES: usize =
+        limits::MAX_BATCH_BYTES + limits::MAX_ORIGINAL_BYTES + limits::MAX_METADATA_BYTES;
+
+    /// Passes when the batch makes sense by itself. Gives the bytes of its frames.
+    ///
+    /// # Errors
+    /// `ownership_lost` when its frames do not continue the number that it expects; `internal` when rows belong elsewhere or frames have too many bytes.
+    pub(crate) fn check_form(&self) -> Result<usize> {
+        let mut last = self.expected_last;
+        for frame in &self.frames {
+            if frame.thread() != self.thread || frame.first() != last.saturating_add(1) {
+                return Err(self.lost("its frames do not continue that number"));
+            }
+            last = frame.last();
+        }
+        let mut tenant = None;
+        for change in &self.changes {
+            let (thread, of) = change.owner();
+            let is_foreign = of.is_some_and(|of| *tenant.get_or_insert(of) != of);
+            if thread.is_some_and(|thread| thread != self.thread) || is_foreign {
+                return Err(self.malformed("a row of it belongs to another thread or tenant"));
+            }
+        }
+        self.frame_bytes().ok_or_else(|| self.malformed("its frames have too many bytes"))
+    }
+
+    /// The compare of the compare-and-swap: `head` is the thread's, `None` when there is no such thread.
+    ///
+    /// # Errors
+    /// `ownership_lost`.
+    pub(crate) fn check_head(&self, head: Option<Head>) -> Result<()> {
+        match head {
+            Some(head) if head.epoch == self.epoch && head.last == self.expected_last => Ok(()),
+            Some(Head { epoch, last }) => {
+                Err(self.lost(&format!("the thread is at epoch {epoch}, number {last}")))
+            }
+            None if self.expected_last == 0
+                && self.new_thread().is_some_and(|row| row.epoch == self.epoch) =>
+            {
+                Ok(())
+            }
+            None => Err(self.lost("the thread does not exist")),
+        }
+    }
+
+    /// The row of its thread that it writes.
+    pub(crate) fn new_thread(&self) -> Option<&ThreadRow> {
+        self.changes.iter().find_map(|change| match change {
+            Change::Thread(row) => Some(row),
+            _ => None,
+        })
+    }
+
+    /// Whether it removes its thread: what is damaged can still be erased.
+    pub(crate) fn removes_thread(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::RemoveThread))
+    }
+
+    /// The last thread number behind it.
+    pub(crate) fn last(&self) -> u64 {
+        self.frames.last().map_or(self.expected_last, |frame| frame.last())
+    }
+
+    /// The runs whose frames name a blob of the batch, so that it goes with the last of them; `None` for frames of no run.
+    pub(crate) fn runs_naming(&self, blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
+        let mut runs: BTreeSet<_> = self.frames.iter().map(|frame| frame.run()).collect();
+        if runs.len() > 1 {
+            let names = |frame: &&Arc<Frame>| {
+                let mut named = Vec::new();
+                // The batch's own frames are not to stay decoded.
+                for event in frame.undecoded().events().unwrap_or_default() {
+                    blobs_in(&event.body, &mut named);
+                }
+                named.contains(blob)
+            };
+            let naming: BTreeSet<_> =
+                self.frames.iter().filter(names).map(|frame| frame.run()).collect();
+            // Where no frame says so, it lives as long as the last of the runs.
+            runs.retain(|run| if naming.is_empty() { run.is_some() } else { naming.contains(run) });
+        }
+        if runs.is_empty() {
+            runs.insert(None);
+        }
+        runs
+    }
+
+    /// The error of a blob that the batch names and the store does not have.
+    pub(crate) fn blob_missing(&self, blob: &BlobRef) -> Error {
+        self.malformed(&format!("it names a blob of {} bytes that is not stored", blob.length))
+    }
+
+    /// The error of a batch that the runtime put together wrongly.
+    pub(crate) fn malformed(&self, why: &str) -> Error {
+        let message = format!("the change of thread {} is malformed: {why}", self.thread);
+        Error::new(Code::Internal, message)
+    }
+
+    fn lost(&self, why: &str) -> Error {
+        let message = format!(
+            "an append to thread {} at epoch {}, number {} came too late: {why}",
+            self.thread, self.epoch, self.expected_last
+        );
+        Error::new(Code::OwnershipLost, message).hint("send the request again")
+    }
+
+    /// The bytes of its frames; `None` when they are more than a batch has.
+    fn frame_bytes(&self) -> Option<usize> {
+        let bytes = |frame: &Arc<Frame>| frame.bytes().len();
+        let all: usize = self.frames.iter().map(bytes).sum();
+        if all <= limits::MAX_BATCH_BYTES {
+            return Some(all);
+        }
+        let mut large = self.frames.iter().filter(|frame| frame.is_large()).map(bytes);
+        let fits = all - large.next()? <= limits::MAX_BATCH_BYTES && large.next().is_none();
+        fits.then_some(all)
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// The thread and the tenant that a row says it belongs to.
+    fn owner(&self) -> (Option<ThreadKey>, Option<&TenantId>) {
+        match self {
+            Self::Thread(row) => (Some(row.key), Some(&row.tenant)),
+            Self::Run(row) => (Some(row.thread), Some(&row.tenant)),
+            Self::Message(row) => (Some(row.thread), Some(&row.tenant)),
+            Self::Checkpoint(row) => (Some(row.thread), None),
+            Self::Interrupt(row) => (Some(row.thread), Some(&row.tenant)),
+            Self::Binding(row) => (Some(row.thread), None),
+            Self::Idempotency(row) => (Some(row.thread), Some(&row.key.tenant)),
+            Self::Offer(item) => (item.thread, Some(&item.tenant)),
+            Self::Alias(..) | Self::Withdraw(..) | Self::RemoveRun(_) | Self::RemoveThread => {
+                (None, None)
+            }
+        }
+    }
+}
+
+/// Names content before it is stored.
+///
+/// # Errors
+/// `blob_too_large`.
+pub(crate) fn blob_ref(bytes: &Bytes, is_text: bool) -> Result<BlobRef> {
+    let length = bytes.len();
+    if length > limits::MAX_BLOB_BYTES {
+        let most = limits::MAX_BLOB_BYTES;
+        let message = format!("the content has {length} bytes; 'max_blob' is {most} bytes");
+        return Err(Error::new(Code::BlobTooLarge, message)
+            .hint("send a link to the content, or send it in several parts"));
+    }
+    Ok(BlobRef { hash: Sha256::digest(bytes).into(), length: length as u64, is_text })
+}

@@ -1,0 +1,209 @@
+//! What a failing disk means for the store, and damage for one thread.
+//!
+//! ```text
+//! healthy ⇄ full           the disk is full; back when there is room again
+//!    │       │
+//!    ├───────┴─▶ read-only an I/O error; until the next start
+//!    └─────────▶ corrupt   the engine's own structures are damaged; until it is restored
+//! ```
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
+
+use super::{closed, damaged};
+
+/// How often, at most, a full store looks whether there is room again.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// The state of the whole store; a later one is worse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum State {
+    Healthy = 0,
+    Full = 1,
+    ReadOnly = 2,
+    Corrupt = 3,
+    Closed = 4,
+}
+
+/// The store's state and its quarantined threads. Shared by all that write and read.
+#[derive(Debug)]
+pub(crate) struct Health {
+    path: PathBuf,
+    state: AtomicU8,
+    /// The first failure, for the message.
+    detail: Mutex<String>,
+    probed: Mutex<Option<Instant>>,
+    pub(crate) quarantine: Quarantine,
+}
+
+/// Threads whose stored data is damaged, with the first damage that was found.
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    /// Lets a store without damage pass without a lock.
+    is_used: AtomicBool,
+    threads: Mutex<HashMap<ThreadKey, String>>,
+}
+
+// === impl Health ===
+
+impl Health {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            state: AtomicU8::new(State::Healthy as u8),
+            detail: Mutex::default(),
+            probed: Mutex::default(),
+            quarantine: Quarantine::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Healthy,
+            1 => State::Full,
+            2 => State::ReadOnly,
+            3 => State::Corrupt,
+            _ => State::Closed,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves to a worse state; only [`Health::recover`] leads back.
+    pub(crate) fn worsen(&self, to: State, detail: &str) {
+        let before = self.state.fetch_max(to as u8, Ordering::AcqRel);
+        if before >= to as u8 {
+            return;
+        }
+        *lock(&self.detail) = detail.to_owned();
+        match to {
+            State::Full => tracing::error!(store = %self.path.display(), "the disk is full"),
+            State::ReadOnly => {
+                tracing::error!(store = %self.path.display(), detail, "the store takes no more writes");
+            }
+            State::Corrupt => {
+                tracing::error!(store = %self.path.display(), detail, "the store is damaged");
+            }
+            State::Healthy | State::Closed => {}
+        }
+    }
+
+    /// The disk has room again.
+    pub(crate) fn recover(&self) {
+        let back = self.state.compare_exchange(
+            State::Full as u8,
+            State::Healthy as u8,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if back.is_ok() {
+            tracing::info!(store = %self.path.display(), "the disk has room again");
+        }
+    }
+
+    /// Whether a full store may look for room now; at most once per interval.
+    pub(crate) fn may_probe(&self) -> bool {
+        let mut probed = lock(&self.probed);
+        let due = probed.is_none_or(|last| last.elapsed() >= PROBE_EVERY);
+        if due {
+            *probed = Some(Instant::now());
+        }
+        due
+    }
+
+    /// Whether the next look for room is due, without taking it.
+    pub(crate) fn probe_is_due(&self) -> bool {
+        lock(&self.probed).is_none_or(|last| last.elapsed() >= PROBE_EVERY)
+    }
+
+    /// The error of this state.
+    pub(crate) fn error(&self, state: State) -> Option<Error> {
+        let path = self.path.display();
+        let detail = || lock(&self.detail).clone();
+        Some(match state {
+            State::Healthy => return None,
+            State::Full => Error::new(
+                Code::DiskFull,
+                format!("there is no room for the store '{path}'"),
+            )
+            .hint("free some disk space; until then runs can end, interrupts be answered and threads be erased"),
+            State::ReadOnly => Error::new(
+                Code::StoreReadOnly,
+                format!("the store '{path}' takes no more writes: {}", detail()),
+            )
+            .hint("check the disk, then start the server again; what was acknowledged is kept"),
+            State::Corrupt => Error::new(
+                Code::StoreCorrupt,
+                format!("the store '{path}' is damaged: {}", detail()),
+            )
+            .hint("stop the server and bring back a backup with: trilogue restore BACKUP"),
+            State::Closed => closed(),
+        })
+    }
+
+    /// Passes when reads are served.
+    pub(crate) fn check_read(&self) -> Result<()> {
+        match self.state() {
+            State::Healthy | State::Full | State::ReadOnly => Ok(()),
+            state => self.error(state).map_or(Ok(()), Err),
+        }
+    }
+
+    /// Passes when writes are admitted; a vital one makes room or ends something.
+    pub(crate) fn check_write(&self, is_vital: bool) -> Result<()> {
+        match self.state() {
+            State::Full if is_vital => Ok(()),
+            state => self.error(state).map_or(Ok(()), Err),
+        }
+    }
+
+    /// Passes when the thread is not quarantined.
+    pub(crate) fn check_thread(&self, thread: ThreadKey) -> Result<()> {
+        self.quarantine.check(thread)
+    }
+}
+
+// === impl Quarantine ===
+
+impl Quarantine {
+    /// # Errors
+    /// `thread_quarantined`.
+    pub(crate) fn check(&self, thread: ThreadKey) -> Result<()> {
+        if !self.is_used.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match lock(&self.threads).get(&thread) {
+            None => Ok(()),
+            Some(why) => Err(damaged(format!("the thread's stored data is damaged: {why}"))),
+        }
+    }
+
+    pub(crate) fn add(&self, thread: ThreadKey, why: &str) {
+        let mut threads = lock(&self.threads);
+        if threads.insert(thread, why.to_owned()).is_none() {
+            tracing::error!(%thread, why, "the thread is quarantined");
+        }
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    /// The thread is gone, and its damage with it.
+    pub(crate) fn remove(&self, thread: ThreadKey) {
+        if self.is_used.load(Ordering::Acquire) {
+            lock(&self.threads).remove(&thread);
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        lock(&self.threads).len() as u64
+    }
+}

@@ -1,0 +1,43 @@
+//! What every engine means by the same thing: an engine adds statements and transactions.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
+//! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
+//! | `queue` | what becomes of a queue item that is offered, claimed, finished, given back or given up |
+//! | `health` | what a store with a full or failing disk admits, which threads are quarantined |
+//! | `tail` | which frames stay in memory for attached readers, and when these are woken |
+//! | `table` | the tables, and the columns that a row is searched by |
+
+pub(crate) mod batch;
+pub(crate) mod health;
+pub(crate) mod page;
+pub(crate) mod queue;
+pub(crate) mod search;
+pub(crate) mod table;
+pub(crate) mod tail;
+
+use trilogue_domain::ThreadKey;
+use trilogue_domain::error::{Code, Error};
+
+/// The error of a store that was closed.
+pub(crate) fn closed() -> Error {
+    Error::new(Code::ShuttingDown, "the store is closed")
+}
+
+pub(crate) fn no_thread(thread: ThreadKey) -> Error {
+    Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
+}
+
+/// The error of an id that another row has.
+pub(crate) fn already_exists(what: &str, id: &str) -> Error {
+    Error::new(Code::AlreadyExists, format!("the {what} '{}' exists already", id.escape_debug()))
+        .hint("choose another id, or leave it out to be given one")
+}
+
+/// The error of stored data that is damaged.
+pub(crate) fn damaged(message: impl Into<String>) -> Error {
+    Error::new(Code::ThreadQuarantined, message.into()).hint(
+        "restore the store from a backup, or erase this thread; other threads are not affected",
+    )
+}

@@ -1,0 +1,92 @@
+//! Pages of listings, newest first.
+
+use trilogue_domain::limits;
+
+use crate::rows::{Listing, Page};
+
+/// The page that fills. A row has an integer key, which grows with its age.
+#[derive(Debug)]
+pub(crate) struct PageBuilder<T> {
+    limit: usize,
+    skip: usize,
+    rows: Vec<(i64, T)>,
+    /// Bytes of the rows, where their size counts.
+    bytes: usize,
+    /// Whether it ends before its last row.
+    is_cut: bool,
+}
+
+// === impl PageBuilder ===
+
+impl<T> PageBuilder<T> {
+    pub(crate) fn new(page: &Page) -> Self {
+        let (limit, skip) = (page.rows(), page.skip);
+        Self { limit, skip, rows: Vec::new(), bytes: 0, is_cut: false }
+    }
+
+    /// Whether the next row that matches is before the page; it counts as seen then.
+    pub(crate) fn leaves_out(&mut self) -> bool {
+        let leaves_out = self.skip > 0;
+        self.skip = self.skip.saturating_sub(1);
+        leaves_out
+    }
+
+    /// Adds a row that matches; `false` when there is one more than the page takes.
+    pub(crate) fn add(&mut self, key: i64, row: T) -> bool {
+        if self.leaves_out() {
+            return true;
+        }
+        self.rows.push((key, row));
+        self.rows.len() <= self.limit
+    }
+
+    /// As [`PageBuilder::add`], for rows of this many bytes: a page ends with the row that passes [`limits::MAX_PENDING_PAGE_BYTES`].
+    pub(crate) fn add_sized(&mut self, key: i64, row: T, bytes: usize) -> bool {
+        if self.bytes > limits::MAX_PENDING_PAGE_BYTES {
+            self.is_cut = true;
+            return false;
+        }
+        if self.skip == 0 {
+            self.bytes += bytes;
+        }
+        self.add(key, row)
+    }
+
+    pub(crate) fn finish(mut self) -> Listing<T> {
+        let has_more = self.is_cut || self.rows.len() > self.limit;
+        self.rows.truncate(self.limit);
+        let next = self.rows.last().filter(|_| has_more).map(|(key, _)| *key);
+        Listing { rows: self.rows.into_iter().map(|(_, row)| row).collect(), next }
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    /// How many rows the page has.
+    pub(crate) fn rows(&self) -> usize {
+        self.limit.clamp(1, limits::MAX_PAGE_ROWS)
+    }
+
+    /// Keys of the page are below this.
+    pub(crate) fn before(&self) -> i64 {
+        self.after.unwrap_or(i64::MAX)
+    }
+
+    /// How many rows are read where every row matches: the page, what is left out before it, and one more.
+    pub(crate) fn rows_read(&self) -> usize {
+        self.skip.saturating_add(self.rows() + 1)
+    }
+}
+
+// === impl Listing ===
+
+impl<T> Listing<T> {
+    pub(crate) fn empty() -> Self {
+        Self { rows: Vec::new(), next: None }
+    }
+
+    pub(crate) fn map<U>(self, convert: impl FnMut(T) -> U) -> Listing<U> {
+        Listing { rows: self.rows.into_iter().map(convert).collect(), next: self.next }
+    }
+}

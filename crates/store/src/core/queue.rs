@@ -1,0 +1,199 @@
+//! Queue items: what becomes of one that is offered, claimed, finished, given back or given up.
+//!
+//! ```text
+//! offered ─▶ free ─claim─▶ held ─finish─▶ removed
+//!    ▲        ▲             │ │
+//!    │        └──retry at───┘ └──give up──▶ dead ─revive─▶ free
+//!    └── in line: blocked until it is the first of its run
+//! ```
+//!
+//! An item that is in line and held is not replaced by what is offered under its key: that waits as `next` until the worker is done, or its lease ends.
+
+use trilogue_domain::{RunKey, Timestamp};
+
+use crate::rows::{Abandon, Claim, QueueItem, QueueKind};
+
+/// The longest error that is kept, in bytes.
+const MAX_ERROR_BYTES: usize = 4 * 1024;
+
+/// An item with what the queue knows of it. An engine stores it whole.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct QueueEntry {
+    pub(crate) item: QueueItem,
+    /// The run in whose line the item is, and its place there.
+    pub(crate) line: Option<(RunKey, u64)>,
+    /// What was offered under its key while it was held.
+    pub(crate) next: Option<QueueItem>,
+    /// When it can be claimed: when it falls due, or when its lease ends. `None` for a dead one, and behind another of its line.
+    pub(crate) free_at: Option<Timestamp>,
+    /// Grows whenever a holder loses it.
+    pub(crate) fence: u64,
+    pub(crate) attempts: u32,
+    pub(crate) is_held: bool,
+    pub(crate) is_dead: bool,
+    pub(crate) error: String,
+}
+
+/// What becomes of an item that its worker has finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Finished {
+    Removed,
+    /// What was offered meanwhile has taken its place.
+    Replaced,
+}
+
+/// A change of which item of a line is free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LineChange {
+    /// Is not free any more.
+    pub(crate) blocked: Option<i64>,
+    /// Is free when it falls due.
+    pub(crate) freed: Option<i64>,
+}
+
+/// Frees the first live item of a line, unless another is held: `free` is the id of the one that is free and whether it is held.
+pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Option<LineChange> {
+    let blocked = match free {
+        Some((_, true)) => return None,
+        free => free.map(|(id, _)| id),
+    };
+    (blocked != first).then_some(LineChange { blocked, freed: first })
+}
+
+/// Whether an item of a thread goes with a run: `ids` are those of the run and its interrupts.
+pub(crate) fn is_of_run(item: &QueueItem, run: RunKey, ids: &[&str]) -> bool {
+    ids.contains(&item.key.as_str()) || run_of(&item.reference.to_value()) == Some(run)
+}
+
+// === impl QueueEntry ===
+
+impl QueueEntry {
+    /// Puts an item in, or in the place of the one under its key; a worker that holds that one loses it.
+    pub(crate) fn offer(old: Option<Self>, item: QueueItem) -> Self {
+        let Some(mut old) = old else { return Self::new(item) };
+        let mut entry = Self::new(item);
+        if entry.line.is_some() && old.line.is_some() && !old.is_dead {
+            if old.is_held {
+                old.next = Some(entry.item);
+                return old;
+            }
+            if old.attempts > 0 {
+                // A receiver that could not be reached is given no less time for what is newer.
+                entry.attempts = old.attempts;
+                entry.item.due = entry.item.due.max(old.item.due);
+            }
+        }
+        entry.fence = old.fence + 1;
+        entry
+    }
+
+    pub(crate) fn is_free(&self, now: Timestamp) -> bool {
+        self.free_at.is_some_and(|at| at <= now)
+    }
+
+    /// Takes in what was offered while a worker held the item whose lease has ended. `false` when there is nothing.
+    ///
+    /// It may be behind another of its line then: look whether it is free before you claim it.
+    pub(crate) fn expire(&mut self) -> bool {
+        let Some(next) = self.next.take() else { return false };
+        self.replace(next, self.item.due);
+        true
+    }
+
+    pub(crate) fn claim(&mut self, id: i64, lease_until: Timestamp) -> Claim {
+        self.fence += 1;
+        self.attempts = self.attempts.saturating_add(1);
+        self.is_held = true;
+        self.free_at = Some(lease_until);
+        Claim { id, fence: self.fence, attempts: self.attempts, item: self.item.clone() }
+    }
+
+    pub(crate) fn is_held_by(&self, claim: &Claim) -> bool {
+        self.is_held && !self.is_dead && self.fence == claim.fence
+    }
+
+    pub(crate) fn finish(&mut self) -> Finished {
+        let Some(next) = self.next.take() else { return Finished::Removed };
+        self.attempts = 0;
+        let due = next.due;
+        self.replace(next, due);
+        Finished::Replaced
+    }
+
+    pub(crate) fn abandon(&mut self, how: &Abandon, error: &str) {
+        match (how, self.next.take()) {
+            (Abandon::RetryAt(at), Some(next)) => self.replace(next, *at),
+            (Abandon::Dead, Some(next)) => {
+                self.attempts = 0;
+                let due = next.due;
+                self.replace(next, due);
+            }
+            (Abandon::RetryAt(at), None) => {
+                self.release(error);
+                self.item.due = *at;
+                self.free_at = Some(*at);
+            }
+            (Abandon::Dead, None) => {
+                self.release(error);
+                self.is_dead = true;
+                self.free_at = None;
+            }
+        }
+    }
+
+    /// Puts a dead item back, due now.
+    pub(crate) fn revive(&mut self, now: Timestamp) {
+        let item = QueueItem { due: now, ..self.item.clone() };
+        *self = Self { fence: self.fence + 1, ..Self::new(item) };
+    }
+
+    fn new(item: QueueItem) -> Self {
+        let line = item.line();
+        let free_at = line.is_none().then_some(item.due);
+        Self {
+            item,
+            line,
+            next: None,
+            free_at,
+            fence: 0,
+            attempts: 0,
+            is_held: false,
+            is_dead: false,
+            error: String::new(),
+        }
+    }
+
+    /// Puts another item in its place, due when that says and not before `at`.
+    fn replace(&mut self, next: QueueItem, at: Timestamp) {
+        let next = QueueItem { due: next.due.max(at), ..next };
+        *self = Self { fence: self.fence + 1, attempts: self.attempts, ..Self::new(next) };
+    }
+
+    fn release(&mut self, error: &str) {
+        self.is_held = false;
+        self.fence += 1;
+        error
+            .get(..error.floor_char_boundary(MAX_ERROR_BYTES))
+            .unwrap_or_default()
+            .clone_into(&mut self.error);
+    }
+}
+
+// === impl QueueItem ===
+
+impl QueueItem {
+    /// The run in whose line it is, and its place there: only the first of a line can be claimed, so that a run's callbacks are delivered in order.
+    /// A callback is in line when its reference has the run's key as `run` and the number of an event as `number`.
+    pub(crate) fn line(&self) -> Option<(RunKey, u64)> {
+        if self.kind != QueueKind::Callback {
+            return None;
+        }
+        let reference = self.reference.to_value();
+        let number = reference.get("number").and_then(serde_json::Value::as_u64)?;
+        Some((run_of(&reference)?, number))
+    }
+}
+
+fn run_of(reference: &serde_json::Value) -> Option<RunKey> {
+    reference.get("run").and_then(serde_json::Value::as_i64).map(RunKey)
+}

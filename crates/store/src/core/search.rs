@@ -1,0 +1,77 @@
+//! Conditions of listings, and how many rows they may cost.
+
+use sha2::{Digest, Sha256};
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{Json, RunStatus, Standing, limits};
+
+use crate::rows::CheckpointRow;
+
+/// A condition on a top-level member: its key and the canonical JSON text of its value.
+pub(crate) type Condition = (String, String);
+
+/// Rows that were read for conditions that no index answers.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates(usize);
+
+/// Whether the members of an object are equal to these.
+pub(crate) fn matches<'a>(
+    object: &Json,
+    conditions: impl IntoIterator<Item = &'a Condition>,
+) -> bool {
+    let mut conditions = conditions.into_iter().peekable();
+    if conditions.peek().is_none() {
+        return true;
+    }
+    let object = object.to_value();
+    let text = |key: &String| object.get(key).map(ToString::to_string);
+    conditions.all(|(key, value)| text(key).as_ref() == Some(value))
+}
+
+/// Whether a value is an array or object, which no index holds.
+pub(crate) fn is_composite(value: &str) -> bool {
+    value.starts_with(['{', '['])
+}
+
+/// The integer by which an index knows a value: the first 8 bytes of SHA-256 of its canonical JSON text.
+pub(crate) fn value_hash(value: &str) -> i64 {
+    let digest = Sha256::digest(value.as_bytes());
+    digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
+}
+
+/// How a thread stands whose newest run is in this status, when none of its runs is in flight.
+pub(crate) fn standing_of(newest: Option<RunStatus>) -> Standing {
+    match newest {
+        Some(RunStatus::Interrupted) => Standing::Interrupted,
+        Some(RunStatus::Failed | RunStatus::TimedOut) => Standing::Failed,
+        _ => Standing::Idle,
+    }
+}
+
+// === impl Candidates ===
+
+impl Candidates {
+    /// Counts rows that were read.
+    ///
+    /// # Errors
+    /// `filter_too_broad` when they are more than [`limits::MAX_SEARCH_CANDIDATES`].
+    pub(crate) fn add(&mut self, count: usize) -> Result<()> {
+        self.0 = self.0.saturating_add(count);
+        if self.0 <= limits::MAX_SEARCH_CANDIDATES {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::FilterTooBroad,
+            format!("the filter leaves more than {} candidates", limits::MAX_SEARCH_CANDIDATES),
+        )
+        .hint("add a condition on a string, number, boolean or null that fewer rows fulfil"))
+    }
+}
+
+// === impl CheckpointRow ===
+
+impl CheckpointRow {
+    /// Whether the state at this checkpoint is known without those before it: it has a value, or its history names the address of one.
+    pub(crate) fn ends_state_search(&self) -> bool {
+        self.value.is_some() || self.given.as_ref().is_some_and(|given| given.state.is_some())
+    }
+}
