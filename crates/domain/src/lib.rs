@@ -34,6 +34,6 @@ pub use json::Json;
 pub use lock::lock;
 pub use run::{Callback, Failure, Input, Outcome, RunStatus, Strategy};
 pub use scope::{Principal, Right, Rights, Scope};
-pub use thread::{Given, HeadMove, Reference, Standing};
+pub use thread::{ClientHistory, HeadMove, Reference, ThreadActivity};
 pub use time::Timestamp;
 pub use transcript::Transcript;

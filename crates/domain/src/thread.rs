@@ -14,7 +14,7 @@ pub const AGENT_TITLE_MEMBER: &str = "trilogue.agent_title";
 
 /// A history that a client brings: references, which are read when somebody needs what they say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Given {
+pub struct ClientHistory {
     /// Its messages, oldest first; at most [`crate::limits::MAX_GIVEN_ENTRIES`].
     pub entries: Vec<Reference>,
     /// Where its state lies, when that is elsewhere.
@@ -32,9 +32,9 @@ pub enum Reference {
     Address(Arc<str>),
 }
 
-/// How a thread stands: derived from its runs.
+/// What goes on in a thread, derived from its runs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Standing {
+pub enum ThreadActivity {
     /// No run is open, and the newest ended well, was cancelled, or there is none.
     Idle,
     /// A run is queued, scheduled or at work.

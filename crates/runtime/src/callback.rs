@@ -23,9 +23,9 @@ const EXTEND_EVERY: Duration = Duration::from_secs(10);
 /// How often somebody is tried to be told of an interrupt: later the news is old.
 const NOTICE_ATTEMPTS: u32 = 3;
 
-/// What a worker delivers.
+/// Which kind of item a worker delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum WorkerKind {
     /// Callbacks: what cannot be delivered goes to the dead-letter list.
     Callbacks,
     /// Notices of new interrupts: what cannot be delivered is dropped.
@@ -33,12 +33,12 @@ pub(crate) enum What {
 }
 
 /// Starts a worker.
-pub(crate) fn start(runtime: &Runtime, what: What, sender: Arc<dyn Deliver>) {
+pub(crate) fn start(runtime: &Runtime, kind: WorkerKind, sender: Arc<dyn Deliver>) {
     let services = Arc::clone(runtime.services());
-    tokio::spawn(until_closing(runtime.clone(), serve(services, what, sender)));
+    tokio::spawn(until_closing(runtime.clone(), serve(services, kind, sender)));
 }
 
-async fn serve(services: Arc<Services>, what: What, sender: Arc<dyn Deliver>) {
+async fn serve(services: Arc<Services>, kind: WorkerKind, sender: Arc<dyn Deliver>) {
     let offered = services.store.offered();
     let free = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     // A failed attempt is due again before its lease would have ended.
@@ -47,20 +47,20 @@ async fn serve(services: Arc<Services>, what: What, sender: Arc<dyn Deliver>) {
         let offered = offered.notified();
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         let now = services.clock.now();
-        match services.store.claim(what.kind(), now, now.after(LEASE), 1).await {
+        match services.store.claim(kind.queue_kind(), now, now.after(LEASE), 1).await {
             Ok(claims) => match claims.into_iter().next() {
                 Some(claim) => {
                     let (services, sender) = (Arc::clone(&services), Arc::clone(&sender));
                     let attempted = Arc::clone(&attempted);
                     tokio::spawn(async move {
-                        deliver(&services, what, sender.as_ref(), claim).await;
+                        deliver(&services, kind, sender.as_ref(), claim).await;
                         drop(permit);
                         attempted.notify_one();
                     });
                 }
                 None => {
                     drop(permit);
-                    let due = services.store.next_due(what.kind()).await.ok().flatten();
+                    let due = services.store.next_due(kind.queue_kind()).await.ok().flatten();
                     let sleep = due.map_or(MAX_SLEEP, |due| {
                         services.clock.now().until(due).clamp(Duration::from_millis(10), MAX_SLEEP)
                     });
@@ -72,14 +72,14 @@ async fn serve(services: Arc<Services>, what: What, sender: Arc<dyn Deliver>) {
                 }
             },
             Err(error) => {
-                tracing::warn!(kind = what.kind().as_str(), %error, "the queue cannot be read");
+                tracing::warn!(kind = kind.queue_kind().as_str(), %error, "the queue cannot be read");
                 tokio::time::sleep(REST).await;
             }
         }
     }
 }
 
-async fn deliver(services: &Services, what: What, sender: &dyn Deliver, claim: Claim) {
+async fn deliver(services: &Services, kind: WorkerKind, sender: &dyn Deliver, claim: Claim) {
     let delivery = Delivery {
         id: id_of(&claim),
         attempt: claim.attempts,
@@ -92,9 +92,9 @@ async fn deliver(services: &Services, what: What, sender: &dyn Deliver, claim: C
     let Some(outcome) = while_extending(services, &claim, attempt).await else { return };
     let settled = match outcome {
         Delivered::Accepted => services.store.finish(&claim).await,
-        Delivered::Refused { error } => give_up(services, what, &claim, &error).await,
-        Delivered::Later { error, .. } if claim.attempts >= what.attempts(&services.options) => {
-            give_up(services, what, &claim, &error).await
+        Delivered::Refused { error } => give_up(services, kind, &claim, &error).await,
+        Delivered::Later { error, .. } if claim.attempts >= kind.attempts(&services.options) => {
+            give_up(services, kind, &claim, &error).await
         }
         Delivered::Later { error, after } => {
             let wait = backoff(&services.options, claim.attempts, jitter(&claim))
@@ -110,10 +110,15 @@ async fn deliver(services: &Services, what: What, sender: &dyn Deliver, claim: C
 }
 
 /// Gives up an item that cannot be delivered.
-async fn give_up(services: &Services, what: What, claim: &Claim, error: &str) -> Result<bool> {
-    match what {
-        What::Callbacks => services.store.abandon(claim, Abandon::Dead, error).await,
-        What::Notices => {
+async fn give_up(
+    services: &Services,
+    kind: WorkerKind,
+    claim: &Claim,
+    error: &str,
+) -> Result<bool> {
+    match kind {
+        WorkerKind::Callbacks => services.store.abandon(claim, Abandon::Dead, error).await,
+        WorkerKind::Notices => {
             let interrupt = &claim.item.key;
             tracing::warn!(interrupt, error, "nobody could be told that an interrupt waits");
             services.store.finish(claim).await
@@ -163,10 +168,10 @@ fn jitter(claim: &Claim) -> f64 {
     f64::from(u32::try_from(hash >> 32).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
-// === impl What ===
+// === impl WorkerKind ===
 
-impl What {
-    fn kind(self) -> QueueKind {
+impl WorkerKind {
+    fn queue_kind(self) -> QueueKind {
         match self {
             Self::Callbacks => QueueKind::Callback,
             Self::Notices => QueueKind::Notify,

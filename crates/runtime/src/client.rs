@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Json, ThreadKey};
 
-use crate::services::lock;
+use crate::lock::lock;
 
 /// How long a call waits for a controller that is gone.
 pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);
-/// Threads without clients are forgotten when there are more than this many of them, and their controllers are gone for good.
+/// ThreadControllers without clients are forgotten when there are more than this many of them, and their controllers are gone for good.
 const REMEMBERED: usize = 4_096;
 
 /// A client that takes calls.
@@ -69,11 +69,11 @@ pub struct CallError {
 
 /// The clients of each thread, and which of them is its controller. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Controllers(Arc<Mutex<Threads>>);
+pub(crate) struct Controllers(Arc<Mutex<ThreadControllers>>);
 
 /// The threads that have or had clients in this life.
 #[derive(Debug, Default)]
-struct Threads {
+struct ThreadControllers {
     clients: HashMap<ThreadKey, Clients>,
     /// How many threads have no client now.
     left: usize,
@@ -86,24 +86,24 @@ struct Threads {
 /// The clients of one thread.
 #[derive(Debug)]
 struct Clients {
-    attached: Vec<Seat>,
+    attached: Vec<AttachedClient>,
     control: watch::Sender<Control>,
 }
 
 /// Who is in control.
 #[derive(Clone, Debug)]
 struct Control {
-    seat: Option<Seat>,
+    client: Option<AttachedClient>,
     /// When the last one left.
     left: Instant,
 }
 
 /// An attached client.
 #[derive(Clone, Debug)]
-struct Seat {
+struct AttachedClient {
     /// Unique in this life.
     number: u64,
-    client: Arc<dyn Client>,
+    handle: Arc<dyn Client>,
     /// Cancelled when it detaches.
     gone: CancellationToken,
 }
@@ -113,7 +113,7 @@ struct Seat {
 pub struct Attached {
     controllers: Controllers,
     thread: ThreadKey,
-    seat: Seat,
+    client: AttachedClient,
 }
 
 // === impl Controllers ===
@@ -123,8 +123,9 @@ impl Controllers {
     pub(crate) fn attach(&self, thread: ThreadKey, client: Arc<dyn Client>) -> Attached {
         let mut threads = lock(&self.0);
         threads.last += 1;
-        let seat = Seat { number: threads.last, client, gone: CancellationToken::new() };
-        let Threads { clients, left, .. } = &mut *threads;
+        let client =
+            AttachedClient { number: threads.last, handle: client, gone: CancellationToken::new() };
+        let ThreadControllers { clients, left, .. } = &mut *threads;
         let clients = clients.entry(thread).or_insert_with(|| {
             *left += 1;
             Clients::new()
@@ -132,23 +133,23 @@ impl Controllers {
         if clients.attached.is_empty() {
             *left -= 1;
         }
-        clients.attached.push(seat.clone());
+        clients.attached.push(client.clone());
         clients.control.send_if_modified(|control| {
-            let is_free = control.seat.is_none();
+            let is_free = control.client.is_none();
             if is_free {
-                control.seat = Some(seat.clone());
+                control.client = Some(client.clone());
             }
             is_free
         });
         drop(threads);
-        Attached { controllers: self.clone(), thread, seat }
+        Attached { controllers: self.clone(), thread, client }
     }
 
     /// What the thread's controller can do, where there is one now.
     pub(crate) fn profile(&self, thread: ThreadKey) -> Option<ClientProfile> {
         let threads = lock(&self.0);
         let control = threads.clients.get(&thread)?.control.borrow();
-        Some(control.seat.as_ref()?.client.profile().clone())
+        Some(control.client.as_ref()?.handle.profile().clone())
     }
 
     /// Asks the thread's controller. Where it goes before it has answered, the next one is asked.
@@ -165,12 +166,12 @@ impl Controllers {
         let mut control = control.ok_or_else(CallError::gone)?;
         let mut asked = 0;
         loop {
-            let seat = next_in_control(&mut control, asked).await?;
-            asked = seat.number;
+            let client = next_in_control(&mut control, asked).await?;
+            asked = client.number;
             let answer = tokio::select! {
                 biased;
-                answer = seat.client.call(method, params.clone()) => answer,
-                () = seat.gone.cancelled() => Err(CallError::gone()),
+                answer = client.handle.call(method, params.clone()) => answer,
+                () = client.gone.cancelled() => Err(CallError::gone()),
             };
             match answer {
                 Err(error) if error == CallError::gone() => {}
@@ -179,28 +180,29 @@ impl Controllers {
         }
     }
 
-    fn take_control(&self, thread: ThreadKey, seat: &Seat) {
+    fn take_control(&self, thread: ThreadKey, client: &AttachedClient) {
         let threads = lock(&self.0);
         let Some(clients) = threads.clients.get(&thread) else { return };
         clients.control.send_if_modified(|control| {
-            let is_new = control.seat.as_ref().is_none_or(|held| held.number != seat.number);
+            let is_new = control.client.as_ref().is_none_or(|held| held.number != client.number);
             if is_new {
-                control.seat = Some(seat.clone());
+                control.client = Some(client.clone());
             }
             is_new
         });
     }
 
-    fn detach(&self, thread: ThreadKey, seat: &Seat) {
-        seat.gone.cancel();
+    fn detach(&self, thread: ThreadKey, client: &AttachedClient) {
+        client.gone.cancel();
         let mut threads = lock(&self.0);
-        let Threads { clients, left, kept, .. } = &mut *threads;
+        let ThreadControllers { clients, left, kept, .. } = &mut *threads;
         let Some(held) = clients.get_mut(&thread) else { return };
-        held.attached.retain(|one| one.number != seat.number);
+        held.attached.retain(|one| one.number != client.number);
         held.control.send_if_modified(|control| {
-            let was_in_control = control.seat.as_ref().is_some_and(|one| one.number == seat.number);
+            let was_in_control =
+                control.client.as_ref().is_some_and(|one| one.number == client.number);
             if was_in_control {
-                *control = Control { seat: None, left: Instant::now() };
+                *control = Control { client: None, left: Instant::now() };
             }
             was_in_control
         });
@@ -220,24 +222,25 @@ impl Controllers {
 async fn next_in_control(
     control: &mut watch::Receiver<Control>,
     asked: u64,
-) -> Result<Seat, CallError> {
+) -> Result<AttachedClient, CallError> {
     let until = {
         let now = control.borrow_and_update();
         // One that says it is gone and is still attached is about to leave.
-        let left = if now.seat.is_some() { Instant::now() } else { now.left };
+        let left = if now.client.is_some() { Instant::now() } else { now.left };
         left + CONTROLLER_GONE
     };
-    let is_other = |control: &Control| control.seat.as_ref().is_some_and(|one| one.number != asked);
+    let is_other =
+        |control: &Control| control.client.as_ref().is_some_and(|one| one.number != asked);
     let found = tokio::time::timeout_at(until, control.wait_for(is_other)).await;
     let Ok(Ok(found)) = found else { return Err(CallError::gone()) };
-    found.seat.clone().ok_or_else(CallError::gone)
+    found.client.clone().ok_or_else(CallError::gone)
 }
 
 // === impl Clients ===
 
 impl Clients {
     fn new() -> Self {
-        let control = Control { seat: None, left: Instant::now() };
+        let control = Control { client: None, left: Instant::now() };
         Self { attached: Vec::new(), control: watch::Sender::new(control) }
     }
 
@@ -252,7 +255,7 @@ impl Clients {
 impl Attached {
     /// Makes the client the thread's controller: it prompts.
     pub fn take_control(&self) {
-        self.controllers.take_control(self.thread, &self.seat);
+        self.controllers.take_control(self.thread, &self.client);
     }
 
     /// Whether the client is the thread's controller.
@@ -262,14 +265,14 @@ impl Attached {
         let clients = threads.clients.get(&self.thread);
         let control = clients.map(|clients| clients.control.borrow());
         control.is_some_and(|control| {
-            control.seat.as_ref().is_some_and(|seat| seat.number == self.seat.number)
+            control.client.as_ref().is_some_and(|client| client.number == self.client.number)
         })
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.controllers.detach(self.thread, &self.seat);
+        self.controllers.detach(self.thread, &self.client);
     }
 }
 

@@ -6,26 +6,27 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::time::Sleep;
-use trilogue_domain::{Code, Failure};
+use trilogue_domain::{CheckpointKey, Code, Error, Failure, Scope, ThreadId};
+use trilogue_store::Store;
 
-use crate::backend::{Backend, Ending, Turn};
-use crate::context::{RunContext, Shared};
+use crate::backend::Backend;
+use crate::context::{RunContext, SharedRun};
 use crate::history;
 use crate::owner::Envelope;
 use crate::services::Services;
 use crate::step::{StartTurn, resume_turn};
-use crate::submit::check_state;
+use crate::turn::{Ending, Turn};
 
 /// Executes one turn and reports its end to the owner.
 pub(crate) async fn execute(
     services: Arc<Services>,
     backend: Arc<dyn Backend>,
     start: StartTurn,
-    shared: Arc<Shared>,
+    shared: Arc<SharedRun>,
     deferred: bool,
 ) {
     if shared.rules.is_some() {
-        shared.outside.checker_is_here().await;
+        shared.external.checker_is_here().await;
     }
     let running = services.running.acquire().await;
     let ending = match prepare(&services, backend.as_ref(), start, &shared).await {
@@ -45,7 +46,7 @@ async fn drive(
     services: &Services,
     backend: &dyn Backend,
     turn: Turn,
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedRun>,
     deferred: bool,
 ) -> Result<Ending, Failure> {
     let context = RunContext(Arc::clone(shared));
@@ -81,7 +82,7 @@ async fn drive(
 }
 
 /// A suspension asks: its question is output too.
-fn check(shared: &Shared, ending: Ending) -> Result<Ending, Failure> {
+fn check(shared: &SharedRun, ending: Ending) -> Result<Ending, Failure> {
     if let Ending::Suspended { interrupt, .. } = &ending {
         shared.check_interrupt(interrupt).map_err(failed)?;
     }
@@ -105,7 +106,7 @@ async fn prepare(
     services: &Services,
     backend: &dyn Backend,
     start: StartTurn,
-    shared: &Shared,
+    shared: &SharedRun,
 ) -> Result<Turn, Failure> {
     let turn = turn_of(services, start, shared).await?;
     if let Turn::Start { .. } = turn {
@@ -117,7 +118,11 @@ async fn prepare(
     Ok(turn)
 }
 
-async fn turn_of(services: &Services, start: StartTurn, shared: &Shared) -> Result<Turn, Failure> {
+async fn turn_of(
+    services: &Services,
+    start: StartTurn,
+    shared: &SharedRun,
+) -> Result<Turn, Failure> {
     let store = services.store.as_ref();
     let missing = || Failure::of(Code::Internal, "the run's input is not in the store");
     let row = match &start {
@@ -144,7 +149,7 @@ async fn turn_of(services: &Services, start: StartTurn, shared: &Shared) -> Resu
 }
 
 /// The text of a panic goes to the log and nowhere else.
-fn panicked(shared: &Shared, panic: &(dyn std::any::Any + Send)) -> Failure {
+fn panicked(shared: &SharedRun, panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic
         .downcast_ref::<&str>()
         .copied()
@@ -152,4 +157,36 @@ fn panicked(shared: &Shared, panic: &(dyn std::any::Any + Send)) -> Failure {
         .unwrap_or("no text");
     tracing::error!(run = %shared.id, agent = %shared.agent, panic = ?text, "an agent panicked");
     Failure::of(Code::AgentPanicked, "the agent stopped unexpectedly")
+}
+
+/// Passes when the state that a thread has at this head fits the agent that is to go on with it.
+///
+/// # Errors
+/// `thread_state_incompatible`, and what reading can fail with.
+pub(crate) async fn check_state(
+    store: &dyn Store,
+    scope: &Scope,
+    thread: &ThreadId,
+    head: Option<CheckpointKey>,
+    backend: &dyn Backend,
+) -> trilogue_domain::error::Result<()> {
+    if backend.card().state_schema.is_none() {
+        return Ok(());
+    }
+    let Some(state) = history::set_value(store, scope, thread, head).await? else {
+        return Ok(());
+    };
+    backend.check_state(&state).map_err(|error| match error.code() {
+        Code::StateInvalid => Error::new(
+            Code::StateIncompatible,
+            format!(
+                "the state of the thread '{thread}' does not fit the agent '{}': {}",
+                backend.card().name,
+                error.message()
+            ),
+        )
+        .hint("use an agent with the same state, or another thread")
+        .violations(error.violated().to_vec()),
+        _ => error,
+    })
 }

@@ -15,27 +15,29 @@ use trilogue_domain::{
 use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
+use crate::agent_registry::AgentRegistry;
 use crate::answer::{check_extra, check_logged};
 use crate::backend::Backend;
-use crate::callback::What;
+use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
-use crate::owner::Envelope;
+use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
 use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
 use crate::session::ThreadContext;
 use crate::shown::Shown;
-use crate::step::{Command, Reply, Target, gone};
-use crate::submit::{check_messages, stopped};
+use crate::step::{AnswerTarget, Command, Reply, gone};
+use crate::submit::check_messages;
 use crate::workers;
 
 /// Owners of threads, and the workers beside them. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Runtime(Arc<Inner>);
+pub struct Runtime(Arc<RuntimeInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RuntimeInner {
     services: Arc<Services>,
+    agents: Arc<AgentRegistry>,
     shown: Shown,
     /// Ends the workers.
     closing: CancellationToken,
@@ -55,7 +57,9 @@ impl Runtime {
         clock: Arc<dyn Clock>,
         originals: Arc<dyn ReadOriginal>,
     ) -> Result<Self> {
-        let services = Services::new(options, store, agents, clock, originals);
+        let agents = Arc::new(AgentRegistry::of(agents));
+        let spawn_owner = owner::spawner(Arc::clone(&agents));
+        let services = Services::new(options, store, clock, originals, spawn_owner);
         for thread in services.store.open_threads().await? {
             let (reply, looked_at) = oneshot::channel();
             let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
@@ -70,36 +74,37 @@ impl Runtime {
         }
         services.set_recovered();
         let closing = CancellationToken::new();
-        let runtime = Self(Arc::new(Inner { services, shown: Shown::default(), closing }));
+        let runtime =
+            Self(Arc::new(RuntimeInner { services, agents, shown: Shown::default(), closing }));
         workers::start(&runtime);
         Ok(runtime)
     }
 
     /// Starts the worker that delivers callbacks; it ends when the runtime drains.
     pub fn deliver_with(&self, sender: Arc<dyn Deliver>) {
-        crate::callback::start(self, What::Callbacks, sender);
+        crate::callback::start(self, WorkerKind::Callbacks, sender);
     }
 
     /// Starts the worker that tells of new interrupts, where [`Options::notify`] asks for that; it ends when the runtime drains.
     /// The item's reference is an object with `thread_id`, `run_id`, `agent` and `interrupt`; it goes when the interrupt is resolved.
     pub fn notify_with(&self, sender: Arc<dyn Deliver>) {
-        crate::callback::start(self, What::Notices, sender);
+        crate::callback::start(self, WorkerKind::Notices, sender);
     }
 
     /// Has addresses in histories that clients bring read by this. Hand it in right after the start: without it they are refused.
     pub fn fetch_with(&self, fetch: Arc<dyn Fetch>) {
-        self.services().outside.set_fetch(fetch);
+        self.services().external.set_fetch(fetch);
     }
 
     /// Has the output of runs with rules checked by this. Hand it in right after the start: without it such runs are refused.
     pub fn check_output_with(&self, check: Arc<dyn CheckOutput>) {
-        self.services().outside.set_check(check);
+        self.services().external.set_check(check);
     }
 
     /// The agents, by name.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
-        let mut cards: Vec<_> = self.services().agents.iter().map(|agent| agent.card()).collect();
+        let mut cards: Vec<_> = self.registry().iter().map(|agent| agent.card()).collect();
         cards.sort_by(|one, other| one.name.cmp(&other.name));
         cards
     }
@@ -109,13 +114,13 @@ impl Runtime {
     /// # Errors
     /// `agent_not_found`, naming the agents there are.
     pub fn agent(&self, name: &AgentName) -> Result<&AgentCard> {
-        Ok(self.services().backend(name)?.card())
+        Ok(self.registry().backend(name)?.card())
     }
 
     /// The agents in the order in which they were given to the server.
     #[must_use]
     pub fn registered(&self) -> Vec<&AgentCard> {
-        self.services().agents.iter().map(|agent| agent.card()).collect()
+        self.registry().iter().map(|agent| agent.card()).collect()
     }
 
     /// Checks a configuration for runs of an agent.
@@ -123,7 +128,7 @@ impl Runtime {
     /// # Errors
     /// `agent_not_found`, `config_schema_violation`.
     pub fn check_config(&self, agent: &AgentName, config: &Json) -> Result<()> {
-        self.services().backend(agent)?.check_config(config)
+        self.registry().backend(agent)?.check_config(config)
     }
 
     /// Serves one more agent from now on.
@@ -131,7 +136,7 @@ impl Runtime {
     /// # Errors
     /// `already_exists` where its name is taken, `overloaded` where there are too many.
     pub fn register(&self, agent: Arc<dyn Backend>) -> Result<()> {
-        self.services().agents.join(agent)
+        self.registry().join(agent)
     }
 
     /// An agent itself, for what its own dialect can do beyond runs.
@@ -139,7 +144,7 @@ impl Runtime {
     /// # Errors
     /// `agent_not_found`, naming the agents there are.
     pub fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
-        self.services().backend(name)
+        self.registry().backend(name)
     }
 
     /// Attaches a client to a thread that the caller has looked up, until the guard is dropped: it may take the agent's calls.
@@ -242,7 +247,7 @@ impl Runtime {
                 if row.resolution.is_some() {
                     return Err(self.name_pending(&scope, &row.run_id, gone(None)).await);
                 }
-                (row.thread, row.run_id, Target::Interrupt(id))
+                (row.thread, row.run_id, AnswerTarget::Interrupt(id))
             }
             AnswerTo::Run(id) => {
                 let row = self.run_row(&scope, &id).await?;
@@ -251,8 +256,8 @@ impl Runtime {
                     self.check_answer(&row, &answer)?;
                 }
                 let target = match shown {
-                    Some(shown) => Target::Interrupt(shown),
-                    None => Target::FirstOf(row.key),
+                    Some(shown) => AnswerTarget::Interrupt(shown),
+                    None => AnswerTarget::FirstOf(row.key),
                 };
                 (row.thread, id, target)
             }
@@ -330,6 +335,10 @@ impl Runtime {
         }
         report.waiting = self.waiting().await;
         report
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<AgentRegistry> {
+        &self.0.agents
     }
 
     pub(crate) fn services(&self) -> &Arc<Services> {
@@ -431,7 +440,7 @@ impl Runtime {
 
     fn check_answer(&self, row: &InterruptRow, answer: &Answer) -> Result<()> {
         row.interrupt.check(answer)?;
-        match self.services().backend(&row.agent) {
+        match self.registry().backend(&row.agent) {
             Ok(backend) => backend.check_answer(&row.interrupt, answer),
             // The agent is not configured any more; the run will say so.
             Err(_) => Ok(()),
@@ -477,8 +486,4 @@ impl Runtime {
         }
         waiting
     }
-}
-
-pub(crate) fn unexpected() -> Error {
-    Error::new(Code::Internal, "the thread's owner answered something else")
 }

@@ -8,7 +8,7 @@
 //! - `running` is durable before an agent sees its input, except for a native agent called synchronously without idempotency key.
 //! - A panic in one run is caught there.
 
-mod agents;
+mod agent_registry;
 mod answer;
 pub mod backend;
 mod callback;
@@ -16,9 +16,10 @@ pub mod client;
 mod context;
 mod copy;
 mod execute;
+mod external_ports;
 pub mod handle;
 mod history;
-mod outside;
+mod lock;
 mod owner;
 mod part;
 mod replace;
@@ -31,11 +32,12 @@ mod state;
 mod step;
 mod submit;
 mod thread_change;
+mod turn;
 mod workers;
 
-pub use backend::{Backend, EmitError, Ending, Input, Rewind, Stopped, Turn};
+pub use backend::{Backend, Input, Rewind};
 pub use client::{Attached, CONTROLLER_GONE, CallError, Client, ClientProfile};
-pub use context::{RunContext, Standing};
+pub use context::{MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use request::{
@@ -44,3 +46,4 @@ pub use request::{
 };
 pub use services::Presence;
 pub use session::{Sessions, ThreadContext};
+pub use turn::{EmitError, Ending, Stopped, Turn};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{StateEvent, ThreadEvent};
 use trilogue_domain::{
-    Body, Code, Error, Given, HeadMove, Json, Principal, Reference, Scope, ThreadId, limits,
+    Body, ClientHistory, Code, Error, HeadMove, Json, Principal, Reference, Scope, ThreadId, limits,
 };
 use trilogue_store::Change;
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
-use crate::handle::{Runtime, unexpected};
+use crate::handle::Runtime;
 use crate::history::{Path, PathReferences, StateAt};
+use crate::owner::unexpected;
 use crate::request::NewThread;
 use crate::step::{Command, Replace, Reply};
 
@@ -33,7 +34,7 @@ impl Runtime {
         &self,
         by: &Principal,
         thread: &ThreadId,
-        given: Given,
+        given: ClientHistory,
     ) -> Result<ThreadRow> {
         self.replace_history_and_state(by, thread, given, None).await
     }
@@ -46,7 +47,7 @@ impl Runtime {
         &self,
         by: &Principal,
         thread: &ThreadId,
-        given: Given,
+        given: ClientHistory,
         state: Option<Json>,
     ) -> Result<ThreadRow> {
         self.check_open()?;
@@ -103,7 +104,7 @@ impl Runtime {
                 if rest.is_empty() && state.is_none() && address.is_none() {
                     return Ok(Some(row.clone()));
                 }
-                let given = Given { entries: rest.to_vec(), state: address };
+                let given = ClientHistory { entries: rest.to_vec(), state: address };
                 Replace { expected: path.head, extends: true, given, state }
             }
             None => {
@@ -138,7 +139,7 @@ impl Runtime {
             copied_from: None,
         })];
         let mut changes = Vec::new();
-        if given != Given::default() || state.is_some() {
+        if given != ClientHistory::default() || state.is_some() {
             let (key, checkpoint) = self.services().new_checkpoint();
             events.extend(state.clone().map(|state| Body::State(StateEvent::Values(state))));
             events.push(Body::Thread(ThreadEvent::HeadMoved {
@@ -189,7 +190,7 @@ impl Runtime {
 /// What a client brought.
 #[derive(Clone, Debug)]
 struct Replacement {
-    given: Given,
+    given: ClientHistory,
     state: Option<Json>,
 }
 
@@ -209,7 +210,7 @@ fn changed_state(
 }
 
 /// Checks what can be checked without looking anything up.
-fn check_form(given: &Given) -> Result<()> {
+fn check_form(given: &ClientHistory) -> Result<()> {
     if given.entries.len() > limits::MAX_GIVEN_ENTRIES {
         return Err(Error::new(
             Code::TooManyParts,

@@ -12,7 +12,7 @@ use trilogue_domain::{
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
 
-use crate::backend::Input;
+use trilogue_domain::Input;
 
 /// The runtime's settings.
 #[derive(Clone, Debug)]

@@ -5,10 +5,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Principal, RunId, Scope};
 use trilogue_store::rows::RunRow;
 
-use crate::handle::{Runtime, unexpected};
-use crate::owner::Envelope;
+use crate::handle::Runtime;
+use crate::owner::{Envelope, stopped, unexpected};
 use crate::step::{Command, Reply};
-use crate::submit::stopped;
 
 // === impl Runtime ===
 

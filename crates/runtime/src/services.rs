@@ -1,6 +1,7 @@
 //! What all owners share: the store, the agents, the registry of owners, and who is connected.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,34 +11,29 @@ use tokio::time::Instant;
 use trilogue_domain::error::Result;
 pub(crate) use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, ReadOriginal};
-use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, Code, Error, Scope, TenantId, ThreadId, ThreadKey,
-};
+use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
 use trilogue_store::Store;
 
-use crate::agents::Agents;
-use crate::backend::Backend;
 use crate::client::Controllers;
-use crate::outside::Outside;
-use crate::owner::{Envelope, Owner};
+use crate::external_ports::ExternalPorts;
+use crate::lock::lock;
+use crate::owner::Envelope;
 use crate::request::Options;
-use crate::session::ThreadContext;
-use crate::state::ThreadState;
 
-/// How long who erases a thread waits for agents to remove what they kept for it.
-const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
+/// Starts the owner of a stored thread on the requests that it gets.
+pub(crate) type SpawnOwner = dyn Fn(Arc<Services>, ThreadKey, mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>)
+    + Send
+    + Sync;
 
-/// Shared by every owner.
-#[derive(Debug)]
+/// Shared by every owner. It knows neither agents nor how an owner works: both stand above it.
 pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) agents: Agents,
     /// The clients that take calls of agents.
     pub(crate) controllers: Controllers,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) external: Arc<ExternalPorts>,
     /// This life of this server, as the owner of threads.
     pub(crate) node: String,
     /// One permit for each agent that may be at work at once.
@@ -49,6 +45,7 @@ pub(crate) struct Services {
     /// Woken when a task has ended, for who waits for all of them.
     pub(crate) task_ended: Notify,
     owners: Mutex<HashMap<ThreadKey, mpsc::Sender<Envelope>>>,
+    spawn_owner: Box<SpawnOwner>,
     present: Mutex<HashMap<ThreadKey, Connected>>,
 }
 
@@ -73,26 +70,25 @@ impl Services {
     pub(crate) fn new(
         options: Options,
         store: Arc<dyn Store>,
-        agents: Vec<Arc<dyn Backend>>,
         clock: Arc<dyn Clock>,
         originals: Arc<dyn ReadOriginal>,
+        spawn_owner: Box<SpawnOwner>,
     ) -> Arc<Self> {
-        let agents = Agents::of(agents);
         Arc::new(Self {
             running: Semaphore::new(options.max_running.min(Semaphore::MAX_PERMITS)),
             options,
             store,
-            agents,
             controllers: Controllers::default(),
             clock,
             originals,
-            outside: Arc::new(Outside::new()),
+            external: Arc::new(ExternalPorts::new()),
             node: uuid::Uuid::new_v4().to_string(),
             tasks: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             task_ended: Notify::new(),
             owners: Mutex::default(),
+            spawn_owner,
             present: Mutex::default(),
         })
     }
@@ -117,20 +113,9 @@ impl Services {
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
-    /// Starts the owner of a thread that is not stored yet.
-    pub(crate) fn start_owner(self: &Arc<Self>, state: ThreadState) -> mpsc::Sender<Envelope> {
-        let owner = self.new_owner(state);
-        let (thread, sender) = (owner.thread(), owner.sender());
-        self.register(thread, sender.clone());
-        tokio::spawn(owner.run());
-        sender
-    }
-
-    /// The owner of a thread that is not stored yet, known to nobody.
-    pub(crate) fn new_owner(self: &Arc<Self>, state: ThreadState) -> Owner {
-        let (sender, receiver) = mpsc::channel(self.options.max_commands_per_thread);
-        let thread = state.thread.key;
-        Owner::new(Arc::clone(self), thread, Some(state), sender, receiver)
+    /// The channel of requests to one owner.
+    pub(crate) fn new_channel(&self) -> (mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>) {
+        mpsc::channel(self.options.max_commands_per_thread)
     }
 
     /// Makes an owner known.
@@ -143,11 +128,10 @@ impl Services {
         if let Some(owner) = owners.get(&thread) {
             return owner.clone();
         }
-        let (sender, receiver) = mpsc::channel(self.options.max_commands_per_thread);
+        let (sender, receiver) = self.new_channel();
         owners.insert(thread, sender.clone());
         drop(owners);
-        let owner = Owner::new(Arc::clone(self), thread, None, sender.clone(), receiver);
-        tokio::spawn(owner.run());
+        (self.spawn_owner)(Arc::clone(self), thread, sender.clone(), receiver);
         sender
     }
 
@@ -163,58 +147,6 @@ impl Services {
 
     pub(crate) fn owner_count(&self) -> usize {
         lock(&self.owners).len()
-    }
-
-    pub(crate) fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
-        self.agents.get(name).ok_or_else(|| {
-            let cards = self.agents.iter().map(|agent| agent.card());
-            let mut names: Vec<_> = cards.map(|card| card.name.as_str()).collect();
-            names.sort_unstable();
-            Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
-                .hint(format!("the agents are: {}", names.join(", ")))
-        })
-    }
-
-    /// Has agents with sessions of their own remove what they kept for a thread that is erased. One that takes long goes on beside.
-    pub(crate) async fn forget(
-        self: &Arc<Self>,
-        key: ThreadKey,
-        thread: &ThreadId,
-        tenant: &TenantId,
-    ) {
-        let forgetting: Vec<_> = self
-            .agents
-            .iter()
-            .filter(|agent| agent.sessions().is_some())
-            .map(|agent| {
-                let agent = Arc::clone(agent);
-                let context = ThreadContext {
-                    services: Arc::clone(self),
-                    thread: key,
-                    id: thread.clone(),
-                    scope: Scope { tenant: tenant.clone(), owner: None },
-                    agent: agent.card().name.clone(),
-                };
-                tokio::spawn(async move {
-                    if let Some(sessions) = agent.sessions() {
-                        sessions.forget(&context).await;
-                    }
-                })
-            })
-            .collect();
-        if forgetting.is_empty() {
-            return;
-        }
-        let all = async {
-            for one in forgetting {
-                if one.await.is_err() {
-                    tracing::error!(%thread, "an agent could not forget an erased thread");
-                }
-            }
-        };
-        if tokio::time::timeout(FORGOTTEN_WITHIN, all).await.is_err() {
-            tracing::warn!(%thread, "an agent takes long to forget an erased thread");
-        }
     }
 
     /// A new key and id for a checkpoint.
@@ -260,6 +192,12 @@ impl Services {
             .or_insert(Connected { count: 0, left: Instant::now() })
             .count += 1;
         Presence { services: Arc::clone(self), thread }
+    }
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("node", &self.node).finish_non_exhaustive()
     }
 }
 

@@ -13,13 +13,12 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, MessageRow};
 use trilogue_store::{Draft, Frame, Range};
 
-use crate::backend::Stopped;
 use crate::client::{CallError, Client, ClientProfile};
-use crate::owner::Envelope;
+use crate::owner::{Envelope, stopped};
 use crate::part::{check_part, outlined};
 use crate::services::Services;
 use crate::step::Command;
-use crate::submit::stopped;
+use crate::turn::Stopped;
 
 /// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;

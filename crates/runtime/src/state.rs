@@ -6,7 +6,7 @@ use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestam
 use trilogue_store::Acquired;
 use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
-use crate::backend::Input;
+use trilogue_domain::Input;
 
 /// One thread in memory. Runs that have ended are not here: the store has them.
 #[derive(Clone, Debug)]

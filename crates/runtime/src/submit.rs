@@ -5,20 +5,19 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointKey, Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope,
-    ThreadId, limits,
+    Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId, limits,
 };
-use trilogue_store::Store;
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
-use crate::backend::{Backend, Input};
+use crate::backend::Backend;
+use crate::execute::check_state;
 use crate::handle::Runtime;
-use crate::history;
-use crate::owner::Envelope;
+use crate::owner::{Envelope, Owner, stopped};
 use crate::part::{self, names_content, outline_all};
 use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
+use trilogue_domain::Input;
 
 /// How often a run is tried again whose thread or idempotency key somebody else created in between.
 const RACES: usize = 3;
@@ -32,7 +31,7 @@ struct Admitted {
 }
 
 /// Where a run will run.
-enum Place {
+enum TargetThread {
     /// On a thread that is not stored yet.
     New(Box<ThreadRow>, bool),
     /// On this one.
@@ -65,7 +64,7 @@ impl Runtime {
         mut is_unknown: bool,
     ) -> Result<Submitted> {
         self.check_open()?;
-        let backend = Arc::clone(self.services().backend(&new.agent)?);
+        let backend = Arc::clone(self.registry().backend(&new.agent)?);
         let given = std::mem::replace(&mut new.input, Input::Messages(Vec::new()));
         let admitted = self.admitted(&new, given, backend.as_ref())?;
         let admitted = self.outline_input(by, admitted).await?;
@@ -102,7 +101,7 @@ impl Runtime {
     /// As [`Runtime::submit`].
     pub fn admit(&self, new: &NewRun) -> Result<()> {
         self.check_open()?;
-        let backend = self.services().backend(&new.agent)?;
+        let backend = self.registry().backend(&new.agent)?;
         self.admitted(new, new.input.clone(), backend.as_ref()).map(drop)
     }
 
@@ -118,7 +117,7 @@ impl Runtime {
         check_size(&input, metadata, max_part_metadata)?;
         check_messages(&said, max_part_metadata)?;
         if let Some(rules) = &new.rules {
-            self.services().outside.checks(rules)?;
+            self.services().external.checks(rules)?;
         }
         Ok(Admitted { input, said })
     }
@@ -154,17 +153,17 @@ impl Runtime {
         Admitted { input, said }: Admitted,
         backend: &dyn Backend,
     ) -> Result<Submitted> {
-        let place = self.place(by, new).await?;
+        let place = self.target_thread(by, new).await?;
         let services = self.services();
-        if let Place::Stored(thread) = &place {
+        if let TargetThread::Stored(thread) = &place {
             // The head may move until the run has its turn: then this is checked again.
             let scope = Scope { tenant: thread.tenant.clone(), owner: None };
             let store = services.store.as_ref();
             check_state(store, &scope, &thread.id, thread.head, backend).await?;
         }
         let (thread, create_thread, claims_thread) = match &place {
-            Place::New(row, chosen) => (row.as_ref(), true, *chosen),
-            Place::Stored(row) => (row.as_ref(), false, false),
+            TargetThread::New(row, chosen) => (row.as_ref(), true, *chosen),
+            TargetThread::Stored(row) => (row.as_ref(), false, false),
         };
         let row = self.new_row(by, new, thread);
         let deferred = new.synchronous
@@ -189,10 +188,12 @@ impl Runtime {
         });
         let (settled, ended) = oneshot::channel();
         let place = match place {
-            Place::New(row, _) if deferred => {
+            TargetThread::New(row, _) if deferred => {
                 let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
-                let (run, log) =
-                    Box::pin(services.new_owner(state).accept(submit, settled)).await?;
+                let (run, log) = {
+                    let owner = Owner::of_new_thread(services, self.registry(), state);
+                    Box::pin(owner.accept(submit, settled)).await?
+                };
                 return Ok(Submitted { run, created: true, settled: Settled(ended), log });
             }
             place => place,
@@ -200,35 +201,35 @@ impl Runtime {
         let (reply, accepted) = oneshot::channel();
         let envelope = Envelope::Submit { submit, deferred, reply, settled };
         match place {
-            Place::New(row, _) => {
+            TargetThread::New(row, _) => {
                 let state = ThreadState::new(*row, services.options.max_queued_runs_per_thread);
-                let owner = services.start_owner(state);
+                let owner = Owner::of_new_thread(services, self.registry(), state).start_serving();
                 owner.send(envelope).await.map_err(|_| stopped())?;
             }
-            Place::Stored(row) => services.send(row.key, envelope).await?,
+            TargetThread::Stored(row) => services.send(row.key, envelope).await?,
         }
         let run = accepted.await.map_err(|_| stopped())??;
         Ok(Submitted { run, created: true, settled: Settled(ended), log: None })
     }
 
-    async fn place(&self, by: &Principal, new: &NewRun) -> Result<Place> {
+    async fn target_thread(&self, by: &Principal, new: &NewRun) -> Result<TargetThread> {
         match &new.thread {
             ThreadChoice::Existing(id) => {
                 let row = self.thread_row(&by.scope(), id).await?;
-                Ok(Place::Stored(Box::new(row)))
+                Ok(TargetThread::Stored(Box::new(row)))
             }
             ThreadChoice::Ensure(thread) => {
                 if let Some(id) = &thread.id
                     && let Some(row) = self.services().store.thread(&by.scope(), id).await?
                 {
-                    return Ok(Place::Stored(Box::new(row)));
+                    return Ok(TargetThread::Stored(Box::new(row)));
                 }
                 let row = self.new_thread_row(by, thread, false)?;
-                Ok(Place::New(Box::new(row), thread.id.is_some()))
+                Ok(TargetThread::New(Box::new(row), thread.id.is_some()))
             }
             ThreadChoice::Ephemeral | ThreadChoice::Stateless => {
                 let row = self.new_thread_row(by, &NewThread::default(), true)?;
-                Ok(Place::New(Box::new(row), false))
+                Ok(TargetThread::New(Box::new(row), false))
             }
         }
     }
@@ -343,38 +344,6 @@ impl Runtime {
     }
 }
 
-/// Passes when the state that a thread has at this head fits the agent that is to go on with it.
-///
-/// # Errors
-/// `thread_state_incompatible`, and what reading can fail with.
-pub(crate) async fn check_state(
-    store: &dyn Store,
-    scope: &Scope,
-    thread: &ThreadId,
-    head: Option<CheckpointKey>,
-    backend: &dyn Backend,
-) -> Result<()> {
-    if backend.card().state_schema.is_none() {
-        return Ok(());
-    }
-    let Some(state) = history::set_value(store, scope, thread, head).await? else {
-        return Ok(());
-    };
-    backend.check_state(&state).map_err(|error| match error.code() {
-        Code::StateInvalid => Error::new(
-            Code::StateIncompatible,
-            format!(
-                "the state of the thread '{thread}' does not fit the agent '{}': {}",
-                backend.card().name,
-                error.message()
-            ),
-        )
-        .hint("use an agent with the same state, or another thread")
-        .violations(error.violated().to_vec()),
-        _ => error,
-    })
-}
-
 fn idempotency_key(by: &Principal, new: &NewRun, text: &str) -> IdempotencyKey {
     IdempotencyKey {
         tenant: by.tenant.clone(),
@@ -449,9 +418,4 @@ pub(crate) fn check_metadata(metadata: &Json) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-pub(crate) fn stopped() -> Error {
-    Error::new(Code::ShuttingDown, "the server stopped before it could answer")
-        .hint("send the request again when it is back")
 }

@@ -5,8 +5,9 @@ use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, Json, Principal,
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
 use crate::backend::{Backend, Rewind};
-use crate::handle::{Runtime, unexpected};
-use crate::history::{self, Source, states};
+use crate::handle::Runtime;
+use crate::history::{self, HistorySource, states};
+use crate::owner::unexpected;
 use crate::request::{StateOf, ThreadPatch};
 use crate::step::{Command, Reply};
 
@@ -19,7 +20,7 @@ impl Runtime {
     /// What reading can fail with.
     pub async fn state_at(&self, thread: &ThreadRow, at: Option<CheckpointKey>) -> Result<StateOf> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-        let agents = &self.services().agents;
+        let agents = self.registry();
         states::at(self.source(&scope), agents, thread, at.or(thread.head)).await
     }
 
@@ -33,7 +34,7 @@ impl Runtime {
         checkpoints: &[CheckpointRow],
     ) -> Result<Vec<StateOf>> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
-        states::of(self.source(&scope), &self.services().agents, thread, checkpoints).await
+        states::of(self.source(&scope), self.registry(), thread, checkpoints).await
     }
 
     /// Changes a thread's metadata, state or head.
@@ -93,16 +94,16 @@ impl Runtime {
                 let Some(key) = self.services().store.erase_quarantined(&scope, id).await? else {
                     return Err(error);
                 };
-                self.services().forget(key, id, &scope.tenant).await;
+                self.registry().forget(self.services(), key, id, &scope.tenant).await;
                 Ok(())
             }
             other => other,
         }
     }
 
-    fn source<'a>(&'a self, scope: &'a Scope) -> Source<'a> {
+    fn source<'a>(&'a self, scope: &'a Scope) -> HistorySource<'a> {
         let services = self.services();
-        Source { store: services.store.as_ref(), outside: &services.outside, scope }
+        HistorySource { store: services.store.as_ref(), external: &services.external, scope }
     }
 
     /// Passes when a new state fits the agent that the thread's newest run is of. `follows` is the checkpoint that it follows, where a state made of what was said is not to be replaced.
@@ -117,14 +118,14 @@ impl Runtime {
     ) -> Result<()> {
         let services = self.services();
         let declares = |agent: &dyn Backend| agent.card().state_schema.is_some();
-        if follows.is_none() && !services.agents.iter().any(|agent| declares(agent.as_ref())) {
+        if follows.is_none() && !self.registry().iter().any(|agent| declares(agent.as_ref())) {
             return Ok(());
         }
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
         let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
         let page = Page { limit: 1, ..Page::default() };
         let newest = services.store.runs(&scope, &filter, &page).await?.rows.into_iter().next();
-        let Some(agent) = newest.and_then(|run| services.agents.get(&run.agent)) else {
+        let Some(agent) = newest.and_then(|run| self.registry().get(&run.agent)) else {
             return Ok(());
         };
         if declares(agent.as_ref()) {
@@ -182,7 +183,7 @@ impl Runtime {
         what: &str,
     ) -> Result<()> {
         let store = self.services().store.as_ref();
-        for agent in self.services().agents.iter() {
+        for agent in self.registry().iter() {
             let name = &agent.card().name;
             if agent.rewind() != Rewind::Refuse {
                 continue;

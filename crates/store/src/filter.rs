@@ -1,7 +1,7 @@
 //! What listings show.
 
 use trilogue_domain::thread::AGENT_MEMBER;
-use trilogue_domain::{AgentName, RunId, RunStatus, Standing, ThreadId};
+use trilogue_domain::{AgentName, RunId, RunStatus, ThreadActivity, ThreadId};
 
 use crate::rows::ThreadRow;
 
@@ -13,7 +13,7 @@ pub struct ThreadFilter {
     /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
     pub values: Vec<(String, String)>,
     /// Only those that stand so.
-    pub standing: Option<Standing>,
+    pub standing: Option<ThreadActivity>,
     /// Only those of this agent: their metadata names it as [`AGENT_MEMBER`], or a run of it is in them.
     pub agent: Option<AgentName>,
 }

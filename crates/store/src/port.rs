@@ -11,7 +11,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
     CheckpointId, CheckpointKey, ConfigurationId, InterruptId, MessageId, PrincipalId, RunId,
-    RunKey, Scope, Standing, TenantId, ThreadId, ThreadKey, Timestamp, TokenId,
+    RunKey, Scope, TenantId, ThreadActivity, ThreadId, ThreadKey, Timestamp, TokenId,
 };
 
 use crate::record::Frame;
@@ -145,8 +145,8 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
-    /// How visible threads stand, in the order of the keys; [`Standing::Idle`] for one that is not visible.
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>>;
+    /// How visible threads stand, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>>;
     /// A run by id.
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
     /// Runs, newest first.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::interrupt::Resolution;
 use trilogue_domain::{
-    AgentName, Callback, CheckpointId, CheckpointKey, ConfigurationId, Given, Interrupt,
+    AgentName, Callback, CheckpointId, CheckpointKey, ClientHistory, ConfigurationId, Interrupt,
     InterruptId, Json, MessageId, Outcome, PrincipalId, Rights, Role, RunId, RunKey, RunStatus,
     Scope, TenantId, ThreadId, ThreadKey, Timestamp, TokenId, limits,
 };
@@ -161,7 +161,7 @@ pub struct CheckpointRow {
     /// When it was made.
     pub created_at: Timestamp,
     /// The history that a client brought: on the path it stands before what the run said.
-    pub given: Option<Given>,
+    pub given: Option<ClientHistory>,
 }
 
 /// An interrupt and how it ended.

@@ -6,7 +6,7 @@ use serde_json::json;
 use trilogue_domain::error::Code;
 use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, Json, Message};
-use trilogue_runtime::{RunContext, Standing};
+use trilogue_runtime::{MemoryState, RunContext};
 
 use super::Inner;
 use super::open::{Authenticates, Reopened, Whom};
@@ -69,7 +69,7 @@ impl Inner {
         if state.session.is_none() || state.opening != state.opened_with {
             return Ok(None);
         }
-        let Standing::Bound { binding, missed } = context.standing().await? else {
+        let MemoryState::Bound { binding, missed } = context.memory_state().await? else {
             return Ok(None);
         };
         let Some(session) = state.working(&binding.remote) else { return Ok(None) };
@@ -90,14 +90,14 @@ impl Inner {
             session.close();
         }
         let mut was_agreed = None;
-        let (reopened, missed) = match context.standing().await? {
-            Standing::Unbound => (self.anew(context, &mut state, None, None).await?, None),
-            Standing::Rewound { binding } => {
+        let (reopened, missed) = match context.memory_state().await? {
+            MemoryState::Unbound => (self.anew(context, &mut state, None, None).await?, None),
+            MemoryState::Rewound { binding } => {
                 let agreed = Agreed::read(&binding.capabilities);
                 was_agreed = Some(agreed.clone());
                 (self.anew(context, &mut state, Some(agreed), None).await?, None)
             }
-            Standing::Bound { binding, missed } => {
+            MemoryState::Bound { binding, missed } => {
                 let agreed = Agreed::read(&binding.capabilities);
                 was_agreed = Some(agreed.clone());
                 let (thread, bound) = (context.thread_context(), (&*binding.remote, &agreed));

@@ -1,6 +1,6 @@
 //! Where runs and threads stand, both ways.
 
-use trilogue_domain::{RunStatus, Standing};
+use trilogue_domain::{RunStatus, ThreadActivity};
 use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
 
 /// A run's status. The protocol has five: one that was cancelled ended with an error.
@@ -38,23 +38,23 @@ pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
 
 /// A thread's status.
 #[must_use]
-pub fn thread_status(standing: Standing) -> ThreadStatus {
+pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     match standing {
-        Standing::Idle => ThreadStatus::Idle,
-        Standing::Busy => ThreadStatus::Busy,
-        Standing::Interrupted => ThreadStatus::Interrupted,
-        Standing::Failed => ThreadStatus::Error,
+        ThreadActivity::Idle => ThreadStatus::Idle,
+        ThreadActivity::Busy => ThreadStatus::Busy,
+        ThreadActivity::Interrupted => ThreadStatus::Interrupted,
+        ThreadActivity::Failed => ThreadStatus::Error,
     }
 }
 
 /// How a thread of this status stands.
 #[must_use]
-pub fn standing(status: ThreadStatus) -> Standing {
+pub fn standing(status: ThreadStatus) -> ThreadActivity {
     match status {
-        ThreadStatus::Idle => Standing::Idle,
-        ThreadStatus::Busy => Standing::Busy,
-        ThreadStatus::Interrupted => Standing::Interrupted,
-        ThreadStatus::Error => Standing::Failed,
+        ThreadStatus::Idle => ThreadActivity::Idle,
+        ThreadStatus::Busy => ThreadActivity::Busy,
+        ThreadStatus::Interrupted => ThreadActivity::Interrupted,
+        ThreadStatus::Error => ThreadActivity::Failed,
     }
 }
 
@@ -73,7 +73,12 @@ mod tests {
 
     #[test]
     fn threads_stand_as_they_are_shown() {
-        for known in [Standing::Idle, Standing::Busy, Standing::Interrupted, Standing::Failed] {
+        for known in [
+            ThreadActivity::Idle,
+            ThreadActivity::Busy,
+            ThreadActivity::Interrupted,
+            ThreadActivity::Failed,
+        ] {
             assert_eq!(standing(thread_status(known)), known);
         }
     }

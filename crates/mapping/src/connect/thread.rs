@@ -1,7 +1,7 @@
 //! Threads and their states to the wire.
 
 use serde_json::Value;
-use trilogue_domain::{Json, Message, Standing, Timestamp};
+use trilogue_domain::{Json, Message, ThreadActivity, Timestamp};
 
 use super::block::Links;
 use super::message::messages;
@@ -29,7 +29,7 @@ pub struct ThreadOf<'a> {
     /// Its metadata: a JSON object.
     pub metadata: &'a Json,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: ThreadActivity,
     /// Its state; `None` where it has none yet, or none that is shown.
     pub state: Option<State<'a>>,
 }

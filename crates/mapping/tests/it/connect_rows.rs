@@ -1,7 +1,7 @@
 //! Runs, threads and checkpoints, as they are shown, and what clients are called with.
 
 use serde_json::{Value, json};
-use trilogue_domain::{Json, Message, Part, Role, RunStatus, Standing, Timestamp};
+use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Timestamp};
 use trilogue_mapping::connect::{
     self, CheckpointOf, Delivery, RunOf, State, ThreadOf, delivered, waited,
 };
@@ -131,7 +131,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
                 created_at: Timestamp::from_micros(0),
                 updated_at: Timestamp::from_micros(1),
                 metadata: &metadata,
-                standing: Standing::Failed,
+                standing: ThreadActivity::Failed,
                 state,
             },
             &links(),

@@ -1,6 +1,6 @@
 //! What a run's agent can do.
 
-mod question;
+mod ask_guard;
 mod shared;
 
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use trilogue_domain::{
 };
 use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
-use crate::backend::{EmitError, Stopped};
 use crate::client::{CallError, ClientProfile};
 use crate::history;
+use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::part::{has_large_content, outlined};
-use crate::services::lock;
 use crate::session::ThreadContext;
+use crate::turn::{EmitError, Stopped};
 
-use question::Question;
+use ask_guard::AskGuard;
 
-pub(crate) use shared::{Parts, Shared};
+pub(crate) use shared::{SharedRun, SharedRunParts};
 
 /// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
 #[derive(Clone, Debug)]
-pub struct RunContext(pub(crate) Arc<Shared>);
+pub struct RunContext(pub(crate) Arc<SharedRun>);
 
 /// How far an agent's own memory of a thread reaches.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum MemoryState {
     /// It does not know the thread.
     Unbound,
     /// It knows the thread up to a point of the path.
@@ -141,7 +141,7 @@ impl RunContext {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
         self.0.check_interrupt(&interrupt)?;
-        let (answered, question) = Question::ask(&self.0, interrupt.id.clone())?;
+        let (answered, question) = AskGuard::ask(&self.0, interrupt.id.clone())?;
         let (reply, raised) = oneshot::channel();
         let request = Envelope::Raise { run: self.0.key, interrupt: Box::new(interrupt), reply };
         let outcome = match self.0.tell(request).await {
@@ -216,22 +216,22 @@ impl RunContext {
     ///
     /// # Errors
     /// As reading the store.
-    pub async fn standing(&self) -> Result<Standing, Error> {
-        let Some(binding) = self.binding().await? else { return Ok(Standing::Unbound) };
+    pub async fn memory_state(&self) -> Result<MemoryState, Error> {
+        let Some(binding) = self.binding().await? else { return Ok(MemoryState::Unbound) };
         let store = self.0.store.as_ref();
         let (scope, thread) = (&self.0.scope, &self.0.thread);
         let base = self.0.base();
         if binding.told == base {
             // The usual case: it was there all the time.
-            return Ok(Standing::Bound { binding, missed: Vec::new() });
+            return Ok(MemoryState::Bound { binding, missed: Vec::new() });
         }
         let path = history::path(store, scope, thread, base).await?;
         let told = |row: &CheckpointRow| Some(row.key) == binding.told;
         if binding.told.is_some() && !path.iter().any(told) {
-            return Ok(Standing::Rewound { binding });
+            return Ok(MemoryState::Rewound { binding });
         }
         let missed = history::messages_after(self.0.source(), thread, base, binding.told).await?;
-        Ok(Standing::Bound { binding, missed })
+        Ok(MemoryState::Bound { binding, missed })
     }
 
     /// The client that the run works for, where it is one that takes calls: what it can do.

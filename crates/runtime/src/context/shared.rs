@@ -15,17 +15,18 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, RunRow, ThreadRow};
 use trilogue_store::{Draft, Store};
 
-use crate::backend::{EmitError, Stopped};
-use crate::history::Source;
-use crate::outside::Outside;
+use crate::external_ports::ExternalPorts;
+use crate::history::HistorySource;
+use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::part::{check_metadata, check_part};
-use crate::services::{Services, lock};
-use crate::step::{Completed, Progress, Told};
+use crate::services::Services;
+use crate::step::{CallbackEvents, Completed, Progress};
+use crate::turn::{EmitError, Stopped};
 
 /// What the context and the owner share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedRun {
     pub(crate) key: RunKey,
     pub(crate) id: RunId,
     pub(crate) thread: ThreadId,
@@ -39,7 +40,7 @@ pub(crate) struct Shared {
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
     /// What reaches beyond the store.
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) external: Arc<ExternalPorts>,
     /// Whether the agent works in this process.
     is_native: bool,
     /// The rules that output is held to.
@@ -69,7 +70,7 @@ pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
     /// Messages that are not complete.
-    open: HashMap<MessageId, Open>,
+    open: HashMap<MessageId, OpenMessage>,
     /// Those of them that have begun since, in that order.
     begun: Vec<MessageId>,
     /// How else the agent knows messages of which the owner knows already.
@@ -84,14 +85,14 @@ pub(super) struct Filling {
     /// What the agent called the thread last, where it did: nothing any more is a word of it too.
     title: Option<Option<String>>,
     /// What the run's client is called back about.
-    told: Told,
+    callback_events: CallbackEvents,
     /// Whether the owner was told since it took the draft last.
     signalled: bool,
 }
 
 /// A message that is not complete.
 #[derive(Debug)]
-struct Open {
+struct OpenMessage {
     /// Who says it.
     role: Role,
     /// How else the agent knows it.
@@ -102,22 +103,22 @@ struct Open {
 
 /// What a new context is made of.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct SharedRunParts {
     pub(crate) row: RunRow,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) external: Arc<ExternalPorts>,
     pub(crate) max_part_metadata: usize,
     pub(crate) services: Arc<Services>,
     pub(crate) is_native: bool,
 }
 
-// === impl Shared ===
+// === impl SharedRun ===
 
-impl Shared {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+impl SharedRun {
+    pub(crate) fn new(parts: SharedRunParts) -> Arc<Self> {
         let row = parts.row;
         Arc::new(Self {
             key: row.key,
@@ -132,7 +133,7 @@ impl Shared {
             clock: parts.clock,
             owner: parts.owner,
             patience: parts.patience,
-            outside: parts.outside,
+            external: parts.external,
             is_native: parts.is_native,
             rules: row.rules,
             calls_back: row.callback.map_or((false, false), |one| (one.values, one.updates)),
@@ -154,7 +155,7 @@ impl Shared {
         check_part(body, self.max_part_metadata)?;
         match &self.rules {
             None => Ok(()),
-            Some(rules) => self.outside.check(rules, body),
+            Some(rules) => self.external.check(rules, body),
         }
     }
 
@@ -163,11 +164,11 @@ impl Shared {
         check_metadata(&interrupt.prompt, self.max_part_metadata)?;
         let Some(rules) = &self.rules else { return Ok(()) };
         let raised = InterruptEvent::Raised(Box::new(interrupt.clone()));
-        self.outside.check(rules, &Body::Interrupt(raised))
+        self.external.check(rules, &Body::Interrupt(raised))
     }
 
-    pub(super) fn source(&self) -> Source<'_> {
-        Source { store: self.store.as_ref(), outside: &self.outside, scope: &self.scope }
+    pub(super) fn source(&self) -> HistorySource<'_> {
+        HistorySource { store: self.store.as_ref(), external: &self.external, scope: &self.scope }
     }
 
     /// The thread, where it is stored.
@@ -202,7 +203,7 @@ impl Shared {
             bound: filling.untold_binding(),
             title: filling.title.take(),
             aliases: std::mem::take(&mut filling.aliases),
-            told: std::mem::take(&mut filling.told),
+            callback_events: std::mem::take(&mut filling.callback_events),
         };
         drop(filling);
         self.space.notify_waiters();
@@ -378,10 +379,10 @@ impl Filling {
                     return;
                 }
                 self.begun.push(message.clone());
-                self.open.insert(message, Open { role, alias: None, is_told: false });
+                self.open.insert(message, OpenMessage { role, alias: None, is_told: false });
             }
             Body::Message(MessageEvent::Completed { message }) => {
-                if let Some(Open { role, alias, .. }) = self.open.remove(message) {
+                if let Some(OpenMessage { role, alias, .. }) = self.open.remove(message) {
                     self.messages.push(Completed { message: message.clone(), role, alias });
                 }
             }
@@ -422,7 +423,7 @@ impl Filling {
             | Body::State(StateEvent::Custom { .. } | StateEvent::Plan(_))
                 if updates =>
             {
-                self.told.updates.push(place);
+                self.callback_events.updates.push(place);
             }
             Body::Message(MessageEvent::Thought { .. }) => {}
             Body::Message(_)
@@ -430,7 +431,7 @@ impl Filling {
             | Body::Run(RunEvent::Result(_))
                 if values =>
             {
-                self.told.output = place;
+                self.callback_events.output = place;
             }
             _ => {}
         }

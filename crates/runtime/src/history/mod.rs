@@ -16,12 +16,12 @@ use trilogue_domain::{
 use trilogue_store::rows::{CheckpointRow, MessageRow, RunRow, ThreadRow};
 use trilogue_store::{Range, Store};
 
-use crate::backend::Input;
-use crate::outside::Outside;
+use crate::external_ports::ExternalPorts;
+use trilogue_domain::Input;
 
+use reference::FoundReferences;
 pub(crate) use references::Path;
 pub use references::{PathReferences, StateAt};
-use states::Elsewhere;
 
 /// The most checkpoints of a path that are read.
 pub(crate) const MAX_PATH: usize = 10_000;
@@ -30,15 +30,15 @@ const READ_BYTES: usize = 1024 * 1024;
 
 /// Where is read, and for whom.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct HistorySource<'a> {
     pub(crate) store: &'a dyn Store,
-    pub(crate) outside: &'a Outside,
+    pub(crate) external: &'a ExternalPorts,
     pub(crate) scope: &'a Scope,
 }
 
 /// What was said in a run: its messages, and its result as a message of its own where it was logged.
 #[derive(Debug, Default)]
-struct Said {
+struct RunTranscript {
     transcript: Transcript,
     /// The run and its agent.
     run: Option<(RunId, AgentName)>,
@@ -50,7 +50,7 @@ struct Said {
 
 /// The messages on the path to `base`, oldest first. References are followed and large content is inlined.
 pub(crate) async fn messages(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
@@ -59,12 +59,12 @@ pub(crate) async fn messages(
 
 /// The messages on the path from behind `told` to `base`, oldest first.
 pub(crate) async fn messages_after(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
     told: Option<CheckpointKey>,
 ) -> Result<Vec<Message>> {
-    let Source { store, scope, .. } = source;
+    let HistorySource { store, scope, .. } = source;
     let mut path = path(store, scope, thread, base).await?;
     if let Some(place) = path.iter().position(|checkpoint| Some(checkpoint.key) == told) {
         path.truncate(place);
@@ -88,7 +88,7 @@ async fn said_at(
     store: &dyn Store,
     thread: &ThreadRow,
     checkpoint: &CheckpointRow,
-    elsewhere: &Elsewhere,
+    elsewhere: &FoundReferences,
 ) -> Result<Vec<Message>> {
     let given = checkpoint.given.iter().flat_map(|given| &given.entries);
     let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(entry).cloned()).collect();
@@ -103,7 +103,7 @@ async fn said_at(
 
 /// The newest state on the path to `base`.
 pub(crate) async fn values(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     thread: &ThreadId,
     base: Option<CheckpointKey>,
 ) -> Result<Option<Json>> {
@@ -113,7 +113,7 @@ pub(crate) async fn values(
             return Ok(checkpoint.value);
         }
         if let Some(address) = checkpoint.given.and_then(|given| given.state) {
-            return reference::read_state(source.outside, &address).await.map(Some);
+            return reference::read_state(source.external, &address).await.map(Some);
         }
     }
     Ok(None)
@@ -259,7 +259,7 @@ async fn of_run(
     thread: &ThreadRow,
     run: RunKey,
 ) -> Result<Vec<(Reference, Message)>> {
-    let mut said = Said::default();
+    let mut said = RunTranscript::default();
     each_event(store, thread, run, |event| said.push(event)).await?;
     Ok(said.into_messages())
 }
@@ -295,9 +295,9 @@ async fn inline(store: &dyn Store, thread: &ThreadRow, messages: &mut [Message])
     Ok(())
 }
 
-// === impl Said ===
+// === impl RunTranscript ===
 
-impl Said {
+impl RunTranscript {
     fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Run(RunEvent::Created { run, agent, .. }) => {

@@ -8,15 +8,18 @@ use trilogue_domain::content::{Content, PartMetadata};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Json, Message, Reference, RunKey, ThreadKey, limits};
 
-use super::{Source, inline, of_run};
-use crate::outside::Outside;
+use super::{HistorySource, inline, of_run};
+use crate::external_ports::ExternalPorts;
 
 /// How many addresses are read at once.
 const FETCHED_AT_ONCE: usize = 8;
 
+/// References that were read, with what stands there.
+pub(super) type FoundReferences = HashMap<Reference, Message>;
+
 /// What is to be read of one run of this tenant.
 #[derive(Debug)]
-struct Wanted {
+struct RunEntries {
     thread: ThreadKey,
     entries: HashSet<Reference>,
 }
@@ -26,9 +29,9 @@ struct Wanted {
 /// # Errors
 /// `not_found` when one is not there any more; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
 pub(super) async fn read<'a>(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     entries: impl Iterator<Item = &'a Reference>,
-) -> Result<HashMap<Reference, Message>> {
+) -> Result<FoundReferences> {
     let mut seen = HashSet::new();
     let (mut runs, mut addresses) = (HashMap::new(), Vec::new());
     for entry in entries.filter(|entry| seen.insert(*entry)) {
@@ -42,7 +45,7 @@ pub(super) async fn read<'a>(
         read_run(source, run, wanted, &mut found).await?;
     }
     if !addresses.is_empty() {
-        fetch(source.outside, addresses, &mut found).await?;
+        fetch(source.external, addresses, &mut found).await?;
     }
     Ok(found)
 }
@@ -51,8 +54,8 @@ pub(super) async fn read<'a>(
 ///
 /// # Errors
 /// As [`read`].
-pub(super) async fn read_state(outside: &Outside, address: &str) -> Result<Json> {
-    let state = outside.fetch().await?.state(address).await?;
+pub(super) async fn read_state(external: &ExternalPorts, address: &str) -> Result<Json> {
+    let state = external.fetch().await?.state(address).await?;
     if state.as_bytes().len() > limits::MAX_FETCHED_BYTES {
         return Err(too_large());
     }
@@ -61,11 +64,11 @@ pub(super) async fn read_state(outside: &Outside, address: &str) -> Result<Json>
 
 /// Notes in which run's log an entry is.
 async fn want(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     entry: &Reference,
-    runs: &mut HashMap<RunKey, Wanted>,
+    runs: &mut HashMap<RunKey, RunEntries>,
 ) -> Result<()> {
-    let Source { store, scope, .. } = source;
+    let HistorySource { store, scope, .. } = source;
     let (run, thread) = match entry {
         Reference::Message(id) => {
             let row = store.message(scope, id).await?.ok_or_else(|| missing(entry))?;
@@ -77,18 +80,18 @@ async fn want(
         }
         Reference::Address(_) => return Ok(()),
     };
-    let wanted = runs.entry(run).or_insert_with(|| Wanted { thread, entries: HashSet::new() });
+    let wanted = runs.entry(run).or_insert_with(|| RunEntries { thread, entries: HashSet::new() });
     wanted.entries.insert(entry.clone());
     Ok(())
 }
 
 async fn read_run(
-    source: Source<'_>,
+    source: HistorySource<'_>,
     run: RunKey,
-    mut wanted: Wanted,
+    mut wanted: RunEntries,
     found: &mut HashMap<Reference, Message>,
 ) -> Result<()> {
-    let Source { store, scope, .. } = source;
+    let HistorySource { store, scope, .. } = source;
     if let Some(thread) = store.thread_of(scope, wanted.thread).await? {
         for (entry, message) in of_run(store, &thread, run).await? {
             if wanted.entries.remove(&entry) {
@@ -104,11 +107,11 @@ async fn read_run(
 
 /// Reads addresses, some at a time.
 async fn fetch(
-    outside: &Outside,
+    external: &ExternalPorts,
     addresses: Vec<Arc<str>>,
     found: &mut HashMap<Reference, Message>,
 ) -> Result<()> {
-    let fetch = outside.fetch().await?;
+    let fetch = external.fetch().await?;
     let messages = stream::iter(addresses).map(|address| async move {
         let message = fetch.message(&address).await?;
         Ok::<_, Error>((address, message))

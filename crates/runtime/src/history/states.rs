@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use trilogue_domain::agent::InputKind;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, CheckpointKey, Json, Message, Reference};
+use trilogue_domain::{AgentCard, CheckpointKey, Json, Message};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 
-use super::{Source, path, reference, said_at};
-use crate::agents::Agents;
+use super::{HistorySource, path, reference, said_at};
+use crate::agent_registry::AgentRegistry;
 use crate::request::StateOf;
 
 /// A path from its beginning, as far as it was followed.
@@ -33,8 +33,8 @@ enum Set {
 
 /// The state at a checkpoint; without one there is nothing yet.
 pub(crate) async fn at(
-    source: Source<'_>,
-    agents: &Agents,
+    source: HistorySource<'_>,
+    agents: &AgentRegistry,
     thread: &ThreadRow,
     at: Option<CheckpointKey>,
 ) -> Result<StateOf> {
@@ -54,7 +54,11 @@ pub(crate) fn is_of_messages(card: &AgentCard) -> bool {
 }
 
 /// Whether the state at a checkpoint is what was said, whatever was set before it.
-async fn is_said(source: Source<'_>, agents: &Agents, row: &CheckpointRow) -> Result<bool> {
+async fn is_said(
+    source: HistorySource<'_>,
+    agents: &AgentRegistry,
+    row: &CheckpointRow,
+) -> Result<bool> {
     let (None, Some(run)) = (Set::of(row), row.run) else { return Ok(false) };
     let Some(run) = source.store.run_by_key(run).await? else { return Ok(true) };
     // Nobody knows any more what an agent that is gone went by; it has set nothing.
@@ -63,8 +67,8 @@ async fn is_said(source: Source<'_>, agents: &Agents, row: &CheckpointRow) -> Re
 
 /// The states at these checkpoints, in their order. The path to the newest is read once.
 pub(crate) async fn of(
-    source: Source<'_>,
-    agents: &Agents,
+    source: HistorySource<'_>,
+    agents: &AgentRegistry,
     thread: &ThreadRow,
     checkpoints: &[CheckpointRow],
 ) -> Result<Vec<StateOf>> {
@@ -86,8 +90,8 @@ pub(crate) async fn of(
 
 /// The states at those of the checkpoints that are on the path to `newest`.
 async fn on_path(
-    source: Source<'_>,
-    agents: &Agents,
+    source: HistorySource<'_>,
+    agents: &AgentRegistry,
     thread: &ThreadRow,
     newest: CheckpointKey,
     wanted: &[CheckpointRow],
@@ -123,13 +127,10 @@ async fn on_path(
     Ok(found)
 }
 
-/// References that were read.
-pub(super) type Elsewhere = HashMap<Reference, Message>;
-
 // === impl Walk ===
 
 impl Walk {
-    async fn state(&self, source: Source<'_>) -> Result<StateOf> {
+    async fn state(&self, source: HistorySource<'_>) -> Result<StateOf> {
         match &self.value {
             Some(set) => set.clone().read(source).await.map(StateOf::Value),
             None => Ok(StateOf::Messages(self.messages.clone())),
@@ -146,10 +147,10 @@ impl Set {
         row.value.clone().map(Self::Here).or_else(|| address().map(Self::There))
     }
 
-    async fn read(self, source: Source<'_>) -> Result<Json> {
+    async fn read(self, source: HistorySource<'_>) -> Result<Json> {
         match self {
             Self::Here(value) => Ok(value),
-            Self::There(address) => reference::read_state(source.outside, &address).await,
+            Self::There(address) => reference::read_state(source.external, &address).await,
         }
     }
 }

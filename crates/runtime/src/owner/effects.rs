@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use trilogue_domain::{Code, Failure, RunKey};
 
 use super::{Envelope, Owner, Task, Watched};
-use crate::context::{Parts, Shared};
+use crate::context::{SharedRun, SharedRunParts};
 use crate::execute::execute;
 use crate::step::{Effect, StartTurn};
 
@@ -52,22 +52,22 @@ impl Owner {
         run: RunKey,
         turn: StartTurn,
         deferred: bool,
-    ) -> Option<(Arc<Shared>, impl Future<Output = ()> + Send + 'static + use<>)> {
+    ) -> Option<(Arc<SharedRun>, impl Future<Output = ()> + Send + 'static + use<>)> {
         let row = self.state.as_ref()?.runs.get(&run)?.row.clone();
-        let Ok(backend) = self.services.backend(&row.agent).cloned() else {
+        let Ok(backend) = self.agents.backend(&row.agent).cloned() else {
             let failure = Failure::of(Code::AgentNotFound, "the agent is not configured any more");
             let finish = Envelope::Finish { run, ending: Box::new(Err(failure)) };
             let sender = self.sender.clone();
             tokio::spawn(async move { drop(sender.send(finish).await) });
             return None;
         };
-        let shared = Shared::new(Parts {
+        let shared = SharedRun::new(SharedRunParts {
             row,
             store: Arc::clone(&self.services.store),
             clock: Arc::clone(&self.services.clock),
             owner: self.sender.clone(),
             patience: self.services.options.interrupt_deadline,
-            outside: Arc::clone(&self.services.outside),
+            external: Arc::clone(&self.services.external),
             max_part_metadata: self.services.options.max_part_metadata_bytes,
             services: Arc::clone(&self.services),
             is_native: backend.is_native(),

@@ -2,11 +2,11 @@
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Error, Failure, Interrupt, InterruptId, RunKey};
+use trilogue_domain::{Code, Error, Failure, Interrupt, InterruptId, RunKey};
 use trilogue_store::rows::RunRow;
 
-use crate::backend::Ending;
 use crate::step::{Command, Reply, Submit};
+use crate::turn::Ending;
 
 /// A request to an owner.
 #[derive(Debug)]
@@ -97,4 +97,13 @@ impl Waiter {
             Self::Asker(reply) => drop(reply.send(outcome.map(Some))),
         }
     }
+}
+
+pub(crate) fn stopped() -> Error {
+    Error::new(Code::ShuttingDown, "the server stopped before it could answer")
+        .hint("send the request again when it is back")
+}
+
+pub(crate) fn unexpected() -> Error {
+    Error::new(Code::Internal, "the thread's owner answered something else")
 }

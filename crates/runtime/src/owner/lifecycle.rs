@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Failure, RunKey, ThreadKey};
+use trilogue_domain::{Code, Error, Failure, RunKey};
 use trilogue_store::rows::RunRow;
 
-use super::{Acknowledgement, Envelope, Owner, Pending, RETRY_AFTER};
+use super::{Acknowledgement, Envelope, NextAppend, Owner, RETRY_AFTER};
 use crate::history;
 use crate::state::{RunState, ThreadState};
 use crate::step::{Command, is_over, lost};
@@ -16,18 +16,10 @@ use crate::step::{Command, is_over, lost};
 // === impl Owner ===
 
 impl Owner {
-    pub(crate) fn thread(&self) -> ThreadKey {
-        self.thread
-    }
-
-    pub(crate) fn sender(&self) -> mpsc::Sender<Envelope> {
-        self.sender.clone()
-    }
-
     /// Loads the thread and decides about its open runs.
     pub(super) async fn load(&mut self, draining: bool, failure: &Failure) -> Result<()> {
         let acquired = self.services.store.acquire(self.thread, &self.services.node).await?;
-        let agents = &self.services.agents;
+        let agents = &self.agents;
         let mut state = ThreadState::from_stored(
             acquired,
             self.services.options.max_queued_runs_per_thread,
@@ -86,7 +78,7 @@ impl Owner {
         for run in lost {
             self.end_task(run);
         }
-        self.pending = Pending::default();
+        self.pending = NextAppend::default();
         self.watched.clear();
         let failure = Failure::of(error.code(), error.message());
         let recovered = match error.code() {
@@ -122,7 +114,7 @@ impl Owner {
     pub(super) async fn forget(&self) {
         if let Some(state) = &self.state {
             let thread = &state.thread;
-            self.services.forget(thread.key, &thread.id, &thread.tenant).await;
+            self.agents.forget(&self.services, thread.key, &thread.id, &thread.tenant).await;
         }
     }
 

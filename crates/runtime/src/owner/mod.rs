@@ -7,7 +7,7 @@ mod at_once;
 mod effects;
 mod envelope;
 mod lifecycle;
-mod pending;
+mod next_append;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -22,14 +22,15 @@ use trilogue_domain::{Code, Error, InterruptId, RunKey, Scope, ThreadKey};
 use trilogue_store::Frame;
 use trilogue_store::rows::{BindingRow, RunRow};
 
-use crate::context::Shared;
-use crate::services::Services;
+use crate::agent_registry::AgentRegistry;
+use crate::context::SharedRun;
+use crate::services::{Services, SpawnOwner};
 use crate::state::ThreadState;
 use crate::step::{Command, Effect, Reply, Submit, lost, step};
 
-pub(crate) use envelope::Envelope;
 use envelope::Waiter;
-use pending::{Acknowledgement, Pending};
+pub(crate) use envelope::{Envelope, stopped, unexpected};
+use next_append::{Acknowledgement, NextAppend};
 
 /// The most requests that become one append.
 const MAX_REQUESTS_PER_APPEND: usize = 64;
@@ -40,6 +41,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Owner {
     services: Arc<Services>,
+    agents: Arc<AgentRegistry>,
     thread: ThreadKey,
     state: Option<ThreadState>,
     /// The last number that is durable.
@@ -49,7 +51,7 @@ pub(crate) struct Owner {
     tasks: HashMap<RunKey, Task>,
     waiters: HashMap<RunKey, Vec<Waiter>>,
     watched: Vec<Watched>,
-    pending: Pending,
+    pending: NextAppend,
     /// The state before a run that may be refused for its ids.
     undo: Option<ThreadState>,
     /// Whether the frames of an append are kept in `log` for who waits for them in this task.
@@ -58,7 +60,7 @@ pub(crate) struct Owner {
     /// A buffer for the next draft.
     spare: Vec<u8>,
     /// Wakes an owner that is idle. It is set again only when it has run out, not with each request.
-    nap: Option<Pin<Box<Sleep>>>,
+    idle_timer: Option<Pin<Box<Sleep>>>,
     gone: bool,
     /// Whether that is because the thread was removed.
     is_erased: bool,
@@ -66,7 +68,7 @@ pub(crate) struct Owner {
 
 #[derive(Debug)]
 struct Task {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRun>,
     /// `None` when it ran to its end in the task of who asked for it.
     handle: Option<AbortHandle>,
 }
@@ -79,11 +81,39 @@ struct Watched {
     patience: Duration,
 }
 
+/// How the owners of stored threads are started, with these agents.
+pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
+    Box::new(move |services, thread, sender, requests| {
+        let owner = Owner::new(services, Arc::clone(&agents), thread, None, sender, requests);
+        tokio::spawn(owner.run());
+    })
+}
+
 // === impl Owner ===
 
 impl Owner {
-    pub(crate) fn new(
+    /// The owner of a thread that is not stored yet. Nobody else knows it.
+    pub(crate) fn of_new_thread(
+        services: &Arc<Services>,
+        agents: &Arc<AgentRegistry>,
+        state: ThreadState,
+    ) -> Self {
+        let (sender, requests) = services.new_channel();
+        let thread = state.thread.key;
+        Self::new(Arc::clone(services), Arc::clone(agents), thread, Some(state), sender, requests)
+    }
+
+    /// Makes the owner known and lets it work.
+    pub(crate) fn start_serving(self) -> mpsc::Sender<Envelope> {
+        let sender = self.sender.clone();
+        self.services.register(self.thread, sender.clone());
+        tokio::spawn(self.run());
+        sender
+    }
+
+    fn new(
         services: Arc<Services>,
+        agents: Arc<AgentRegistry>,
         thread: ThreadKey,
         state: Option<ThreadState>,
         sender: mpsc::Sender<Envelope>,
@@ -92,6 +122,7 @@ impl Owner {
         let notifies = services.options.notify;
         Self {
             services,
+            agents,
             thread,
             state: state.map(|state| ThreadState { notifies, ..state }),
             committed: 0,
@@ -100,12 +131,12 @@ impl Owner {
             tasks: HashMap::new(),
             waiters: HashMap::new(),
             watched: Vec::new(),
-            pending: Pending::default(),
+            pending: NextAppend::default(),
             undo: None,
             keeps_log: false,
             log: Vec::new(),
             spare: Vec::new(),
-            nap: None,
+            idle_timer: None,
             gone: false,
             is_erased: false,
         }
@@ -166,22 +197,22 @@ impl Owner {
                 return self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND).await > 0;
             }
         };
-        let nap = self.nap.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if nap.deadline() > until || nap.is_elapsed() {
-            nap.as_mut().reset(until);
+        let idle_timer = self.idle_timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if idle_timer.deadline() > until || idle_timer.is_elapsed() {
+            idle_timer.as_mut().reset(until);
         }
         loop {
             tokio::select! {
                 biased;
                 count = self.requests.recv_many(requests, MAX_REQUESTS_PER_APPEND) => return count > 0,
-                () = nap.as_mut() => {}
+                () = idle_timer.as_mut() => {}
             }
             if Instant::now() >= until {
                 // An expiry is work; idleness is not.
                 return patience.is_some();
             }
             // It was set for an earlier request.
-            nap.as_mut().reset(until);
+            idle_timer.as_mut().reset(until);
         }
     }
 

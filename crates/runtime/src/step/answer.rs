@@ -8,17 +8,17 @@ use trilogue_domain::{
 use trilogue_store::Draft;
 use trilogue_store::rows::{InterruptRow, MessageRow};
 
-use super::output::Output;
+use super::output::StepOutput;
 use super::submit::check_fits;
-use super::{Effect, Reply, Target};
+use super::{AnswerTarget, Effect, Reply};
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// An answer has come. The first one counts; the second is told.
     pub(super) fn answer(
         &mut self,
-        to: &Target,
+        to: &AnswerTarget,
         answer: Answer,
         extra: Option<Json>,
         said: Option<&Message>,
@@ -151,9 +151,9 @@ impl Output<'_> {
     }
 
     /// The run and the place among its pending interrupts that an answer is for.
-    fn find(&self, to: &Target) -> Result<(RunKey, usize)> {
+    fn find(&self, to: &AnswerTarget) -> Result<(RunKey, usize)> {
         match to {
-            Target::Interrupt(id) => {
+            AnswerTarget::Interrupt(id) => {
                 let Some(run) = self.state.run_waiting_for(id) else { return Err(gone(None)) };
                 let place =
                     self.state.runs.get(&run).and_then(|state| {
@@ -161,7 +161,7 @@ impl Output<'_> {
                     });
                 place.map(|place| (run, place)).ok_or_else(|| gone(None))
             }
-            Target::FirstOf(run) => {
+            AnswerTarget::FirstOf(run) => {
                 let state = self.state.runs.get(run).ok_or_else(|| gone(None))?;
                 let Some(first) = state.pending.first() else {
                     return Err(Error::new(

@@ -5,12 +5,12 @@ use trilogue_domain::{Json, RunKey};
 use trilogue_store::Change;
 use trilogue_store::rows::{QueueItem, QueueKind, RunRow};
 
-use super::Told;
-use super::output::Output;
+use super::CallbackEvents;
+use super::output::StepOutput;
 
 /// What a callback tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Of {
+enum DeliveryKind {
     /// The run has ended or waits.
     Status,
     /// The output so far; a newer one replaces it while it waits.
@@ -19,9 +19,9 @@ enum Of {
     Update,
 }
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// Tells that the run has ended or waits, as its newest event says.
     pub(super) fn call_back_status(&mut self, run: RunKey) {
         let item = self.state.runs.get(&run).and_then(|state| status(&state.row));
@@ -34,8 +34,8 @@ impl Output<'_> {
     }
 
     /// Tells of what an agent has emitted. `before` is the run number of the event before the first.
-    pub(super) fn call_back(&mut self, run: RunKey, before: u64, told: &Told) {
-        if *told == Told::default() {
+    pub(super) fn call_back(&mut self, run: RunKey, before: u64, events: &CallbackEvents) {
+        if *events == CallbackEvents::default() {
             return;
         }
         let Some(state) = self.state.runs.get(&run) else { return };
@@ -43,10 +43,12 @@ impl Output<'_> {
         let row = &state.row;
         let mut items = Vec::new();
         if callback.updates {
-            items.extend(told.updates.iter().map(|place| item(row, before + place, Of::Update)));
+            items.extend(
+                events.updates.iter().map(|place| item(row, before + place, DeliveryKind::Update)),
+            );
         }
-        if callback.values && told.output > 0 {
-            items.push(item(row, before + told.output, Of::Values));
+        if callback.values && events.output > 0 {
+            items.push(item(row, before + events.output, DeliveryKind::Values));
         }
         self.offer(items);
     }
@@ -61,21 +63,21 @@ impl Output<'_> {
 
 fn status(row: &RunRow) -> Option<QueueItem> {
     let wants = row.callback.as_ref().is_some_and(|callback| callback.status);
-    wants.then(|| item(row, row.last_run_number, Of::Status))
+    wants.then(|| item(row, row.last_run_number, DeliveryKind::Status))
 }
 
 /// A callback about a run up to this run number. It is due at once.
-fn item(row: &RunRow, number: u64, of: Of) -> QueueItem {
-    let key = match of {
-        Of::Status | Of::Update => format!("{}.{number}", row.id),
-        Of::Values => format!("{}.values", row.id),
+fn item(row: &RunRow, number: u64, kind: DeliveryKind) -> QueueItem {
+    let key = match kind {
+        DeliveryKind::Status | DeliveryKind::Update => format!("{}.{number}", row.id),
+        DeliveryKind::Values => format!("{}.values", row.id),
     };
     let reference = json!({
         "thread": row.thread.0,
         "run": row.key.0,
         "run_id": row.id.as_str(),
         "number": number,
-        "of": of.as_str(),
+        "of": kind.as_str(),
     });
     QueueItem {
         kind: QueueKind::Callback,
@@ -88,9 +90,9 @@ fn item(row: &RunRow, number: u64, of: Of) -> QueueItem {
     }
 }
 
-// === impl Of ===
+// === impl DeliveryKind ===
 
-impl Of {
+impl DeliveryKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Status => "status",

@@ -5,12 +5,12 @@ use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::run::Transition;
 use trilogue_domain::{Code, Error, Failure, Outcome, Resolution, RunKey, RunStatus};
 
-use super::output::Output;
+use super::output::StepOutput;
 use super::{Effect, Reply};
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// A run is to stop. Asking twice is the same as asking once.
     pub(super) fn cancel_command(
         &mut self,

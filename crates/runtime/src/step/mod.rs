@@ -16,17 +16,18 @@ mod thread;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Answer, CheckpointId, CheckpointKey, Code, Failure, Given, Interrupt, InterruptId, Json,
-    Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
+    Answer, CheckpointId, CheckpointKey, ClientHistory, Code, Failure, Interrupt, InterruptId,
+    Json, Message, MessageId, Principal, Resolution, Role, RunId, RunKey, Timestamp,
 };
 use trilogue_store::rows::{
     BindingRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
 };
 use trilogue_store::{Change, Draft};
 
-use crate::backend::{Ending, Input, Turn};
 use crate::request::{ThreadPatch, WhenHolding, WhenWaiting};
 use crate::state::ThreadState;
+use crate::turn::{Ending, Turn};
+use trilogue_domain::Input;
 
 pub(crate) use answer::gone;
 pub(crate) use output::Sections;
@@ -52,7 +53,7 @@ pub(crate) enum Command {
     },
     /// An answer has come; `said` is the message that it is, where somebody said it in words.
     Answer {
-        to: Target,
+        to: AnswerTarget,
         answer: Answer,
         extra: Option<Json>,
         said: Option<Box<Message>>,
@@ -116,7 +117,7 @@ pub(crate) struct Replace {
     pub(crate) expected: Option<CheckpointKey>,
     /// Whether it continues the path; otherwise it begins a new one.
     pub(crate) extends: bool,
-    pub(crate) given: Given,
+    pub(crate) given: ClientHistory,
     pub(crate) state: Option<Json>,
 }
 
@@ -138,7 +139,7 @@ pub(crate) struct Progress {
     /// What the agent has called the thread since, where it did.
     pub(crate) title: Option<Option<String>>,
     /// Which of the events the run's client is called back about.
-    pub(crate) told: Told,
+    pub(crate) callback_events: CallbackEvents,
 }
 
 /// A message that an agent has completed.
@@ -152,7 +153,7 @@ pub(crate) struct Completed {
 
 /// The places in a draft of events that a run's client is called back about; the first event's is 1.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct CallbackEvents {
     /// The last event with which the output grew; zero where there is none.
     pub(crate) output: u64,
     /// The agent's own updates.
@@ -161,7 +162,7 @@ pub(crate) struct Told {
 
 /// What an answer is for, after looking up what was shown.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum AnswerTarget {
     /// This interrupt.
     Interrupt(InterruptId),
     /// The oldest pending interrupt of a run that has resolved none in its life.
@@ -236,7 +237,7 @@ pub(crate) enum Reply {
 /// # Errors
 /// When the command does not fit the state, which is then unchanged.
 pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) -> Result<Step> {
-    let mut output = output::Output::new(state, now);
+    let mut output = output::StepOutput::new(state, now);
     match command {
         Command::Submit(submit) => output.submit(*submit)?,
         Command::Progress(progress) => output.progress(progress)?,

@@ -8,9 +8,9 @@ use trilogue_store::rows::{MessageRow, QueueKind};
 use trilogue_store::{Change, Draft};
 
 use super::{Effect, Reply, StartTurn, Step};
-use crate::backend::Turn;
 use crate::part::names_content;
 use crate::state::{RunState, ThreadState};
+use crate::turn::Turn;
 
 /// Consecutive events of one run, or of no run, with their numbers.
 #[derive(Debug)]
@@ -28,15 +28,15 @@ pub(crate) type Sections = SmallVec<[Section; 1]>;
 
 /// The state and what the step has come to so far.
 #[derive(Debug)]
-pub(super) struct Output<'a> {
+pub(super) struct StepOutput<'a> {
     pub(super) state: &'a mut ThreadState,
     pub(super) now: Timestamp,
     step: Step,
 }
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl<'a> Output<'a> {
+impl<'a> StepOutput<'a> {
     pub(super) fn new(state: &'a mut ThreadState, now: Timestamp) -> Self {
         Self { state, now, step: Step::default() }
     }

@@ -2,7 +2,7 @@
 
 use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
 
-use super::output::Output;
+use super::output::StepOutput;
 use crate::state::RunState;
 
 /// Whether a run that has no task any more is ended when its thread is loaded.
@@ -22,9 +22,9 @@ enum Fate {
     Cancelled(Option<Code>),
 }
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// Decides about every open run, in the order in which they were created.
     pub(super) fn recover(&mut self, restarted: bool, failure: &Failure) {
         let now = self.now;

@@ -10,20 +10,20 @@ use trilogue_domain::{
 use trilogue_store::rows::{CheckpointRow, InterruptRow, MessageRow, QueueItem, QueueKind};
 use trilogue_store::{Change, Draft};
 
-use super::output::Output;
+use super::output::StepOutput;
 use super::{Effect, Progress, StartTurn};
-use crate::backend::{Ending, Turn};
+use crate::turn::{Ending, Turn};
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// Takes what a run's agent has emitted.
     pub(super) fn progress(&mut self, progress: Progress) -> Result<()> {
         let run = self.known(progress.run)?;
         let position = self.state.last + 1;
         let before = self.state.runs.get(&run).map_or(0, |state| state.row.last_run_number);
         self.log_draft(Some(run), progress.draft);
-        self.call_back(run, before, &progress.told);
+        self.call_back(run, before, &progress.callback_events);
         self.set_title(progress.title);
         let Some(state) = self.state.runs.get_mut(&run) else { return Ok(()) };
         if progress.values.is_some() {

@@ -6,11 +6,11 @@ use trilogue_domain::{Code, Error, Json, Message, RunKey, Strategy, Times, limit
 use trilogue_store::rows::{MessageRow, QueueItem, QueueKind, RunRow};
 use trilogue_store::{Change, Draft};
 
-use super::output::Output;
+use super::output::StepOutput;
 use super::{Reply, Submit};
-use crate::backend::Input;
 use crate::request::{WhenHolding, WhenWaiting};
 use crate::state::RunState;
+use trilogue_domain::Input;
 
 /// What has to give way to a new run.
 #[derive(Debug, Default)]
@@ -23,9 +23,9 @@ struct GivesWay {
     waiting: Vec<RunKey>,
 }
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// Accepts a run and starts it, queues it, or schedules it.
     pub(super) fn submit(&mut self, submit: Submit) -> Result<()> {
         let gives_way = self.check(&submit)?;

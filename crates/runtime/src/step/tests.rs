@@ -130,7 +130,7 @@ impl Table {
     }
 
     fn answer(&mut self, id: &str, answer: Answer) -> Result<Step> {
-        let to = Target::Interrupt(InterruptId::parse(id).unwrap());
+        let to = AnswerTarget::Interrupt(InterruptId::parse(id).unwrap());
         self.step(Command::Answer { to, answer, extra: None, said: None, by: principal() })
     }
 

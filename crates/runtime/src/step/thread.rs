@@ -9,13 +9,13 @@ use trilogue_domain::{
 use trilogue_store::rows::{BindingRow, CheckpointRow, MessageRow};
 use trilogue_store::{Change, Draft};
 
-use super::output::Output;
+use super::output::StepOutput;
 use super::{Effect, Replace, Reply};
 use crate::request::ThreadPatch;
 
-// === impl Output ===
+// === impl StepOutput ===
 
-impl Output<'_> {
+impl StepOutput<'_> {
     /// Merges metadata and sets state as a new checkpoint behind `from`, or behind the head.
     pub(super) fn patch(
         &mut self,

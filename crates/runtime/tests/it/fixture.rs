@@ -22,7 +22,7 @@ use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::RunRow;
 use trilogue_store::{Range, Store};
 
-use crate::outside::{Library, PlainText};
+use crate::outside_of_runs::{Library, PlainText};
 
 /// A runtime, its store, and where the store lies.
 pub struct House {

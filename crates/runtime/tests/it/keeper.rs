@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use trilogue_domain::{AgentCard, Code, Failure, Json, MessageId, ThreadId};
 use trilogue_runtime::{
-    Backend, CallError, Client, Ending, Input, NewRun, Rewind, RunContext, Sessions, Standing,
+    Backend, CallError, Client, Ending, Input, MemoryState, NewRun, Rewind, RunContext, Sessions,
     ThreadChoice, ThreadContext, Turn,
 };
 
@@ -53,12 +53,12 @@ impl Keeper {
             "bind" => context.bind(rest, Json::empty_object()).await.unwrap(),
             "alias" => context.alias(prompt, &MessageId::parse(rest).unwrap()),
             "standing" => {
-                let standing = match context.standing().await.unwrap() {
-                    Standing::Unbound => "unbound".to_owned(),
-                    Standing::Bound { binding, missed } => {
+                let standing = match context.memory_state().await.unwrap() {
+                    MemoryState::Unbound => "unbound".to_owned(),
+                    MemoryState::Bound { binding, missed } => {
                         format!("{} missed {}", binding.remote, missed.len())
                     }
-                    Standing::Rewound { binding } => format!("{} rewound", binding.remote),
+                    MemoryState::Rewound { binding } => format!("{} rewound", binding.remote),
                 };
                 say(context, &standing).await;
             }

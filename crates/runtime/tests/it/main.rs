@@ -9,9 +9,9 @@
 
 mod allocations;
 mod callbacks;
+mod client_history;
 mod clients;
 mod fixture;
-mod given;
 mod interrupts;
 mod keeper;
 mod large;
@@ -19,7 +19,7 @@ mod messages;
 mod much;
 mod notices;
 mod output;
-mod outside;
+mod outside_of_runs;
 mod recovery;
 mod references;
 mod removal;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Answer, Callback, Code, Json, Outcome, RunStatus, Standing, ThreadId};
+use trilogue_domain::{Answer, Callback, Code, Json, Outcome, RunStatus, ThreadActivity, ThreadId};
 use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, QueueKind};
 
@@ -150,7 +150,15 @@ async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
     }
     let keys: Vec<_> = paths.iter().map(|path| path[0].thread).collect();
     let standings = house.store.standings(&scope(), &keys).await.unwrap();
-    assert_eq!(standings, [Standing::Idle, Standing::Busy, Standing::Interrupted, Standing::Idle]);
+    assert_eq!(
+        standings,
+        [
+            ThreadActivity::Idle,
+            ThreadActivity::Busy,
+            ThreadActivity::Interrupted,
+            ThreadActivity::Idle
+        ]
+    );
     for (thread, before) in threads.iter().zip(&paths) {
         let path = house.store.path(&scope(), thread, None, 9).await.unwrap();
         assert_eq!(path[path.len() - before.len()..], before[..], "the path went on from there");

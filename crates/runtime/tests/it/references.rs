@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use trilogue_domain::{
-    Code, Given, Input, Message, MessageId, Outcome, Part, Reference, Role, RunStatus, ThreadId,
-    Timestamp, limits,
+    ClientHistory, Code, Input, Message, MessageId, Outcome, Part, Reference, Role, RunStatus,
+    ThreadId, Timestamp, limits,
 };
 use trilogue_runtime::{NewRun, StateAt, ThreadChoice};
 use trilogue_store::rows::RunRow;
 
+use crate::client_history::{address, given};
 use crate::fixture::{House, alice, new_run};
-use crate::given::{address, given};
 
 fn message(id: &str, text: &str) -> Message {
     Message {
@@ -167,7 +167,8 @@ async fn what_cannot_be_read_fails_the_run_that_asks() {
     }
     let run = house.run("history", ThreadChoice::Existing(thread.clone())).await;
     assert_eq!(failure(&run), Code::BodyTooLarge);
-    let state = Given { entries: Vec::new(), state: Some("http://example.com/none".into()) };
+    let state =
+        ClientHistory { entries: Vec::new(), state: Some("http://example.com/none".into()) };
     house.runtime.replace_history(&alice(), &thread, state).await.unwrap();
     let run = house.run("state", ThreadChoice::Existing(thread)).await;
     assert_eq!(failure(&run), Code::PeerUnavailable);
@@ -178,7 +179,7 @@ async fn without_a_reader_addresses_are_refused() {
     let house = House::bare().await;
     let thread = ThreadId::parse("t").unwrap();
     let state = Some("http://example.com/state".into());
-    let brought = Given { state, ..given(vec![address(0)]) };
+    let brought = ClientHistory { state, ..given(vec![address(0)]) };
     house.runtime.replace_history(&alice(), &thread, brought).await.unwrap();
     for word in ["history", "state"] {
         let run = house.run(word, ThreadChoice::Existing(thread.clone())).await;

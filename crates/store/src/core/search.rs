@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::{Json, RunStatus, Standing, limits};
+use trilogue_domain::{Json, RunStatus, ThreadActivity, limits};
 
 use crate::rows::CheckpointRow;
 
@@ -39,11 +39,11 @@ pub(crate) fn value_hash(value: &str) -> i64 {
 }
 
 /// How a thread stands whose newest run is in this status, when none of its runs is in flight.
-pub(crate) fn standing_of(newest: Option<RunStatus>) -> Standing {
+pub(crate) fn standing_of(newest: Option<RunStatus>) -> ThreadActivity {
     match newest {
-        Some(RunStatus::Interrupted) => Standing::Interrupted,
-        Some(RunStatus::Failed | RunStatus::TimedOut) => Standing::Failed,
-        _ => Standing::Idle,
+        Some(RunStatus::Interrupted) => ThreadActivity::Interrupted,
+        Some(RunStatus::Failed | RunStatus::TimedOut) => ThreadActivity::Failed,
+        _ => ThreadActivity::Idle,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The conditions that the rows of listings fulfil.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Json, Standing, ThreadKey, limits};
+use trilogue_domain::{AgentName, Json, ThreadActivity, ThreadKey, limits};
 
 use super::state::State;
 use super::thread::Thread;
@@ -19,7 +19,7 @@ pub(super) struct Residual<'a> {
 /// What a thread's listing has to know beside its row.
 #[derive(Debug, Default)]
 pub(super) struct Beside {
-    standing: Option<Standing>,
+    standing: Option<ThreadActivity>,
     value: Option<Json>,
     /// Whether a run of the wanted agent is in it.
     has_run: bool,
@@ -101,14 +101,14 @@ impl State {
     }
 
     /// How a thread stands.
-    pub(super) fn standing(&self, key: ThreadKey) -> Standing {
+    pub(super) fn standing(&self, key: ThreadKey) -> ThreadActivity {
         use trilogue_domain::RunStatus::{Cancelling, Queued, Running};
         let runs = self.threads.get(&key).into_iter().flat_map(|thread| &thread.runs);
         let mut statuses =
             runs.rev().filter_map(|run| self.runs.get(run)).map(|run| run.row.status).peekable();
         let newest = statuses.peek().copied();
         if statuses.any(|status| matches!(status, Queued | Running | Cancelling)) {
-            return Standing::Busy;
+            return ThreadActivity::Busy;
         }
         standing_of(newest)
     }

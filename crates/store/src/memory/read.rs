@@ -7,8 +7,8 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, RunKey, Scope, Standing,
-    ThreadId, ThreadKey,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, RunKey, Scope,
+    ThreadActivity, ThreadId, ThreadKey,
 };
 
 use super::MemoryStore;
@@ -49,15 +49,16 @@ impl Read for MemoryStore {
         Ok(Some(Arc::unwrap_or_clone(row)))
     }
 
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>> {
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>> {
         let state = self.open()?;
         let is_seen = |key: &ThreadKey| {
             let thread = state.threads.get(key);
             thread.is_some_and(|thread| scope.sees(&thread.row.tenant, &thread.row.owner))
                 && state.quarantine.check(*key).is_ok()
         };
-        let stands =
-            |key: &ThreadKey| if is_seen(key) { state.standing(*key) } else { Standing::Idle };
+        let stands = |key: &ThreadKey| {
+            if is_seen(key) { state.standing(*key) } else { ThreadActivity::Idle }
+        };
         Ok(threads.iter().map(stands).collect())
     }
 

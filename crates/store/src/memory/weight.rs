@@ -1,6 +1,6 @@
 //! Estimates of what things cost in memory. They are made when something comes and given back when it goes.
 
-use trilogue_domain::{Given, Json, Reference};
+use trilogue_domain::{ClientHistory, Json, Reference};
 
 use crate::core::queue::QueueEntry;
 use crate::record::Frame;
@@ -54,7 +54,7 @@ pub(super) fn entry(entry: &QueueEntry) -> usize {
     item(&entry.item) + entry.next.as_ref().map_or(0, item)
 }
 
-fn given(given: &Given) -> usize {
+fn given(given: &ClientHistory) -> usize {
     let entries = given.entries.iter().map(|entry| match entry {
         Reference::Message(id) => id.as_str().len(),
         Reference::Result(id) => id.as_str().len(),

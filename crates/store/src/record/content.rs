@@ -2,7 +2,7 @@
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{
-    Citation, Content, Given, Part, PartMetadata, Reference, Role, Times, Trajectory,
+    Citation, ClientHistory, Content, Part, PartMetadata, Reference, Role, Times, Trajectory,
 };
 
 use super::codec::{Damage, Decoded, Reader};
@@ -11,7 +11,7 @@ use super::field::{Field, fields, variants};
 fields!(Part { content_type, content, name, metadata, extra });
 fields!(BlobRef { hash, length, is_text });
 fields!(Times { created_at, completed_at });
-fields!(Given { entries, state });
+fields!(ClientHistory { entries, state });
 fields!(Citation { start_index, end_index, url, title, description });
 fields!(Trajectory { message, tool_name, tool_input, tool_output });
 variants!(Reference: 0 = Message(message), 1 = Result(run), 2 = Address(address));

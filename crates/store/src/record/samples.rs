@@ -10,8 +10,8 @@ use trilogue_domain::event::{
 };
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
-    Answer, Citation, Code, Content, Failure, Given, HeadMove, Interrupt, InterruptKind, Json,
-    Outcome, Part, PartMetadata, Reference, Resolution, Role, Survives, Times, Timestamp,
+    Answer, Citation, ClientHistory, Code, Content, Failure, HeadMove, Interrupt, InterruptKind,
+    Json, Outcome, Part, PartMetadata, Reference, Resolution, Role, Survives, Times, Timestamp,
     Trajectory,
 };
 
@@ -79,8 +79,8 @@ pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
 }
 
 /// A history with each kind of reference.
-pub(super) fn given() -> Given {
-    Given {
+pub(super) fn given() -> ClientHistory {
+    ClientHistory {
         entries: vec![
             Reference::Message(message_id("m")),
             Reference::Result(run_id("r")),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, Standing,
+    AgentName, CheckpointId, CheckpointKey, InterruptId, MessageId, RunId, Scope, ThreadActivity,
     ThreadId, ThreadKey,
 };
 
@@ -40,7 +40,7 @@ impl Read for SqliteStore {
         self.read(move |conn, context| look_up::thread_of(conn, context, &scope, key)).await
     }
 
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<Standing>> {
+    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>> {
         let (scope, threads) = (scope.clone(), threads.to_vec());
         self.read(move |conn, context| thread_listing::standings(conn, context, &scope, &threads))
             .await

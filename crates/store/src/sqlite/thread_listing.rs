@@ -1,7 +1,7 @@
 //! Listings of threads, and how threads stand.
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use trilogue_domain::{Json, RunStatus, Scope, Standing, ThreadKey};
+use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
 
 use super::driver::Driver;
 use super::fault::Fail;
@@ -23,7 +23,8 @@ pub(super) fn threads(
     // Where as many rows fulfil several, the first leads.
     drivers.extend(filter.agent.as_ref().map(Driver::ThreadAgent));
     drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
-    let is_open = matches!(filter.standing, Some(Standing::Busy | Standing::Interrupted));
+    let is_open =
+        matches!(filter.standing, Some(ThreadActivity::Busy | ThreadActivity::Interrupted));
     drivers.extend(is_open.then_some(Driver::Open));
     let driver = Driver::rarest::<ThreadRow>(conn, scope, &drivers)?;
     let columns = |row: &Row<'_>| {
@@ -64,26 +65,26 @@ pub(super) fn standings(
     context: &Context,
     scope: &Scope,
     threads: &[ThreadKey],
-) -> Result<Vec<Standing>, Fail> {
+) -> Result<Vec<ThreadActivity>, Fail> {
     let snapshot = conn.unchecked_transaction()?;
     threads
         .iter()
         .map(|key| match look_up::thread_of(&snapshot, context, scope, *key) {
             Ok(Some(_)) => standing(&snapshot, *key),
-            Ok(None) | Err(Fail::Refused(_) | Fail::Damaged(..)) => Ok(Standing::Idle),
+            Ok(None) | Err(Fail::Refused(_) | Fail::Damaged(..)) => Ok(ThreadActivity::Idle),
             Err(fail) => Err(fail),
         })
         .collect()
 }
 
-fn standing(conn: &Connection, thread: ThreadKey) -> Result<Standing, Fail> {
+fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Fail> {
     let mut open = conn.prepare_cached(
         "SELECT status FROM runs INDEXED BY runs_open WHERE thread = ?1 AND ended_at IS NULL",
     )?;
     let mut rows = open.query([thread.0])?;
     while let Some(row) = rows.next()? {
         if !is_text(row, 0, RunStatus::Interrupted.as_str()) {
-            return Ok(Standing::Busy);
+            return Ok(ThreadActivity::Busy);
         }
     }
     let newest: Option<String> = conn

@@ -40,7 +40,7 @@ type Outcomes = SmallVec<[Result<()>; 1]>;
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) conn: Connection,
-    /// Given back when the connection is closed.
+    /// ClientHistory back when the connection is closed.
     pub(super) lock: Lock,
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,

@@ -1,6 +1,6 @@
 //! Checkpoints and the path to the head, messages, bindings.
 
-use trilogue_domain::{CheckpointKey, Given, Reference};
+use trilogue_domain::{CheckpointKey, ClientHistory, Reference};
 use trilogue_store::Change;
 use trilogue_store::rows::{BindingRow, MessageRow};
 
@@ -216,7 +216,7 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
 async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let (mut log, run) = world.ended("t", "r").await;
     let mut a = log.checkpoint("a", None);
-    a.given = Some(Given {
+    a.given = Some(ClientHistory {
         entries: vec![
             Reference::Message(rows::message_id("m")),
             Reference::Result(run.id.clone()),
@@ -226,7 +226,7 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
         state: Some("http://example.com/state".into()),
     });
     let mut b = log.checkpoint("b", Some(a.key));
-    (b.run, b.given) = (Some(run.key), Some(Given::default()));
+    (b.run, b.given) = (Some(run.key), Some(ClientHistory::default()));
     log.row.head = Some(b.key);
     let row = log.row.clone();
     log.step()

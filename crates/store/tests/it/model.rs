@@ -13,7 +13,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::thread::AGENT_MEMBER;
 use trilogue_domain::{
-    CheckpointKey, Outcome, Resolution, RunKey, RunStatus, Scope, Standing, ThreadKey,
+    CheckpointKey, Outcome, Resolution, RunKey, RunStatus, Scope, ThreadActivity, ThreadKey,
 };
 use trilogue_store::rows::{
     Abandon, Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunFilter,
@@ -484,11 +484,11 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
     let other = Some(agent(AGENTS[1]));
     for (values, standing, agent) in [
         (wanted("n", "1"), None, None),
-        (vec![], Some(Standing::Busy), None),
-        (vec![], Some(Standing::Idle), None),
-        (wanted("n", "2"), Some(Standing::Busy), None),
+        (vec![], Some(ThreadActivity::Busy), None),
+        (vec![], Some(ThreadActivity::Idle), None),
+        (wanted("n", "2"), Some(ThreadActivity::Busy), None),
         (vec![], None, other.clone()),
-        (vec![], Some(Standing::Busy), other),
+        (vec![], Some(ThreadActivity::Busy), other),
         (vec![], None, Some(agent(AGENTS[0]))),
     ] {
         let filter = ThreadFilter { values, standing, agent, ..ThreadFilter::default() };

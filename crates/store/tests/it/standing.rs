@@ -1,7 +1,7 @@
 //! How threads stand, what their state is, and searching by both.
 
 use serde_json::json;
-use trilogue_domain::{Code, Given, Outcome, RunStatus, Standing, ThreadKey, limits};
+use trilogue_domain::{ClientHistory, Code, Outcome, RunStatus, ThreadActivity, ThreadKey, limits};
 use trilogue_store::Change;
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadFilter};
 
@@ -32,7 +32,12 @@ async fn run(log: &mut Log, id: &str, status: RunStatus) -> RunRow {
 }
 
 /// A checkpoint with this value becomes the head.
-async fn set(log: &mut Log, id: &str, value: Option<serde_json::Value>, given: Option<Given>) {
+async fn set(
+    log: &mut Log,
+    id: &str,
+    value: Option<serde_json::Value>,
+    given: Option<ClientHistory>,
+) {
     let mut row = log.checkpoint(id, log.row.head);
     row.value = value.as_ref().map(json);
     row.given = given;
@@ -54,20 +59,20 @@ async fn a_thread_stands_as_its_runs_do(world: World) {
     use RunStatus::{
         Cancelled, Cancelling, Completed, Failed, Interrupted, Queued, Running, TimedOut,
     };
-    let cases: [(&[RunStatus], Standing); 13] = [
-        (&[], Standing::Idle),
-        (&[Queued], Standing::Busy),
-        (&[Running], Standing::Busy),
-        (&[Cancelling], Standing::Busy),
-        (&[Interrupted], Standing::Interrupted),
-        (&[Completed], Standing::Idle),
-        (&[Cancelled], Standing::Idle),
-        (&[Failed], Standing::Failed),
-        (&[TimedOut], Standing::Failed),
-        (&[Failed, Completed], Standing::Idle),
-        (&[Completed, Failed], Standing::Failed),
-        (&[Queued, Failed], Standing::Busy),
-        (&[Interrupted, Completed], Standing::Idle),
+    let cases: [(&[RunStatus], ThreadActivity); 13] = [
+        (&[], ThreadActivity::Idle),
+        (&[Queued], ThreadActivity::Busy),
+        (&[Running], ThreadActivity::Busy),
+        (&[Cancelling], ThreadActivity::Busy),
+        (&[Interrupted], ThreadActivity::Interrupted),
+        (&[Completed], ThreadActivity::Idle),
+        (&[Cancelled], ThreadActivity::Idle),
+        (&[Failed], ThreadActivity::Failed),
+        (&[TimedOut], ThreadActivity::Failed),
+        (&[Failed, Completed], ThreadActivity::Idle),
+        (&[Completed, Failed], ThreadActivity::Failed),
+        (&[Queued, Failed], ThreadActivity::Busy),
+        (&[Interrupted, Completed], ThreadActivity::Idle),
     ];
     let (mut keys, mut expected) = (Vec::new(), Vec::new());
     for (case, (statuses, standing)) in cases.into_iter().enumerate() {
@@ -82,11 +87,11 @@ async fn a_thread_stands_as_its_runs_do(world: World) {
     // Who does not see a thread is not told how it stands.
     for stranger in [tenant_scope("other"), own_scope("default", "bob")] {
         let told = world.store.standings(&stranger, &keys).await.unwrap();
-        assert_eq!(told, vec![Standing::Idle; keys.len()]);
+        assert_eq!(told, vec![ThreadActivity::Idle; keys.len()]);
     }
     let missing = [ThreadKey(i64::MAX), keys[1]];
     let told = world.store.standings(&alice(), &missing).await.unwrap();
-    assert_eq!(told, [Standing::Idle, Standing::Busy]);
+    assert_eq!(told, [ThreadActivity::Idle, ThreadActivity::Busy]);
 }
 
 async fn threads_are_found_by_how_they_stand(world: World) {
@@ -105,10 +110,10 @@ async fn threads_are_found_by_how_they_stand(world: World) {
     run(&mut foreign, "x", RunStatus::Running).await;
     world.thread("new").await;
     for (standing, expected) in [
-        (Standing::Busy, &["busy too", "busy"][..]),
-        (Standing::Interrupted, &["waits"]),
-        (Standing::Failed, &["failed"]),
-        (Standing::Idle, &["new", "idle"]),
+        (ThreadActivity::Busy, &["busy too", "busy"][..]),
+        (ThreadActivity::Interrupted, &["waits"]),
+        (ThreadActivity::Failed, &["failed"]),
+        (ThreadActivity::Idle, &["new", "idle"]),
     ] {
         let filter = ThreadFilter { standing: Some(standing), ..ThreadFilter::default() };
         assert_eq!(threads(&world, &filter, &page(9, None)).await, expected);
@@ -130,7 +135,7 @@ async fn threads_are_found_by_the_state_at_their_head(world: World) {
     // What a client brought lies elsewhere.
     let mut four = world.thread("four").await;
     set(&mut four, "a", Some(json!({"n": 1})), None).await;
-    let given = Given { entries: Vec::new(), state: Some("http://example.com".into()) };
+    let given = ClientHistory { entries: Vec::new(), state: Some("http://example.com".into()) };
     set(&mut four, "b", None, Some(given)).await;
     let mut said = world.thread("said").await;
     set(&mut said, "a", None, None).await;
@@ -242,7 +247,7 @@ async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
     }
     let filter = |values: &[(&str, &str)]| ThreadFilter {
         values: wanted(values),
-        standing: values.is_empty().then_some(Standing::Failed),
+        standing: values.is_empty().then_some(ThreadActivity::Failed),
         ..ThreadFilter::default()
     };
     for filter in [filter(&[("n", "1")]), filter(&[])] {
@@ -250,6 +255,6 @@ async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
         assert_eq!(code(result), Code::FilterTooBroad);
     }
     // A page that is full before that is given.
-    let idle = ThreadFilter { standing: Some(Standing::Idle), ..ThreadFilter::default() };
+    let idle = ThreadFilter { standing: Some(ThreadActivity::Idle), ..ThreadFilter::default() };
     assert_eq!(threads(&world, &idle, &page(3, None)).await.len(), 3);
 }

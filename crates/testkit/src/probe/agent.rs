@@ -12,7 +12,7 @@ use trilogue_domain::lock;
 use trilogue_domain::{
     AgentCard, AgentName, Error, Failure, Json, Message, MessageId, Result, Role,
 };
-use trilogue_runtime::{Backend, EmitError, Ending, Input, Rewind, RunContext, Standing, Turn};
+use trilogue_runtime::{Backend, EmitError, Ending, Input, MemoryState, Rewind, RunContext, Turn};
 
 use super::dialect::Notification;
 
@@ -78,8 +78,8 @@ impl ProbeAgent {
 
     /// The session of this thread, told what it missed.
     async fn session(&self, context: &RunContext) -> Result<String, Failure> {
-        if let Standing::Bound { binding, missed } =
-            context.standing().await.map_err(|error| told(&error))?
+        if let MemoryState::Bound { binding, missed } =
+            context.memory_state().await.map_err(|error| told(&error))?
             && self.process.knows(&binding.remote)
         {
             self.process.tell(&binding.remote, missed.iter().map(Message::text));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    CheckpointId, Code, Error, Given, Json, MessageId, Reference, ThreadId, limits,
+    CheckpointId, ClientHistory, Code, Error, Json, MessageId, Reference, ThreadId, limits,
 };
 use trilogue_wire::agent_communication::Session;
 use uuid::Uuid;
@@ -49,7 +49,7 @@ pub(super) async fn replace(call: &Call, session: Session) -> Result<ThreadId> {
         },
     };
     let runtime = call.shared.runtime();
-    let given = Given { entries, state };
+    let given = ClientHistory { entries, state };
     runtime.replace_history_and_state(call.principal(), &thread, given, value).await?;
     Ok(thread)
 }

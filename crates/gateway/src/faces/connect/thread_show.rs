@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
-use trilogue_domain::{RunId, RunKey, Standing, limits};
+use trilogue_domain::{RunId, RunKey, ThreadActivity, limits};
 use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
 use trilogue_runtime::StateOf;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
@@ -18,7 +18,7 @@ use crate::stream::feed;
 /// What reading can fail with.
 pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
     let standings = call.shared.read().standings(&call.scope(), &[row.key]).await?;
-    let standing = standings.first().copied().unwrap_or(Standing::Idle);
+    let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
     let state = shown_state(call, row).await?;
     Ok(Bytes::from(rendered(call, row, standing, state.as_ref())))
 }
@@ -36,7 +36,7 @@ pub(super) async fn threads(call: &Call, rows: &[ThreadRow]) -> Result<(Bytes, b
         if place > 0 {
             out.push(b',');
         }
-        let standing = standings.get(place).copied().unwrap_or(Standing::Idle);
+        let standing = standings.get(place).copied().unwrap_or(ThreadActivity::Idle);
         let state = if out.len() > most { None } else { shown_state(call, row).await? };
         left_out |= out.len() > most && row.head.is_some();
         out.extend(rendered(call, row, standing, state.as_ref()));
@@ -125,7 +125,12 @@ async fn shown_state(call: &Call, row: &ThreadRow) -> Result<Option<StateOf>> {
     call.shared.runtime().state_at(row, None).await.map(Some)
 }
 
-fn rendered(call: &Call, row: &ThreadRow, standing: Standing, state: Option<&StateOf>) -> Vec<u8> {
+fn rendered(
+    call: &Call,
+    row: &ThreadRow,
+    standing: ThreadActivity,
+    state: Option<&StateOf>,
+) -> Vec<u8> {
     let of = ThreadOf {
         id: row.id.as_str(),
         created_at: row.created_at,

@@ -28,7 +28,7 @@ fn an_answer_without_a_name_is_for_a_run_that_has_resolved_none() {
     let unnamed = |table: &mut Table| {
         let answer = Answer::Option("yes".to_owned());
         table.step(Command::Answer {
-            to: Target::FirstOf(RunKey(1)),
+            to: AnswerTarget::FirstOf(RunKey(1)),
             answer,
             extra: None,
             said: None,

@@ -117,7 +117,7 @@ fn values_become_a_checkpoint() {
         values: Some(values.clone()),
         bound: None,
         title: None,
-        told: Told::default(),
+        callback_events: CallbackEvents::default(),
     };
     table.step(Command::Progress(progress)).unwrap();
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
@@ -134,7 +134,7 @@ fn a_brought_history_is_taken_at_the_head_it_was_compared_with() {
     table.submit(1).unwrap();
     table.finish(1, Ok(Ending::Completed)).unwrap();
     let replace = |expected, extends, key| {
-        let given = Given { entries: Vec::new(), state: Some("http://example.com".into()) };
+        let given = ClientHistory { entries: Vec::new(), state: Some("http://example.com".into()) };
         let state = Some(Json::null());
         Command::Replace {
             replace: Box::new(Replace { expected, extends, given, state }),

@@ -132,7 +132,10 @@ fn every_row_reads_back_and_shows_damage() {
     check(&checkpoint());
     check(&CheckpointRow { parent: None, run: None, value: None, ..checkpoint() });
     check(&CheckpointRow { given: Some(samples::given()), ..checkpoint() });
-    check(&CheckpointRow { given: Some(trilogue_domain::Given::default()), ..checkpoint() });
+    check(&CheckpointRow {
+        given: Some(trilogue_domain::ClientHistory::default()),
+        ..checkpoint()
+    });
     check(&bare_run());
     check(&configuration());
     check(&ConfigurationRow { name: None, expires_at: None, ..configuration() });

@@ -14,15 +14,15 @@ const HANDED_IN_WITHIN: Duration = Duration::from_secs(2);
 
 /// What was handed in so far.
 #[derive(Debug)]
-pub(crate) struct Outside {
+pub(crate) struct ExternalPorts {
     fetch: SetOnce<Arc<dyn Fetch>>,
     check: SetOnce<Arc<dyn CheckOutput>>,
     began: Instant,
 }
 
-// === impl Outside ===
+// === impl ExternalPorts ===
 
-impl Outside {
+impl ExternalPorts {
     pub(crate) fn new() -> Self {
         Self { fetch: SetOnce::new(), check: SetOnce::new(), began: Instant::now() }
     }
@@ -68,7 +68,7 @@ impl Outside {
     /// Passes when an event keeps the rules.
     ///
     /// # Errors
-    /// `output_invalid`, and as [`Outside::checks`].
+    /// `output_invalid`, and as [`ExternalPorts::checks`].
     pub(crate) fn check(&self, rules: &str, body: &Body) -> Result<()> {
         self.checks(rules)?.check(rules, body)
     }

@@ -7,24 +7,24 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 use trilogue_domain::{InterruptId, Resolution};
 
-use super::Shared;
-use crate::backend::EmitError;
+use super::SharedRun;
+use crate::lock::lock;
 use crate::owner::Envelope;
-use crate::services::lock;
+use crate::turn::EmitError;
 
 /// A question that is asked. Dropping it before its answer withdraws it.
 #[derive(Debug)]
-pub(super) struct Question {
-    shared: Arc<Shared>,
+pub(super) struct AskGuard {
+    shared: Arc<SharedRun>,
     id: InterruptId,
 }
 
-// === impl Question ===
+// === impl AskGuard ===
 
-impl Question {
+impl AskGuard {
     /// Waits for the answer from now on.
     pub(super) fn ask(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedRun>,
         id: InterruptId,
     ) -> Result<(oneshot::Receiver<Resolution>, Self), EmitError> {
         let (answer, answered) = oneshot::channel();
@@ -44,7 +44,7 @@ impl Question {
     }
 }
 
-impl Drop for Question {
+impl Drop for AskGuard {
     fn drop(&mut self) {
         // One that was answered, or whose run has ended, does not wait any more.
         if lock(&self.shared.asks).remove(&self.id).is_none() {

@@ -17,7 +17,7 @@ const MAX_APPEND_BYTES: usize = limits::MAX_FRAME_BYTES;
 
 /// What the next append will hold.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct NextAppend {
     pub(super) sections: Sections,
     pub(super) changes: Vec<Change>,
     pub(super) effects: Vec<Effect>,
@@ -44,9 +44,9 @@ pub(super) enum Acknowledgement {
     Shutdown(oneshot::Sender<Vec<RunRow>>, Vec<RunRow>),
 }
 
-// === impl Pending ===
+// === impl NextAppend ===
 
-impl Pending {
+impl NextAppend {
     pub(super) fn add(&mut self, step: Step) {
         for section in &step.sections {
             self.events += section.draft.len();

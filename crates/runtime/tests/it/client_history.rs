@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use trilogue_domain::event::ThreadEvent;
 use trilogue_domain::{
-    AgentName, Body, Code, Given, HeadMove, Json, MessageId, Principal, Reference, RunStatus,
-    ThreadId, limits,
+    AgentName, Body, ClientHistory, Code, HeadMove, Json, MessageId, Principal, Reference,
+    RunStatus, ThreadId, limits,
 };
 use trilogue_runtime::{NewRun, NewThread, StateAt, ThreadChoice};
 use trilogue_store::Range;
@@ -19,8 +19,8 @@ pub fn address(number: usize) -> Reference {
     Reference::Address(format!("http://example.com/{number}").into())
 }
 
-pub fn given(entries: Vec<Reference>) -> Given {
-    Given { entries, state: None }
+pub fn given(entries: Vec<Reference>) -> ClientHistory {
+    ClientHistory { entries, state: None }
 }
 
 fn thread_id(text: &str) -> ThreadId {
@@ -90,7 +90,11 @@ async fn a_brought_history_makes_the_thread_that_is_not_there() {
         assert_eq!(house.told(&id).await, "far 0|far 1");
 
         let empty = thread_id("empty");
-        let row = house.runtime.replace_history(&alice(), &empty, Given::default()).await.unwrap();
+        let row = house
+            .runtime
+            .replace_history(&alice(), &empty, ClientHistory::default())
+            .await
+            .unwrap();
         assert_eq!(row.head, None);
         assert_eq!(house.references(&empty).await, []);
     }
@@ -216,14 +220,14 @@ async fn the_state_is_read_where_it_lies_until_the_thread_has_its_own() {
         let thread = thread_id("t");
         let choice = || ThreadChoice::Existing(thread.clone());
         let there = Some(StateAt::Address(STATE.into()));
-        let brought = Given { entries: vec![address(0)], state: Some(STATE.into()) };
+        let brought = ClientHistory { entries: vec![address(0)], state: Some(STATE.into()) };
         let first = house.runtime.replace_history(&alice(), &thread, brought.clone()).await;
         let first = first.unwrap();
         assert_eq!(house.state_at(&thread).await, there);
         let run = house.run("state", choice()).await;
         assert_eq!(house.said(&run).await, r#"{"far":1}"#);
         assert_eq!(house.state_at(&thread).await, there);
-        let again = Given { entries: house.references(&thread).await, ..brought };
+        let again = ClientHistory { entries: house.references(&thread).await, ..brought };
         let row = house.runtime.replace_history(&alice(), &thread, again).await.unwrap();
         assert_ne!(row.head, first.head);
         assert_eq!(house.path(&thread).await.len(), 2, "neither history nor state is new");
@@ -266,7 +270,7 @@ async fn a_state_can_be_brought_itself() {
 async fn what_is_out_of_bounds_is_refused_with_its_place() {
     let house = House::memory().await;
     let thread = thread_id("t");
-    let refused = async |given: Given| {
+    let refused = async |given: ClientHistory| {
         let error = house.runtime.replace_history(&alice(), &thread, given).await.unwrap_err();
         (error.code(), error.message().to_owned())
     };
@@ -280,7 +284,7 @@ async fn what_is_out_of_bounds_is_refused_with_its_place() {
         assert_eq!(code, Code::InvalidInput);
         assert!(message.starts_with("history[1]"), "{message}");
     }
-    let state = Given { entries: Vec::new(), state: Some("/relative".into()) };
+    let state = ClientHistory { entries: Vec::new(), state: Some("/relative".into()) };
     let (code, message) = refused(state).await;
     assert_eq!((code, message.starts_with("state")), (Code::InvalidInput, true));
     assert_eq!(house.store.thread(&scope(), &thread).await.unwrap(), None);
@@ -332,7 +336,7 @@ async fn a_copy_has_the_brought_history_too() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..1);
         let thread = thread_id("t");
-        let brought = Given { entries: vec![address(0)], state: Some(STATE.into()) };
+        let brought = ClientHistory { entries: vec![address(0)], state: Some(STATE.into()) };
         house.runtime.replace_history(&alice(), &thread, brought).await.unwrap();
         house.run("say:one", ThreadChoice::Existing(thread.clone())).await;
         let copy =

@@ -1,0 +1,135 @@
+//! The agents that are served. One may join while the server runs; none leaves.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use elsa::sync::{FrozenMap, FrozenVec};
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::{AgentName, Scope, TenantId, ThreadId, ThreadKey};
+
+use crate::backend::Backend;
+use crate::services::Services;
+use crate::session::ThreadContext;
+
+/// The most agents that are served at once.
+pub(crate) const MAX_AGENTS: usize = 1_024;
+
+/// How long who erases a thread waits for agents to remove what they kept for it.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The agents by name, and the names in the order in which they came.
+#[derive(Default)]
+pub(crate) struct AgentRegistry {
+    by_name: FrozenMap<AgentName, Box<Arc<dyn Backend>>>,
+    order: FrozenVec<Box<AgentName>>,
+}
+
+// === impl AgentRegistry ===
+
+impl AgentRegistry {
+    /// These agents, in this order.
+    pub(crate) fn of(agents: Vec<Arc<dyn Backend>>) -> Self {
+        let served = Self::default();
+        for agent in agents {
+            served.insert(agent);
+        }
+        served
+    }
+
+    /// Adds an agent.
+    ///
+    /// # Errors
+    /// `already_exists` where its name is taken, `overloaded` where there are too many.
+    pub(crate) fn join(&self, agent: Arc<dyn Backend>) -> Result<()> {
+        let name = agent.card().name.clone();
+        if self.get(&name).is_some() {
+            let message = format!("the agent '{name}' is served already");
+            return Err(Error::new(Code::AlreadyExists, message));
+        }
+        if self.order.len() >= MAX_AGENTS {
+            let message = format!("{MAX_AGENTS} agents are served, which is the most");
+            return Err(Error::new(Code::Overloaded, message));
+        }
+        self.insert(agent);
+        Ok(())
+    }
+
+    fn insert(&self, agent: Arc<dyn Backend>) {
+        let name = agent.card().name.clone();
+        self.by_name.insert(name.clone(), Box::new(agent));
+        self.order.push(Box::new(name));
+    }
+
+    /// The agent of this name.
+    pub(crate) fn get(&self, name: &AgentName) -> Option<&Arc<dyn Backend>> {
+        self.by_name.get(name)
+    }
+
+    /// The agents, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
+        self.order.iter().filter_map(|name| self.get(name))
+    }
+
+    /// The agent of this name.
+    ///
+    /// # Errors
+    /// `agent_not_found`, naming the agents there are.
+    pub(crate) fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
+        self.get(name).ok_or_else(|| {
+            let cards = self.iter().map(|agent| agent.card());
+            let mut names: Vec<_> = cards.map(|card| card.name.as_str()).collect();
+            names.sort_unstable();
+            Error::new(Code::AgentNotFound, format!("there is no agent '{name}'"))
+                .hint(format!("the agents are: {}", names.join(", ")))
+        })
+    }
+
+    /// Has agents with sessions of their own remove what they kept for a thread that is erased. One that takes long goes on beside.
+    pub(crate) async fn forget(
+        &self,
+        services: &Arc<Services>,
+        key: ThreadKey,
+        thread: &ThreadId,
+        tenant: &TenantId,
+    ) {
+        let forgetting: Vec<_> = self
+            .iter()
+            .filter(|agent| agent.sessions().is_some())
+            .map(|agent| {
+                let agent = Arc::clone(agent);
+                let context = ThreadContext {
+                    services: Arc::clone(services),
+                    thread: key,
+                    id: thread.clone(),
+                    scope: Scope { tenant: tenant.clone(), owner: None },
+                    agent: agent.card().name.clone(),
+                };
+                tokio::spawn(async move {
+                    if let Some(sessions) = agent.sessions() {
+                        sessions.forget(&context).await;
+                    }
+                })
+            })
+            .collect();
+        if forgetting.is_empty() {
+            return;
+        }
+        let all = async {
+            for one in forgetting {
+                if one.await.is_err() {
+                    tracing::error!(%thread, "an agent could not forget an erased thread");
+                }
+            }
+        };
+        if tokio::time::timeout(FORGOTTEN_WITHIN, all).await.is_err() {
+            tracing::warn!(%thread, "an agent takes long to forget an erased thread");
+        }
+    }
+}
+
+impl fmt::Debug for AgentRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|agent| &agent.card().name)).finish()
+    }
+}
