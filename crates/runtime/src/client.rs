@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Json, ThreadKey};
 
-use crate::lock::lock;
+use trilogue_domain::lock;
 
 /// How long a call waits for a controller that is gone.
 pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);

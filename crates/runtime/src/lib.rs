@@ -19,7 +19,6 @@ mod execute;
 mod external_ports;
 pub mod handle;
 mod history;
-mod lock;
 mod owner;
 mod part;
 mod replace;

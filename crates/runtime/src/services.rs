@@ -9,16 +9,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use trilogue_domain::error::Result;
-pub(crate) use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, ReadOriginal};
 use trilogue_domain::{CheckpointId, CheckpointKey, Code, Error, ThreadKey};
 use trilogue_store::Store;
 
 use crate::client::Controllers;
 use crate::external_ports::ExternalPorts;
-use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::request::Options;
+use trilogue_domain::lock;
 
 /// Starts the owner of a stored thread on the requests that it gets.
 pub(crate) type SpawnOwner = dyn Fn(Arc<Services>, ThreadKey, mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>)

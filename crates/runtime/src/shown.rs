@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use trilogue_domain::{InterruptId, PrincipalId, RunId};
 
-use crate::lock::lock;
+use trilogue_domain::lock;
 
 /// What was last shown to this many pairs of principal and run is remembered; an older pair counts as shown nothing.
 const REMEMBERED: usize = 10_000;

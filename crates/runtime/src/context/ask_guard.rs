@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use trilogue_domain::{InterruptId, Resolution};
 
 use super::SharedRun;
-use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::turn::EmitError;
+use trilogue_domain::lock;
 
 /// A question that is asked. Dropping it before its answer withdraws it.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ use trilogue_store::rows::{BindingRow, CheckpointRow, Page, RunFilter};
 
 use crate::client::{CallError, ClientProfile};
 use crate::history;
-use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::part::{has_large_content, outlined};
 use crate::session::ThreadContext;
 use crate::turn::{EmitError, Stopped};
+use trilogue_domain::lock;
 
 use ask_guard::AskGuard;
 

@@ -17,12 +17,12 @@ use trilogue_store::{Draft, Store};
 
 use crate::external_ports::ExternalPorts;
 use crate::history::HistorySource;
-use crate::lock::lock;
 use crate::owner::Envelope;
 use crate::part::{check_metadata, check_part};
 use crate::services::Services;
 use crate::step::{CallbackEvents, Completed, Progress};
 use crate::turn::{EmitError, Stopped};
+use trilogue_domain::lock;
 
 /// What the context and the owner share.
 #[derive(Debug)]

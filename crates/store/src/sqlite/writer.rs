@@ -40,7 +40,7 @@ type Outcomes = SmallVec<[Result<()>; 1]>;
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) conn: Connection,
-    /// ClientHistory back when the connection is closed.
+    /// Given back when the connection is closed.
     pub(super) lock: Lock,
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,
