@@ -7,6 +7,8 @@
 pub mod agent_client;
 pub mod agent_communication;
 pub mod agent_connect;
+pub mod json;
 pub mod jsonrpc;
 pub mod native;
 pub mod sse;
+mod time;

@@ -145,7 +145,8 @@ fn read_error(definition: ErrorDefinition) -> Result<DeclaredError> {
 }
 
 fn refused(broken: Vec<wire::Violation>) -> Error {
-    let rules: Vec<String> = broken.iter().map(ToString::to_string).collect();
+    let rules: Vec<String> =
+        broken.iter().map(|it| format!("{}: {}", it.path, it.message)).collect();
     let violations = broken
         .into_iter()
         .map(|violation| Violation { path: violation.path, message: violation.message })

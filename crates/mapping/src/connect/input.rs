@@ -61,7 +61,7 @@ fn said(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
         }
         _ => {}
     }
-    let said: Said = wire::read(given.as_bytes())
+    let said: Said = wire::decode(given.as_bytes())
         .map_err(|violation| refused(&format!("/input{}", violation.path), &violation.message))?;
     if said.messages.is_none() && said.message.is_none() {
         return Err(refused("/input", "has neither `messages` nor `message`"));

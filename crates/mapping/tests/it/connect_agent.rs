@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use trilogue_domain::{Abilities, AgentCard, Code, InputKind};
 use trilogue_mapping::connect;
-use trilogue_wire::agent_connect::{Descriptor, StreamMode, StreamModes, read};
+use trilogue_wire::agent_connect::{Descriptor, StreamMode, StreamModes, decode};
 
 use crate::published::{document, file, fits, keeps};
 use crate::sample::{chat, full, json_of};
@@ -51,7 +51,7 @@ fn made_descriptors_keep_the_published_schema_and_the_rules() {
     for card in [chat(), full(), quiet] {
         let made = descriptor(&card);
         keeps(document.as_ref(), "AgentACPDescriptor", &made);
-        let read: Descriptor = read(made.to_string().as_bytes()).unwrap();
+        let read: Descriptor = decode(made.to_string().as_bytes()).unwrap();
         assert_eq!(read.check(), [], "{made}");
     }
 }

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Code, Input, Role, Timestamp};
 use trilogue_mapping::connect;
-use trilogue_wire::agent_connect::{Json, RunCreate, read};
+use trilogue_wire::agent_connect::{Json, RunCreate, decode};
 
 use crate::sample::{chat, full, json_of};
 
 fn create(body: &Value) -> RunCreate {
-    read(body.to_string().as_bytes()).unwrap()
+    decode(body.to_string().as_bytes()).unwrap()
 }
 
 /// What the chat agent is told: roles and texts.
@@ -81,7 +81,7 @@ fn a_message_at_the_top_is_an_input_and_two_inputs_are_none() {
     assert_eq!(given(json!({ "message": "hi" })), Ok(Some(json!({ "message": "hi" }))));
     assert_eq!(given(json!({ "message": "hi", "input": {} })), Err(Code::InvalidInput));
     let deep = format!("{{\"input\":{}{}}}", "[".repeat(70), "]".repeat(70));
-    let deep: RunCreate = read(deep.as_bytes()).unwrap();
+    let deep: RunCreate = decode(deep.as_bytes()).unwrap();
     assert_eq!(connect::given(&deep).map_err(|error| error.code()), Err(Code::JsonTooDeep));
 }
 

@@ -329,7 +329,7 @@ proptest! {
         };
         let shown = connect::message(&said, &links());
         let text = serde_json::to_vec(&shown).unwrap();
-        let back = read(vec![trilogue_wire::agent_connect::read(&text).unwrap()]).remove(0);
+        let back = read(vec![trilogue_wire::agent_connect::decode(&text).unwrap()]).remove(0);
         prop_assert_eq!(back.parts, parts);
     }
 }

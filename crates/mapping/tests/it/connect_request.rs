@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Code, limits};
 use trilogue_mapping::connect;
-use trilogue_wire::agent_connect::{RunCreate, read};
+use trilogue_wire::agent_connect::{RunCreate, decode};
 
 use crate::published::{document, keeps};
 use crate::sample::{full, json_of};
@@ -89,7 +89,7 @@ fn a_request_that_is_too_large_loses_its_input_first() {
 #[test]
 fn a_callback_is_an_address_with_what_it_is_called_of() {
     let callback = |body: Value| {
-        let request: RunCreate = read(body.to_string().as_bytes()).unwrap();
+        let request: RunCreate = decode(body.to_string().as_bytes()).unwrap();
         connect::callback(&request)
             .map(|it| it.map(|it| (it.url.to_string(), [it.status, it.values, it.updates])))
             .map_err(|error| error.code())

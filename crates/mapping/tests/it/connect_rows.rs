@@ -5,7 +5,7 @@ use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Time
 use trilogue_mapping::connect::{
     self, CheckpointOf, Delivery, RunOf, State, ThreadOf, delivered, waited,
 };
-use trilogue_wire::agent_connect::{Run, Thread, ThreadState, read};
+use trilogue_wire::agent_connect::{Run, Thread, ThreadState, decode};
 
 use crate::published::{document, fits, keeps};
 use crate::sample::{
@@ -44,7 +44,7 @@ fn a_run_keeps_the_published_schema_and_its_request_as_it_was_written() {
         let shown = run(status);
         keeps(document.as_ref(), "RunStateless", &parsed(&shown));
         keeps(document.as_ref(), "RunStateful", &parsed(&shown));
-        let read: Run = read(&shown).unwrap();
+        let read: Run = decode(&shown).unwrap();
         assert_eq!(read.status, connect::status(status));
         assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
     }
@@ -137,7 +137,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
             &links(),
         );
         keeps(document.as_ref(), "Thread", &parsed(&shown));
-        let read: Thread = read(&shown).unwrap();
+        let read: Thread = decode(&shown).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), parsed(&shown));
         parsed(&shown)
     };
@@ -155,7 +155,7 @@ fn a_thread_and_its_states_keep_the_published_schemas() {
         let of = CheckpointOf { id: THREAD, state, metadata: json!({ "source": "loop" }) };
         let shown = connect::thread_state(&of, &links());
         keeps(document.as_ref(), "ThreadState", &parsed(&shown));
-        let read: ThreadState = read(&shown).unwrap();
+        let read: ThreadState = decode(&shown).unwrap();
         assert_eq!(read.checkpoint.checkpoint_id, THREAD);
         let alone: Value = parsed(&connect::state(state, &links()));
         assert_eq!(alone, parsed(&shown)["values"]);

@@ -289,7 +289,7 @@ impl Client {
         }
         let status = response.status;
         let body = collect(response.body, MAX_ERROR_BYTES).await?;
-        let refusal = match wire::read(&body, Rules::Peer) {
+        let refusal = match wire::read(&body, Rules::Lenient) {
             Ok(body) => Refusal::new(Some(status), body),
             Err(_) => Refusal::foreign(status),
         };
@@ -299,6 +299,6 @@ impl Client {
 
 /// Reads what a server wrote.
 fn read<T: Read>(bytes: &[u8]) -> Result<T, ClientError> {
-    wire::read(bytes, Rules::Peer)
+    wire::read(bytes, Rules::Lenient)
         .map_err(|violation| ClientError::Unexpected(violation.to_string()))
 }

@@ -131,7 +131,7 @@ impl Client {
     }
 
     async fn list<T: DeserializeOwned>(&self, call: Call) -> Result<Vec<T>, ClientError> {
-        wire::read_list(&self.bytes(call).await?).map_err(unreadable)
+        wire::decode_list(&self.bytes(call).await?).map_err(unreadable)
     }
 
     /// A list that a search answers.
@@ -162,7 +162,7 @@ impl Client {
 
 /// Reads what a server wrote.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ClientError> {
-    wire::read(bytes).map_err(unreadable)
+    wire::decode(bytes).map_err(unreadable)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -1,7 +1,7 @@
 use serde_json::Number;
 
 use super::object::object;
-use super::words::words;
+use crate::json::words::words;
 
 object! {
     /// How content should be used or shown.

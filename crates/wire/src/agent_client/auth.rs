@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 
 use super::object::object;
-use super::read::{At, Violation};
 use super::tagged::tagged;
-use super::{Map, Opaque, Read};
+use super::{Map, Opaque};
+use crate::json::{Path, Read, Violation};
 
 tagged! {
     /// A way to authenticate.
@@ -27,7 +27,7 @@ object! {
         /// What it means.
         description: Option<String> = "description" as lenient;
         /// What the agent is run with.
-        args: Vec<String> = "args" as list_or_none;
+        args: Vec<String> = "args" as optional;
         /// The variables that the agent is run with.
         env: Option<Map<String>> = "env" as optional;
     }
@@ -95,7 +95,11 @@ impl AuthMethod {
 
 /// A way of no kind is the agent's own. One of a kind that the protocol has no word for is kept as it came: calling `authenticate` for it
 /// would be a guess.
-fn untagged(json: &str, kind: Option<Cow<'_, str>>, at: &At<'_>) -> Result<AuthMethod, Violation> {
+fn untagged(
+    json: &str,
+    kind: Option<Cow<'_, str>>,
+    at: &Path<'_>,
+) -> Result<AuthMethod, Violation> {
     match kind {
         Some(kind) if kind != "agent" => {
             Ok(AuthMethod::Other(Opaque { kind: kind.into_owned(), json: Read::read(json, at)? }))

@@ -18,7 +18,7 @@ object! {
         /// With files.
         fs: Option<FileSystemCapabilities> = "fs" as lenient;
         /// All of `terminal/*`.
-        terminal: bool = "terminal" as flag;
+        terminal: bool = "terminal" as lenient;
         /// With sessions.
         session: Option<ClientSessionCapabilities> = "session" as lenient;
         /// For authenticating.
@@ -34,9 +34,9 @@ object! {
     pub struct FileSystemCapabilities {
     } may {
         /// `fs/read_text_file`.
-        read_text_file: bool = "readTextFile" as flag;
+        read_text_file: bool = "readTextFile" as lenient;
         /// `fs/write_text_file`.
-        write_text_file: bool = "writeTextFile" as flag;
+        write_text_file: bool = "writeTextFile" as lenient;
     }
 }
 
@@ -70,7 +70,7 @@ object! {
     pub struct AuthCapabilities {
     } may {
         /// Running the agent in a terminal.
-        terminal: bool = "terminal" as flag;
+        terminal: bool = "terminal" as lenient;
     }
 }
 
@@ -92,7 +92,7 @@ object! {
     pub struct AgentCapabilities {
     } may {
         /// `session/load`.
-        load_session: bool = "loadSession" as flag;
+        load_session: bool = "loadSession" as lenient;
         /// With prompts.
         prompt: Option<PromptCapabilities> = "promptCapabilities" as lenient;
         /// With tool servers.
@@ -110,11 +110,11 @@ object! {
     pub struct PromptCapabilities {
     } may {
         /// Images.
-        image: bool = "image" as flag;
+        image: bool = "image" as lenient;
         /// Sounds.
-        audio: bool = "audio" as flag;
+        audio: bool = "audio" as lenient;
         /// Resources in the message.
-        embedded_context: bool = "embeddedContext" as flag;
+        embedded_context: bool = "embeddedContext" as lenient;
     }
 }
 
@@ -124,9 +124,9 @@ object! {
     pub struct McpCapabilities {
     } may {
         /// Over HTTP.
-        http: bool = "http" as flag;
+        http: bool = "http" as lenient;
         /// Over server-sent events.
-        sse: bool = "sse" as flag;
+        sse: bool = "sse" as lenient;
     }
 }
 

@@ -1,6 +1,6 @@
 use super::ContentBlock;
 use super::object::object;
-use super::words::words;
+use crate::json::words::words;
 
 object! {
     /// The agent shortens its context.

@@ -1,11 +1,10 @@
 use serde::{Serialize, Serializer};
 
-use super::Read;
 use super::object::object;
-use super::read::{At, Violation, mode, refusal};
 use super::tagged::tagged;
-use super::words::words;
-use crate::jsonrpc::scan;
+use crate::json::scan;
+use crate::json::words::words;
+use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
     /// Something that can be set in a session.
@@ -185,14 +184,14 @@ impl From<Vec<SessionConfigSelectGroup>> for SessionConfigSelectOptions {
 }
 
 impl Read for SessionConfigSelectOptions {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
         let first = scan::items(json).next().unwrap_or_default();
         let is_group = scan::members(first).any(|member| member.key == "group");
         let is_value = scan::members(first).any(|member| member.key == "value");
         if is_group && !is_value {
-            mode::list(Some(json), at).map(Self::Grouped)
+            Vec::read(json, at).map(Self::Grouped)
         } else {
-            mode::list(Some(json), at).map(Self::Ungrouped)
+            Vec::read(json, at).map(Self::Ungrouped)
         }
     }
 }
@@ -233,7 +232,7 @@ impl SetSessionConfigOptionRequest {
     }
 }
 
-fn kind_fits(request: &SetSessionConfigOptionRequest, at: &At<'_>) -> Result<(), Violation> {
+fn kind_fits(request: &SetSessionConfigOptionRequest, at: &Path<'_>) -> Result<(), Violation> {
     let is_boolean = matches!(request.value, SessionConfigValue::Boolean(_));
     if is_boolean && request.kind.as_deref() != Some("boolean") {
         return Err(at.key("type").violation("must be \"boolean\" where the value is one"));
@@ -256,7 +255,7 @@ impl From<&str> for SessionConfigValue {
 }
 
 impl Read for SessionConfigValue {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
         match json {
             "true" => Ok(Self::Boolean(true)),
             "false" => Ok(Self::Boolean(false)),

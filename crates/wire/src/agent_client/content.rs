@@ -1,11 +1,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::Annotations;
 use super::object::{Object, object};
-use super::read::{At, Violation, refusal};
 use super::tagged::tagged;
-use super::{Annotations, Read};
-use crate::jsonrpc::scan;
+use crate::json::scan;
+use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
     /// Something that can be shown, in the form of the Model Context Protocol's content blocks.
@@ -200,7 +200,7 @@ impl From<BlobResourceContents> for ResourceContents {
 }
 
 impl Read for ResourceContents {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
         if !json.starts_with('{') {
             return Err(refusal("an object", json, at));
         }
@@ -238,21 +238,21 @@ impl schemars::JsonSchema for ResourceContents {
 }
 
 /// What is not base64 is carried as it came, and refused only by the letter.
-fn base64(content: &str, key: &str, at: &At<'_>) -> Result<(), Violation> {
+fn base64(content: &str, key: &str, at: &Path<'_>) -> Result<(), Violation> {
     if at.is_strict() && STANDARD.decode(content).is_err() {
         return Err(at.key(key).violation("must be base64"));
     }
     Ok(())
 }
 
-fn image_is_base64(image: &ImageContent, at: &At<'_>) -> Result<(), Violation> {
+fn image_is_base64(image: &ImageContent, at: &Path<'_>) -> Result<(), Violation> {
     base64(&image.data, "data", at)
 }
 
-fn audio_is_base64(audio: &AudioContent, at: &At<'_>) -> Result<(), Violation> {
+fn audio_is_base64(audio: &AudioContent, at: &Path<'_>) -> Result<(), Violation> {
     base64(&audio.data, "data", at)
 }
 
-fn blob_is_base64(blob: &BlobResourceContents, at: &At<'_>) -> Result<(), Violation> {
+fn blob_is_base64(blob: &BlobResourceContents, at: &Path<'_>) -> Result<(), Violation> {
     base64(&blob.blob, "blob", at)
 }

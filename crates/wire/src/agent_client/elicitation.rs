@@ -2,9 +2,9 @@ use serde::{Serialize, Serializer};
 use serde_json::Number;
 
 use super::object::object;
-use super::read::{At, Violation, mode, refusal};
 use super::tagged::tagged;
-use super::{ElicitationSchema, Id, Map, Read};
+use super::{ElicitationSchema, Id, Map};
+use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
     /// Asks the user for something.
@@ -148,26 +148,26 @@ impl CreateElicitationRequest {
     }
 }
 
-fn form_has_scope(form: &ElicitationForm, at: &At<'_>) -> Result<(), Violation> {
+fn form_has_scope(form: &ElicitationForm, at: &Path<'_>) -> Result<(), Violation> {
     has_scope(form.session_id.is_some() || form.request_id.is_some(), at)
 }
 
-fn url_has_scope(url: &ElicitationUrl, at: &At<'_>) -> Result<(), Violation> {
+fn url_has_scope(url: &ElicitationUrl, at: &Path<'_>) -> Result<(), Violation> {
     has_scope(url.session_id.is_some() || url.request_id.is_some(), at)
 }
 
-fn has_scope(is_there: bool, at: &At<'_>) -> Result<(), Violation> {
+fn has_scope(is_there: bool, at: &Path<'_>) -> Result<(), Violation> {
     if is_there { Ok(()) } else { Err(at.violation("must have a sessionId or a requestId")) }
 }
 
 // === impl ElicitationValue ===
 
 impl Read for ElicitationValue {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
         match json.as_bytes().first() {
             Some(b'"') => String::read(json, at).map(Self::Text),
             Some(b't' | b'f') => bool::read(json, at).map(Self::Boolean),
-            Some(b'[') => mode::list(Some(json), at).map(Self::Texts),
+            Some(b'[') => Vec::read(json, at).map(Self::Texts),
             Some(b'0'..=b'9' | b'-') => Number::read(json, at).map(Self::Number),
             _ => Err(refusal("a string, a number, a boolean or an array of strings", json, at)),
         }

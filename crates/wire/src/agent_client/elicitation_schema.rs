@@ -3,10 +3,10 @@ use std::borrow::Cow;
 use serde_json::Number;
 
 use super::object::object;
-use super::read::{At, Violation};
 use super::tagged::tagged;
-use super::words::words;
-use super::{Map, Opaque, Read};
+use super::{Map, Opaque};
+use crate::json::words::words;
+use crate::json::{Path, Read, Violation};
 
 object! {
     /// The fields of a form: a JSON Schema of a flat object.
@@ -22,7 +22,7 @@ object! {
         /// The fields.
         properties: Option<Map<ElicitationPropertySchema>> = "properties" as optional;
         /// The fields that must be filled in.
-        required: Option<Vec<String>> = "required" as optional_list;
+        required: Option<Vec<String>> = "required" as optional;
     }
 }
 
@@ -70,9 +70,9 @@ object! {
         /// What is filled in at first.
         default: Option<String> = "default" as lenient;
         /// The choice.
-        choice: Option<Vec<String>> = "enum" as optional_list;
+        choice: Option<Vec<String>> = "enum" as optional;
         /// The choice, with what each is called.
-        titled_choice: Option<Vec<EnumOption>> = "oneOf" as optional_list;
+        titled_choice: Option<Vec<EnumOption>> = "oneOf" as optional;
     }
 }
 
@@ -187,7 +187,7 @@ object! {
     /// A choice of values.
     pub struct StringMultiSelectItems {
         /// The values.
-        values: Vec<String> = "enum" as list;
+        values: Vec<String> = "enum" as required;
     } may {
     }
 }
@@ -196,7 +196,7 @@ object! {
     /// A choice of values, with what each is called.
     pub struct TitledMultiSelectItems {
         /// The values.
-        values: Vec<EnumOption> = "anyOf" as list;
+        values: Vec<EnumOption> = "anyOf" as required;
     } may {
     }
 }
@@ -219,7 +219,7 @@ impl ElicitationSchema {
 fn untagged(
     json: &str,
     kind: Option<Cow<'_, str>>,
-    at: &At<'_>,
+    at: &Path<'_>,
 ) -> Result<MultiSelectItems, Violation> {
     match kind {
         Some(kind) => {

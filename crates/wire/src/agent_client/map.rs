@@ -4,9 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use super::read::{At, Violation, refusal};
-use super::{Read, last_of_each};
-use crate::jsonrpc::scan::members;
+use crate::json::object::{last_of_each, members_of};
+use crate::json::{Path, Read, Violation};
 
 /// Values by name, in the order in which they came.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,11 +40,9 @@ impl<T> FromIterator<(String, T)> for Map<T> {
 }
 
 impl<T: Read> Read for Map<T> {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
-        if !json.starts_with('{') {
-            return Err(refusal("an object", json, at));
-        }
-        let found = members(json).map(|member| (member.key.into_owned(), member.value)).collect();
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        let found =
+            members_of(json, at)?.map(|member| (member.key.into_owned(), member.value)).collect();
         let read = last_of_each(found).into_iter().map(|(key, value)| {
             let value = T::read(value, &at.key(&key))?;
             Ok((key, value))

@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 
 use super::object::object;
-use super::read::{At, Violation};
 use super::tagged::tagged;
-use super::{EnvVariable, Opaque, Read};
+use super::{EnvVariable, Opaque};
+use crate::json::{Path, Read, Violation};
 
 tagged! {
     /// A tool server, which speaks the Model Context Protocol.
@@ -71,7 +71,7 @@ object! {
 }
 
 /// A server of no kind, or of one that the protocol has no word for, is a program if it can be; it says what it is in `type` all the same.
-fn untagged(json: &str, kind: Option<Cow<'_, str>>, at: &At<'_>) -> Result<McpServer, Violation> {
+fn untagged(json: &str, kind: Option<Cow<'_, str>>, at: &Path<'_>) -> Result<McpServer, Violation> {
     match (McpServerStdio::read(json, at), kind) {
         (Ok(server), _) => Ok(McpServer::Stdio(server)),
         (Err(_), Some(kind)) if kind != "stdio" => {

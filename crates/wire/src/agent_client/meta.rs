@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
-use super::read::{At, Violation, refusal};
-use super::{Extra, Json, Read, unknown};
-use crate::jsonrpc::{scan::members, text};
+use crate::json::object::{members_of, unknown};
+use crate::json::{Extra, Json, Path, Read, Violation};
+use crate::json::{scan::members, text};
 
 /// What implementations attach to an object, in its member `_meta`. Nobody may rely on anything in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -104,12 +104,9 @@ impl Meta {
 }
 
 impl Read for Meta {
-    fn read(json: &str, at: &At<'_>) -> Result<Self, Violation> {
-        if !json.starts_with('{') {
-            return Err(refusal("an object", json, at));
-        }
-        let all = members(json).map(|member| (member.key, member.value)).collect();
-        Ok(Self(unknown(all)))
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        let all = members_of(json, at)?.map(|member| (member.key, member.value)).collect();
+        unknown(all, at).map(Self)
     }
 }
 

@@ -8,9 +8,7 @@
 //! - Unknown members come back as they were sent, after the declared ones; unknown variants are an [`Opaque`], as they came.
 
 mod object;
-mod read;
 mod tagged;
-mod words;
 
 mod annotations;
 mod auth;
@@ -45,9 +43,10 @@ mod tool_call;
 mod update;
 mod usage;
 
-pub use crate::agent_communication::Extra;
+pub use crate::json::{
+    Extra, Json, Read, Rules, Violation, read, read_checked, read_json, read_params, read_result,
+};
 pub use crate::jsonrpc::Id;
-pub use crate::native::Json;
 pub use annotations::{Annotations, Role};
 pub use auth::{
     AuthMethod, AuthMethodAgent, AuthMethodTerminal, AuthenticateRequest, AuthenticateResponse,
@@ -107,7 +106,6 @@ pub use permission::{
 };
 pub use plan::{Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus};
 pub use prompt::{PromptRequest, PromptResponse, StopReason};
-pub use read::{Read, Rules, Violation, read, read_checked, read_json, read_params, read_result};
 pub use schema::message_id_schema;
 pub use session::{
     CloseSessionRequest, CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
@@ -127,5 +125,3 @@ pub use tool_call::{
 };
 pub use update::{ContentChunk, SessionInfoUpdate, SessionNotification, SessionUpdate};
 pub use usage::{Cost, UsageUpdate};
-
-use object::{last_of_each, unknown};

@@ -1,6 +1,6 @@
 use super::object::object;
-use super::read::{At, Violation};
-use super::words::words;
+use crate::json::words::words;
+use crate::json::{Path, Violation};
 
 object! {
     /// Something that the user should know.
@@ -28,7 +28,7 @@ words! {
     }
 }
 
-fn title_is_there(notice: &Notice, at: &At<'_>) -> Result<(), Violation> {
+fn title_is_there(notice: &Notice, at: &Path<'_>) -> Result<(), Violation> {
     if notice.title.is_empty() {
         return Err(at.key("title").violation("must not be empty"));
     }

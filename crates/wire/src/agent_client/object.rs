@@ -1,21 +1,23 @@
 //! How objects are declared: once, and from that follow the type, its reading, its writing and its schema.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::read::{At, Violation};
-use super::{Extra, Json, Patch};
+use super::Patch;
+use crate::json::{Path, Violation};
+
+/// How much a member may be wrong.
+pub(super) mod member {
+    pub(in super::super) use super::super::patch::patch;
+    pub(in super::super) use crate::json::member::*;
+}
 
 /// An object whose members can be read and written beside the member that names its kind.
 pub(super) trait Object: Sized {
     /// Reads the object. Its member `tag` is somebody else's.
-    fn read_members(json: &str, tag: &str, at: &At<'_>) -> Result<Self, Violation>;
+    fn read_members(json: &str, tag: &str, at: &Path<'_>) -> Result<Self, Violation>;
 
     /// Writes the members.
     fn write_members<M: SerializeMap>(&self, to: &mut M) -> Result<(), M::Error>;
@@ -50,7 +52,7 @@ macro_rules! object {
             /// What implementations attach.
             pub meta: Option<$crate::agent_client::Meta>,
             /// Members that the protocol has no word for.
-            pub extra: $crate::agent_client::Extra,
+            pub extra: $crate::json::Extra,
         }
 
         impl $name {
@@ -61,7 +63,7 @@ macro_rules! object {
                     $( $r: $r.into(), )*
                     $( $o: Default::default(), )*
                     meta: None,
-                    extra: $crate::agent_client::Extra::new(),
+                    extra: $crate::json::Extra::new(),
                 }
             }
         }
@@ -70,29 +72,22 @@ macro_rules! object {
             fn read_members(
                 json: &str,
                 tag: &str,
-                at: &$crate::agent_client::read::At<'_>,
-            ) -> Result<Self, $crate::agent_client::read::Violation> {
-                use $crate::agent_client::read::mode;
-                if !json.starts_with('{') {
-                    return Err($crate::agent_client::read::refusal("an object", json, at));
-                }
-                $( let mut $r = None; )*
-                $( let mut $o = None; )*
-                let (mut meta, mut extra) = (None, Vec::new());
-                for member in $crate::jsonrpc::scan::members(json) {
-                    match &*member.key {
-                        $( $rw => $r = Some(member.value), )*
-                        $( $ow => $o = Some(member.value), )*
-                        $crate::agent_client::Meta::KEY => meta = Some(member.value),
-                        key if key == tag => {}
-                        _ => extra.push((member.key, member.value)),
-                    }
-                }
+                at: &$crate::json::Path<'_>,
+            ) -> Result<Self, $crate::json::Violation> {
+                use $crate::agent_client::object::member::*;
+                let mut unknown = Vec::new();
+                $crate::json::object::find_members!(json, at, {
+                    $( $r = $rw, )*
+                    $( $o = $ow, )*
+                    meta = $crate::agent_client::Meta::KEY,
+                } else member => if member.key != tag {
+                    unknown.push((member.key, member.value));
+                });
                 let read = Self {
-                    $( $r: mode::$rm($r, &at.key($rw))?, )*
-                    $( $o: mode::$om($o, &at.key($ow))?, )*
-                    meta: mode::lenient(meta, at)?,
-                    extra: $crate::agent_client::object::unknown(extra),
+                    $( $r: $rm($r, &at.key($rw))?, )*
+                    $( $o: $om($o, &at.key($ow))?, )*
+                    meta: lenient(meta, at)?,
+                    extra: $crate::json::object::unknown(unknown, at)?,
                 };
                 $( $check(&read, at)?; )?
                 Ok(read)
@@ -109,11 +104,11 @@ macro_rules! object {
             }
         }
 
-        impl $crate::agent_client::Read for $name {
+        impl $crate::json::Read for $name {
             fn read(
                 json: &str,
-                at: &$crate::agent_client::read::At<'_>,
-            ) -> Result<Self, $crate::agent_client::read::Violation> {
+                at: &$crate::json::Path<'_>,
+            ) -> Result<Self, $crate::json::Violation> {
                 $crate::agent_client::object::Object::read_members(json, "", at)
             }
         }
@@ -153,7 +148,7 @@ pub(super) use object;
 pub(super) fn write_rest<M: SerializeMap>(
     to: &mut M,
     meta: Option<&super::Meta>,
-    extra: &Extra,
+    extra: &crate::json::Extra,
 ) -> Result<(), M::Error> {
     if let Some(meta) = meta {
         to.serialize_entry(super::Meta::KEY, meta)?;
@@ -173,33 +168,10 @@ pub(super) fn schema(properties: &JsonMap<String, Value>, required: &[&str]) -> 
     Schema::try_from(schema).unwrap_or_default()
 }
 
-/// Members that nobody has a word for, carried as they came.
-pub(super) fn unknown(members: Vec<(Cow<'_, str>, &str)>) -> Extra {
-    let members = last_of_each(members).into_iter();
-    let carried =
-        members.filter_map(|(key, value)| Some((key.into_owned(), Json::parse(value).ok()?)));
-    Extra(carried.collect())
-}
-
-/// The members without those that come again later.
-pub(super) fn last_of_each<K: Eq + Hash, V>(members: Vec<(K, V)>) -> Vec<(K, V)> {
-    if members.len() < 2 {
-        return members;
-    }
-    let last: HashMap<&K, usize> =
-        members.iter().enumerate().map(|(place, (key, _))| (key, place)).collect();
-    if last.len() == members.len() {
-        return members;
-    }
-    let keep: Vec<bool> =
-        members.iter().enumerate().map(|(place, (key, _))| last.get(key) == Some(&place)).collect();
-    members.into_iter().zip(keep).filter_map(|(member, keep)| keep.then_some(member)).collect()
-}
-
 // === impl Object ===
 
 impl<T: Object> Object for Box<T> {
-    fn read_members(json: &str, tag: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn read_members(json: &str, tag: &str, at: &Path<'_>) -> Result<Self, Violation> {
         T::read_members(json, tag, at).map(Self::new)
     }
 

@@ -2,6 +2,8 @@ use schemars::Schema;
 use schemars::{JsonSchema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use crate::json::{Path, Read, Violation};
+
 /// A change of a value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Patch<T> {
@@ -12,6 +14,15 @@ pub enum Patch<T> {
     Clear,
     /// It becomes this.
     Set(T),
+}
+
+/// Reads a member; a misfit counts as unchanged.
+pub(super) fn patch<T: Read>(json: Option<&str>, at: &Path<'_>) -> Result<Patch<T>, Violation> {
+    Ok(match json {
+        None => Patch::Unchanged,
+        Some("null") => Patch::Clear,
+        Some(json) => T::read(json, at).map_or(Patch::Unchanged, Patch::Set),
+    })
 }
 
 // === impl Patch ===

@@ -1,7 +1,7 @@
 use super::ToolCallUpdate;
 use super::object::object;
 use super::tagged::tagged;
-use super::words::words;
+use crate::json::words::words;
 
 object! {
     /// Asks whether a tool may be used.
@@ -11,7 +11,7 @@ object! {
         /// The tool call. It may be the first that is heard of it.
         tool_call: ToolCallUpdate = "toolCall" as required;
         /// What can be answered. Their kinds say what they mean; their order and their ids do not.
-        options: Vec<PermissionOption> = "options" as list;
+        options: Vec<PermissionOption> = "options" as required;
     } may {
     }
 }

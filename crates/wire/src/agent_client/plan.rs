@@ -1,5 +1,5 @@
 use super::object::object;
-use super::words::words;
+use crate::json::words::words;
 
 object! {
     /// The agent's plan, whole: it replaces the one before.

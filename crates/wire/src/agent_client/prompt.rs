@@ -1,6 +1,6 @@
 use super::ContentBlock;
 use super::object::object;
-use super::words::words;
+use crate::json::words::words;
 
 object! {
     /// Says something to the agent, which answers with a turn.
@@ -8,7 +8,7 @@ object! {
         /// The session.
         session_id: String = "sessionId" as required;
         /// What is said.
-        prompt: Vec<ContentBlock> = "prompt" as list;
+        prompt: Vec<ContentBlock> = "prompt" as required;
     } may {
         /// The id that the client gives its message.
         message_id: Option<String> = "messageId" as optional;

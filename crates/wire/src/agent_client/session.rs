@@ -10,7 +10,7 @@ object! {
         mcp_servers: Vec<McpServer> = "mcpServers" as list_there;
     } may {
         /// Where the agent may work too, as absolute paths.
-        additional_directories: Vec<String> = "additionalDirectories" as list_or_none;
+        additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 
@@ -38,7 +38,7 @@ object! {
         mcp_servers: Vec<McpServer> = "mcpServers" as list_there;
     } may {
         /// Where the agent may work too, as absolute paths.
-        additional_directories: Vec<String> = "additionalDirectories" as list_or_none;
+        additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 
@@ -63,9 +63,9 @@ object! {
         cwd: String = "cwd" as required;
     } may {
         /// The tool servers that the agent uses.
-        mcp_servers: Vec<McpServer> = "mcpServers" as list_or_none;
+        mcp_servers: Vec<McpServer> = "mcpServers" as optional;
         /// Where the agent may work too, as absolute paths.
-        additional_directories: Vec<String> = "additionalDirectories" as list_or_none;
+        additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 

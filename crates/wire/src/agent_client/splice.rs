@@ -10,10 +10,10 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use memchr::{memchr_iter, memchr2};
 
-use crate::jsonrpc::{scan, text};
+use crate::json::{scan, text};
 
-pub use crate::jsonrpc::scan::{Items, Member, Members, items, members};
-pub use crate::jsonrpc::text::decode;
+pub use crate::json::scan::{Items, Member, Members, items, members};
+pub use crate::json::text::decode;
 
 /// The updates that carry a message id.
 const CHUNKS: [&str; 3] = ["agent_message_chunk", "agent_thought_chunk", "user_message_chunk"];

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use schemars::Schema;
 use serde_json::{Value, json};
 
-use super::read::{At, Violation, refusal};
-use crate::jsonrpc::{scan, text};
+use crate::json::{Path, Violation, refusal};
+use crate::json::{scan, text};
 
 /// Declares an enum of objects that the member `by` tells apart. A kind that the protocol has no word for is kept as it came.
 ///
@@ -30,10 +30,10 @@ macro_rules! tagged {
             fn read_unknown(
                 json: &str,
                 kind: Option<std::borrow::Cow<'_, str>>,
-                at: &$crate::agent_client::read::At<'_>,
-            ) -> Result<Self, $crate::agent_client::read::Violation> {
+                at: &$crate::json::Path<'_>,
+            ) -> Result<Self, $crate::json::Violation> {
                 let kind = kind.ok_or_else(|| at.key($tag).violation("is missing"))?;
-                let json = $crate::agent_client::Read::read(json, at)?;
+                let json = $crate::json::Read::read(json, at)?;
                 Ok(Self::Other($crate::agent_client::Opaque { kind: kind.into_owned(), json }))
             }
         }
@@ -55,11 +55,11 @@ macro_rules! tagged {
             Other($crate::agent_client::Opaque),
         }
 
-        impl $crate::agent_client::Read for $name {
+        impl $crate::json::Read for $name {
             fn read(
                 json: &str,
-                at: &$crate::agent_client::read::At<'_>,
-            ) -> Result<Self, $crate::agent_client::read::Violation> {
+                at: &$crate::json::Path<'_>,
+            ) -> Result<Self, $crate::json::Violation> {
                 use $crate::agent_client::object::Object;
                 let kind = $crate::agent_client::tagged::kind(json, $tag, at)?;
                 match kind.as_deref() {
@@ -110,7 +110,7 @@ pub(super) use tagged;
 pub(super) fn kind<'a>(
     json: &'a str,
     tag: &str,
-    at: &At<'_>,
+    at: &Path<'_>,
 ) -> Result<Option<Cow<'a, str>>, Violation> {
     if !json.starts_with('{') {
         return Err(refusal("an object", json, at));

@@ -9,9 +9,9 @@ object! {
         command: String = "command" as required;
     } may {
         /// Its arguments.
-        args: Vec<String> = "args" as list_or_none;
+        args: Vec<String> = "args" as optional;
         /// Its variables, beside those that the terminal has.
-        env: Vec<EnvVariable> = "env" as list_or_none;
+        env: Vec<EnvVariable> = "env" as optional;
         /// Where it runs, as an absolute path.
         cwd: Option<String> = "cwd" as optional;
         /// How much of its output is kept, in bytes; the oldest goes first.

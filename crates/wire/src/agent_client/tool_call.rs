@@ -1,7 +1,7 @@
 use super::object::object;
 use super::tagged::tagged;
-use super::words::words;
 use super::{ContentBlock, Json};
+use crate::json::words::words;
 
 object! {
     /// A tool that the agent uses. One that is sent again replaces what was known of it.
@@ -22,9 +22,9 @@ object! {
         /// The files that it works with.
         locations: Vec<ToolCallLocation> = "locations" as fitting;
         /// What it was given.
-        raw_input: Option<Json> = "rawInput" as raw;
+        raw_input: Option<Json> = "rawInput" as lenient;
         /// What it gave back.
-        raw_output: Option<Json> = "rawOutput" as raw;
+        raw_output: Option<Json> = "rawOutput" as lenient;
     }
 }
 
@@ -47,9 +47,9 @@ object! {
         /// The files that it works with.
         locations: Option<Vec<ToolCallLocation>> = "locations" as optional_fitting;
         /// What it was given.
-        raw_input: Option<Json> = "rawInput" as raw;
+        raw_input: Option<Json> = "rawInput" as lenient;
         /// What it gave back.
-        raw_output: Option<Json> = "rawOutput" as raw;
+        raw_output: Option<Json> = "rawOutput" as lenient;
     }
 }
 

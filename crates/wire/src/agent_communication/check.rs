@@ -8,8 +8,8 @@ use base64::read::DecoderReader;
 use mime::Mime;
 use url::{SyntaxViolation, Url};
 
-use super::read::{At, Rules, Violation, quoted};
 use super::{ContentEncoding, Message, MessagePart, Metadata, Role};
+use crate::json::{Path, Rules, Style, Violation, quoted, scan};
 
 /// What a part without content type is.
 pub(super) const DEFAULT_CONTENT_TYPE: &str = "text/plain";
@@ -22,7 +22,7 @@ impl MessagePart {
     /// # Errors
     /// The first field that breaks them.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
-        check(self, &At::root(rules))
+        check(self, &Path::root(rules, Style::Exact))
     }
 }
 
@@ -34,7 +34,7 @@ impl Message {
     /// # Errors
     /// The first field that breaks them.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
-        let at = At::root(rules);
+        let at = Path::root(rules, Style::Exact);
         if let Role::Named(name) = &self.role
             && !Role::is_name(name)
         {
@@ -46,27 +46,36 @@ impl Message {
 }
 
 /// Holds a part that was sent to the rules, and writes its URL in the standard form.
-pub(super) fn part(part: &mut MessagePart, at: &At<'_>) -> Result<(), Violation> {
-    check_shape(part, at)?;
+pub(super) fn part(
+    mut part: MessagePart,
+    json: &str,
+    at: &Path<'_>,
+) -> Result<MessagePart, Violation> {
+    let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
+    if at.is_strict() && !is_typed() {
+        let message = "is missing; every part has a MIME type";
+        return Err(at.key("content_type").violation(message));
+    }
+    check_shape(&part, at)?;
     if let Some(url) = part.content_url.take() {
         part.content_url = Some(any_url(url, &at.key("content_url"))?);
     }
-    Ok(())
+    Ok(part)
 }
 
-fn check(part: &MessagePart, at: &At<'_>) -> Result<(), Violation> {
+fn check(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
     check_shape(part, at)?;
     if let Some(url) = &part.content_url {
         any_url(url.clone(), &at.key("content_url"))?;
     }
-    if !at.is_peer() && matches!(part.metadata, Some(Metadata::Other(_))) {
+    if !at.is_lenient() && matches!(part.metadata, Some(Metadata::Other(_))) {
         let kind = at.key("metadata");
         return Err(kind.key("kind").violation("must be \"citation\" or \"trajectory\""));
     }
     Ok(())
 }
 
-fn check_shape(part: &MessagePart, at: &At<'_>) -> Result<(), Violation> {
+fn check_shape(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
     if part.content.is_some() && part.content_url.is_some() {
         return Err(at.violation("must have only one of content and content_url, not both"));
     }
@@ -86,7 +95,7 @@ fn check_shape(part: &MessagePart, at: &At<'_>) -> Result<(), Violation> {
     }
 }
 
-fn content_type(text: &str, at: &At<'_>) -> Result<(), Violation> {
+fn content_type(text: &str, at: &Path<'_>) -> Result<(), Violation> {
     let known = text.parse::<Mime>().is_ok_and(|mime| {
         mime.type_() != mime::STAR
             && mime.subtype() != mime::STAR
@@ -99,7 +108,7 @@ fn content_type(text: &str, at: &At<'_>) -> Result<(), Violation> {
 }
 
 /// Decodes without keeping the bytes.
-fn base64(content: &str, at: &At<'_>) -> Result<(), Violation> {
+fn base64(content: &str, at: &Path<'_>) -> Result<(), Violation> {
     let mut bytes = DecoderReader::new(content.as_bytes(), &STANDARD);
     io::copy(&mut bytes, &mut io::sink()).map(drop).map_err(|error| {
         at.violation(format!(
@@ -109,16 +118,16 @@ fn base64(content: &str, at: &At<'_>) -> Result<(), Violation> {
 }
 
 /// An absolute URL, in the standard form; as it came where a peer's is none.
-fn any_url(text: String, at: &At<'_>) -> Result<String, Violation> {
+fn any_url(text: String, at: &Path<'_>) -> Result<String, Violation> {
     match parse_url(&text, at) {
         Some(url) => Ok(url.into()),
-        None if at.is_peer() => Ok(text),
+        None if at.is_lenient() => Ok(text),
         None => Err(at.violation(format!("must be a valid absolute URL, not {}", quoted(&text)))),
     }
 }
 
 /// An absolute http or https URL, in the standard form.
-pub(super) fn http_url(text: &str, at: &At<'_>) -> Result<String, Violation> {
+pub(super) fn http_url(text: &str, at: &Path<'_>) -> Result<String, Violation> {
     match parse_url(text, at) {
         Some(url) if matches!(url.scheme(), "http" | "https") => Ok(url.into()),
         _ => Err(at.violation(format!(
@@ -129,7 +138,7 @@ pub(super) fn http_url(text: &str, at: &At<'_>) -> Result<String, Violation> {
 }
 
 /// The strict rules take no URL that its parser had to put right.
-fn parse_url(text: &str, at: &At<'_>) -> Option<Url> {
+fn parse_url(text: &str, at: &Path<'_>) -> Option<Url> {
     let wrong = Cell::new(false);
     let note = |violation| {
         wrong.set(wrong.get() || !matches!(violation, SyntaxViolation::EmbeddedCredentials));

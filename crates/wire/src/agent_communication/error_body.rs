@@ -1,48 +1,32 @@
-use serde::Serialize;
-
 use super::Json;
+use super::metadata::json_object;
+use super::object::object;
+use crate::json::member::{optional, required};
+use crate::json::words::words;
+use crate::json::{Path, Violation};
 
-/// Why something failed: the body of an answer, a failed run's `error`, or an event.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct ErrorBody {
-    /// The kind of failure.
-    pub code: ErrorCode,
-    /// What happened, in words.
-    pub message: String,
-    /// More detail for machines: a JSON object.
-    pub data: Option<Json>,
+object! {
+    /// Why something failed: the body of a response, a failed run's `error`, or an event.
+    pub struct ErrorBody {
+        code: ErrorCode = known_code;
+        message: String = required;
+        /// More detail for machines: a JSON object.
+        data: Option<Json> = details;
+    }
 }
 
-/// The kinds of failure that the protocol knows.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
-    /// Everything else.
-    ServerError,
-    /// The input was not acceptable.
-    InvalidInput,
-    /// Nothing has that name or id.
-    NotFound,
-}
-
-// === impl ErrorCode ===
-
-impl ErrorCode {
-    /// The code on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ServerError => "server_error",
-            Self::InvalidInput => "invalid_input",
-            Self::NotFound => "not_found",
-        }
+words! {
+    pub enum ErrorCode {
+        /// Every failure without a code of its own.
+        ServerError = "server_error";
+        InvalidInput = "invalid_input";
+        NotFound = "not_found";
     }
 }
 
 // === impl ErrorBody ===
 
 impl ErrorBody {
-    /// An error without further detail.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
@@ -52,4 +36,18 @@ impl ErrorBody {
     pub fn write(&self, out: &mut Vec<u8>) {
         super::splice::json(out, self);
     }
+}
+
+/// Peers have codes of their own.
+fn known_code(json: Option<&str>, at: &Path<'_>) -> Result<ErrorCode, Violation> {
+    match (required(json, at), json) {
+        (Err(_), Some(json)) if at.is_lenient() && json.starts_with('"') => {
+            Ok(ErrorCode::ServerError)
+        }
+        (read, _) => read,
+    }
+}
+
+fn details(json: Option<&str>, at: &Path<'_>) -> Result<Option<Json>, Violation> {
+    if at.is_lenient() { optional(json, at) } else { json_object(json, at) }
 }

@@ -1,110 +1,61 @@
 use serde::Serialize;
 
+use super::metadata::json_object;
 use super::{ErrorBody, Json, Message, MessagePart, Run};
+use crate::json::member::required;
+use crate::json::object::find_members;
+use crate::json::words::words;
+use crate::json::{Path, Read, Violation};
 
-/// What happens in a run, told apart by `type`. Every event about the run carries it as it then stands.
+/// An event of a run, told apart by `type`. Events about the run carry it as it was then.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type")]
 pub enum Event {
-    /// A message begins.
     #[serde(rename = "message.created")]
-    MessageCreated {
-        /// The message.
-        message: Message,
-    },
-    /// A message gets a part.
+    MessageCreated { message: Message },
     #[serde(rename = "message.part")]
-    MessagePart {
-        /// The part.
-        part: MessagePart,
-    },
-    /// A message is complete.
+    MessagePart { part: MessagePart },
     #[serde(rename = "message.completed")]
-    MessageCompleted {
-        /// The message.
-        message: Message,
-    },
-    /// Something that the protocol has no word for: a JSON object.
+    MessageCompleted { message: Message },
+    /// An event that the protocol has no type for: a JSON object.
     #[serde(rename = "generic")]
-    Generic {
-        /// The object.
-        generic: Json,
-    },
-    /// The run was created.
+    Generic { generic: Json },
     #[serde(rename = "run.created")]
-    RunCreated {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
-    /// The agent works.
+    RunCreated { run: Box<Run> },
     #[serde(rename = "run.in-progress")]
-    RunInProgress {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
-    /// The run waits.
+    RunInProgress { run: Box<Run> },
     #[serde(rename = "run.awaiting")]
-    RunAwaiting {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
-    /// The run ended well.
+    RunAwaiting { run: Box<Run> },
     #[serde(rename = "run.completed")]
-    RunCompleted {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
-    /// The run ended with an error.
+    RunCompleted { run: Box<Run> },
     #[serde(rename = "run.failed")]
-    RunFailed {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
-    /// The run was stopped.
+    RunFailed { run: Box<Run> },
     #[serde(rename = "run.cancelled")]
-    RunCancelled {
-        /// The run as it stands.
-        run: Box<Run>,
-    },
+    RunCancelled { run: Box<Run> },
     /// The stream ends here because of an error; the run may go on.
     #[serde(rename = "error")]
-    Error {
-        /// What happened.
-        error: ErrorBody,
-    },
+    Error { error: ErrorBody },
 }
 
-/// The types of events.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum EventKind {
-    /// See [`Event::MessageCreated`].
-    MessageCreated,
-    /// See [`Event::MessagePart`].
-    MessagePart,
-    /// See [`Event::MessageCompleted`].
-    MessageCompleted,
-    /// See [`Event::Generic`].
-    Generic,
-    /// See [`Event::RunCreated`].
-    RunCreated,
-    /// See [`Event::RunInProgress`].
-    RunInProgress,
-    /// See [`Event::RunAwaiting`].
-    RunAwaiting,
-    /// See [`Event::RunCompleted`].
-    RunCompleted,
-    /// See [`Event::RunFailed`].
-    RunFailed,
-    /// See [`Event::RunCancelled`].
-    RunCancelled,
-    /// See [`Event::Error`].
-    Error,
+words! {
+    pub enum EventKind {
+        MessageCreated = "message.created";
+        MessagePart = "message.part";
+        MessageCompleted = "message.completed";
+        Generic = "generic";
+        RunCreated = "run.created";
+        RunInProgress = "run.in-progress";
+        RunAwaiting = "run.awaiting";
+        RunCompleted = "run.completed";
+        RunFailed = "run.failed";
+        RunCancelled = "run.cancelled";
+        Error = "error";
+    }
 }
 
 // === impl Event ===
 
 impl Event {
-    /// Its type.
     #[must_use]
     pub const fn kind(&self) -> EventKind {
         match self {
@@ -122,7 +73,6 @@ impl Event {
         }
     }
 
-    /// The run that the event carries.
     #[must_use]
     pub fn run(&self) -> Option<&Run> {
         match self {
@@ -142,42 +92,42 @@ impl Event {
     }
 }
 
+impl Read for Event {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        find_members!(json, at, {
+            kind = "type",
+            message = "message",
+            part = "part",
+            generic = "generic",
+            run = "run",
+            error = "error",
+        } else _member => {});
+        let kind: EventKind = required(kind, &at.key("type"))?;
+        let at = at.key(kind.member());
+        Ok(match kind {
+            EventKind::MessageCreated => Self::MessageCreated { message: required(message, &at)? },
+            EventKind::MessagePart => Self::MessagePart { part: required(part, &at)? },
+            EventKind::MessageCompleted => {
+                Self::MessageCompleted { message: required(message, &at)? }
+            }
+            EventKind::Generic => {
+                let generic = json_object(generic, &at)?;
+                Self::Generic { generic: generic.ok_or_else(|| at.violation("is missing"))? }
+            }
+            EventKind::RunCreated => Self::RunCreated { run: required(run, &at)? },
+            EventKind::RunInProgress => Self::RunInProgress { run: required(run, &at)? },
+            EventKind::RunAwaiting => Self::RunAwaiting { run: required(run, &at)? },
+            EventKind::RunCompleted => Self::RunCompleted { run: required(run, &at)? },
+            EventKind::RunFailed => Self::RunFailed { run: required(run, &at)? },
+            EventKind::RunCancelled => Self::RunCancelled { run: required(run, &at)? },
+            EventKind::Error => Self::Error { error: required(error, &at)? },
+        })
+    }
+}
+
 // === impl EventKind ===
 
 impl EventKind {
-    /// Every type.
-    pub const ALL: [Self; 11] = [
-        Self::MessageCreated,
-        Self::MessagePart,
-        Self::MessageCompleted,
-        Self::Generic,
-        Self::RunCreated,
-        Self::RunInProgress,
-        Self::RunAwaiting,
-        Self::RunCompleted,
-        Self::RunFailed,
-        Self::RunCancelled,
-        Self::Error,
-    ];
-
-    /// The type on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MessageCreated => "message.created",
-            Self::MessagePart => "message.part",
-            Self::MessageCompleted => "message.completed",
-            Self::Generic => "generic",
-            Self::RunCreated => "run.created",
-            Self::RunInProgress => "run.in-progress",
-            Self::RunAwaiting => "run.awaiting",
-            Self::RunCompleted => "run.completed",
-            Self::RunFailed => "run.failed",
-            Self::RunCancelled => "run.cancelled",
-            Self::Error => "error",
-        }
-    }
-
     /// The member that carries what the event is about.
     #[must_use]
     pub const fn member(self) -> &'static str {
@@ -190,13 +140,6 @@ impl EventKind {
         }
     }
 
-    /// The type of this name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-
-    /// Whether the run has ended with this event.
     #[must_use]
     pub const fn ends_run(self) -> bool {
         matches!(self, Self::RunCompleted | Self::RunFailed | Self::RunCancelled)

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use super::read::{At, Violation, quoted};
+use crate::json::{Path, Read, Violation, quoted, text_of};
 
 /// The id of a run or a session. Every form of a UUID is read, of every version; the canonical one is written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -24,7 +24,7 @@ impl Uuid {
         self.0
     }
 
-    pub(super) fn parse_at(text: &str, at: &At<'_>) -> Result<Self, Violation> {
+    fn parse_at(text: &str, at: &Path<'_>) -> Result<Self, Violation> {
         text.parse().map_err(|_| at.violation(format!("must be a UUID, not {}", quoted(text))))
     }
 }
@@ -38,6 +38,12 @@ impl From<uuid::Uuid> for Uuid {
 impl From<Uuid> for uuid::Uuid {
     fn from(id: Uuid) -> Self {
         id.0
+    }
+}
+
+impl Read for Uuid {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        Self::parse_at(&text_of(json, at)?, at)
     }
 }
 

@@ -1,26 +1,28 @@
-use serde::Serialize;
-
+use super::object::object;
 use super::{AgentManifest, Event, Run};
+use crate::json::member::{optional, required};
 
-/// The agents of a server.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct AgentsList {
-    /// The agents.
-    pub agents: Vec<AgentManifest>,
+object! {
+    #[derive(Default)]
+    pub struct AgentsList {
+        agents: Vec<AgentManifest> = required;
+    }
 }
 
-/// The events of a run.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct EventsList {
-    /// The events, oldest first.
-    pub events: Vec<Event>,
+object! {
+    #[derive(Default)]
+    pub struct EventsList {
+        /// Oldest first.
+        events: Vec<Event> = required;
+    }
 }
 
-/// Our extension: a page of runs.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct RunsList {
-    /// The runs.
-    pub runs: Vec<Run>,
-    /// Where the next page begins; `null` on the last.
-    pub next: Option<String>,
+object! {
+    /// Our extension: a page of runs.
+    #[derive(Default)]
+    pub struct RunsList {
+        runs: Vec<Run> = required;
+        /// Where the next page begins; `null` on the last.
+        next: Option<String> = optional;
+    }
 }

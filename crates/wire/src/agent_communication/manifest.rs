@@ -1,20 +1,20 @@
-use serde::Serialize;
-
 use super::ManifestMetadata;
+use super::object::object;
+use crate::json::member::{absent_or, defaulted, optional, required};
+use crate::json::{Path, Violation};
 
-/// What an agent says of itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct AgentManifest {
-    /// Its name, which fits into a role.
-    pub name: String,
-    /// What it does; empty where it does not say.
-    pub description: String,
-    /// More about it.
-    pub metadata: ManifestMetadata,
-    /// MIME types or ranges that it takes; at least one.
-    pub input_content_types: Vec<String>,
-    /// MIME types or ranges that it gives; at least one.
-    pub output_content_types: Vec<String>,
+object! {
+    /// How an agent describes itself.
+    pub struct AgentManifest {
+        /// It fits into a role.
+        name: String = required;
+        description: String = optional;
+        metadata: ManifestMetadata = defaulted;
+        /// MIME types or ranges that it takes; at least one.
+        input_content_types: Vec<String> = content_types;
+        /// MIME types or ranges that it gives; at least one.
+        output_content_types: Vec<String> = content_types;
+    }
 }
 
 // === impl AgentManifest ===
@@ -38,6 +38,10 @@ impl AgentManifest {
     }
 }
 
-pub(super) fn any() -> Vec<String> {
+fn content_types(json: Option<&str>, at: &Path<'_>) -> Result<Vec<String>, Violation> {
+    absent_or(json, at, any)
+}
+
+fn any() -> Vec<String> {
     vec!["*/*".to_owned()]
 }

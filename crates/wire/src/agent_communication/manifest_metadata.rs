@@ -1,154 +1,114 @@
-use serde::Serialize;
+use super::Time;
+use super::object::object;
+use super::time::short_or_null;
+use crate::json::member::{optional, required};
+use crate::json::words::words;
 
-use super::{Extra, Time};
-
-/// More about an agent. Nothing is checked beyond its shape.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct ManifestMetadata {
-    /// For programs.
-    pub annotations: Option<Annotations>,
-    /// Documentation in Markdown.
-    pub documentation: Option<String>,
-    /// The SPDX id of its licence.
-    pub license: Option<String>,
-    /// What it is written in.
-    pub programming_language: Option<String>,
-    /// The languages it speaks, as ISO 639-1 codes.
-    pub natural_languages: Option<Vec<String>>,
-    /// What it is built with.
-    pub framework: Option<String>,
-    /// What it can do.
-    pub capabilities: Option<Vec<Capability>>,
-    /// The fields it knows.
-    pub domains: Option<Vec<String>>,
-    /// Words to find it by.
-    pub tags: Option<Vec<String>>,
-    /// When it was made.
-    pub created_at: Option<Time>,
-    /// When it was changed.
-    pub updated_at: Option<Time>,
-    /// Who made it.
-    pub author: Option<Person>,
-    /// Who helped.
-    pub contributors: Option<Vec<Person>>,
-    /// Where to read on.
-    pub links: Option<Vec<Link>>,
-    /// What it needs.
-    pub dependencies: Option<Vec<Dependency>>,
-    /// Models that suit it.
-    pub recommended_models: Option<Vec<String>>,
-    /// Members that the protocol has no word for.
-    #[serde(flatten)]
-    pub extra: Extra,
+object! {
+    /// More about an agent. Only its shape is checked.
+    #[derive(Default)]
+    pub struct ManifestMetadata {
+    } keep {
+        annotations: Option<Annotations>;
+        /// Markdown.
+        documentation: Option<String>;
+        /// An SPDX id.
+        license: Option<String>;
+        programming_language: Option<String>;
+        /// ISO 639-1 codes.
+        natural_languages: Option<Vec<String>>;
+        framework: Option<String>;
+        capabilities: Option<Vec<Capability>>;
+        domains: Option<Vec<String>>;
+        tags: Option<Vec<String>>;
+        #[serde(serialize_with = "short_or_null")]
+        created_at: Option<Time>;
+        #[serde(serialize_with = "short_or_null")]
+        updated_at: Option<Time>;
+        author: Option<Person>;
+        contributors: Option<Vec<Person>>;
+        links: Option<Vec<Link>>;
+        dependencies: Option<Vec<Dependency>>;
+        recommended_models: Option<Vec<String>>;
+    }
 }
 
-/// What programs may want to know of an agent.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Annotations {
-    /// How a user interface shows it.
-    pub beeai_ui: Option<PlatformUi>,
-    /// Members that the protocol has no word for.
-    #[serde(flatten)]
-    pub extra: Extra,
+object! {
+    #[derive(Default)]
+    pub struct Annotations {
+    } keep {
+        beeai_ui: Option<PlatformUi>;
+    }
 }
 
-/// How a user interface shows an agent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct PlatformUi {
-    /// The kind of interface.
-    pub ui_type: UiType,
-    /// What it says first.
-    pub user_greeting: Option<String>,
-    /// Its name for people.
-    pub display_name: Option<String>,
-    /// The tools it shows.
-    pub tools: Vec<UiTool>,
-    /// Members that the protocol has no word for.
-    #[serde(flatten)]
-    pub extra: Extra,
+object! {
+    /// How a user interface shows an agent.
+    pub struct PlatformUi {
+        ui_type: UiType = required;
+        user_greeting: Option<String> = optional;
+        display_name: Option<String> = optional;
+    } keep {
+        tools: Vec<UiTool>;
+    }
 }
 
-/// The kinds of user interfaces.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum UiType {
-    /// A conversation.
-    Chat,
-    /// One task at a time.
-    HandsOff,
+words! {
+    pub enum UiType {
+        Chat = "chat";
+        /// One task at a time.
+        HandsOff = "hands-off";
+    }
 }
 
-/// A tool that an interface shows.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct UiTool {
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub description: String,
+object! {
+    pub struct UiTool {
+        name: String = required;
+        description: String = required;
+    }
 }
 
-/// Something an agent can do.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Capability {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub description: String,
+object! {
+    pub struct Capability {
+        name: String = required;
+        description: String = required;
+    }
 }
 
-/// Somebody.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Person {
-    /// The name.
-    pub name: String,
-    /// The address for mail.
-    pub email: Option<String>,
-    /// The address on the web.
-    pub url: Option<String>,
+object! {
+    pub struct Person {
+        name: String = required;
+        email: Option<String> = optional;
+        url: Option<String> = optional;
+    }
 }
 
-/// A place to read on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Link {
-    /// What is there.
-    #[serde(rename = "type")]
-    pub kind: LinkType,
-    /// Where it is.
-    pub url: String,
+object! {
+    pub struct Link {
+        kind as "type": LinkType = required;
+        url: String = required;
+    }
 }
 
-/// What a link leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkType {
-    /// Source code.
-    SourceCode,
-    /// A container image.
-    ContainerImage,
-    /// A home page.
-    Homepage,
-    /// Documentation.
-    Documentation,
+words! {
+    pub enum LinkType {
+        SourceCode = "source-code";
+        ContainerImage = "container-image";
+        Homepage = "homepage";
+        Documentation = "documentation";
+    }
 }
 
-/// Something an agent needs.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Dependency {
-    /// What it is.
-    #[serde(rename = "type")]
-    pub kind: DependencyType,
-    /// Its name.
-    pub name: String,
+object! {
+    pub struct Dependency {
+        kind as "type": DependencyType = required;
+        name: String = required;
+    }
 }
 
-/// What an agent can depend on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DependencyType {
-    /// Another agent.
-    Agent,
-    /// A tool.
-    Tool,
-    /// A model.
-    Model,
+words! {
+    pub enum DependencyType {
+        Agent = "agent";
+        Tool = "tool";
+        Model = "model";
+    }
 }

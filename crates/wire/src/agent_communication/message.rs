@@ -1,20 +1,22 @@
-use serde::Serialize;
-
+use super::object::object;
+use super::time::when;
 use super::{MessagePart, Role, When};
+use crate::json::member::{defaulted, required};
+use crate::json::{Path, Violation};
 
-/// An ordered, multi-modal message.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Message {
-    /// Who sent it.
-    pub role: Role,
-    /// Its parts, in the order in which they are shown; there may be none.
-    pub parts: Vec<MessagePart>,
-    /// When it began.
-    #[serde(skip_serializing_if = "When::is_absent")]
-    pub created_at: When,
-    /// When it was complete; `null` while it grows.
-    #[serde(skip_serializing_if = "When::is_absent")]
-    pub completed_at: When,
+object! {
+    /// An ordered, multi-modal message.
+    #[derive(Default)]
+    pub struct Message {
+        role: Role = role_or_user;
+        /// In the order in which they are shown; there may be none.
+        parts: Vec<MessagePart> = required;
+        #[serde(skip_serializing_if = "When::is_absent")]
+        created_at: When = when;
+        /// `null` while the message grows.
+        #[serde(skip_serializing_if = "When::is_absent")]
+        completed_at: When = when;
+    }
 }
 
 // === impl Message ===
@@ -48,4 +50,11 @@ impl From<MessagePart> for Message {
     fn from(part: MessagePart) -> Self {
         Self::user(vec![part])
     }
+}
+
+fn role_or_user(json: Option<&str>, at: &Path<'_>) -> Result<Role, Violation> {
+    if at.is_strict() && json.is_none() {
+        return Err(at.violation("is missing; every message has a role"));
+    }
+    defaulted(json, at)
 }

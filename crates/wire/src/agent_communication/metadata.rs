@@ -1,6 +1,10 @@
 use serde::Serialize;
 
 use super::Json;
+use super::object::object;
+use crate::json::member::optional;
+use crate::json::object::find_members;
+use crate::json::{Path, Read, Violation, quoted, text};
 
 /// What a part means beyond its content, told apart by `kind`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -10,37 +14,82 @@ pub enum Metadata {
     Citation(CitationMetadata),
     /// How the agent got there.
     Trajectory(TrajectoryMetadata),
-    /// Something that a peer sent and the protocol has no word for, as it came.
+    /// A kind that the protocol does not have, as a peer sent it.
     Other(Json),
 }
 
-/// Attributes content to a source.
-/// The indexes count characters over the message's `text/*` parts, from 0; the end is not part of the range.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(tag = "kind", rename = "citation")]
-pub struct CitationMetadata {
-    /// First character of the range.
-    pub start_index: Option<i64>,
-    /// First character after the range.
-    pub end_index: Option<i64>,
-    /// The source's address.
-    pub url: Option<String>,
-    /// The source's title.
-    pub title: Option<String>,
-    /// A description or snippet.
-    pub description: Option<String>,
+object! {
+    /// Attributes content to a source.
+    /// The indexes count characters over the message's `text/*` parts, from 0; the end is not part of the range.
+    #[derive(Default)]
+    #[serde(tag = "kind", rename = "citation")]
+    pub struct CitationMetadata {
+        start_index: Option<i64> = whole;
+        end_index: Option<i64> = whole;
+        url: Option<String> = optional;
+        title: Option<String> = optional;
+        /// A description or snippet.
+        description: Option<String> = optional;
+    }
 }
 
-/// One step of the agent: a thought, or a tool with its input and output.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-#[serde(tag = "kind", rename = "trajectory")]
-pub struct TrajectoryMetadata {
-    /// Reasoning in words.
-    pub message: Option<String>,
-    /// The tool's name.
-    pub tool_name: Option<String>,
-    /// What the tool was given: a JSON object.
-    pub tool_input: Option<Json>,
-    /// What the tool gave back: a JSON object.
-    pub tool_output: Option<Json>,
+object! {
+    /// One step of the agent: a thought, or a tool with its input and output.
+    #[derive(Default)]
+    #[serde(tag = "kind", rename = "trajectory")]
+    pub struct TrajectoryMetadata {
+        /// Reasoning in words.
+        message: Option<String> = optional;
+        tool_name: Option<String> = optional;
+        tool_input: Option<Json> = json_object;
+        tool_output: Option<Json> = json_object;
+    }
+}
+
+// === impl Metadata ===
+
+impl Read for Metadata {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        find_members!(json, at, { kind = "kind", } else _member => {});
+        let carried = <Json as Read>::read(json, at)?;
+        let kind_at = at.key("kind");
+        match kind.map(text::decode) {
+            Some(Some(kind)) if kind == "citation" => Read::read(json, at).map(Self::Citation),
+            Some(Some(kind)) if kind == "trajectory" => Read::read(json, at).map(Self::Trajectory),
+            _ if at.is_lenient() => Ok(Self::Other(carried)),
+            Some(Some(kind)) => Err(kind_at.violation(format!(
+                "must be \"citation\" or \"trajectory\", not {}",
+                quoted(&kind)
+            ))),
+            Some(None) => {
+                Err(kind_at.violation("must be the string \"citation\" or \"trajectory\""))
+            }
+            None => Err(kind_at.violation("is missing; it must be \"citation\" or \"trajectory\"")),
+        }
+    }
+}
+
+/// A whole number, or a string of its digits.
+fn whole(json: Option<&str>, at: &Path<'_>) -> Result<Option<i64>, Violation> {
+    let Some(text) = json.and_then(text::decode) else { return optional(json, at) };
+    let digits = text.trim();
+    let whole = digits
+        .split_once('.')
+        .filter(|(_, rest)| rest.bytes().all(|byte| byte == b'0'))
+        .map_or(digits, |(whole, _)| whole);
+    whole.parse().map(Some).map_err(|_| {
+        at.violation(format!(
+            "must be a whole number, or a string of its digits, not {}",
+            quoted(&text)
+        ))
+    })
+}
+
+pub(super) fn json_object(json: Option<&str>, at: &Path<'_>) -> Result<Option<Json>, Violation> {
+    match json {
+        Some(json) if json != "null" && !json.starts_with('{') => {
+            Err(at.violation("must be a JSON object"))
+        }
+        json => optional(json, at),
+    }
 }

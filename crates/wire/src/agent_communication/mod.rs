@@ -8,15 +8,14 @@
 mod check;
 mod error_body;
 mod event;
-mod extra;
 mod id;
 mod list;
 mod manifest;
 mod manifest_metadata;
 mod message;
 mod metadata;
+mod object;
 mod part;
-mod read;
 mod request;
 mod role;
 mod run;
@@ -25,10 +24,10 @@ pub mod splice;
 pub mod sse;
 mod time;
 
-pub use crate::native::Json;
+pub use crate::json::{Extra, Json, MAX_DEPTH, MAX_QUOTED_BYTES, Read, Rules, Violation};
+pub use crate::time::Time;
 pub use error_body::{ErrorBody, ErrorCode};
 pub use event::{Event, EventKind};
-pub use extra::Extra;
 pub use id::Uuid;
 pub use list::{AgentsList, EventsList, RunsList};
 pub use manifest::AgentManifest;
@@ -39,9 +38,50 @@ pub use manifest_metadata::{
 pub use message::Message;
 pub use metadata::{CitationMetadata, Metadata, TrajectoryMetadata};
 pub use part::{ContentEncoding, MessagePart};
-pub use read::{MAX_DEPTH, MAX_QUOTED_BYTES, Read, Rules, Violation, read};
 pub use request::{AwaitRequest, AwaitResume, RunCreateRequest, RunResumeRequest};
 pub use role::Role;
 pub use run::{Run, RunMode, RunStatus};
 pub use session::Session;
-pub use time::{Time, When};
+pub use time::When;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::json::{Style, read_styled};
+
+/// Reads one value from JSON text.
+///
+/// # Errors
+/// The first thing that breaks the rules.
+pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
+    read_styled(bytes, rules, Style::Exact)
+}
+
+/// Lets a type be part of a caller's own types: it is read as what a peer sends.
+macro_rules! deserialize_from_a_peer {
+    ($($type:ty),+ $(,)?) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let json = Json::deserialize(from)?;
+                read(json.as_str().as_bytes(), Rules::Lenient).map_err(de::Error::custom)
+            }
+        }
+    )+};
+}
+
+deserialize_from_a_peer!(
+    AgentManifest,
+    AgentsList,
+    AwaitRequest,
+    AwaitResume,
+    ErrorBody,
+    Event,
+    EventsList,
+    Message,
+    MessagePart,
+    Metadata,
+    Run,
+    RunCreateRequest,
+    RunResumeRequest,
+    RunsList,
+    Session,
+);

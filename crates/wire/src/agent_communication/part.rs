@@ -1,39 +1,39 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
 
-use super::{CitationMetadata, Extra, Json, Metadata, TrajectoryMetadata};
+use super::object::object;
+use super::{CitationMetadata, Extra, Json, Metadata, TrajectoryMetadata, check};
+use crate::json::member::optional;
+use crate::json::words::words;
+use crate::json::{Path, Violation};
 
-/// One part of a message. A part with a name is an artifact.
-/// At most one of `content` and `content_url` is there; neither where the part carries only metadata.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct MessagePart {
-    /// The artifact's name.
-    pub name: Option<String>,
-    /// The MIME type of the content; `text/plain` where the sender gave none.
-    pub content_type: String,
-    /// The content, in the form that `content_encoding` says.
-    pub content: Option<String>,
-    /// How `content` is written.
-    pub content_encoding: ContentEncoding,
-    /// An absolute URL where the content lies.
-    pub content_url: Option<String>,
-    /// What the part means beyond its content.
-    pub metadata: Option<Metadata>,
-    /// Members that the protocol has no word for.
-    #[serde(flatten)]
-    pub extra: Extra,
+object! {
+    /// One part of a message. A part with a name is an artifact.
+    /// It has at most one of `content` and `content_url`, and neither where it carries only metadata.
+    pub struct MessagePart {
+        /// The artifact's name.
+        name: Option<String> = optional;
+        /// The MIME type of the content; `text/plain` where the sender gave none.
+        content_type: String = mime_type;
+        /// The content, in the form that `content_encoding` names.
+        content: Option<String> = optional;
+        content_encoding: ContentEncoding = optional;
+        /// An absolute URL of the content.
+        content_url: Option<String> = optional;
+        metadata: Option<Metadata> = optional;
+    } keep {
+    }
+    finish check::part;
 }
 
-/// How content is written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ContentEncoding {
-    /// As text.
-    #[default]
-    Plain,
-    /// As base64 (RFC 4648 §4) of the bytes.
-    Base64,
+words! {
+    #[derive(Default)]
+    pub enum ContentEncoding {
+        #[default]
+        Plain = "plain";
+        /// Base64 (RFC 4648 §4) of the bytes.
+        Base64 = "base64";
+    }
 }
 
 // === impl MessagePart ===
@@ -134,4 +134,9 @@ impl From<String> for MessagePart {
     fn from(text: String) -> Self {
         Self::text(text)
     }
+}
+
+fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
+    let stated: Option<String> = optional(json, at)?;
+    Ok(stated.unwrap_or_else(|| check::DEFAULT_CONTENT_TYPE.to_owned()))
 }

@@ -1,50 +1,49 @@
 use serde::Serialize;
 
+use super::object::object;
 use super::{Json, Message, RunMode, Session, Uuid};
+use crate::json::member::{absent_or, defaulted, optional, required};
+use crate::json::object::find_members;
+use crate::json::{Path, Read, Violation, quoted};
 
-/// Asks for a run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct RunCreateRequest {
-    /// The agent to run.
-    pub agent_name: String,
-    /// The session it belongs to, which the server knows or makes.
-    pub session_id: Option<Uuid>,
-    /// The session it belongs to, brought along: it replaces what the server knows of it.
-    pub session: Option<Session>,
-    /// What the agent is given; there may be none.
-    pub input: Vec<Message>,
-    /// How the answer is delivered.
-    pub mode: RunMode,
-    /// Our extension: settings of the agent for this run. Other servers do not look at it, so it is left out where there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config: Option<Json>,
+object! {
+    /// Asks for a run.
+    pub struct RunCreateRequest {
+        agent_name: String = required;
+        /// A session that the server knows or makes.
+        session_id: Option<Uuid> = optional;
+        /// A session with its history, which replaces what the server knows of it.
+        session: Option<Session> = optional;
+        input: Vec<Message> = required;
+        mode: RunMode = defaulted;
+        /// Our extension: settings of the agent for this run. Other servers ignore it, so it is left out where there are none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        config: Option<Json> = optional;
+    }
 }
 
-/// Gives a run what it waits for.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct RunResumeRequest {
-    /// The run, for servers that ask for it in the body too; what a client writes here is not looked at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<Uuid>,
-    /// What it waits for.
-    pub await_resume: AwaitResume,
-    /// How the answer is delivered.
-    pub mode: RunMode,
+object! {
+    /// Answers an awaiting run.
+    pub struct RunResumeRequest {
+        /// The run, for servers that want it in the body too. It is not read: the address names the run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        run_id: Option<Uuid> = unread;
+        await_resume: AwaitResume = required;
+        mode: RunMode = defaulted;
+    }
 }
 
-/// What a run waits for: always a message. This one says what is asked.
+/// What a run waits for: always a message, which asks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename = "message")]
 pub struct AwaitRequest {
-    /// The question.
     pub message: Message,
 }
 
-/// What a run waited for: always a message.
+/// The answer to an [`AwaitRequest`]: always a message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "type", rename = "message")]
 pub struct AwaitResume {
-    /// The answer.
     pub message: Message,
 }
 
@@ -57,4 +56,37 @@ impl RunCreateRequest {
         let agent_name = agent_name.into();
         Self { agent_name, session_id: None, session: None, input, mode, config: None }
     }
+}
+
+// === impl RunResumeRequest ===
+
+#[expect(clippy::unnecessary_wraps, reason = "a mode of a member")]
+fn unread<T>(_: Option<&str>, _: &Path<'_>) -> Result<Option<T>, Violation> {
+    Ok(None)
+}
+
+// === impl AwaitRequest ===
+
+impl Read for AwaitRequest {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        awaited(json, at).map(|message| Self { message })
+    }
+}
+
+// === impl AwaitResume ===
+
+impl Read for AwaitResume {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        awaited(json, at).map(|message| Self { message })
+    }
+}
+
+fn awaited(json: &str, at: &Path<'_>) -> Result<Message, Violation> {
+    find_members!(json, at, { kind = "type", message = "message", } else _member => {});
+    let kind_at = at.key("type");
+    let kind = absent_or(kind, &kind_at, || "message".to_owned())?;
+    if kind != "message" {
+        return Err(kind_at.violation(format!("must be \"message\", not {}", quoted(&kind))));
+    }
+    required(message, &at.key("message"))
 }

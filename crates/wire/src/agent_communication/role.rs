@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use super::read::{At, Violation, quoted};
+use crate::json::{Path, Read, Violation, quoted, text_of};
 
 /// Who sent a message: `user`, `agent` or `agent/NAME`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -32,13 +32,19 @@ impl Role {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
     }
 
-    pub(super) fn parse_at(text: &str, at: &At<'_>) -> Result<Self, Violation> {
+    pub(super) fn parse_at(text: &str, at: &Path<'_>) -> Result<Self, Violation> {
         text.parse().map_err(|NotARole| {
             at.violation(format!(
                 "must be \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME, not {}",
                 quoted(text)
             ))
         })
+    }
+}
+
+impl Read for Role {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        Self::parse_at(&text_of(json, at)?, at)
     }
 }
 

@@ -1,14 +1,30 @@
-use serde::Serialize;
+use super::object::object;
+use super::{Uuid, check};
+use crate::json::member::{absent_or, defaulted, optional};
+use crate::json::{Path, Violation};
 
-use super::Uuid;
+object! {
+    /// A conversation: references to its messages and to its state.
+    pub struct Session {
+        /// A session that is sent without one gets a new one.
+        id: Uuid = id_or_new;
+        /// Absolute http or https URLs of its messages, oldest first.
+        history: Vec<String> = http_urls;
+        /// An absolute http or https URL.
+        state: Option<String> = http_url;
+    }
+}
 
-/// A conversation: references to its messages and to its state.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Session {
-    /// Its id. A session that is brought without one gets a new one.
-    pub id: Uuid,
-    /// Absolute http or https URLs of its messages, oldest first.
-    pub history: Vec<String>,
-    /// The absolute http or https URL of its state.
-    pub state: Option<String>,
+fn id_or_new(json: Option<&str>, at: &Path<'_>) -> Result<Uuid, Violation> {
+    absent_or(json, at, Uuid::generate)
+}
+
+fn http_urls(json: Option<&str>, at: &Path<'_>) -> Result<Vec<String>, Violation> {
+    let urls: Vec<String> = defaulted(json, at)?;
+    urls.iter().enumerate().map(|(place, url)| check::http_url(url, &at.index(place))).collect()
+}
+
+fn http_url(json: Option<&str>, at: &Path<'_>) -> Result<Option<String>, Violation> {
+    let url: Option<String> = optional(json, at)?;
+    url.map(|url| check::http_url(&url, at)).transpose()
 }

@@ -199,7 +199,7 @@ fn time(out: &mut Vec<u8>, time: Option<Time>) {
     match time {
         Some(time) => {
             out.push(b'"');
-            time.write(out);
+            time.write_short(out);
             out.push(b'"');
         }
         None => out.extend_from_slice(b"null"),

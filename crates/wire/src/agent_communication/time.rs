@@ -1,28 +1,15 @@
+//! Times as the protocol writes them: six digits of a second, or none where they are all zero.
+
 use std::fmt;
 
-use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::fmt::temporal::{DateTimeParser, DateTimePrinter};
-use jiff::tz::{Offset, TimeZone};
 use serde::{Serialize, Serializer};
 
-/// Unix numbers beyond this count milliseconds, not seconds; in seconds it lies in the year 2603.
-const MILLISECONDS_BEYOND: f64 = 20_000_000_000.0;
+use super::Time;
+use crate::json::{MAX_QUOTED_BYTES, Path, Read, Violation, quoted, refusal, text_of};
 
-const MICROS_PER_SECOND: i64 = 1_000_000;
+const FORMS: &str = "a time like 2026-01-31T12:00:00Z, or a unix time";
 
-/// 0001-01-01T00:00:00Z in microseconds.
-const MIN_MICROS: i64 = -62_135_596_800 * MICROS_PER_SECOND;
-
-/// 9999-12-30T22:00:00Z in microseconds: the last moment that every offset can show, and that the printer takes.
-const MAX_MICROS: i64 = 253_402_207_200 * MICROS_PER_SECOND;
-
-/// A moment in microseconds since 1970-01-01 UTC, from the year 1 to the year 9999.
-/// Written as RFC 3339 in UTC: `Z` at the end, six digits of a second or none where they are all zero.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Time(i64);
-
-/// A moment as a sender stated it. A sender that is silent leaves it to the receiver, one that says `null` does not.
+/// A moment as a sender stated it. An absent one is left to the receiver, `null` is not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum When {
     /// The field was not there, and is not written.
@@ -30,101 +17,51 @@ pub enum When {
     Absent,
     /// The field was `null`.
     Null,
-    /// The moment.
     At(Time),
 }
 
 // === impl Time ===
 
-impl Time {
-    /// The moment so many microseconds after 1970-01-01 UTC; the nearest one in range where it is out of range.
-    #[must_use]
-    pub fn from_micros(micros: i64) -> Self {
-        Self(micros.clamp(MIN_MICROS, MAX_MICROS))
-    }
-
-    /// Microseconds since 1970-01-01 UTC.
-    #[must_use]
-    pub const fn as_micros(self) -> i64 {
-        self.0
-    }
-
-    /// Reads ISO 8601 with `Z`, an offset, or neither, which means UTC; or a unix time as a number. Digits below a microsecond are cut off.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if let Ok(seconds) = text.parse::<i64>() {
-            return Self::from_unix_whole(seconds);
+impl Read for Time {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        let range = |sent: &dyn fmt::Display| {
+            at.violation(format!("must be {FORMS}, in the years 1 to 9999, not {sent}"))
+        };
+        match json.as_bytes().first() {
+            Some(b'"') => {
+                let text = text_of(json, at)?;
+                Self::parse_or_unix(&text).ok_or_else(|| range(&quoted(&text)))
+            }
+            Some(b'0'..=b'9' | b'-') => {
+                let whole = json.parse().ok().and_then(Self::from_unix_whole);
+                let time = whole.or_else(|| json.parse().ok().and_then(Self::from_unix));
+                let end = json.floor_char_boundary(MAX_QUOTED_BYTES);
+                time.ok_or_else(|| range(&json.get(..end).unwrap_or_default()))
+            }
+            _ => Err(refusal(FORMS, json, at)),
         }
-        if looks_like_a_number(text) {
-            return text.parse::<f64>().ok().and_then(Self::from_unix);
-        }
-        let pieces = DateTimeParser::new().parse_pieces(text).ok()?;
-        if pieces.time_zone_annotation().is_some() {
-            return None;
-        }
-        let civil = DateTime::from_parts(pieces.date(), pieces.time().unwrap_or_default());
-        let offset = pieces.to_numeric_offset().unwrap_or(Offset::UTC);
-        let at = TimeZone::fixed(offset).to_timestamp(civil).ok()?;
-        Self::in_range(at.as_nanosecond().div_euclid(1_000))
-    }
-
-    /// Reads a unix time: seconds, or milliseconds where the number is too large for seconds.
-    #[must_use]
-    pub fn from_unix(number: f64) -> Option<Self> {
-        let factor = if number.abs() > MILLISECONDS_BEYOND { 1e3 } else { 1e6 };
-        let micros = (number * factor).round();
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a cast of a float saturates, and what is out of range is refused"
-        )]
-        micros.is_finite().then_some(micros as i128).and_then(Self::in_range)
-    }
-
-    pub(super) fn from_unix_whole(number: i64) -> Option<Self> {
-        #[expect(clippy::cast_precision_loss, reason = "only its magnitude is looked at")]
-        let factor = if (number as f64).abs() > MILLISECONDS_BEYOND { 1_000 } else { 1_000_000 };
-        Self::in_range(i128::from(number) * factor)
-    }
-
-    fn in_range(micros: i128) -> Option<Self> {
-        let micros = i64::try_from(micros).ok()?;
-        (MIN_MICROS..=MAX_MICROS).contains(&micros).then_some(Self(micros))
-    }
-
-    pub(super) fn write(self, out: &mut Vec<u8>) {
-        let digits = if self.0 % MICROS_PER_SECOND == 0 { 0 } else { 6 };
-        let at = Timestamp::from_microsecond(self.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        // Writing to memory cannot fail.
-        let _ = DateTimePrinter::new().precision(Some(digits)).print_timestamp(&at, out);
     }
 }
 
-fn looks_like_a_number(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().enumerate().all(|(place, byte)| {
-            byte.is_ascii_digit() || byte == b'.' || (place == 0 && matches!(byte, b'-' | b'+'))
-        })
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(super) fn short<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&fmt::from_fn(|f| {
         let mut text = Vec::with_capacity(27);
-        self.write(&mut text);
+        time.write_short(&mut text);
         f.write_str(&String::from_utf8_lossy(&text))
-    }
+    }))
 }
 
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+#[expect(clippy::ref_option, reason = "the form of `serialize_with`")]
+pub(super) fn short_or_null<S: Serializer>(time: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => short(time, to),
+        None => to.serialize_none(),
     }
 }
 
 // === impl When ===
 
 impl When {
-    /// The moment, if there is one.
     #[must_use]
     pub const fn time(self) -> Option<Time> {
         match self {
@@ -133,20 +70,28 @@ impl When {
         }
     }
 
-    /// The moment, or another where the sender was silent.
+    /// The moment, or another where the field was absent.
     #[must_use]
-    pub const fn or(self, silent: Time) -> Option<Time> {
+    pub const fn or(self, absent: Time) -> Option<Time> {
         match self {
-            Self::Absent => Some(silent),
+            Self::Absent => Some(absent),
             Self::Null => None,
             Self::At(time) => Some(time),
         }
     }
 
-    /// Whether the sender was silent.
     #[must_use]
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+/// A mode of a member.
+pub(super) fn when(json: Option<&str>, at: &Path<'_>) -> Result<When, Violation> {
+    match json {
+        None => Ok(When::Absent),
+        Some("null") => Ok(When::Null),
+        Some(json) => Time::read(json, at).map(When::At),
     }
 }
 
@@ -164,6 +109,6 @@ impl From<Time> for When {
 
 impl Serialize for When {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.time().serialize(to)
+        short_or_null(&self.time(), to)
     }
 }

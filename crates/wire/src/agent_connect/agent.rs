@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::known::or_default;
 use super::{InterruptSpec, Json, Limit, Offset, Streaming};
+use crate::json::or_default;
 
 /// The name of this protocol, as `/capabilities` says it.
 pub const PROTOCOL: &str = "acp-connect";

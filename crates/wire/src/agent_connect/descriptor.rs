@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::known::or_default;
 use super::{AgentMetadata, ErrorDefinition, Json};
+use crate::json::or_default;
 
 /// An Agent ACP descriptor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::read::{Violation, read};
 use super::{AgentMetadata, AgentRef, Descriptor, Json};
+use crate::json::{Violation, decode};
 
 /// The names of the extension of an agent record that holds the specs, the newer first.
 const EXTENSIONS: [&str; 2] = [
@@ -79,9 +79,9 @@ impl Manifest {
     /// # Errors
     /// When the file has none of the three forms, or is of a wrong shape.
     pub fn read(file: &[u8]) -> Result<Self, Violation> {
-        let forms: Forms = read(file)?;
+        let forms: Forms = decode(file)?;
         let Some(specs) = forms.specs else {
-            let record = read::<Record>(file);
+            let record = decode::<Record>(file);
             return Self::of_record(forms.extensions.unwrap_or_default(), record);
         };
         let metadata = forms.metadata.as_ref().map_or("null", Json::as_str);
@@ -92,7 +92,7 @@ impl Manifest {
         } else {
             String::from_utf8_lossy(file).into_owned()
         };
-        let descriptor = read(text.as_bytes())?;
+        let descriptor = decode(text.as_bytes())?;
         Ok(Self { written: parse(text)?, descriptor, deployment })
     }
 
@@ -120,7 +120,7 @@ impl Manifest {
         };
         let metadata = serde_json::to_value(metadata).unwrap_or(Value::Null);
         let text = format!("{{\"metadata\":{metadata},\"specs\":{}}}", specs.as_str());
-        let descriptor = read(text.as_bytes())?;
+        let descriptor = decode(text.as_bytes())?;
         Ok(Self { written: parse(text)?, descriptor, deployment: runtime.deployment })
     }
 

@@ -6,7 +6,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::known::object;
+use crate::json::object_only;
 
 /// What somebody said.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -77,7 +77,7 @@ struct Members {
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Members { role, content, id, metadata } = object(from)?;
+        let Members { role, content, id, metadata } = object_only(from)?;
         Ok(Self { role, content, id, metadata })
     }
 }

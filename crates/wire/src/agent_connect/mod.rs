@@ -11,13 +11,11 @@ mod configuration;
 mod descriptor;
 mod descriptor_check;
 mod error_body;
-mod known;
 mod manifest;
 mod message;
 mod number;
 mod object;
 mod output;
-mod read;
 mod request;
 mod request_words;
 mod run;
@@ -25,10 +23,9 @@ mod schema;
 pub mod sse;
 mod stream;
 mod thread;
-mod time;
-mod wording;
 
-pub use crate::native::Json;
+pub use crate::json::{Json, Violation, decode, decode_list, decode_or_empty};
+pub use crate::time::Time;
 pub use agent::{
     Agent, AgentCapabilities, AgentMetadata, AgentRef, AgentSchemas, AgentSearchRequest, PROTOCOL,
     SPEC_VERSION,
@@ -44,7 +41,6 @@ pub use message::{Block, Message, MessageContent};
 pub use number::{AfterSeconds, Limit, Offset, TtlSeconds};
 pub use object::Object;
 pub use output::{RunError, RunInterrupt, RunOutput, RunResult};
-pub use read::{Violation, read, read_list, read_or_empty};
 pub use request::{RunCreate, RunSearchRequest};
 pub use request_words::{
     CallbackEvent, CallbackTo, CancelAction, IfExists, IfNotExists, MultitaskStrategy,
@@ -62,4 +58,3 @@ pub use thread::{
     Thread, ThreadCheckpoint, ThreadCreate, ThreadPatch, ThreadSearchRequest, ThreadState,
     ThreadStatus,
 };
-pub use time::Time;

@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::known::or_default;
 use super::{InterruptPayloadSchema, Json, Message, OutputSchema};
+use crate::json::or_default;
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]

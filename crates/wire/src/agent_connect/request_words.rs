@@ -7,111 +7,109 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-macro_rules! words {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$about:meta])* $variant:ident = $text:literal,)* })*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, JsonSchema)]
-        pub enum $name {
-            $($(#[$about])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// The word on the wire.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)* }
-            }
-
-            /// The meaning of the word.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                match text { $($text => Some(Self::$variant),)* _ => None }
-            }
-        }
-
-        // A derived reader would also take an object whose only member is the word.
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = Cow::<str>::deserialize(from)?;
-                let unknown = || de::Error::unknown_variant(&text, &[$($text,)*]);
-                Self::parse(&text).ok_or_else(unknown)
-            }
-        }
-    )*};
-}
+use crate::json::words::words;
 
 words! {
     /// How output is streamed.
-    StreamMode {
+    #[derive(Default)]
+    pub enum StreamMode {
         /// As a whole that grows: each event replaces the one before.
         #[default]
-        Values = "values",
+        Values = "values";
         /// As the agent's own updates.
-        Custom = "custom",
+        Custom = "custom";
     }
+}
+
+words! {
     /// What happens to a run whose creator hangs up while it waits or reads.
-    OnDisconnect {
+    #[derive(Default)]
+    pub enum OnDisconnect {
         /// It is cancelled.
         #[default]
-        Cancel = "cancel",
+        Cancel = "cancel";
         /// It goes on.
-        Continue = "continue",
+        Continue = "continue";
     }
+}
+
+words! {
     /// What happens to the thread that was made for a stateless run.
-    OnCompletion {
+    #[derive(Default)]
+    pub enum OnCompletion {
         /// It goes.
         #[default]
-        Delete = "delete",
+        Delete = "delete";
         /// It stays and is a thread like others.
-        Keep = "keep",
+        Keep = "keep";
     }
+}
+
+words! {
     /// What happens when the thread of a run is not there.
-    IfNotExists {
+    #[derive(Default)]
+    pub enum IfNotExists {
         /// It is made.
-        Create = "create",
+        Create = "create";
         /// The run is refused.
         #[default]
-        Reject = "reject",
+        Reject = "reject";
     }
+}
+
+words! {
     /// What happens when the id of something new is taken.
-    IfExists {
+    #[derive(Default)]
+    pub enum IfExists {
         /// The request is refused.
         #[default]
-        Raise = "raise",
+        Raise = "raise";
         /// What is there is answered, unchanged.
-        DoNothing = "do_nothing",
+        DoNothing = "do_nothing";
     }
+}
+
+words! {
     /// What a new run does when its thread is busy.
-    MultitaskStrategy {
+    #[derive(Default)]
+    pub enum MultitaskStrategy {
         /// It is refused.
         #[default]
-        Reject = "reject",
+        Reject = "reject";
         /// The others are cancelled and removed.
-        Rollback = "rollback",
+        Rollback = "rollback";
         /// The others are cancelled.
-        Interrupt = "interrupt",
+        Interrupt = "interrupt";
         /// It waits for its turn.
-        Enqueue = "enqueue",
+        Enqueue = "enqueue";
     }
+}
+
+words! {
     /// How a run is cancelled.
-    CancelAction {
+    #[derive(Default)]
+    pub enum CancelAction {
         /// It stops; what it did stays.
         #[default]
-        Interrupt = "interrupt",
+        Interrupt = "interrupt";
         /// It stops and goes, with what it did.
-        Rollback = "rollback",
+        Rollback = "rollback";
     }
+}
+
+words! {
     /// Of what a run's client is called back.
-    CallbackEvent {
+    #[derive(Default)]
+    pub enum CallbackEvent {
         /// The run has ended or waits.
         #[default]
-        Status = "status",
+        Status = "status";
         /// Its output has grown.
-        Values = "values",
+        Values = "values";
         /// One of the agent's own updates.
-        Custom = "custom",
+        Custom = "custom";
     }
 }
 
@@ -184,8 +182,8 @@ impl<'de> Visitor<'de> for ModesVisitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StreamModes, E> {
-        let unknown = || E::unknown_variant(text, &["values", "custom"]);
-        StreamMode::parse(text).map(|mode| StreamModes(vec![mode])).ok_or_else(unknown)
+        let other = || E::unknown_variant(text, StreamMode::WORDS);
+        StreamMode::parse(text).map(|mode| StreamModes(vec![mode])).ok_or_else(other)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<StreamModes, A::Error> {

@@ -1,10 +1,9 @@
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::known::or_default;
 use super::{Json, Object, RunOutput, Time};
+use crate::json::or_default;
+use crate::json::words::words;
 
 /// One execution of an agent, as it stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,20 +32,20 @@ pub struct Run {
     pub creation: Object,
 }
 
-/// Where a run stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RunStatus {
-    /// It waits for its turn or its time, or the agent works.
-    Pending,
-    /// It failed or was cancelled.
-    Error,
-    /// It ended well.
-    Success,
-    /// Its time was over.
-    Timeout,
-    /// It waits for an answer.
-    Interrupted,
+words! {
+    /// Where a run stands.
+    pub enum RunStatus {
+        /// It waits for its turn or its time, or the agent works.
+        Pending = "pending";
+        /// It failed or was cancelled.
+        Error = "error";
+        /// It ended well.
+        Success = "success";
+        /// Its time was over.
+        Timeout = "timeout";
+        /// It waits for an answer.
+        Interrupted = "interrupted";
+    }
 }
 
 /// What a wait answers.
@@ -70,30 +69,4 @@ pub struct RunWaitResponse {
     /// The output's `interrupt_payload`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_payload: Option<Json>,
-}
-
-// === impl RunStatus ===
-
-impl RunStatus {
-    /// Every status.
-    pub const ALL: [Self; 5] =
-        [Self::Pending, Self::Error, Self::Success, Self::Timeout, Self::Interrupted];
-
-    /// The status on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Error => "error",
-            Self::Success => "success",
-            Self::Timeout => "timeout",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-impl fmt::Display for RunStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }

@@ -1,10 +1,9 @@
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::known::{object, or_default};
 use super::{IfExists, Json, Limit, Message, Object, Offset, ThreadStateSchema, Time};
+use crate::json::words::words;
+use crate::json::{object_only, or_default};
 
 /// A conversation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -29,18 +28,18 @@ pub struct Thread {
     pub messages: Option<Vec<Message>>,
 }
 
-/// Where a thread stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ThreadStatus {
-    /// Nothing runs on it.
-    Idle,
-    /// A run is pending.
-    Busy,
-    /// Its newest run waits for an answer.
-    Interrupted,
-    /// Its newest run failed.
-    Error,
+words! {
+    /// Where a thread stands.
+    pub enum ThreadStatus {
+        /// Nothing runs on it.
+        Idle = "idle";
+        /// A run is pending.
+        Busy = "busy";
+        /// Its newest run waits for an answer.
+        Interrupted = "interrupted";
+        /// Its newest run failed.
+        Error = "error";
+    }
 }
 
 /// A state of a thread.
@@ -127,27 +126,6 @@ struct Named {
 
 impl<'de> Deserialize<'de> for ThreadCheckpoint {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        object(from).map(|Named { checkpoint_id }| Self { checkpoint_id })
-    }
-}
-
-// === impl ThreadStatus ===
-
-impl ThreadStatus {
-    /// The status on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Busy => "busy",
-            Self::Interrupted => "interrupted",
-            Self::Error => "error",
-        }
-    }
-}
-
-impl fmt::Display for ThreadStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        object_only(from).map(|Named { checkpoint_id }| Self { checkpoint_id })
     }
 }

@@ -2,9 +2,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::scan::members;
-use super::{Code, Payload, text};
-use crate::native::Json;
+use super::{Code, Payload};
+use crate::json::{Json, scan::members, text};
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

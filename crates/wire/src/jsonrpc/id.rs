@@ -5,6 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::json::{Path, Read, Violation, refusal};
+
 /// The longest id that is taken, in bytes of its JSON.
 pub const MAX_ID_BYTES: usize = 1024;
 
@@ -15,6 +17,14 @@ pub const MAX_ID_BYTES: usize = 1024;
 pub struct Id<'a>(Cow<'a, str>);
 
 // === impl Id ===
+
+impl Read for Id<'static> {
+    fn read(json: &str, at: &Path<'_>) -> Result<Self, Violation> {
+        Id::of(json)
+            .map(Id::into_owned)
+            .ok_or_else(|| refusal("a number, a string or null", json, at))
+    }
+}
 
 impl<'a> Id<'a> {
     /// The id of a reply to something whose id is not known.

@@ -2,9 +2,9 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::depth::is_deeper;
 use super::envelope::Envelope;
-use super::{About, ErrorObject, Id, Invalid, Reason, text};
+use super::{About, ErrorObject, Id, Invalid, Reason};
+use crate::json::{is_deeper, text};
 
 /// How deeply arrays and objects may lie in each other by default.
 pub const DEFAULT_MAX_DEPTH: usize = 128;

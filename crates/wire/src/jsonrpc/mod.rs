@@ -7,7 +7,6 @@
 
 mod code;
 mod decoder;
-mod depth;
 mod encoder;
 mod envelope;
 mod error_object;
@@ -16,8 +15,6 @@ mod incoming;
 mod invalid;
 mod oversize;
 mod payload;
-pub(crate) mod scan;
-pub(crate) mod text;
 
 pub use code::Code;
 pub use decoder::{Counts, DEFAULT_MAX_LINE_BYTES, Decoder, Frame};

@@ -1,5 +1,5 @@
-use super::scan::members;
 use super::{About, Id, Invalid, Reason};
+use crate::json::{scan::members, text};
 
 /// How much of the beginning of a line that is too long is looked at, in bytes.
 pub const HEAD_BYTES: usize = 64 * 1024;
@@ -40,7 +40,7 @@ impl Oversize {
             }
             match &*member.key {
                 "id" => id = Id::of(member.value).map(Id::into_owned),
-                "method" => method = super::text::decode(member.value).map(String::from),
+                "method" => method = text::decode(member.value).map(String::from),
                 "params" => session = session_in(member.value),
                 "result" | "error" => answers = true,
                 _ => {}
@@ -87,5 +87,5 @@ fn cut_value(rest: &str) -> &str {
 fn session_in(params: &str) -> Option<String> {
     let mut whole = members(params).filter(|member| member.span.end < params.len());
     let named = whole.find(|member| member.key == "sessionId")?;
-    super::text::decode(named.value).map(String::from)
+    text::decode(named.value).map(String::from)
 }

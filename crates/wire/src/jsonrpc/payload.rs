@@ -2,7 +2,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::native::Json;
+use crate::json::Json;
 
 /// What can stand in a message as params, result or data: a value whose writing as JSON cannot fail.
 pub trait Payload: Serialize {

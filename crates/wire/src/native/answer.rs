@@ -20,7 +20,7 @@ pub struct AnswerCreate {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub value: Option<Json>,
     /// A message's parts, for `message`.
@@ -41,7 +41,7 @@ pub struct AnswerGiven {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub value: Option<Json>,
     /// A message's parts.

@@ -41,7 +41,7 @@ pub struct Original {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub value: Option<Json>,
     /// The same in base64, where the dialect is not JSON.

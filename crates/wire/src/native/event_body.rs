@@ -113,7 +113,7 @@ pub struct RunCreated {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub input: Option<Json>,
 }
@@ -194,7 +194,7 @@ pub struct ToolStarted {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub input: Option<Json>,
     /// The message that triggered it: the agent's own before it in the same run, else the user's. Absent where that is not known.
@@ -222,7 +222,7 @@ pub struct ToolEnded {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub output: Option<Json>,
 }

@@ -74,11 +74,11 @@ struct Members {
     description: Option<String>,
     message: Option<String>,
     tool_name: Option<String>,
-    #[serde(default, deserialize_with = "super::json::present")]
+    #[serde(default, deserialize_with = "crate::json::present")]
     tool_input: Option<Json>,
-    #[serde(default, deserialize_with = "super::json::present")]
+    #[serde(default, deserialize_with = "crate::json::present")]
     tool_output: Option<Json>,
-    #[serde(default, deserialize_with = "super::json::present")]
+    #[serde(default, deserialize_with = "crate::json::present")]
     value: Option<Json>,
 }
 

@@ -12,7 +12,6 @@ mod event_body;
 mod fidelity;
 mod input;
 mod interrupt;
-mod json;
 mod list;
 pub mod local;
 mod message;
@@ -23,6 +22,7 @@ mod status;
 mod thread;
 mod token;
 
+pub use crate::json::Json;
 pub use agent::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt};
 pub use answer::{AnswerCreate, AnswerGiven};
 pub use checkpoint::Checkpoint;
@@ -37,7 +37,6 @@ pub use event_body::{
 pub use fidelity::{FidelityRow, FidelityVerdict};
 pub use input::{InputMessage, InputPart, RunInput};
 pub use interrupt::{Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives};
-pub use json::Json;
 pub use list::List;
 pub use message::{BlobLink, ContentEncoding, Message, Part};
 pub use metadata::{Citation, OtherMetadata, PartMetadata, Trajectory};

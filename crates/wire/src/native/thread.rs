@@ -50,7 +50,7 @@ pub struct ThreadPatch {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "super::json::present"
+        deserialize_with = "crate::json::present"
     )]
     pub values: Option<Json>,
     /// The checkpoint that the new one follows; the head when absent.

@@ -107,7 +107,7 @@ fn parts_provide_either_content_or_content_url_but_never_both() {
         if named {
             part["name"] = json!("artifact.txt");
         }
-        for rules in [Rules::Compatible, Rules::Strict, Rules::Peer] {
+        for rules in [Rules::Compatible, Rules::Strict, Rules::Lenient] {
             let violation = request_part(&part, rules).unwrap_err();
             assert_eq!(
                 violation.to_string(),

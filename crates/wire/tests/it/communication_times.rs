@@ -43,8 +43,7 @@ fn a_time_is_read_in_many_forms_and_written_in_one() {
         let Ok(When::At(time)) = created_at(&given) else {
             panic!("{given}: {:?}", created_at(&given))
         };
-        assert_eq!(time.to_string(), shown, "{given}");
-        assert_eq!(serde_json::to_value(time).unwrap(), json!(shown));
+        assert_eq!(serde_json::to_value(When::At(time)).unwrap(), json!(shown), "{given}");
     }
 }
 
@@ -111,8 +110,9 @@ fn silence_and_null_are_not_the_same() {
 
 #[test]
 fn a_time_out_of_range_becomes_the_nearest() {
-    assert_eq!(Time::from_micros(i64::MIN).to_string(), "0001-01-01T00:00:00Z");
-    assert_eq!(Time::from_micros(i64::MAX).to_string(), "9999-12-30T22:00:00Z");
+    let written = |micros| serde_json::to_value(When::At(Time::from_micros(micros))).unwrap();
+    assert_eq!(written(i64::MIN), "0001-01-01T00:00:00Z");
+    assert_eq!(written(i64::MAX), "9999-12-30T22:00:00Z");
     for micros in [i64::MIN, i64::MAX, 0, -1] {
         let time = Time::from_micros(micros);
         assert_eq!(Time::parse(&time.to_string()), Some(time));
@@ -131,7 +131,7 @@ fn a_uuid_is_read_in_every_form_and_version_and_written_in_one() {
     ];
     let run = |id: &str| {
         let value = json!({"run_id": id, "agent_name": "a", "status": "created", "created_at": 0});
-        read_value::<Run>(&value, Rules::Peer)
+        read_value::<Run>(&value, Rules::Lenient)
             .map(|run| run.run_id)
             .map_err(|violation| violation.to_string())
     };

@@ -1,7 +1,7 @@
 //! The rules for descriptors, and the files in which they come.
 
 use serde_json::{Value, json};
-use trilogue_wire::agent_connect::{Descriptor, Manifest, read};
+use trilogue_wire::agent_connect::{Descriptor, Manifest, decode};
 
 fn sample() -> Value {
     json!({
@@ -23,7 +23,7 @@ fn sample() -> Value {
 fn broken(change: impl FnOnce(&mut Value)) -> Vec<(String, String)> {
     let mut value = sample();
     change(&mut value);
-    let descriptor: Descriptor = read(value.to_string().as_bytes()).unwrap();
+    let descriptor: Descriptor = decode(value.to_string().as_bytes()).unwrap();
     descriptor.check().into_iter().map(|found| (found.path, found.message)).collect()
 }
 
@@ -169,6 +169,6 @@ fn a_file_of_no_known_form_says_which_there_are() {
     let odd = Manifest::read(b"{}").unwrap_err();
     assert!(odd.message.contains("specs") && odd.message.contains("extensions"), "{odd}");
     let half = Manifest::read(br#"{"specs":{}}"#).unwrap_err();
-    assert!(!half.is_malformed);
-    assert!(Manifest::read(b"x").unwrap_err().is_malformed);
+    assert!(!half.is_malformed());
+    assert!(Manifest::read(b"x").unwrap_err().is_malformed());
 }

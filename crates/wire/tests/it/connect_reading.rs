@@ -4,16 +4,16 @@ use serde_json::json;
 use trilogue_wire::agent_connect::{
     AgentSearchRequest, CallbackEvent, Capabilities, Message, MessageContent, Run, RunCreate,
     RunSearchRequest, RunStatus, StreamMode, Thread, ThreadCreate, ThreadPatch,
-    ThreadSearchRequest, Time, Violation, read, read_list, read_or_empty,
+    ThreadSearchRequest, Time, Violation, decode, decode_list, decode_or_empty,
 };
 
 fn create(body: &str) -> Result<RunCreate, Violation> {
-    read(body.as_bytes())
+    decode(body.as_bytes())
 }
 
 fn refused(body: &str) -> (String, String) {
     let violation = create(body).unwrap_err();
-    assert!(!violation.is_malformed, "{violation}");
+    assert!(!violation.is_malformed(), "{violation}");
     (violation.path, violation.message)
 }
 
@@ -41,7 +41,7 @@ fn a_member_that_is_null_counts_as_absent() {
     }
     assert_eq!(serde_json::to_string(&RunCreate::default()).unwrap(), "{}");
     let nothing = br#"{"threads":false,"interrupts":null,"callbacks":null,"streaming":null}"#;
-    assert_eq!(read::<Capabilities>(nothing), Ok(Capabilities::default()));
+    assert_eq!(decode::<Capabilities>(nothing), Ok(Capabilities::default()));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn unknown_members_are_ignored_and_unknown_words_name_their_place() {
     assert_eq!(path, "/stream_mode/1");
     assert!(message.contains("foo") && message.contains("custom"), "{message}");
     assert_eq!(refused(r#"{"callback":{"url":"x","events":["foo"]}}"#).0, "/callback/events/0");
-    let status: Violation = read::<RunSearchRequest>(br#"{"status":"running"}"#).unwrap_err();
+    let status: Violation = decode::<RunSearchRequest>(br#"{"status":"running"}"#).unwrap_err();
     assert_eq!(status.path, "/status");
 }
 
@@ -74,10 +74,10 @@ fn wrong_types_name_their_place_and_texts_that_are_no_json_say_so() {
         assert_eq!(refused(body).0, place, "{body}");
     }
     for body in ["", "{", "{} x", "nul", "{\"input\":{]}"] {
-        assert!(create(body).unwrap_err().is_malformed, "{body}");
+        assert!(create(body).unwrap_err().is_malformed(), "{body}");
     }
-    assert_eq!(read_or_empty::<RunCreate>(b" \n"), Ok(RunCreate::default()));
-    assert!(read_or_empty::<RunCreate>(b"x").is_err());
+    assert_eq!(decode_or_empty::<RunCreate>(b" \n"), Ok(RunCreate::default()));
+    assert!(decode_or_empty::<RunCreate>(b"x").is_err());
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn callbacks_come_as_an_address_or_as_an_object() {
 
 #[test]
 fn numbers_have_bounds() {
-    let search = |body: &str| read::<AgentSearchRequest>(body.as_bytes());
+    let search = |body: &str| decode::<AgentSearchRequest>(body.as_bytes());
     assert!(search(r#"{"limit":1,"offset":0}"#).is_ok());
     assert_eq!(search(r#"{"limit":1000}"#).unwrap().limit.unwrap().get(), 1_000);
     for body in [r#"{"limit":0}"#, r#"{"limit":1001}"#, r#"{"limit":true}"#, r#"{"limit":"5"}"#] {
@@ -143,18 +143,18 @@ fn times_may_lack_an_offset_and_are_written_in_one_form() {
 fn what_the_reference_server_answers_is_understood() {
     let run = br#"{"run_id":"35acf935","thread_id":null,"agent_id":"3f1e","created_at":"2026-11-20T23:53:06.156959",
         "updated_at":"2026-11-20T23:53:06.156959","status":"pending","creation":{"config":{"tags":null}}}"#;
-    let run: Run = read(run).unwrap();
+    let run: Run = decode(run).unwrap();
     assert_eq!((run.status, run.thread_id), (RunStatus::Pending, None));
     let thread =
         br#"{"thread_id":"1","created_at":"2026-11-20T23:53:06","updated_at":"2026-11-20T23:53:06",
         "metadata":null,"status":"idle","values":null,"messages":null}"#;
-    let thread: Thread = read(thread).unwrap();
+    let thread: Thread = decode(thread).unwrap();
     assert_eq!((thread.values, thread.metadata.as_str()), (None, "{}"));
 }
 
 #[test]
 fn messages_are_a_text_or_blocks() {
-    let message = |body: &str| read::<Message>(body.as_bytes());
+    let message = |body: &str| decode::<Message>(body.as_bytes());
     let plain = message(r#"{"role":"user","content":"hi","id":null}"#).unwrap();
     assert_eq!(plain, Message::text("user", "hi"));
     let text = r#"{"role":"user","content":[{"type":"text","text":"a","x":1},{"type":"text","text":"b"},{"type":"image"}]}"#;
@@ -167,16 +167,16 @@ fn messages_are_a_text_or_blocks() {
     assert_eq!(message(r#"{"role":"user","content":5}"#).unwrap_err().path, "/content");
     assert!(message(r#"["user","hi"]"#).is_err());
     let list = br#"[{"role":"user","content":"hi"},["user","hi"]]"#;
-    assert_eq!(read_list::<Message>(list).unwrap_err().path, "/1");
-    let patch = read::<ThreadPatch>(br#"{"checkpoint":["x"]}"#);
+    assert_eq!(decode_list::<Message>(list).unwrap_err().path, "/1");
+    let patch = decode::<ThreadPatch>(br#"{"checkpoint":["x"]}"#);
     assert_eq!(patch.unwrap_err().path, "/checkpoint");
     assert!(message(r#"{"content":"hi"}"#).unwrap_err().message.contains("role"));
 }
 
 #[test]
 fn requests_that_need_nothing_may_be_empty() {
-    assert_eq!(read_or_empty::<ThreadCreate>(b""), Ok(ThreadCreate::default()));
-    assert_eq!(read_or_empty::<ThreadSearchRequest>(b"{}"), Ok(ThreadSearchRequest::default()));
+    assert_eq!(decode_or_empty::<ThreadCreate>(b""), Ok(ThreadCreate::default()));
+    assert_eq!(decode_or_empty::<ThreadSearchRequest>(b"{}"), Ok(ThreadSearchRequest::default()));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn half_of_a_character_is_malformed_wherever_it_stands() {
             format!(r#"{{"nobody reads this":"{text}"}}"#),
         ] {
             let violation = create(&body).unwrap_err();
-            assert!(violation.is_malformed, "{body}: {violation}");
+            assert!(violation.is_malformed(), "{body}: {violation}");
         }
     }
     for text in [r"\ud83e\udd80", r"\\ud83e", r"\u00e9", "🦀", r"\uD83E\uDD80\\"] {

@@ -7,7 +7,7 @@ use trilogue_wire::agent_connect::{
     Agent, AgentMetadata, AgentRef, Block, CustomUpdate, Descriptor, ErrorUpdate, InterruptUpdate,
     Json, Message, MessageContent, Object, Run, RunCreate, RunError, RunInterrupt, RunOutput,
     RunOutputStream, RunResult, RunStatus, RunWaitResponse, StreamPayload, Thread,
-    ThreadCheckpoint, ThreadPatch, ThreadState, ThreadStatus, Time, ValuesUpdate, read, sse,
+    ThreadCheckpoint, ThreadPatch, ThreadState, ThreadStatus, Time, ValuesUpdate, decode, sse,
 };
 
 use crate::connect::{keeps, published};
@@ -201,7 +201,7 @@ fn what_a_client_sends_keeps_the_published_schemas_and_comes_back_the_same() {
         }),
     ];
     for body in bodies {
-        let request: RunCreate = read(body.to_string().as_bytes()).unwrap();
+        let request: RunCreate = decode(body.to_string().as_bytes()).unwrap();
         let written = serde_json::to_value(&request).unwrap();
         assert_eq!(written, body);
         keeps(&document, "RunCreateStateful", &written).unwrap();
@@ -212,7 +212,7 @@ fn what_a_client_sends_keeps_the_published_schemas_and_comes_back_the_same() {
         "values": { "messages": [] },
         "messages": [{ "role": "user", "content": "hi" }]
     });
-    let request: ThreadPatch = read(patch.to_string().as_bytes()).unwrap();
+    let request: ThreadPatch = decode(patch.to_string().as_bytes()).unwrap();
     let written = serde_json::to_value(&request).unwrap();
     assert_eq!(written, patch);
     keeps(&document, "ThreadPatch", &written).unwrap();
@@ -222,13 +222,13 @@ fn what_a_client_sends_keeps_the_published_schemas_and_comes_back_the_same() {
 fn outputs_and_events_read_back() {
     for output in outputs() {
         let written = serde_json::to_vec(&output).unwrap();
-        assert_eq!(read::<RunOutput>(&written).unwrap(), output);
+        assert_eq!(decode::<RunOutput>(&written).unwrap(), output);
     }
     for payload in payloads() {
         let written = serde_json::to_vec(&payload).unwrap();
-        assert_eq!(read::<StreamPayload>(&written).unwrap(), payload);
+        assert_eq!(decode::<StreamPayload>(&written).unwrap(), payload);
     }
-    let odd = read::<RunOutput>(br#"{"type":"other"}"#).unwrap_err();
+    let odd = decode::<RunOutput>(br#"{"type":"other"}"#).unwrap_err();
     assert!(odd.message.contains("other"), "{odd}");
 }
 
@@ -239,7 +239,7 @@ fn the_published_descriptor_reads_keeps_the_rules_and_is_written_the_same() {
     else {
         return;
     };
-    let descriptor: Descriptor = read(published.to_string().as_bytes()).unwrap();
+    let descriptor: Descriptor = decode(published.to_string().as_bytes()).unwrap();
     assert_eq!(descriptor.check(), []);
     let written: Value = serde_json::to_value(&descriptor).unwrap();
     assert_eq!(written, published);

@@ -75,7 +75,7 @@ impl Fetch for HistoryFetch {
             let bytes = self.get(address, MAX_MESSAGE_BYTES).await?;
             // What the peer sent is not repeated: it may be anybody's.
             let no_message = |_| unreadable(&host_of(address), "sends what is no message");
-            mapping::read_message(read(&bytes, Rules::Peer).map_err(no_message)?)
+            mapping::read_message(read(&bytes, Rules::Lenient).map_err(no_message)?)
                 .map_err(|_| unreadable(&host_of(address), "sends what is no message"))
         })
     }

@@ -22,7 +22,7 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 /// `invalid_json`; `invalid_request`, naming where it does not fit.
 pub(super) fn body_or_empty<T: DeserializeOwned>(call: &Call) -> Result<T> {
     check_text(call)?;
-    wire::read_or_empty(&call.body).map_err(violated)
+    wire::decode_or_empty(&call.body).map_err(violated)
 }
 
 /// Members that nobody reads are text, too.
@@ -133,8 +133,11 @@ pub(super) fn merged(metadata: &Json, patch: &Json) -> Result<Json> {
 }
 
 fn violated(violation: wire::Violation) -> Error {
-    let code = if violation.is_malformed { Code::InvalidJson } else { Code::InvalidRequest };
-    let message = format!("the body does not fit: {violation}");
+    let (code, message) = if violation.is_malformed() {
+        (Code::InvalidJson, format!("the body {}", violation.message))
+    } else {
+        (Code::InvalidRequest, format!("the body does not fit: {violation}"))
+    };
     let wire::Violation { path, message: why, .. } = violation;
     Error::new(code, message).violations(vec![Violation { path, message: why }])
 }

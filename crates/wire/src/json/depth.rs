@@ -1,7 +1,7 @@
 use memchr::memchr2_iter;
 
 /// Whether arrays and objects lie more than this many levels deep in each other. The text is JSON.
-pub(super) fn is_deeper(json: &str, max: usize) -> bool {
+pub(crate) fn is_deeper(json: &str, max: usize) -> bool {
     let bytes = json.as_bytes();
     // Most messages have fewer brackets than the limit has levels, and counting them is much cheaper than following them.
     if memchr2_iter(b'{', b'[', bytes).nth(max).is_none() {

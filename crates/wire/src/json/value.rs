@@ -92,6 +92,6 @@ impl JsonSchema for Json {
 }
 
 /// Reads a member that is there, so that `null` is a value and not an absence.
-pub(super) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
     Json::deserialize(from).map(Some)
 }

@@ -1,0 +1,33 @@
+//! JSON as every protocol reads it: one reader that knows the path, one violation, one way to carry JSON as it came.
+//!
+//! - [`read`] walks over checked text and copies only what it keeps. [`Rules`] say how much is taken.
+//! - [`decode`] streams into derived types and words serde's errors for people who send JSON.
+
+mod decode;
+mod depth;
+mod extra;
+mod leaf;
+pub(crate) mod member;
+pub(crate) mod object;
+mod path;
+mod read;
+pub(crate) mod scan;
+pub(crate) mod text;
+mod value;
+mod violation;
+mod wording;
+pub(crate) mod words;
+
+pub use decode::{decode, decode_list, decode_or_empty};
+pub(crate) use decode::{object_only, or_default};
+pub(crate) use depth::is_deeper;
+pub use extra::Extra;
+pub(crate) use leaf::{refusal, text_of};
+pub use path::Path;
+pub use path::{MAX_QUOTED_BYTES, joined};
+pub(crate) use path::{Style, quoted};
+pub(crate) use read::read_styled;
+pub use read::{MAX_DEPTH, Read, Rules, read, read_checked, read_json, read_params, read_result};
+pub use value::Json;
+pub(crate) use value::present;
+pub use violation::{Violation, ViolationKind};
