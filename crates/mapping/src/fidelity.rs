@@ -37,7 +37,11 @@ pub struct Protocol {
 
 /// The whole table.
 pub const TABLE: &[Protocol] = &[
-    Protocol { name: "native", title: "Our own face, `/api/v1`", rows: native::fidelity::ROWS },
+    Protocol {
+        name: "native",
+        title: "The HTTP interface `/api/v1`",
+        rows: native::fidelity::ROWS,
+    },
     Protocol {
         name: "communication",
         title: "The Agent Communication Protocol",

@@ -23,7 +23,7 @@ pub const ROWS: &[Row] = &[
     row("one execution", Carried("a turn: `session/prompt` and its response")),
     row(
         "its id",
-        Lost("a turn has the id of its JSON-RPC request, which is its connection's alone"),
+        Lost("a turn has the id of its JSON-RPC request, which only its connection knows"),
     ),
     row(
         "message id",
@@ -42,10 +42,7 @@ pub const ROWS: &[Row] = &[
         ),
     ),
     row("text", Carried("a block `text`; longer than 1 MiB as several chunks of one message")),
-    row(
-        "image, audio",
-        Carried("a block `image` or `audio`; what is only referred to as a `resource_link`"),
-    ),
+    row("image, audio", Carried("a block `image` or `audio`; a reference as a `resource_link`")),
     row("embedded resource", Carried("a block `resource`")),
     row("link", Carried("a block `resource_link`")),
     row("named artifact", Carried("a `resource`, or an `image`, with the address `artifact:NAME`")),
@@ -63,10 +60,10 @@ pub const ROWS: &[Row] = &[
     row(
         "citation",
         Extension(
-            "a `resource_link` behind the text; its range only under `_meta`, where that is turned on",
+            "a `resource_link` behind the text; its range only under `_meta`, if that is turned on",
         ),
     ),
-    row("plan", Carried("`plan`; every step of `medium` priority where its agent gives none")),
+    row("plan", Carried("`plan`; with `medium` priority for every step without one")),
     row(
         "usage, modes, commands",
         Carried(
@@ -82,7 +79,7 @@ pub const ROWS: &[Row] = &[
     row(
         "an agent's own interrupt",
         Carried(
-            "a form where the client shows forms and the schema is flat; a permission where the answer is one of a few values; else the turn ends with the question, and the next prompt is the answer",
+            "a form if the client shows forms and the schema is flat; a permission if the answer is one of a few values; otherwise the turn ends with the question, and the next prompt is the answer",
         ),
     ),
     row("several interrupts at once", Carried("requests at the same time")),
@@ -91,7 +88,7 @@ pub const ROWS: &[Row] = &[
         Carried("`fs/*` and `terminal/*`, to the client that prompted last"),
     ),
     row("end", Carried("`stopReason`")),
-    row("a peer's own word for the end", Carried("`stopReason` where the protocol has the word")),
+    row("a peer's own end reason", Carried("`stopReason` where the protocol has the word")),
     row(
         "cancel",
         Carried(
@@ -101,24 +98,25 @@ pub const ROWS: &[Row] = &[
     row(
         "failure",
         Carried(
-            "the prompt's error: its number, and our code and the details in `data`; an agent's own as it came",
+            "the prompt's error: its number, and our code and the details in `data`; an agent's own error unchanged",
         ),
     ),
     row(
         "busy or waiting thread",
-        Carried(
-            "prompts wait their turn; the configuration may have them refused, or the turn ended",
-        ),
+        Carried("prompts wait their turn; the configuration can refuse them, or end the turn"),
     ),
     row("schedule", Lost("a prompt has no member for it")),
-    row("webhook", Lost("a prompt has no member for one: its end is its response")),
-    row("end on disconnect", Lost("hanging up ends no turn: cancel it")),
+    row("webhook", Lost("a prompt has no member for one; its response is its end")),
+    row(
+        "end on disconnect",
+        Lost("a client that hangs up does not end its turn, and has to cancel it"),
+    ),
     row("checkpoints", Lost("a session has one history, that of the head")),
     row(
         "live, replay",
-        Carried("updates as they happen; `session/load` says all of them again, with the same ids"),
+        Carried("updates as they happen; `session/load` repeats all of them with the same ids"),
     ),
-    row("what nobody here knows", Carried("as it came, with our session's id")),
+    row("unknown variants", Carried("unchanged, with the server's session id")),
     row("trace context", Extension("`_meta.traceparent`")),
 ];
 

@@ -24,7 +24,7 @@ pub const ROWS: &[Row] = &[
     row(
         "its id",
         Carried(
-            "`Run.run_id`, made by the server; an id that is no UUID is shown as one derived from it",
+            "`Run.run_id`, made by the server; an id that is not a UUID shows as a derived UUID",
         ),
     ),
     row(
@@ -42,7 +42,7 @@ pub const ROWS: &[Row] = &[
     row("image, audio", Carried("`MessagePart.content` in base64, or `MessagePart.content_url`")),
     row(
         "embedded resource",
-        Extension("a part with `name` and content; what else it has as members of the part"),
+        Extension("a part with `name` and content; other members as members of the part"),
     ),
     row(
         "link",
@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
     row(
         "kind, locations, diffs and terminals of a tool call",
         Extension(
-            "what the agent sent, as `x_trilogue.update` of the trajectory's part, or of `generic`",
+            "the agent's own update, as `x_trilogue.update` of the trajectory's part, or of `generic`",
         ),
     ),
     row("citation", Carried("`MessagePart.metadata` as a citation")),
@@ -69,7 +69,7 @@ pub const ROWS: &[Row] = &[
     row(
         "permission",
         Carried(
-            "`await_request`: the options in words and as JSON; the answer by id, name, yes or no, or JSON",
+            "`await_request`: the options as text and as JSON; the answer by id, name, yes or no, or JSON",
         ),
     ),
     row(
@@ -86,7 +86,7 @@ pub const ROWS: &[Row] = &[
     ),
     row("client's files and terminals", Lost("an agent cannot call a client of this face")),
     row("end", Carried("`Run.status`")),
-    row("a peer's own word for the end", Extension("`generic` with `kind: \"turn_result\"`")),
+    row("a peer's own end reason", Extension("`generic` with `kind: \"turn_result\"`")),
     row(
         "cancel",
         Carried(
@@ -96,7 +96,7 @@ pub const ROWS: &[Row] = &[
     row(
         "failure",
         Carried(
-            "`Run.error`: one of three codes; our code, whether it passes, and the agent's details in `data`",
+            "`Run.error`: one of three codes; our code, whether it is transient, and the agent's details in `data`",
         ),
     ),
     row(
@@ -110,13 +110,16 @@ pub const ROWS: &[Row] = &[
         "webhook",
         Lost("`RunCreateRequest` has no member for one: a run's end is read from its events"),
     ),
-    row("end on disconnect", Lost("hanging up ends no run: cancel it")),
+    row(
+        "end on disconnect",
+        Lost("a client that hangs up does not end its run, and has to cancel it"),
+    ),
     row("checkpoints", Lost("a session has one history and one state, those of the head")),
     row(
         "live, replay",
         Carried("server-sent events with ids, resumed by `Last-Event-ID`; the same as JSON"),
     ),
-    row("what nobody here knows", Extension("`generic` with `kind: \"opaque\"` and the original")),
+    row("unknown variants", Extension("`generic` with `kind: \"opaque\"` and the original")),
     row("trace context", Carried("the header `traceparent`")),
 ];
 

@@ -28,7 +28,7 @@ pub const ROWS: &[Row] = &[
     row(
         "embedded resource",
         Extension(
-            "a block with `metadata.name` and `metadata.content`; what else it has in `metadata`",
+            "a block with `metadata.name` and `metadata.content`; other members in `metadata`",
         ),
     ),
     row(
@@ -47,7 +47,7 @@ pub const ROWS: &[Row] = &[
     row("tool call", Carried("`custom` events with `kind: \"tool.…\"`")),
     row(
         "kind, locations, diffs and terminals of a tool call",
-        Extension("what the agent sent, as `trilogue.update` of the `custom` event"),
+        Extension("the agent's own update, as `trilogue.update` of the `custom` event"),
     ),
     row("citation", Extension("`metadata.citation` of the block")),
     row("plan", Carried("a `custom` event with `kind: \"state.plan\"`")),
@@ -67,14 +67,11 @@ pub const ROWS: &[Row] = &[
     ),
     row("client's files and terminals", Lost("an agent cannot call a client of this face")),
     row("end", Carried("`Run.status`")),
-    row(
-        "a peer's own word for the end",
-        Extension("a `custom` event with `kind: \"turn_result\"`"),
-    ),
+    row("a peer's own end reason", Extension("a `custom` event with `kind: \"turn_result\"`")),
     row("cancel", Carried("`cancel`; the run ends with `errcode` 5, the cause in `RunError.data`")),
     row(
         "failure",
-        Carried("`RunError`: number, code, whether it passes, the agent's details in `data`"),
+        Carried("`RunError`: number, code, whether it is transient, the agent's details in `data`"),
     ),
     row("busy or waiting thread", Carried("`RunCreate.multitask_strategy`")),
     row("schedule", Carried("`RunCreate.after_seconds`")),
@@ -82,10 +79,7 @@ pub const ROWS: &[Row] = &[
     row("end on disconnect", Carried("`RunCreate.on_disconnect`")),
     row("checkpoints", Carried("`ThreadState.checkpoint`, `ThreadPatch.checkpoint`")),
     row("live, replay", Carried("server-sent events with ids, resumed by `Last-Event-ID`; join")),
-    row(
-        "what nobody here knows",
-        Extension("a `custom` event with `kind: \"opaque\"` and the original"),
-    ),
+    row("unknown variants", Extension("a `custom` event with `kind: \"opaque\"` and the original")),
     row("trace context", Carried("the header `traceparent`")),
 ];
 
