@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -257,11 +258,14 @@ impl Exit {
     }
 }
 
+/// A verb phrase: completes "the process …".
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(status) => status.fmt(f),
-            None => f.write_str("in a way that nobody saw"),
+        let Some(status) = self.0 else { return f.write_str("exited with an unknown status") };
+        match (status.code(), status.signal()) {
+            (Some(code), _) => write!(f, "exited with status {code}"),
+            (None, Some(signal)) => write!(f, "was killed by signal {signal}"),
+            (None, None) => write!(f, "exited: {status}"),
         }
     }
 }

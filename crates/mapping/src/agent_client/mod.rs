@@ -7,15 +7,20 @@ mod agent;
 mod answer;
 mod asking;
 mod block;
+mod card;
 mod config;
 mod error;
 mod extra;
 pub mod fidelity;
 mod interrupt;
+mod logged;
+mod meta;
 mod original;
 mod outcome;
+mod oversize;
 mod prompt;
 mod relay;
+mod tool_calls;
 mod unsaid;
 mod updates;
 
@@ -25,6 +30,7 @@ pub use asking::{
     Asking, answer_of_elicitation, answer_of_permission, answer_of_prompt, asking, tool_call_of,
 };
 pub use block::Extension;
+pub use card::card;
 pub use config::{config_options, for_client, set_config_option};
 pub use error::{error_object, failure_of, session_error};
 pub use extra::{
@@ -34,14 +40,18 @@ pub use interrupt::{
     elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission, permission_outcome,
     subject,
 };
+pub use logged::{logged_notification, logged_result, update_original};
+pub use meta::{with_members, without_meta};
 pub use original::{NOTIFICATION, Originals, RESULT, UPDATE, VERSION, body_of_update, title_of};
 pub(crate) use original::{carried, carried_update, update_of};
 pub use outcome::prompt_result;
+pub use oversize::{gap, is_about_size, line_too_long, smaller};
 pub use prompt::{
     blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt, part_of_block,
     prompt_of_input,
 };
 pub use relay::{Gate, IdFormat, Relay, Relayed, shown_id, without_booleans};
+pub use tool_calls::{KnownCall, ToolCalls};
 pub use unsaid::with_unsaid;
 pub use updates::{Update, Updates, input_id};
 

@@ -22,7 +22,7 @@ pub const NOTIFICATION: &str = "agent-client/notification";
 pub const RESULT: &str = "agent-client/result";
 
 /// What a turn's result is called among an agent's own updates.
-const TURN_RESULT: &str = "turn_result";
+pub(super) const TURN_RESULT: &str = "turn_result";
 
 /// The updates that are carried as the agent's own: nobody but clients of this protocol has a word for them.
 pub(super) const OWN: [&str; 8] = [

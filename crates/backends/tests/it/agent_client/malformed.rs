@@ -96,12 +96,12 @@ async fn every_answer_of_a_prompt_ends_it() {
         (
             "null",
             r#"{"jsonrpc":"2.0","id":ID,"result":null}"#.to_owned(),
-            Ends::Badly("does not fit"),
+            Ends::Badly("is invalid"),
         ),
         (
             "no stop",
             r#"{"jsonrpc":"2.0","id":ID,"result":{}}"#.to_owned(),
-            Ends::Badly("does not fit"),
+            Ends::Badly("is invalid"),
         ),
         (
             "more at the root",

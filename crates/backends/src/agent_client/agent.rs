@@ -1,0 +1,114 @@
+//! The backend of an agent of the Agent Client Protocol.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use trilogue_domain::error::{Result, Violation};
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::{AgentCard, Answer, Code, Error, Failure, Interrupt, Json};
+use trilogue_mapping::agent_client::filled_in;
+use trilogue_mapping::shape;
+use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
+
+use super::launch::Launch;
+use super::opening::SessionOpener;
+use super::turns::run_turn;
+use crate::child::Children;
+use crate::native::schema::Schema;
+use crate::permission::Rules;
+
+/// An agent of the Agent Client Protocol. Cheap to clone.
+#[derive(Clone)]
+pub struct AgentClient(Arc<Inner>);
+
+struct Inner {
+    card: AgentCard,
+    opener: Arc<SessionOpener>,
+}
+
+// === impl AgentClient ===
+
+impl AgentClient {
+    /// An agent whose processes start when they are needed.
+    ///
+    /// # Errors
+    /// `invalid_request` if the launch cannot work.
+    pub fn new(
+        card: AgentCard,
+        launch: Launch,
+        children: Arc<Children>,
+        rules: Arc<Rules>,
+    ) -> Result<Self> {
+        launch.check(&card.name)?;
+        let name = Arc::from(card.name.as_str());
+        let opener = Arc::new(SessionOpener::new(name, launch, children, rules));
+        Ok(Self(Arc::new(Inner { card, opener })))
+    }
+
+    /// Starts the agent in another way from now on. Running processes keep their sessions until they exit.
+    ///
+    /// # Errors
+    /// As [`AgentClient::new`].
+    pub fn relaunch(&self, launch: Launch) -> Result<()> {
+        launch.check(&self.0.card.name)?;
+        self.0.opener.relaunch(launch);
+        Ok(())
+    }
+
+    pub(super) fn opener(&self) -> &Arc<SessionOpener> {
+        &self.0.opener
+    }
+}
+
+#[async_trait]
+impl Backend for AgentClient {
+    fn card(&self) -> &AgentCard {
+        &self.0.card
+    }
+
+    fn is_native(&self) -> bool {
+        false
+    }
+
+    fn rewind(&self) -> Rewind {
+        if self.opener().launch().primes_on_rewind { Rewind::Prime } else { Rewind::Refuse }
+    }
+
+    fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {
+        shape::input(&self.0.card, input, SystemClock.now())
+    }
+
+    /// Passes an answer that fits the form, and that the agent can be told as it is meant.
+    fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
+        let invalid = |why: String, places: Vec<Violation>| {
+            let message =
+                format!("the answer does not fit the interrupt '{}': {why}", interrupt.id);
+            Error::new(Code::AnswerInvalid, message)
+                .violations(places)
+                .hint("the interrupt's 'schema' says what fits; `false` declines")
+        };
+        let filled = filled_in(interrupt, answer).map_err(|place| {
+            let at = if place.path.is_empty() { "the value" } else { &place.path };
+            invalid(format!("{at} {}", place.message), vec![place])
+        })?;
+        let (Some(value), Some(schema)) = (filled, &interrupt.schema) else { return Ok(()) };
+        // An invalid schema does not say what fits.
+        let Ok(schema) = Schema::compile(schema) else { return Ok(()) };
+        schema.check(value).map_err(|why| invalid(why.to_string(), why.into_violations()))
+    }
+
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+
+    async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
+        run_turn(self.opener(), turn, context).await
+    }
+}
+
+impl fmt::Debug for AgentClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentClient").field("name", &self.0.card.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! Why something could not be done with an agent, and how runs and clients are told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use trilogue_domain::error::{Code, Error};
+use trilogue_domain::{Failure, Json};
+use trilogue_mapping::agent_client::failure_of;
+use trilogue_runtime::CallError;
+use trilogue_sdk::agent_client::peer::CallFailure;
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
+
+const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
+
+/// Why something could not be done with an agent.
+#[derive(Clone, Debug)]
+pub(super) enum AgentFailure {
+    /// The agent answered with an error.
+    Refused(ErrorObject),
+    /// The agent does not have a method that every agent has.
+    MissingMethod(Box<MissingMethod>),
+    /// The agent's process has exited: how, and the end of its standard error.
+    Exited(String),
+    /// The agent could not be started, did not answer in time, or was not asked at all.
+    Local(Error),
+    /// The command is not an agent that this server can talk to. Starting it again changes nothing.
+    Incompatible(Error),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct MissingMethod {
+    agent: Arc<str>,
+    method: String,
+    error: ErrorObject,
+}
+
+// === impl AgentFailure ===
+
+impl AgentFailure {
+    pub(super) fn local(code: Code, message: impl Into<String>) -> Self {
+        Self::Local(Error::new(code, message.into()))
+    }
+
+    pub(super) fn incompatible(message: impl Into<String>) -> Self {
+        Self::Incompatible(
+            Error::new(Code::PeerUnavailable, message.into()).hint(NOT_AN_AGENT_HINT),
+        )
+    }
+
+    /// Says which method is missing, where the refused call was of a method that every agent has.
+    pub(super) fn for_method(self, agent: &Arc<str>, method: &str) -> Self {
+        match self {
+            Self::Refused(error) if error.code == RpcCode::METHOD_NOT_FOUND => {
+                let (agent, method) = (Arc::clone(agent), method.to_owned());
+                Self::MissingMethod(Box::new(MissingMethod { agent, method, error }))
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the agent has answered with an error.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::MissingMethod(_))
+    }
+
+    pub(super) fn is_authentication_required(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED)
+    }
+
+    /// Whether the agent does not know the session `remote`. Agents say so in several ways. A resource that is not
+    /// found does not count, unless it is the session.
+    pub(super) fn is_lost_session(&self, remote: &str) -> bool {
+        let Self::Refused(error) = self else { return false };
+        let data = error.data.as_ref().map_or("", |data| data.as_str());
+        let names_session = || {
+            let text = format!("{} {}", error.message, data).to_lowercase();
+            text.contains("session") && (text.contains("not found") || text.contains("unknown"))
+        };
+        let member = |name: &str| splice::get_text(data, &[name]);
+        match error.code {
+            RpcCode::RESOURCE_NOT_FOUND => match (member("sessionId"), member("uri")) {
+                (Some(_), _) => true,
+                (None, Some(uri)) => uri == remote,
+                (None, None) => names_session() || error.message.contains(remote),
+            },
+            RpcCode::INVALID_PARAMS | RpcCode::INTERNAL_ERROR | RpcCode(-32001) => names_session(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Refused(error) => error.to_string(),
+            Self::MissingMethod(missing) => missing.to_string(),
+            Self::Exited(how) => how.clone(),
+            Self::Local(error) | Self::Incompatible(error) => error.message().to_owned(),
+        }
+    }
+
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Refused(error) => {
+                let data = error.data.as_ref().and_then(domain_json);
+                failure_of(error.code.0, &error.message, data.as_ref()).bounded()
+            }
+            Self::MissingMethod(missing) => {
+                let MissingMethod { error, .. } = &*missing;
+                let data = error.data.as_ref().and_then(domain_json);
+                let failure = failure_of(error.code.0, &error.message, data.as_ref());
+                let hinted = failure.data.as_ref().and_then(|data| with_hint(data.as_str()));
+                let data = hinted.or(failure.data);
+                Failure { message: missing.to_string(), data, ..failure }.bounded()
+            }
+            Self::Exited(how) => Failure::of(Code::AgentLost, &how),
+            Self::Local(error) => local_failure(&error),
+            Self::Incompatible(error) => Failure { transient: false, ..local_failure(&error) },
+        }
+    }
+
+    pub(super) fn into_call_error(self) -> CallError {
+        let code = match &self {
+            Self::Refused(error) => error.code.0,
+            Self::Local(error) if error.code() == Code::InvalidRequest => CallError::INVALID_PARAMS,
+            // The client has called what every agent has.
+            Self::MissingMethod(_) | Self::Exited(_) | Self::Local(_) | Self::Incompatible(_) => {
+                CallError::INTERNAL
+            }
+        };
+        match self {
+            Self::MissingMethod(missing) => {
+                let data = missing.error.data.as_ref().and_then(domain_json);
+                let hinted = with_hint(data.as_ref().map_or("", |data| data.as_str()));
+                let hinted = hinted.or_else(|| with_hint("{}"));
+                CallError { data: hinted, ..CallError::new(code, missing.to_string()) }
+            }
+            Self::Refused(error) => {
+                let data = error.data.as_ref().and_then(domain_json);
+                CallError { data, ..CallError::new(code, error.message) }
+            }
+            Self::Exited(how) => {
+                let data = serde_json::json!({ "code": Code::AgentLost.as_str() });
+                CallError { data: Some(Json::from_value(&data)), ..CallError::new(code, how) }
+            }
+            Self::Local(error) | Self::Incompatible(error) => {
+                let mut data = serde_json::json!({ "code": error.code().as_str() });
+                if let Some(hint) = error.hint_text() {
+                    data["hint"] = hint.into();
+                }
+                let data = Some(Json::from_value(&data));
+                CallError { data, ..CallError::new(code, error.message()) }
+            }
+        }
+    }
+}
+
+impl From<Error> for AgentFailure {
+    fn from(error: Error) -> Self {
+        Self::Local(error)
+    }
+}
+
+/// Of a call whose connection may still be there.
+impl From<CallFailure> for AgentFailure {
+    fn from(failed: CallFailure) -> Self {
+        match failed {
+            CallFailure::Refused(error) => Self::Refused(error),
+            CallFailure::Closed => Self::Exited("the agent's connection is closed".to_owned()),
+            other => {
+                Self::local(Code::PeerUnavailable, format!("the agent broke its protocol: {other}"))
+            }
+        }
+    }
+}
+
+// === impl MissingMethod ===
+
+impl fmt::Display for MissingMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { agent, method, error } = self;
+        write!(f, "the agent '{agent}' does not know `{method}`: {error}")
+    }
+}
+
+/// A failure of this server, with its hint in the details.
+fn local_failure(error: &Error) -> Failure {
+    let hint = error.hint_text().map(|hint| Json::from_value(&serde_json::json!({ "hint": hint })));
+    Failure { data: hint, ..Failure::of(error.code(), error.message()) }
+}
+
+fn with_hint(details: &str) -> Option<Json> {
+    let hinted = splice::set_text(details, &["hint"], NOT_AN_AGENT_HINT)?;
+    Json::parse(hinted).ok()
+}
+
+/// A client's error, as its agent gets it.
+pub(super) fn error_object(error: CallError) -> ErrorObject {
+    let data = error
+        .data
+        .and_then(|data| trilogue_wire::agent_client::Json::parse(data.as_str().to_owned()).ok());
+    ErrorObject { code: RpcCode(error.code), message: error.message, data }
+}
+
+fn domain_json(json: &trilogue_wire::agent_client::Json) -> Option<Json> {
+    Json::parse(json.as_str().to_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: i32, message: &str, data: Option<&str>) -> AgentFailure {
+        let error = ErrorObject::new(RpcCode(code), message.to_owned());
+        AgentFailure::Refused(match data {
+            Some(data) => {
+                error.data(trilogue_wire::agent_client::Json::parse(data.to_owned()).unwrap())
+            }
+            None => error,
+        })
+    }
+
+    #[test]
+    fn only_a_session_that_is_not_found_is_a_lost_one() {
+        for (code, message, data) in [
+            (-32002, "Resource not found", Some(r#"{"sessionId":"s1"}"#)),
+            (-32002, "Resource not found: s1", Some(r#"{"uri":"s1"}"#)),
+            (-32002, "Resource not found: s1", None),
+            (-32002, "Session not found", None),
+            (-32602, "unknown session", None),
+            (-32603, "Internal error", Some(r#"{"details":"Session s1 not found"}"#)),
+        ] {
+            assert!(refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+        }
+        for (code, message, data) in [
+            (-32002, "Resource not found: /x", Some(r#"{"uri":"/x"}"#)),
+            (-32002, "Resource not found: session", Some(r#"{"uri":"file:///session"}"#)),
+            (-32002, "Resource not found", None),
+            (-32602, "the file was not found", None),
+            (-32000, "session not found", None),
+            (-32603, "Internal error", None),
+        ] {
+            assert!(!refused(code, message, data).is_lost_session("s1"), "{message} {data:?}");
+        }
+        assert!(!AgentFailure::Exited("session not found".to_owned()).is_lost_session("s1"));
+    }
+}

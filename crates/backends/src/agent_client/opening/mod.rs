@@ -1,0 +1,316 @@
+//! Opens the session of a thread: in its process, with authentication if the agent asks for it.
+
+mod closing;
+mod params;
+mod ready;
+mod room;
+mod settings;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use trilogue_domain::event::StateEvent;
+use trilogue_domain::{Body, Json, lock};
+use trilogue_runtime::{Client, ClientProfile, RunContext, ThreadContext};
+
+use super::failure::AgentFailure;
+use super::launch::{Launch, Processes};
+use super::process::{
+    AuthMode, Authentication, GreetingCache, Pool, Process, ProcessLease, ProcessSpec, Profile,
+};
+use super::session::{Session, SessionBinding, SessionLease, SessionStart, ThreadState, Threads};
+use crate::child::Children;
+use crate::permission::Rules;
+
+pub(super) use ready::{LostSession, ReadySession, not_opened};
+
+/// Opens and closes the sessions of an agent.
+pub(super) struct SessionOpener {
+    launch: Mutex<Arc<Launch>>,
+    rules: Arc<Rules>,
+    pub(super) pool: Pool,
+    pub(super) threads: Arc<Threads>,
+    pub(super) greetings: Arc<GreetingCache>,
+    pub(super) authentication: Authentication,
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Requester<'a> {
+    profile: Option<&'a ClientProfile>,
+    /// The client that opens it: it gets the agent's questions about that.
+    client: Option<&'a Arc<dyn Client>>,
+    auth: AuthMode,
+}
+
+/// A session that was opened again, or a new one in its place.
+#[derive(Debug)]
+pub(super) struct ReopenedSession {
+    pub(super) session: SessionLease,
+    /// Why the agent does not remember what was said; `None` if it does.
+    pub(super) forgotten: Option<String>,
+}
+
+// === impl SessionOpener ===
+
+impl SessionOpener {
+    pub(super) fn new(
+        agent: Arc<str>,
+        launch: Launch,
+        children: Arc<Children>,
+        rules: Arc<Rules>,
+    ) -> Self {
+        let launch = Arc::new(launch);
+        let threads = Arc::<Threads>::default();
+        let greetings = Arc::new(GreetingCache::new(Arc::clone(&launch)));
+        let on_exit = {
+            let threads = Arc::clone(&threads);
+            move |process: &Arc<Process>| threads.drop_sessions(process)
+        };
+        let pool = Pool::new(agent, children, Arc::clone(&greetings), on_exit);
+        let (launch, authentication) = (Mutex::new(launch), Authentication::default());
+        Self { launch, rules, pool, threads, greetings, authentication }
+    }
+
+    pub(super) fn launch(&self) -> Arc<Launch> {
+        Arc::clone(&lock(&self.launch))
+    }
+
+    /// Starts the agent in another way from now on.
+    pub(super) fn relaunch(&self, launch: Launch) {
+        if **lock(&self.launch) == launch {
+            return;
+        }
+        let launch = Arc::new(launch);
+        *lock(&self.launch) = Arc::clone(&launch);
+        self.greetings.reset(launch);
+        self.pool.reset();
+    }
+
+    /// A process for this client that belongs to no thread. If it has to be started, that is where the client's first
+    /// session will probably work: that session takes the process over.
+    pub(super) async fn process_for(
+        &self,
+        client: &dyn Client,
+    ) -> Result<ProcessLease, AgentFailure> {
+        let launch = self.launch();
+        let profile = Profile::of(&launch, Some(client.profile()));
+        let cwd = match client.folder().filter(|_| params::follows_client(&launch)) {
+            Some(folder) if is_folder(folder).await => folder.to_owned(),
+            _ => params::default_cwd(&launch),
+        };
+        self.pool.unowned(ProcessSpec { launch, profile, cwd }).await
+    }
+
+    /// The session of the thread's binding, if it is open, and either as its client wants it or not to be opened in another way.
+    pub(super) async fn open_session(
+        &self,
+        thread: &ThreadContext,
+        state: &mut ThreadState,
+        (remote, binding): (&str, &SessionBinding),
+    ) -> Result<Option<SessionLease>, AgentFailure> {
+        let Some(session) = state.lease(remote) else { return Ok(None) };
+        if state.wanted == state.opened_with {
+            return Ok(Some(session));
+        }
+        let launch = self.launch();
+        let wanted = state.wanted.as_ref();
+        let params = params::of_session(&launch, thread, wanted, binding.clone()).await?;
+        if *session.params() == params {
+            state.opened_with.clone_from(&state.wanted);
+            return Ok(Some(session));
+        }
+        // A session that cannot be opened must not end the one that is open.
+        params::check_cwd(&launch, &params).await?;
+        if session.has_leases_beyond(1) || !session.process().can_reopen() {
+            return Ok(Some(session));
+        }
+        session.end_remote(false).await;
+        session.close();
+        state.session = None;
+        Ok(None)
+    }
+
+    /// Begins a new session for a thread. `binding` is that of the session before, if there was one.
+    pub(super) async fn begin(
+        &self,
+        thread: &ThreadContext,
+        requester: Requester<'_>,
+        state: &mut ThreadState,
+        binding: Option<SessionBinding>,
+    ) -> Result<SessionLease, AgentFailure> {
+        let is_another = binding.is_some();
+        let binding = binding.unwrap_or_default();
+        let remembered = binding.auth_method.clone();
+        let (start, lease) = self.start(thread, requester, state, binding).await?;
+        let session = match start.clone().begin().await {
+            Err(failure) if failure.is_authentication_required() => {
+                self.authenticate(requester, &start.process, failure, remembered).await?;
+                start.begin().await?
+            }
+            begun => begun?,
+        };
+        if is_another {
+            settings::restore(thread, &session).await?;
+        }
+        Ok(replace(thread, state, session, lease))
+    }
+
+    /// Opens the session of the thread's binding again. If the agent cannot, or does not know it any more, begins another.
+    pub(super) async fn reopen(
+        &self,
+        thread: &ThreadContext,
+        requester: Requester<'_>,
+        state: &mut ThreadState,
+        (remote, binding): (&str, SessionBinding),
+    ) -> Result<ReopenedSession, AgentFailure> {
+        let remembered = binding.auth_method.clone();
+        let (start, lease) = self.start(thread, requester, state, binding.clone()).await?;
+        if !start.process.can_reopen() {
+            // Its slot is for the other one.
+            drop((start, lease));
+            let session = self.begin(thread, requester, state, Some(binding)).await?;
+            let forgotten = Some("the agent cannot open its sessions again".to_owned());
+            return Ok(ReopenedSession { session, forgotten });
+        }
+        let reopened = match start.clone().reopen(remote).await {
+            Err(failure) if failure.is_authentication_required() => {
+                self.authenticate(requester, &start.process, failure, remembered).await?;
+                start.clone().reopen(remote).await
+            }
+            reopened => reopened,
+        };
+        drop(start);
+        match reopened {
+            Ok(session) => {
+                settings::restore(thread, &session).await?;
+                let session = replace(thread, state, session, lease);
+                Ok(ReopenedSession { session, forgotten: None })
+            }
+            Err(failure) if failure.is_refusal() && !failure.is_authentication_required() => {
+                let why = failure.text();
+                let forgotten = Some(format!("the agent did not open its session again: {why}"));
+                let session = self.begin(thread, requester, state, Some(binding)).await?;
+                Ok(ReopenedSession { session, forgotten })
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Authenticates with the agent of a run, which asked for it with `failure`.
+    pub(super) async fn authenticate_for_run(
+        &self,
+        context: &RunContext,
+        process: &Process,
+        failure: AgentFailure,
+    ) -> Result<(), AgentFailure> {
+        let binding = context.thread_context().binding().await?;
+        let binding = binding.map(|binding| SessionBinding::read(&binding.capabilities));
+        let remembered = binding.and_then(|binding| binding.auth_method);
+        self.authenticate(Requester::run(None), process, failure, remembered).await
+    }
+
+    async fn authenticate(
+        &self,
+        requester: Requester<'_>,
+        process: &Process,
+        failure: AgentFailure,
+        remembered: Option<String>,
+    ) -> Result<(), AgentFailure> {
+        let launch = self.launch();
+        let methods = (launch.auth_method.as_deref(), remembered.as_deref());
+        let Requester { client, auth, .. } = requester;
+        self.authentication.authenticate(client, process, failure, auth, methods).await
+    }
+
+    /// What the thread's binding keeps of a session.
+    pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
+        session.params().to_binding(self.authentication.method(remembered))
+    }
+
+    async fn start(
+        &self,
+        thread: &ThreadContext,
+        requester: Requester<'_>,
+        state: &ThreadState,
+        binding: SessionBinding,
+    ) -> Result<(SessionStart, ProcessLease), AgentFailure> {
+        let launch = self.launch();
+        let wanted = state.wanted.as_ref();
+        let params = params::of_session(&launch, thread, wanted, binding).await?;
+        params::check_cwd(&launch, &params).await?;
+        let profile = Profile::of(&launch, requester.profile);
+        let cwd = params::process_cwd(&launch, &params);
+        let spec = ProcessSpec { launch: Arc::clone(&launch), profile, cwd };
+        let (lease, slot) = match launch.processes {
+            Processes::Thread => (self.pool.of_thread(spec, thread.key()).await?, None),
+            Processes::Shared => {
+                let own = state.session.as_ref().and_then(|session| session.slot());
+                let (lease, slot) = self.shared_process(&spec, own).await?;
+                (lease, Some(slot))
+            }
+        };
+        let process = Arc::clone(lease.process());
+        let extra = wanted.and_then(params::extra_members);
+        params::hide_secrets(process.child(), &params, extra.as_ref());
+        let start = SessionStart {
+            process,
+            launch,
+            thread: thread.clone(),
+            rules: Arc::clone(&self.rules),
+            params,
+            extra,
+            slot,
+            client: requester.client.cloned(),
+            _opening: Arc::new(self.pool.opening()),
+        };
+        Ok((start, lease))
+    }
+}
+
+/// Puts a session into the place of the thread's session before.
+fn replace(
+    thread: &ThreadContext,
+    state: &mut ThreadState,
+    session: Session,
+    lease: ProcessLease,
+) -> SessionLease {
+    let session = Arc::new(session);
+    session.process().add_thread(thread.key());
+    state.opened_with.clone_from(&state.wanted);
+    if let Some(before) = state.session.replace(Arc::clone(&session)) {
+        before.close();
+        if before.is_open() && before.remote() != session.remote() {
+            // Nothing will use what the agent keeps of it.
+            tokio::spawn(async move {
+                let _lease = before.process().lease();
+                before.end_remote(false).await;
+            });
+        }
+    }
+    SessionLease::new(session, lease)
+}
+
+/// The event by which a log says that the agent does not remember what was said before.
+pub(super) fn session_restarted(why: &str) -> Body {
+    let data = Json::from_value(&json!({ "reason": why }));
+    Body::State(StateEvent::Custom { kind: "session_restarted".to_owned(), data })
+}
+
+async fn is_folder(path: &Path) -> bool {
+    tokio::fs::metadata(path).await.is_ok_and(|found| found.is_dir())
+}
+
+// === impl Requester ===
+
+impl<'a> Requester<'a> {
+    pub(super) fn client(client: &'a Arc<dyn Client>) -> Self {
+        Self { profile: Some(client.profile()), client: Some(client), auth: AuthMode::AsChosen }
+    }
+
+    /// A run, whose client has this profile.
+    pub(super) fn run(profile: Option<&'a ClientProfile>) -> Self {
+        Self { profile, client: None, auth: AuthMode::Always }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where a session works and with which servers, and what of that is secret.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use trilogue_domain::{Code, Error, Json};
+use trilogue_runtime::ThreadContext;
+use trilogue_wire::agent_client::{Meta, splice};
+
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::launch::{Launch, Processes};
+use crate::agent_client::session::{SessionBinding, SessionParams};
+use crate::child::Child;
+
+/// The session works in a folder of ours, else where its client says, else where it worked before, else where the agent is started.
+pub(super) async fn of_session(
+    launch: &Launch,
+    thread: &ThreadContext,
+    wanted: Option<&Json>,
+    binding: SessionBinding,
+) -> Result<SessionParams, AgentFailure> {
+    let cwd = match &launch.folders {
+        Some(folders) => folders.prepare(thread.tenant(), thread.thread(), thread.key()).await?,
+        None => {
+            let cwd = wanted.and_then(SessionParams::cwd_of).or(binding.cwd);
+            cwd.unwrap_or_else(|| default_cwd(launch))
+        }
+    };
+    let Some(wanted) = wanted else {
+        return Ok(SessionParams { cwd, directories: binding.directories, servers: Value::Null });
+    };
+    // A client sends all of it each time.
+    let member = |name: &str| {
+        let raw = splice::get(wanted.as_str(), &[name])?;
+        serde_json::from_str::<Value>(raw).ok()
+    };
+    let directories = member("additionalDirectories").unwrap_or_default();
+    Ok(SessionParams { cwd, directories, servers: member("mcpServers").unwrap_or_default() })
+}
+
+/// The members of a client's params beside those of [`SessionParams`]. Some agents read the names with underscores too.
+pub(super) fn extra_members(params: &Json) -> Option<Json> {
+    const KNOWN: [&str; 7] = [
+        "sessionId",
+        "session_id",
+        "cwd",
+        "mcpServers",
+        "mcp_servers",
+        "additionalDirectories",
+        "additional_directories",
+    ];
+    let extra = KNOWN.iter().fold(Cow::Borrowed(params.as_str()), |extra, name| {
+        Cow::Owned(splice::remove(&extra, &[name]).into_owned())
+    });
+    Json::parse(extra.into_owned()).ok()
+}
+
+/// Where the process of a session is started.
+pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
+    if launch.processes == Processes::Shared {
+        return default_cwd(launch);
+    }
+    match &launch.cwd {
+        Some(cwd) if launch.folders.is_none() => cwd.clone(),
+        _ => params.cwd.clone(),
+    }
+}
+
+/// Whether a process is started where its client says.
+pub(super) fn follows_client(launch: &Launch) -> bool {
+    launch.processes == Processes::Thread && launch.cwd.is_none() && launch.folders.is_none()
+}
+
+pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
+    let here = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    launch.cwd.clone().unwrap_or_else(here)
+}
+
+/// Passes unless a client chose a working directory that does not exist on this server. That is not a failure of the agent.
+pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
+    let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
+    // Elsewhere, such as in a container, only the agent can tell.
+    let is_used_here = process_cwd(launch, params) == params.cwd || !launch.grants.is_empty();
+    if !is_chosen || !is_used_here {
+        return Ok(());
+    }
+    let why = match tokio::fs::metadata(&params.cwd).await {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "it is not a folder".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let message = format!("the session cannot work in '{}': {why}", params.cwd.display());
+    let hint = "create that folder on this server, or open the session with a `cwd` that exists";
+    Err(Error::new(Code::InvalidRequest, message).hint(hint).into())
+}
+
+/// Hides what a client sent for its session from the captured standard error: the values for its servers, and everything
+/// that it attached.
+pub(super) fn hide_secrets(child: &Child, params: &SessionParams, extra: Option<&Json>) {
+    let secrets = server_secrets(&params.servers);
+    let attached = extra.map(attached_texts).unwrap_or_default();
+    child.hide(secrets.iter().chain(&attached).map(String::as_str));
+}
+
+/// The variables and the headers of servers.
+fn server_secrets(servers: &Value) -> Vec<String> {
+    let lists = servers.as_array().into_iter().flatten();
+    let entries = lists.flat_map(|server| ["env", "headers"].map(|name| server.get(name)));
+    let entries = entries.flatten().filter_map(Value::as_array).flatten();
+    let values = entries.filter_map(|entry| entry.get("value")?.as_str());
+    let mut secrets = Vec::new();
+    for value in values {
+        secrets.push(value.to_owned());
+        // The token behind `Bearer`.
+        if let Some((_, token)) = value.split_once(' ') {
+            secrets.push(token.trim().to_owned());
+        }
+    }
+    secrets
+}
+
+/// All strings in `_meta`: some may be tokens.
+fn attached_texts(extra: &Json) -> Vec<String> {
+    let meta = splice::get(extra.as_str(), &[Meta::KEY]);
+    let mut values: Vec<Value> =
+        meta.and_then(|it| serde_json::from_str(it).ok()).into_iter().collect();
+    let mut texts = Vec::new();
+    while let Some(value) = values.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => values.extend(items),
+            Value::Object(members) => values.extend(members.into_iter().map(|(_, value)| value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    texts
+}

@@ -1,0 +1,245 @@
+//! Restores the mode and the options of a thread's session after another process has opened it. What clients chose is set again, and they are told what differs.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::{Body, Json};
+use trilogue_mapping::agent_client::{body_of_update, update_original};
+use trilogue_runtime::ThreadContext;
+
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::process::SERVER_CALL_TIMEOUT;
+use crate::agent_client::session::Session;
+
+/// The events about a session's mode and options: its opening, and the changes since.
+const KINDS: [&str; 4] = [OPENED, SET, MODE, OPTIONS];
+/// The response that opened a session.
+const OPENED: &str = "session_opened";
+/// A client has set the mode or an option.
+const SET: &str = "session_set";
+/// Its member that names the agent.
+const AGENT: &str = "agent";
+/// The agent notifies of another mode.
+const MODE: &str = "current_mode_update";
+/// The agent notifies of other options.
+const OPTIONS: &str = "config_option_update";
+
+/// The mode and the options of a session by its log.
+#[derive(Debug, Default)]
+struct Settings {
+    /// As clients know it.
+    mode: Option<String>,
+    /// As clients know them.
+    options: Option<Value>,
+    /// The mode that a client chose, unless it was changed since.
+    chosen_mode: Option<String>,
+    /// Likewise the values that clients chose, by option: the members of the request.
+    chosen: BTreeMap<String, Value>,
+}
+
+/// Sets a session that another process has opened as the thread's session was set, as far as its agent accepts that.
+pub(super) async fn restore(thread: &ThreadContext, session: &Session) -> Result<(), AgentFailure> {
+    let mut settings = Settings::default();
+    let agent = thread.agent().as_str();
+    let each = |kind: &str, data: &Json, is_ours: bool| {
+        let data = data.to_value();
+        // Clients choose; neither the agent's own events nor choices for another agent count.
+        let is_of_agent = data.get(AGENT).is_none_or(|of| of == agent);
+        if is_ours != matches!(kind, MODE | OPTIONS) && (kind != SET || is_of_agent) {
+            settings.push(kind, &data);
+        }
+    };
+    thread.each_state(&KINDS, each).await?;
+    let mut done = Vec::new();
+    if let Some(mode) = settings.mode_to_set(&session.modes().current().to_value()) {
+        let params = json!({ "sessionId": session.remote(), "modeId": mode });
+        if set(session, "session/set_mode", &params).await? {
+            done.push(json!({ "sessionUpdate": MODE, "currentModeId": mode }));
+        }
+    }
+    for (option, choice) in &settings.chosen {
+        // An option that was set before may have changed this one.
+        let now = session.modes().current().to_value();
+        if value_of(now.get("configOptions"), option).is_none_or(|it| *it == choice["value"]) {
+            continue;
+        }
+        let mut params = choice.clone();
+        params["sessionId"] = session.remote().into();
+        params["configId"] = option.as_str().into();
+        if set(session, "session/set_config_option", &params).await? {
+            let options = session.modes().current().to_value().get("configOptions").cloned();
+            let chosen = json!({ option.as_str(): choice });
+            done.push(
+                json!({ "sessionUpdate": OPTIONS, "configOptions": options, "chosen": chosen }),
+            );
+        }
+    }
+    // The agent's own notifications come first in the log.
+    session.caught_up().await;
+    for mut data in done {
+        data[AGENT] = agent.into();
+        settings.push(SET, &data);
+        let data = Json::from_value(&data);
+        let body = Body::State(StateEvent::Custom { kind: SET.to_owned(), data });
+        note(thread, body, None).await;
+    }
+    for update in settings.updates(&session.modes().current().to_value()) {
+        let params = json!({ "sessionId": "", "update": update }).to_string();
+        let body = body_of_update(&params);
+        note(thread, body, Some(update_original(params))).await;
+    }
+    Ok(())
+}
+
+/// Notes an event in the thread. The session works without it too.
+async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
+    if let Err(error) = thread.note(body, original).await {
+        let thread = thread.thread();
+        tracing::warn!(%thread, %error, "the settings of an agent's session were not logged");
+    }
+}
+
+/// Sets something for a client. `false` if the agent refuses.
+async fn set(session: &Session, method: &str, params: &Value) -> Result<bool, AgentFailure> {
+    match session.process().call(method, params, SERVER_CALL_TIMEOUT).await {
+        Ok(result) => {
+            session.modes().was_set(method, &params.to_string(), result.as_str());
+            Ok(true)
+        }
+        Err(failure @ AgentFailure::Exited(_)) => Err(failure),
+        Err(failure) => {
+            let why = failure.text();
+            tracing::info!(method, why, "the agent refused a setting that a client had chosen");
+            Ok(false)
+        }
+    }
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Takes the next event of a kind.
+    fn push(&mut self, kind: &str, data: &Value) {
+        let mode = data.get("currentModeId").and_then(Value::as_str);
+        let options = data.get("configOptions").filter(|it| it.is_array());
+        match kind {
+            OPENED => {
+                let mode = data.pointer("/modes/currentModeId").and_then(Value::as_str);
+                self.mode = mode.map(str::to_owned);
+                self.options = options.cloned();
+            }
+            SET | MODE | OPTIONS => {
+                self.mode = mode.map(str::to_owned).or(self.mode.take());
+                self.options = options.cloned().or(self.options.take());
+            }
+            _ => return,
+        }
+        if kind == SET {
+            if let Some(mode) = mode {
+                self.chosen_mode = Some(mode.to_owned());
+            }
+            let chosen = data.get("chosen").and_then(Value::as_object);
+            let chosen = chosen.into_iter().flatten();
+            let chosen = chosen.filter(|(_, choice)| choice.is_object());
+            self.chosen.extend(chosen.map(|(option, choice)| (option.clone(), choice.clone())));
+        }
+        // A value that was changed since is not their choice any more.
+        let (mode, options) = (&self.mode, self.options.as_ref());
+        self.chosen_mode.take_if(|chosen| mode.as_ref().is_some_and(|mode| mode != chosen));
+        self.chosen.retain(|option, choice| {
+            value_of(options, option).is_none_or(|value| *value == choice["value"])
+        });
+    }
+
+    /// The mode to set again in a session with these modes.
+    fn mode_to_set(&self, now: &Value) -> Option<&str> {
+        let chosen = self.chosen_mode.as_deref()?;
+        let Some(modes) = now.get("modes").filter(|modes| modes.is_object()) else {
+            // The agent does not say in which mode it is.
+            return Some(chosen);
+        };
+        let mut offered = modes["availableModes"].as_array().into_iter().flatten();
+        let is_offered = offered.any(|mode| mode["id"] == chosen);
+        (is_offered && modes["currentModeId"] != chosen).then_some(chosen)
+    }
+
+    /// The updates by which clients learn the settings of this session.
+    fn updates(&self, now: &Value) -> Vec<Value> {
+        let mut updates = Vec::new();
+        if let (Some(told), Some(mode)) = (&self.mode, now.pointer("/modes/currentModeId"))
+            && mode != told.as_str()
+        {
+            updates.push(json!({ "sessionUpdate": MODE, "currentModeId": mode }));
+        }
+        if let (Some(told), Some(options)) = (&self.options, now.get("configOptions"))
+            && options.is_array()
+            && options != told
+        {
+            updates.push(json!({ "sessionUpdate": OPTIONS, "configOptions": options }));
+        }
+        updates
+    }
+}
+
+fn value_of<'a>(options: Option<&'a Value>, option: &str) -> Option<&'a Value> {
+    let mut options = options?.as_array()?.iter();
+    options.find(|it| it["id"] == option)?.get("currentValue")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(events: &[(&str, Value)]) -> Settings {
+        let mut settings = Settings::default();
+        for (kind, data) in events {
+            settings.push(kind, data);
+        }
+        settings
+    }
+
+    fn opened(mode: &str, model: &str) -> Value {
+        json!({
+            "modes": { "currentModeId": mode, "availableModes": [{ "id": "ask" }, { "id": "code" }] },
+            "configOptions": [{ "id": "model", "currentValue": model }],
+        })
+    }
+
+    fn options(model: &str) -> Value {
+        json!([{ "id": "model", "currentValue": model }])
+    }
+
+    #[test]
+    fn a_choice_holds_until_somebody_changes_it() {
+        let set = json!({ "currentModeId": "code" });
+        let chosen = [(OPENED, opened("ask", "a")), (SET, set.clone())];
+        assert_eq!(of(&chosen).mode_to_set(&opened("ask", "a")), Some("code"));
+        assert_eq!(of(&chosen).mode_to_set(&opened("code", "a")), None);
+        assert_eq!(of(&chosen).mode_to_set(&json!({})), Some("code"));
+        assert_eq!(of(&chosen).mode_to_set(&json!({ "modes": { "availableModes": [] } })), None);
+        let told = |mode: &str| (MODE, json!({ "currentModeId": mode }));
+        for (later, kept) in [(told("code"), true), (told("ask"), false)] {
+            let settings = of(&[(SET, set.clone()), later.clone()]);
+            assert_eq!(settings.chosen_mode.is_some(), kept, "{later:?}");
+        }
+        let choice = json!({ "model": { "value": "b" } });
+        let set = json!({ "configOptions": options("b"), "chosen": choice });
+        let settings = of(&[(OPENED, opened("ask", "a")), (SET, set.clone())]);
+        assert_eq!(settings.chosen["model"], json!({ "value": "b" }));
+        let settings = of(&[(SET, set), (OPTIONS, json!({ "configOptions": options("a") }))]);
+        assert!(settings.chosen.is_empty());
+    }
+
+    #[test]
+    fn only_differences_from_what_clients_know_are_updates() {
+        let settings = of(&[(OPENED, opened("ask", "a"))]);
+        assert_eq!(settings.updates(&opened("ask", "a")), Vec::<Value>::new());
+        assert_eq!(settings.updates(&json!({})), Vec::<Value>::new());
+        let updates = settings.updates(&opened("code", "b"));
+        assert_eq!(updates[0]["currentModeId"], "code");
+        assert_eq!(updates[1]["configOptions"], options("b"));
+        // Clients that know no modes show none.
+        assert_eq!(Settings::default().updates(&opened("code", "b")), Vec::<Value>::new());
+    }
+}

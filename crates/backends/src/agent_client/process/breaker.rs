@@ -1,0 +1,108 @@
+//! A circuit breaker: an agent that fails again and again is not started for a while.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use trilogue_domain::error::{Code, Error, Result};
+use trilogue_domain::lock;
+
+/// So many failures within [`WINDOW`] open the breaker: processes that did not start, or exited before a turn had completed.
+const MAX_FAILURES: usize = 5;
+const WINDOW: Duration = Duration::from_secs(60);
+/// How long the breaker stays open.
+const PAUSE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<Failures>);
+
+#[derive(Debug, Default)]
+struct Failures {
+    at: VecDeque<Instant>,
+    /// Of the last one.
+    reason: String,
+    until: Option<Instant>,
+}
+
+// === impl Breaker ===
+
+impl Breaker {
+    /// Passes unless the breaker is open.
+    pub(super) fn check(&self, agent: &str) -> Result<()> {
+        let mut failures = lock(&self.0);
+        let Some(until) = failures.until else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // One start is let through. If it fails too, the pause begins again.
+            failures.until = None;
+            failures.at = vec![Instant::now(); MAX_FAILURES - 1].into();
+            return Ok(());
+        }
+        let message = format!(
+            "the agent '{agent}' failed {MAX_FAILURES} times within {} seconds and is not started: {}",
+            WINDOW.as_secs(),
+            failures.reason,
+        );
+        let hint = format!(
+            "fix its configuration; it is started again in {} seconds at the earliest",
+            left.as_secs() + 1
+        );
+        Err(Error::new(Code::PeerUnavailable, message).hint(hint))
+    }
+
+    /// Counts a process that did not start, or exited before a turn had completed.
+    pub(super) fn failed(&self, reason: &str) {
+        let now = Instant::now();
+        let mut failures = lock(&self.0);
+        failures.at.push_back(now);
+        while failures.at.front().is_some_and(|first| now - *first > WINDOW)
+            || failures.at.len() > MAX_FAILURES
+        {
+            failures.at.pop_front();
+        }
+        reason.clone_into(&mut failures.reason);
+        if failures.at.len() >= MAX_FAILURES {
+            failures.until = Some(now + PAUSE);
+        }
+    }
+
+    /// Forgets all failures: a turn has completed, or the agent is started in another way from now on.
+    pub(super) fn reset(&self) {
+        *lock(&self.0) = Failures::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn too_many_failures_pause_and_say_why() {
+        let breaker = Breaker::default();
+        for _ in 0..MAX_FAILURES {
+            assert!(breaker.check("x").is_ok());
+            breaker.failed("it has no key");
+        }
+        let error = breaker.check("x").unwrap_err();
+        assert_eq!(error.code(), Code::PeerUnavailable);
+        assert!(error.message().contains("it has no key"), "{error}");
+        tokio::time::advance(PAUSE).await;
+        assert!(breaker.check("x").is_ok());
+        breaker.failed("it has no key still");
+        let error = breaker.check("x").unwrap_err();
+        assert!(error.message().ends_with("it has no key still"), "{error}");
+        breaker.reset();
+        assert!(breaker.check("x").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_far_apart_do_not_count() {
+        let breaker = Breaker::default();
+        for _ in 0..MAX_FAILURES * 3 {
+            breaker.failed("now and then");
+            tokio::time::advance(Duration::from_secs(20)).await;
+        }
+        assert!(breaker.check("x").is_ok());
+    }
+}

@@ -1,0 +1,22 @@
+//! The processes of an agent: started, initialized, counted, watched and stopped. Nothing here knows what a session is.
+
+mod authentication;
+mod breaker;
+mod greeting;
+mod pool;
+#[expect(clippy::module_inception, reason = "the room is named after its most important type")]
+mod process;
+mod profile;
+
+pub(super) use authentication::{AuthMode, Authentication};
+pub(super) use greeting::{GreetingCache, json_of};
+pub(super) use pool::{OpeningGuard, Pool, ProcessSpec};
+pub(super) use process::{Process, ProcessLease};
+pub(super) use profile::Profile;
+
+use std::time::Duration;
+
+/// The longest call that a client makes through the server: a person may have to sign in somewhere.
+pub(super) const CLIENT_CALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest call of the server's own, such as closing a session.
+pub(super) const SERVER_CALL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,417 @@
+//! The processes of an agent: how many there are, which one a thread gets, and when they are stopped.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use trilogue_domain::error::{Code, Error};
+use trilogue_domain::{ThreadKey, lock};
+
+use super::breaker::Breaker;
+use super::greeting::GreetingCache;
+use super::process::{PoolContext, Process, ProcessLease};
+use super::profile::Profile;
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::launch::Launch;
+use crate::child::Children;
+
+/// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+
+/// The processes of an agent.
+pub(crate) struct Pool {
+    agent: Arc<str>,
+    children: Arc<Children>,
+    greetings: Arc<GreetingCache>,
+    breaker: Arc<Breaker>,
+    state: Arc<State>,
+    /// Runs when a process has exited.
+    on_exit: Arc<dyn Fn(&Arc<Process>) + Send + Sync>,
+    /// Held while a process that belongs to no thread is started, so that only one is.
+    starting: tokio::sync::Mutex<()>,
+}
+
+/// What a process must be like.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessSpec {
+    pub(crate) launch: Arc<Launch>,
+    pub(crate) profile: Profile,
+    /// Where it is started.
+    pub(crate) cwd: PathBuf,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    processes: Mutex<ProcessTable>,
+    /// Notified when room for a process may be there: after a start, an opening, a lease or a process has ended.
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct ProcessTable {
+    /// Those that run, and those that are being stopped.
+    running: Vec<PoolEntry>,
+    /// How many are being started.
+    starting: usize,
+    /// How many sessions are being opened.
+    opening: usize,
+    /// When the last start or opening ended.
+    settled_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct PoolEntry {
+    process: Arc<Process>,
+    /// The thread that it belongs to. `None` for one that is shared, or was only started to answer `initialize`.
+    thread: Option<ThreadKey>,
+    launch: Arc<Launch>,
+    cwd: PathBuf,
+}
+
+/// Backpressure for a process that is being started.
+struct StartGuard(Arc<State>);
+
+/// Counts a session as being opened until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpeningGuard(Arc<State>);
+
+/// What a thread gets of the processes that run.
+enum ThreadProcess {
+    Process(ProcessLease),
+    /// No process. This one must have stopped before another is started: it was the thread's own and does not fit any more.
+    StopFirst(Arc<Process>),
+    /// No process. This one belongs to no thread and must be stopped too.
+    StopBeside(Arc<Process>),
+    Nothing,
+}
+
+/// Whether one more process may be started.
+enum Vacancy {
+    /// Yes, and the room is taken.
+    Taken,
+    /// When this one has stopped.
+    AfterStop(Arc<Process>),
+    /// No. Another may become idle before this time.
+    Wait(Option<Instant>),
+    /// No: all are in use.
+    Full,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(crate) fn new(
+        agent: Arc<str>,
+        children: Arc<Children>,
+        greetings: Arc<GreetingCache>,
+        on_exit: impl Fn(&Arc<Process>) + Send + Sync + 'static,
+    ) -> Self {
+        let (breaker, state, on_exit) = (Arc::default(), Arc::default(), Arc::new(on_exit));
+        let starting = tokio::sync::Mutex::default();
+        Self { agent, children, greetings, breaker, state, on_exit, starting }
+    }
+
+    /// A process that is the thread's own: the one that it has, one that nobody has, or a new one.
+    pub(crate) async fn of_thread(
+        &self,
+        spec: ProcessSpec,
+        thread: ThreadKey,
+    ) -> Result<ProcessLease, AgentFailure> {
+        match self.claim(&spec, thread) {
+            ThreadProcess::Process(lease) => return Ok(lease),
+            ThreadProcess::StopFirst(process) => process.stop().await,
+            ThreadProcess::StopBeside(process) => {
+                drop(tokio::spawn(async move { process.stop().await }))
+            }
+            ThreadProcess::Nothing => {}
+        }
+        self.start(spec, Some(thread)).await
+    }
+
+    /// A process that belongs to no thread.
+    pub(crate) async fn unowned(&self, spec: ProcessSpec) -> Result<ProcessLease, AgentFailure> {
+        let find = || self.matching(&spec).iter().find_map(Process::lease);
+        // A caller that finds one does not wait for another that is being started.
+        if let Some(lease) = find() {
+            return Ok(lease);
+        }
+        let _starting = self.starting.lock().await;
+        match find() {
+            Some(lease) => Ok(lease),
+            None => self.start(spec, None).await,
+        }
+    }
+
+    /// The running processes that belong to no thread and were started by this specification, wherever.
+    pub(crate) fn matching(&self, spec: &ProcessSpec) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.thread.is_none() && entry.fits(spec))
+    }
+
+    pub(crate) fn has_room(&self, launch: &Launch) -> bool {
+        lock(&self.state.processes).has_room(launch.max_processes)
+    }
+
+    pub(crate) fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    /// See the field.
+    pub(crate) fn starting(&self) -> &tokio::sync::Mutex<()> {
+        &self.starting
+    }
+
+    /// The running processes that belong to no thread.
+    pub(crate) fn all_unowned(&self) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.thread.is_none())
+    }
+
+    /// All running processes.
+    pub(crate) fn all(&self) -> Vec<Arc<Process>> {
+        self.alive(|_| true)
+    }
+
+    /// The running processes that are a thread's own.
+    pub(crate) fn all_of_thread(&self, thread: ThreadKey) -> Vec<Arc<Process>> {
+        self.alive(|entry| entry.thread == Some(thread))
+    }
+
+    fn alive(&self, is_wanted: impl Fn(&PoolEntry) -> bool) -> Vec<Arc<Process>> {
+        let processes = lock(&self.state.processes);
+        let all = processes.running.iter();
+        let found = all.filter(|entry| is_wanted(entry) && entry.process.is_alive());
+        found.map(|entry| Arc::clone(&entry.process)).collect()
+    }
+
+    /// The agent is started in another way from now on.
+    pub(crate) fn reset(&self) {
+        self.breaker.reset();
+    }
+
+    /// Counts a session as being opened in a process of this pool.
+    pub(crate) fn opening(&self) -> OpeningGuard {
+        lock(&self.state.processes).opening += 1;
+        OpeningGuard(Arc::clone(&self.state))
+    }
+
+    /// The process of a thread, or one that nobody has, which is the thread's from now on.
+    fn claim(&self, spec: &ProcessSpec, thread: ThreadKey) -> ThreadProcess {
+        let mut processes = lock(&self.state.processes);
+        let mut all = processes.running.iter();
+        if let Some(own) = all.find(|it| it.thread == Some(thread) && it.process.is_alive()) {
+            if !own.fits_in(spec) && own.process.retire_if_idle() {
+                return ThreadProcess::StopFirst(Arc::clone(&own.process));
+            }
+            // One that is in use serves for now.
+            return own.process.lease().map_or(ThreadProcess::Nothing, ThreadProcess::Process);
+        }
+        let is_spare = |entry: &&mut PoolEntry| {
+            entry.thread.is_none() && entry.fits(spec) && entry.process.is_alive()
+        };
+        for spare in processes.running.iter_mut().filter(|entry| is_spare(entry)) {
+            if spare.cwd == spec.cwd
+                && let Some(lease) = spare.process.lease()
+            {
+                spare.thread = Some(thread);
+                // What it wrote before is not about this thread.
+                lease.process().child().captured().clear();
+                return ThreadProcess::Process(lease);
+            }
+            // It was started only to answer `initialize`, and the answer is remembered.
+            if spare.process.retire_if_idle() {
+                return ThreadProcess::StopBeside(Arc::clone(&spare.process));
+            }
+        }
+        ThreadProcess::Nothing
+    }
+
+    pub(crate) async fn start(
+        &self,
+        spec: ProcessSpec,
+        thread: Option<ThreadKey>,
+    ) -> Result<ProcessLease, AgentFailure> {
+        self.breaker.check(&self.agent)?;
+        let guard = self.room(&spec.launch).await?;
+        let ProcessSpec { launch, profile, cwd } = spec;
+        let shared = PoolContext {
+            agent: &self.agent,
+            children: &self.children,
+            breaker: &self.breaker,
+            changed: &self.state.changed,
+        };
+        let process =
+            Process::start(shared, &launch, profile, &cwd).await.inspect_err(|failure| {
+                self.breaker.failed(&failure.text());
+            })?;
+        self.greetings.insert(&launch, process.profile(), process.greeting().clone());
+        let lease = process.lease();
+        let idle_stop = launch.idle_stop;
+        let entry = PoolEntry { process: Arc::clone(&process), thread, launch, cwd };
+        lock(&self.state.processes).running.push(entry);
+        drop(guard);
+        self.watch(process, idle_stop);
+        let broken =
+            || AgentFailure::local(Code::Internal, "a process was stopped while it started");
+        lease.ok_or_else(broken)
+    }
+
+    /// Stops a process when it has been idle for `idle_stop`, and forgets it when it has exited.
+    fn watch(&self, process: Arc<Process>, idle_stop: Option<Duration>) {
+        let (state, breaker) = (Arc::clone(&self.state), Arc::clone(&self.breaker));
+        let on_exit = Arc::clone(&self.on_exit);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = process.watch() => {}
+                () = idle(&process, idle_stop) => {
+                    tracing::debug!(?process, "stopping an idle process");
+                    process.stop().await;
+                    process.watch().await;
+                }
+            }
+            if !process.is_stopping() && !process.has_completed_turn() {
+                breaker.failed(&process.exit_text().await);
+            }
+            state.remove(&process);
+            on_exit(&process);
+        });
+    }
+
+    /// Waits for room for one more process. If there is none, the process that has been idle longest is stopped. Those
+    /// that are being started or opened are not in use yet: they are waited for.
+    async fn room(&self, launch: &Launch) -> Result<StartGuard, Error> {
+        let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;
+        loop {
+            let mut changed = std::pin::pin!(self.state.changed.notified());
+            // Before the first look, so that no change is missed.
+            changed.as_mut().enable();
+            let room = lock(&self.state.processes).take_room(launch.max_processes);
+            match room {
+                Vacancy::Taken => return Ok(StartGuard(Arc::clone(&self.state))),
+                Vacancy::AfterStop(process) => {
+                    process.stop().await;
+                    self.state.remove(&process);
+                }
+                Vacancy::Wait(until) if Instant::now() < give_up_at => {
+                    // Whether it is a change or the time, the next look tells.
+                    drop(timeout_at(until.unwrap_or(give_up_at).min(give_up_at), changed).await);
+                }
+                Vacancy::Wait(_) | Vacancy::Full => {
+                    let most = launch.max_processes;
+                    let message =
+                        format!("all {most} processes of the agent '{}' are in use", self.agent);
+                    return Err(Error::new(Code::Overloaded, message)
+                        .hint("wait until one is idle, or raise `max_processes`"));
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("agent", &self.agent).finish_non_exhaustive()
+    }
+}
+
+/// Returns when a process has been idle for this long and its sessions can be opened again. It gives no lease from then on.
+async fn idle(process: &Process, time: Option<Duration>) {
+    let Some(time) = time else { return std::future::pending().await };
+    loop {
+        let until = process.idle_since() + time;
+        let now = Instant::now();
+        let may_stop = process.can_reopen() || process.router().is_empty();
+        if until <= now && may_stop && process.retire_if_idle() {
+            return;
+        }
+        let wait = if until <= now { time } else { until - now };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn remove(&self, process: &Arc<Process>) {
+        lock(&self.processes).running.retain(|entry| !Arc::ptr_eq(&entry.process, process));
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a start or an opening.
+    fn settle(&self, end: impl FnOnce(&mut ProcessTable)) {
+        {
+            let mut processes = lock(&self.processes);
+            end(&mut processes);
+            processes.settled_at = Some(Instant::now());
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+// === impl ProcessTable ===
+
+impl ProcessTable {
+    fn take_room(&mut self, most: usize) -> Vacancy {
+        if self.has_room(most) {
+            self.starting += 1;
+            return Vacancy::Taken;
+        }
+        let mut stopping = self.running.iter().filter(|entry| entry.process.is_stopping());
+        if let Some(entry) = stopping.next() {
+            return Vacancy::AfterStop(Arc::clone(&entry.process));
+        }
+        if let Some(process) = self.retire_longest_idle() {
+            return Vacancy::AfterStop(process);
+        }
+        if self.starting + self.opening > 0 {
+            return Vacancy::Wait(None);
+        }
+        match self.settled_at.map(|at| at + SETTLE_TIME) {
+            Some(until) if Instant::now() < until => Vacancy::Wait(Some(until)),
+            _ => Vacancy::Full,
+        }
+    }
+
+    fn has_room(&self, most: usize) -> bool {
+        self.running.len() + self.starting < most
+    }
+
+    /// The process that has been idle longest, which gives no lease from now on. One whose sessions can be opened again goes first.
+    fn retire_longest_idle(&self) -> Option<Arc<Process>> {
+        let mut idle: Vec<_> =
+            self.running.iter().map(|entry| &entry.process).filter(|it| it.is_idle()).collect();
+        idle.sort_by_key(|process| (!process.can_reopen(), process.idle_since()));
+        idle.into_iter().find(|process| process.retire_if_idle()).cloned()
+    }
+}
+
+// === impl PoolEntry ===
+
+impl PoolEntry {
+    /// Whether it was started by this specification, wherever.
+    fn fits(&self, spec: &ProcessSpec) -> bool {
+        *self.process.profile() == spec.profile && Arc::ptr_eq(&self.launch, &spec.launch)
+    }
+
+    /// Whether it was started by this specification, in its folder.
+    fn fits_in(&self, spec: &ProcessSpec) -> bool {
+        self.fits(spec) && self.cwd == spec.cwd
+    }
+}
+
+// === impl StartGuard ===
+
+impl Drop for StartGuard {
+    fn drop(&mut self) {
+        self.0.settle(|processes| processes.starting -= 1);
+    }
+}
+
+// === impl OpeningGuard ===
+
+impl Drop for OpeningGuard {
+    fn drop(&mut self) {
+        self.0.settle(|processes| processes.opening -= 1);
+    }
+}

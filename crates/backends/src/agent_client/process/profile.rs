@@ -1,0 +1,133 @@
+//! What an agent learns about its client by `initialize`. Only sessions with an equal profile share a process.
+
+use serde_json::{Map, Value, json};
+use trilogue_domain::Json;
+use trilogue_mapping::agent_client::{UPDATE as DIALECT, without_meta};
+use trilogue_runtime::ClientProfile;
+use trilogue_wire::agent_client::{PROTOCOL_VERSION, without_parameters};
+
+use crate::agent_client::launch::{ClientMeta, ClientTools, Launch};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Profile {
+    /// The params of `initialize`.
+    initialize: String,
+}
+
+// === impl Profile ===
+
+impl Profile {
+    /// The profile of a client. Its own abilities count only where its files and terminals are forwarded.
+    pub(crate) fn of(launch: &Launch, client: Option<&ClientProfile>) -> Self {
+        let client = client.filter(|client| {
+            launch.client_tools == ClientTools::Forward && &*client.dialect == DIALECT
+        });
+        let object = |json: &Json| object_of_client(launch, json);
+        let capabilities = client.and_then(|client| object(&client.capabilities));
+        let mut capabilities = capabilities.unwrap_or_default();
+        let info = client.and_then(|client| client.info.as_ref()).and_then(object);
+        let info = info.map_or_else(
+            || json!({ "name": "trilogue", "version": env!("CARGO_PKG_VERSION") }),
+            Value::Object,
+        );
+        add_ours(&mut capabilities, launch);
+        let initialize = json!({
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": capabilities,
+            "clientInfo": info,
+        });
+        Self { initialize: initialize.to_string() }
+    }
+
+    /// The params of `initialize`.
+    pub(super) fn params(&self) -> Value {
+        serde_json::from_str(&self.initialize).unwrap_or_default()
+    }
+}
+
+/// An object by which a client describes itself. Some agents take `_meta` members with a parameter's name for arguments of their own.
+fn object_of_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> {
+    let said = match launch.client_meta {
+        ClientMeta::Pass => without_parameters(json.as_str()),
+        ClientMeta::Drop => without_meta(json.as_str()),
+    };
+    serde_json::from_str(&said).ok()
+}
+
+/// Adds what this server does for every client: questions reach anybody who may answer, updates reach all clients.
+fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
+    let grants = launch.grants.capabilities();
+    let mut fs = object_or_empty(capabilities.remove("fs"));
+    let (reads, writes) =
+        grants.fs.map_or((false, false), |fs| (fs.read_text_file, fs.write_text_file));
+    for (name, is_granted) in [("readTextFile", reads), ("writeTextFile", writes)] {
+        let has = is_granted || fs.get(name) == Some(&Value::Bool(true));
+        fs.insert(name.to_owned(), Value::Bool(has));
+    }
+    let terminal = grants.terminal || capabilities.get("terminal") == Some(&Value::Bool(true));
+    capabilities.insert("fs".to_owned(), Value::Object(fs));
+    capabilities.insert("terminal".to_owned(), Value::Bool(terminal));
+    capabilities.insert("elicitation".to_owned(), json!({ "form": {}, "url": {} }));
+    let mut session = object_or_empty(capabilities.remove("session"));
+    let mut options = object_or_empty(session.remove("configOptions"));
+    options.insert("boolean".to_owned(), json!({}));
+    session.insert("configOptions".to_owned(), Value::Object(options));
+    for name in ["notices", "compaction"] {
+        if session.get(name).is_none_or(Value::is_null) {
+            session.insert(name.to_owned(), json!({}));
+        }
+    }
+    capabilities.insert("session".to_owned(), Value::Object(session));
+    // The agent never runs in a terminal of the client.
+    capabilities.remove("auth");
+}
+
+fn object_or_empty(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_client_s_own_tools_count_only_where_they_are_forwarded() {
+        let capabilities = r#"{"fs":{"readTextFile":true},"terminal":true,"_meta":{"x":1,"cwd":2},"plan":{},"auth":{"terminal":true},"session":{"later":{"x":1},"configOptions":{"more":{}},"notices":null}}"#;
+        let client = ClientProfile {
+            dialect: Arc::from(DIALECT),
+            version: 1,
+            capabilities: Json::parse(capabilities).unwrap(),
+            info: Some(
+                Json::parse(r#"{"name":"editor","version":"2","_meta":{"y":[1]}}"#).unwrap(),
+            ),
+        };
+        let mut launch = Launch::of(["x"]);
+        let own = Profile::of(&launch, Some(&client));
+        assert_eq!(own, Profile::of(&launch, None));
+        assert_eq!(own.params()["clientCapabilities"]["terminal"], false);
+        launch.client_tools = ClientTools::Forward;
+        let params = Profile::of(&launch, Some(&client)).params();
+        let said = json!({ "name": "editor", "version": "2", "_meta": { "y": [1] } });
+        assert_eq!(params["clientInfo"], said);
+        assert_eq!(
+            params["clientCapabilities"],
+            json!({
+                "_meta": { "x": 1 },
+                "fs": { "readTextFile": true, "writeTextFile": false }, "terminal": true, "plan": {},
+                "elicitation": { "form": {}, "url": {} },
+                "session": {
+                    "later": { "x": 1 }, "configOptions": { "boolean": {}, "more": {} }, "notices": {}, "compaction": {},
+                },
+            })
+        );
+        launch.client_meta = ClientMeta::Drop;
+        let params = Profile::of(&launch, Some(&client)).params();
+        assert_eq!(params["clientInfo"], json!({ "name": "editor", "version": "2" }));
+        assert_eq!(params["clientCapabilities"].get("_meta"), None);
+        assert_eq!(params["clientCapabilities"]["plan"], json!({}));
+    }
+}

@@ -1,0 +1,223 @@
+//! The server's calls that are in flight: an agent's question about a call goes to the client that made it.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, Weak};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::{Json, lock};
+use trilogue_runtime::{CallError, Client};
+use trilogue_sdk::agent_client::peer::{Notification, RawJson};
+use trilogue_wire::agent_client::splice;
+use trilogue_wire::jsonrpc::{ErrorObject, Id};
+
+use super::router::cancelled_elicitation;
+use crate::agent_client::failure::error_object;
+use crate::agent_client::launch::ClientMeta;
+use crate::agent_client::meta::for_agent;
+
+/// The most elicitations that are remembered until the agent completes them.
+const MAX_ELICITATIONS: usize = 256;
+
+/// The calls that are in flight, by request id.
+#[derive(Debug, Default)]
+pub(crate) struct InFlightCalls {
+    calls: Mutex<Calls>,
+    /// Notified when an unsent call was sent, or is not sent after all.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    by_id: HashMap<Id<'static>, InFlightCall>,
+    /// How many calls are being sent, whose ids are not known yet.
+    unsent: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct InFlightCall {
+    pub(super) origin: CallOrigin,
+    ended: CancellationToken,
+}
+
+#[derive(Debug)]
+pub(super) enum Lookup {
+    InFlight(InFlightCall),
+    /// It may be one that is being sent.
+    Unsent,
+    Unknown,
+}
+
+/// Announces a call whose id is not known yet, until it is dropped.
+pub(crate) struct UnsentCall<'a>(&'a InFlightCalls);
+
+/// Keeps a call in flight until it is dropped.
+pub(crate) struct CallGuard<'a> {
+    calls: &'a InFlightCalls,
+    id: Id<'static>,
+    ended: CancellationToken,
+}
+
+/// Who gets the agent's questions about a call.
+#[derive(Clone, Debug)]
+pub(crate) enum CallOrigin {
+    /// The clients of this session.
+    Session(String),
+    /// The client that made the call, while it is connected.
+    Client(Weak<dyn Client>),
+}
+
+/// The elicitations that the agent has not completed, oldest first, and who was asked.
+#[derive(Debug, Default)]
+pub(super) struct OpenElicitations(VecDeque<(String, CallOrigin)>);
+
+// === impl InFlightCalls ===
+
+impl InFlightCalls {
+    /// Announces a call: from now on, a question about an unknown call waits.
+    pub(crate) fn prepare(&self) -> UnsentCall<'_> {
+        lock(&self.calls).unsent += 1;
+        UnsentCall(self)
+    }
+
+    pub(super) fn look_up(&self, id: &Id<'static>) -> Lookup {
+        let calls = lock(&self.calls);
+        match calls.by_id.get(id) {
+            Some(call) => Lookup::InFlight(call.clone()),
+            None if calls.unsent > 0 => Lookup::Unsent,
+            None => Lookup::Unknown,
+        }
+    }
+
+    /// The session whose prompt is in flight, if there is only one.
+    pub(super) fn prompting_session(&self) -> Option<String> {
+        let calls = lock(&self.calls);
+        let mut sessions = calls.by_id.values().filter_map(|call| match &call.origin {
+            CallOrigin::Session(session) => Some(session),
+            CallOrigin::Client(_) => None,
+        });
+        let one = sessions.next()?;
+        sessions.all(|other| other == one).then(|| one.clone())
+    }
+
+    /// The call with this id, as soon as all calls that are being sent are known.
+    pub(super) async fn find(&self, id: &Id<'static>) -> Option<InFlightCall> {
+        loop {
+            // Before the look-up, so that no change is missed.
+            let changed = self.changed.notified();
+            match self.look_up(id) {
+                Lookup::InFlight(call) => return Some(call),
+                Lookup::Unsent => changed.await,
+                Lookup::Unknown => return None,
+            }
+        }
+    }
+}
+
+// === impl InFlightCall ===
+
+impl InFlightCall {
+    /// Asks the client that made the call. The elicitation is cancelled when the call ends or the client cannot answer.
+    pub(super) async fn elicit(
+        &self,
+        client: &dyn Client,
+        method: &str,
+        params: &RawJson,
+        meta: ClientMeta,
+    ) -> Result<RawJson, ErrorObject> {
+        let cancelled = || Ok(RawJson::of(&cancelled_elicitation()));
+        let Ok(carried) = Json::parse(params.as_bytes().clone()) else { return cancelled() };
+        let answer = tokio::select! {
+            biased;
+            answer = client.call(method, carried) => answer,
+            () = self.ended.cancelled() => return cancelled(),
+        };
+        match answer {
+            Ok(answer) => RawJson::parse(answer.as_bytes().clone())
+                .map(|answer| for_agent(answer, meta))
+                .or_else(|_| cancelled()),
+            Err(error) if error.code == CallError::METHOD_NOT_FOUND => cancelled(),
+            Err(error) if error == CallError::gone() => cancelled(),
+            Err(error) => Err(error_object(error)),
+        }
+    }
+}
+
+/// The id of the elicitation that a message is about.
+pub(super) fn elicitation_id(params: &RawJson) -> Option<String> {
+    splice::get_text(params.as_str(), &["elicitationId"]).map(std::borrow::Cow::into_owned)
+}
+
+/// The id of the call that a request is about. Some agents write our ids, which are numbers, as strings.
+pub(super) fn request_id(params: &RawJson) -> Option<Id<'static>> {
+    let id = splice::get(params.as_str(), &["requestId"])?;
+    let number = id.trim_matches('"').parse().map(Id::number);
+    number.ok().or_else(|| Id::of(id).map(Id::into_owned))
+}
+
+/// Passes a notification about a call to the client that made it.
+pub(super) async fn notify(client: &dyn Client, notification: &Notification) {
+    if let Ok(params) = Json::parse(notification.params.as_bytes().clone()) {
+        client.notify(&notification.method, params).await;
+    }
+}
+
+// === impl UnsentCall ===
+
+impl<'a> UnsentCall<'a> {
+    /// The call was sent with this id.
+    pub(crate) fn sent(self, id: Id<'static>, origin: CallOrigin) -> CallGuard<'a> {
+        let ended = CancellationToken::new();
+        let call = InFlightCall { origin, ended: ended.clone() };
+        lock(&self.0.calls).by_id.insert(id.clone(), call);
+        CallGuard { calls: self.0, id, ended }
+    }
+}
+
+impl Drop for UnsentCall<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.calls).unsent -= 1;
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl fmt::Debug for UnsentCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UnsentCall")
+    }
+}
+
+// === impl CallGuard ===
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        lock(&self.calls.calls).by_id.remove(&self.id);
+        self.ended.cancel();
+    }
+}
+
+impl fmt::Debug for CallGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallGuard").field(&self.id).finish()
+    }
+}
+
+// === impl OpenElicitations ===
+
+impl OpenElicitations {
+    /// Remembers who was asked. The oldest is forgotten if there are too many.
+    pub(super) fn insert(&mut self, elicitation: String, origin: CallOrigin) {
+        self.0.retain(|(id, _)| *id != elicitation);
+        if self.0.len() >= MAX_ELICITATIONS {
+            self.0.pop_front();
+        }
+        self.0.push_back((elicitation, origin));
+    }
+
+    /// Forgets an elicitation, and returns who was asked.
+    pub(super) fn remove(&mut self, elicitation: &str) -> Option<CallOrigin> {
+        let at = self.0.iter().position(|(id, _)| id == elicitation)?;
+        self.0.remove(at).map(|(_, origin)| origin)
+    }
+}

@@ -1,0 +1,141 @@
+//! A session's queue: everything that the agent says and asks in it, in order, bounded by count and by bytes.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use trilogue_domain::{Error, MessageId};
+use trilogue_runtime::RunContext;
+use trilogue_sdk::agent_client::peer::{Backpressure, Notification, Request};
+
+const MAX_ITEMS: usize = 1_024;
+/// The most that waits in a session, in bytes. One update may be larger; it then waits alone.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// The sending end of a session's queue. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    items: mpsc::Sender<Item>,
+    bytes: Arc<Semaphore>,
+}
+
+/// Something that happens in a session.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Notification {
+        notification: Notification,
+        _bytes: OwnedSemaphorePermit,
+    },
+    Request(Request),
+    /// The agent sent a line that was too long to be read.
+    Oversize(OversizeLine),
+    /// A call was answered while the session was being opened: notifications before it may be older than the answer.
+    Response,
+    /// A run begins.
+    Begin {
+        context: RunContext,
+        user: MessageId,
+    },
+    /// A run ends. Everything before it is logged when this is answered.
+    Finish {
+        end: TurnEnd,
+        done: oneshot::Sender<TurnSummary>,
+    },
+    /// The agent replays the history from here on. It is not logged.
+    Replay,
+    /// The agent has opened the session again.
+    Reopened {
+        may_still_replay: bool,
+    },
+    /// Asks when the replay ends if nothing more comes: `None` if there is nothing to wait for.
+    ReplayEnd {
+        is_expected: bool,
+        ends: oneshot::Sender<Option<Instant>>,
+    },
+}
+
+/// A line that was too long to be read.
+#[derive(Debug)]
+pub(crate) struct OversizeLine {
+    /// How long it might have been, in bytes.
+    pub(crate) limit: usize,
+    /// Its method, if its beginning tells.
+    pub(crate) method: Option<String>,
+    /// Whether the log mentions it. Others were answered, or may belong to another session.
+    pub(crate) is_logged: bool,
+}
+
+/// What a turn came to.
+#[derive(Debug, Default)]
+pub(crate) struct TurnSummary {
+    /// Whether the agent has begun to work: it said or asked something in the turn.
+    pub(crate) has_worked: bool,
+    /// Why the log refused something. The run fails with it.
+    pub(crate) refused: Option<Error>,
+}
+
+/// How a turn ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TurnEnd {
+    /// The agent has answered the prompt.
+    Completed,
+    /// Before the agent was done: its open tool calls have failed.
+    Broken,
+}
+
+// === impl Inbox ===
+
+impl Inbox {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Item>) {
+        let (items, receiver) = mpsc::channel(MAX_ITEMS);
+        (Self { items, bytes: Arc::new(Semaphore::new(MAX_BYTES)) }, receiver)
+    }
+
+    pub(super) fn notify(&self, notification: Notification) -> Backpressure {
+        let length = notification.params.as_bytes().len().min(MAX_BYTES);
+        // The clamp keeps it far below.
+        let bytes = u32::try_from(length).unwrap_or(1);
+        if let Ok(permit) = Arc::clone(&self.bytes).try_acquire_many_owned(bytes) {
+            return self.add(Item::Notification { notification, _bytes: permit });
+        }
+        let inbox = self.clone();
+        Backpressure::Full(Box::pin(async move {
+            let permit = Arc::clone(&inbox.bytes).acquire_many_owned(bytes).await;
+            let Ok(permit) = permit else { return };
+            inbox.put(Item::Notification { notification, _bytes: permit }).await;
+        }))
+    }
+
+    pub(super) fn request(&self, request: Request) -> Backpressure {
+        self.add(Item::Request(request))
+    }
+
+    pub(super) fn oversize(&self, line: OversizeLine) -> Backpressure {
+        self.add(Item::Oversize(line))
+    }
+
+    pub(super) fn response(&self) -> Backpressure {
+        self.add(Item::Response)
+    }
+
+    /// Whether both are of one session.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.items.same_channel(&other.items)
+    }
+
+    fn add(&self, item: Item) -> Backpressure {
+        match self.items.try_send(item) {
+            Ok(()) | Err(TrySendError::Closed(_)) => Backpressure::Ready,
+            Err(TrySendError::Full(item)) => {
+                let inbox = self.clone();
+                Backpressure::Full(Box::pin(async move { inbox.put(item).await }))
+            }
+        }
+    }
+
+    /// Puts an item behind those that wait. A session that has ended takes none.
+    pub(crate) async fn put(&self, item: Item) {
+        drop(self.items.send(item).await);
+    }
+}

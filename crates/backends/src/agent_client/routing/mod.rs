@@ -1,0 +1,9 @@
+//! Routes an agent's updates and requests to the session they belong to, or to the client whose call they are about.
+
+mod calls;
+mod inbox;
+mod router;
+
+pub(super) use calls::CallOrigin;
+pub(super) use inbox::{Inbox, Item, OversizeLine, TurnEnd, TurnSummary};
+pub(super) use router::{Router, cancelled_elicitation, cancelled_permission};

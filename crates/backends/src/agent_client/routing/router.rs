@@ -1,0 +1,481 @@
+//! The handler of one process: finds the session or the client that a message is for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use serde_json::{Value, json};
+use trilogue_domain::lock;
+use trilogue_sdk::agent_client::peer::{Backpressure, Handler, Notification, RawJson, Request};
+use trilogue_wire::agent_client::{Kind, method, splice};
+use trilogue_wire::jsonrpc::{About, ErrorObject, Id, Invalid, Oversize, Reason};
+
+use super::calls::{
+    CallOrigin, InFlightCall, InFlightCalls, Lookup, OpenElicitations, elicitation_id, notify,
+    request_id,
+};
+use super::inbox::{Inbox, OversizeLine};
+use crate::agent_client::launch::ClientMeta;
+
+/// The most messages that are kept for sessions that are being opened: fewer than an inbox takes.
+const MAX_EARLY: usize = 512;
+/// Likewise in bytes.
+const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
+/// The longest method that is written to a log, in bytes.
+const MAX_METHOD_BYTES: usize = 256;
+/// Asks a person something, in a session or about a call.
+const ELICIT: &str = "elicitation/create";
+/// Completes such a question.
+const ELICIT_COMPLETE: &str = "elicitation/complete";
+
+#[derive(Debug)]
+pub(crate) struct Router {
+    /// Itself, for tasks.
+    this: Weak<Router>,
+    agent: Arc<str>,
+    /// Whether all sessions in the process are of one thread.
+    is_private: bool,
+    meta: ClientMeta,
+    routes: Mutex<Routes>,
+    calls: InFlightCalls,
+    elicitations: Mutex<OpenElicitations>,
+}
+
+#[derive(Debug, Default)]
+struct Routes {
+    sessions: HashMap<String, Inbox>,
+    /// How many sessions are being opened whose ids are not known yet.
+    opening: usize,
+    /// Messages for unknown sessions, in order.
+    early: Vec<(String, EarlyMessage)>,
+    /// Their length, in bytes.
+    early_bytes: usize,
+    /// Whether one was dropped because there were too many.
+    lost_early: bool,
+    /// The sessions that are being opened again.
+    reopening: Vec<Inbox>,
+}
+
+/// A message that came before the response which names its session.
+#[derive(Debug)]
+enum EarlyMessage {
+    Notification(Notification),
+    Request(Request),
+    /// A response came here: it may be the one that opens a session.
+    Response,
+}
+
+/// A session is being opened whose id is not known, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct NewSessionGuard(Arc<Router>);
+
+/// A session is being opened again, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReopenGuard {
+    router: Arc<Router>,
+    inbox: Inbox,
+}
+
+// === impl Router ===
+
+impl Router {
+    pub(crate) fn new(agent: &Arc<str>, is_private: bool, meta: ClientMeta) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            agent: Arc::clone(agent),
+            is_private,
+            meta,
+            routes: Mutex::default(),
+            calls: InFlightCalls::default(),
+            elicitations: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn calls(&self) -> &InFlightCalls {
+        &self.calls
+    }
+
+    /// From now on, messages for unknown sessions are kept.
+    pub(crate) fn expect_session(self: &Arc<Self>) -> NewSessionGuard {
+        lock(&self.routes).opening += 1;
+        NewSessionGuard(Arc::clone(self))
+    }
+
+    /// From now on, the session's inbox gets an item for each response.
+    pub(crate) fn reopen(self: &Arc<Self>, inbox: &Inbox) -> ReopenGuard {
+        lock(&self.routes).reopening.push(inbox.clone());
+        ReopenGuard { router: Arc::clone(self), inbox: inbox.clone() }
+    }
+
+    /// Adds a session, and gives it the messages that came before.
+    pub(crate) fn add(&self, session: &str, inbox: Inbox) {
+        let mut routes = lock(&self.routes);
+        let early = std::mem::take(&mut routes.early);
+        routes.early_bytes = 0;
+        if routes.lost_early {
+            let (limit, method) = (MAX_EARLY_BYTES, None);
+            drop(inbox.oversize(OversizeLine { limit, method, is_logged: false }));
+        }
+        for (named, message) in early {
+            if matches!(message, EarlyMessage::Response) {
+                drop(inbox.response());
+                routes.early.push((named, message));
+            } else if named == session {
+                // A new inbox takes more than what is kept.
+                drop(message.put(&inbox));
+            } else {
+                routes.early_bytes += message.bytes();
+                routes.early.push((named, message));
+            }
+        }
+        routes.sessions.insert(session.to_owned(), inbox);
+    }
+
+    /// Removes a session, unless another inbox has taken its id.
+    pub(crate) fn remove(&self, session: &str, inbox: &Inbox) {
+        let mut routes = lock(&self.routes);
+        if routes.sessions.get(session).is_some_and(|it| it.is_same(inbox)) {
+            routes.sessions.remove(session);
+        }
+    }
+
+    /// Whether there is no session.
+    pub(crate) fn is_empty(&self) -> bool {
+        let routes = lock(&self.routes);
+        routes.sessions.is_empty() && routes.opening == 0
+    }
+
+    pub(crate) fn clear(&self) {
+        let (sessions, early) = {
+            let mut routes = lock(&self.routes);
+            (std::mem::take(&mut routes.sessions), routes.take_early())
+        };
+        // Dropping a request answers it, and takes other locks.
+        drop((sessions, early));
+    }
+
+    fn inbox(&self, session: &str) -> Option<Inbox> {
+        lock(&self.routes).sessions.get(session).cloned()
+    }
+
+    /// Gives a message to its session, or keeps it for one that is being opened. A message that has no session comes back.
+    fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
+        let mut routes = lock(&self.routes);
+        let named = splice::get_text(message.params(), &["sessionId"]);
+        let inbox = named.as_deref().and_then(|session| routes.sessions.get(session).cloned());
+        if let Some(inbox) = inbox {
+            return Ok(message.put(&inbox));
+        }
+        let Some(session) = named.map(std::borrow::Cow::into_owned) else {
+            return match routes.only().filter(|_| self.is_private) {
+                Some(inbox) => Ok(message.put(inbox)),
+                None => Err(message),
+            };
+        };
+        let bytes = routes.early_bytes + message.bytes();
+        if routes.opening == 0 {
+            return Err(message);
+        }
+        if routes.early.len() >= MAX_EARLY || bytes > MAX_EARLY_BYTES {
+            routes.lost_early = true;
+            return Err(message);
+        }
+        routes.early_bytes = bytes;
+        routes.early.push((session, message));
+        Ok(Backpressure::Ready)
+    }
+
+    /// Remembers which session an elicitation belongs to, if the agent will complete it.
+    fn remember(&self, request: &Request) {
+        let session = splice::get_text(request.params().as_str(), &["sessionId"]);
+        if let (Some(id), Some(session)) = (elicitation_id(request.params()), session) {
+            lock(&self.elicitations).insert(id, CallOrigin::Session(session.into_owned()));
+        }
+    }
+
+    /// Elicits about a call, without a session.
+    fn elicit(&self, id: Id<'static>, request: Request) -> Backpressure {
+        match self.calls.look_up(&id) {
+            Lookup::InFlight(call) => self.elicit_for(Some(call), request),
+            Lookup::Unknown => self.elicit_for(None, request),
+            Lookup::Unsent => {
+                let Some(this) = self.this.upgrade() else { return Backpressure::Ready };
+                tokio::spawn(async move {
+                    let call = this.calls.find(&id).await;
+                    if let Backpressure::Full(ready) = this.elicit_for(call, request) {
+                        ready.await;
+                    }
+                });
+                Backpressure::Ready
+            }
+        }
+    }
+
+    /// Asks the origin of a call. Without a call the only session is asked, if there is one.
+    fn elicit_for(&self, call: Option<InFlightCall>, request: Request) -> Backpressure {
+        let Some(call) = call else { return self.put_or_refuse(request) };
+        if let Some(id) = elicitation_id(request.params()) {
+            lock(&self.elicitations).insert(id, call.origin.clone());
+        }
+        match call.origin.clone() {
+            CallOrigin::Client(client) => {
+                let Some(client) = client.upgrade() else { return refuse(request) };
+                let (params, meta) = (request.params().clone(), self.meta);
+                request.answer(
+                    async move { call.elicit(client.as_ref(), ELICIT, &params, meta).await },
+                );
+                Backpressure::Ready
+            }
+            CallOrigin::Session(session) => match self.inbox(&session) {
+                Some(inbox) => inbox.request(request),
+                None => refuse(request),
+            },
+        }
+    }
+
+    fn put_or_refuse(&self, request: Request) -> Backpressure {
+        match self.put(EarlyMessage::Request(request)) {
+            Ok(backpressure) => backpressure,
+            Err(EarlyMessage::Request(request)) => refuse(request),
+            Err(EarlyMessage::Notification(_) | EarlyMessage::Response) => Backpressure::Ready,
+        }
+    }
+
+    /// Tells all sessions about a line that may have been for any of them.
+    fn lost(&self, line: &Oversize) -> Backpressure {
+        let inboxes: Vec<_> = {
+            let mut routes = lock(&self.routes);
+            routes.lost_early |= routes.opening > 0;
+            routes.sessions.values().cloned().collect()
+        };
+        let lost = |inbox: &Inbox| {
+            let method = line.method.clone().filter(|method| method.len() <= MAX_METHOD_BYTES);
+            inbox.oversize(OversizeLine { limit: line.limit, method, is_logged: false })
+        };
+        all_of(inboxes.iter().map(lost))
+    }
+
+    /// The session of an oversize line: the named one; else the only one, or the only one with a prompt in flight.
+    fn session_of(&self, named: Option<&str>) -> Option<Inbox> {
+        let routes = lock(&self.routes);
+        if let Some(named) = named {
+            return routes.sessions.get(named).cloned();
+        }
+        if let Some(only) = routes.only() {
+            return Some(only.clone());
+        }
+        let prompting = self.calls.prompting_session()?;
+        routes.sessions.get(&prompting).cloned()
+    }
+
+    /// Tells whoever was asked that an elicitation is complete. One that nobody was asked comes back.
+    fn elicitation_completed(
+        &self,
+        notification: Notification,
+    ) -> Result<Backpressure, Notification> {
+        let id = elicitation_id(&notification.params);
+        match id.and_then(|id| lock(&self.elicitations).remove(&id)) {
+            Some(CallOrigin::Client(client)) => {
+                let Some(client) = client.upgrade() else { return Ok(Backpressure::Ready) };
+                tokio::spawn(async move { notify(client.as_ref(), &notification).await });
+                Ok(Backpressure::Ready)
+            }
+            Some(CallOrigin::Session(session)) => match self.inbox(&session) {
+                Some(inbox) => Ok(inbox.notify(notification)),
+                None => Err(notification),
+            },
+            None => Err(notification),
+        }
+    }
+}
+
+impl Handler for Router {
+    fn on_request(&self, request: Request) -> Backpressure {
+        if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
+            // No client answers the name of a notification.
+            let error = ErrorObject::method_not_found(request.method());
+            request.answer(async move { Err::<RawJson, _>(error) });
+            return Backpressure::Ready;
+        }
+        let is_elicitation = request.method() == ELICIT;
+        if is_elicitation {
+            self.remember(&request);
+        }
+        let has_session = splice::get_text(request.params().as_str(), &["sessionId"]).is_some();
+        let call = request_id(request.params()).filter(|_| is_elicitation && !has_session);
+        match call {
+            Some(call) => self.elicit(call, request),
+            None => self.put_or_refuse(request),
+        }
+    }
+
+    fn on_notification(&self, notification: Notification) -> Backpressure {
+        let notification = match &*notification.method {
+            ELICIT_COMPLETE => match self.elicitation_completed(notification) {
+                Ok(backpressure) => return backpressure,
+                Err(notification) => notification,
+            },
+            _ => notification,
+        };
+        match self.put(EarlyMessage::Notification(notification)) {
+            Ok(backpressure) => backpressure,
+            Err(message) => {
+                let (agent, method) = (&*self.agent, message.method());
+                let bytes = message.bytes();
+                tracing::debug!(agent, ?method, bytes, "dropped a notification without a session");
+                Backpressure::Ready
+            }
+        }
+    }
+
+    fn on_invalid(&self, invalid: &Invalid<'_>) {
+        let (agent, reason) = (&*self.agent, &invalid.reason);
+        if matches!(reason, Reason::TooLong(_)) {
+            tracing::warn!(agent, %reason, "dropped a message of an agent");
+        } else {
+            tracing::debug!(agent, %reason, "dropped a line of an agent that is not a message");
+        }
+    }
+
+    /// Has notifications noted in the log of their session. Requests and responses end with an error anyway.
+    fn on_oversize(&self, oversize: Oversize) -> Backpressure {
+        if matches!(oversize.about, About::Response(_)) {
+            return Backpressure::Ready;
+        }
+        let is_logged = !matches!(oversize.about, About::Request(_));
+        let inbox = self.session_of(oversize.session.as_deref());
+        // One that names no session may have been for any.
+        let others = if inbox.is_none() || oversize.session.is_none() {
+            self.lost(&oversize)
+        } else {
+            Backpressure::Ready
+        };
+        let method = oversize.method.filter(|method| method.len() <= MAX_METHOD_BYTES);
+        let line = OversizeLine { limit: oversize.limit, method, is_logged };
+        let own = inbox.map_or(Backpressure::Ready, |inbox| inbox.oversize(line));
+        all_of([others, own].into_iter())
+    }
+
+    /// Marks the place of a response among the notifications, for sessions that are being opened.
+    fn on_response(&self) -> Backpressure {
+        let mut routes = lock(&self.routes);
+        let is_marked = matches!(routes.early.last(), Some((_, EarlyMessage::Response)));
+        if routes.opening > 0 && !is_marked && routes.early.len() < MAX_EARLY {
+            routes.early.push((String::new(), EarlyMessage::Response));
+        }
+        all_of(routes.reopening.iter().map(Inbox::response))
+    }
+}
+
+/// Ready when all of these are.
+fn all_of(all: impl Iterator<Item = Backpressure>) -> Backpressure {
+    let full: Vec<_> = all
+        .filter_map(|backpressure| match backpressure {
+            Backpressure::Ready => None,
+            Backpressure::Full(ready) => Some(ready),
+        })
+        .collect();
+    if full.is_empty() {
+        return Backpressure::Ready;
+    }
+    Backpressure::Full(Box::pin(async move {
+        for ready in full {
+            ready.await;
+        }
+    }))
+}
+
+/// Answers a request that no client can answer.
+fn refuse(request: Request) -> Backpressure {
+    let method = request.method().to_owned();
+    request.answer(async move {
+        match &*method {
+            "session/request_permission" => Ok(cancelled_permission()),
+            ELICIT => Ok(cancelled_elicitation()),
+            _ => Err(ErrorObject::method_not_found(&method)),
+        }
+    });
+    Backpressure::Ready
+}
+
+pub(crate) fn cancelled_permission() -> Value {
+    json!({ "outcome": { "outcome": "cancelled" } })
+}
+
+pub(crate) fn cancelled_elicitation() -> Value {
+    json!({ "action": "cancel" })
+}
+
+// === impl Routes ===
+
+impl Routes {
+    /// The only session, while no other is being opened: messages that name none are for it.
+    fn only(&self) -> Option<&Inbox> {
+        if self.opening > 0 || self.sessions.len() > 1 {
+            return None;
+        }
+        self.sessions.values().next()
+    }
+
+    fn take_early(&mut self) -> Vec<(String, EarlyMessage)> {
+        self.early_bytes = 0;
+        self.lost_early = false;
+        std::mem::take(&mut self.early)
+    }
+}
+
+// === impl EarlyMessage ===
+
+impl EarlyMessage {
+    fn params(&self) -> &str {
+        match self {
+            Self::Notification(notification) => notification.params.as_str(),
+            Self::Request(request) => request.params().as_str(),
+            Self::Response => "{}",
+        }
+    }
+
+    fn method(&self) -> &str {
+        match self {
+            Self::Notification(notification) => &notification.method,
+            Self::Request(request) => request.method(),
+            Self::Response => "",
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.params().len()
+    }
+
+    fn put(self, inbox: &Inbox) -> Backpressure {
+        match self {
+            Self::Notification(notification) => inbox.notify(notification),
+            Self::Request(request) => inbox.request(request),
+            Self::Response => inbox.response(),
+        }
+    }
+}
+
+// === impl NewSessionGuard ===
+
+impl Drop for NewSessionGuard {
+    fn drop(&mut self) {
+        let early = {
+            let mut routes = lock(&self.0.routes);
+            routes.opening -= 1;
+            if routes.opening > 0 {
+                return;
+            }
+            routes.take_early()
+        };
+        // Dropping a request answers it.
+        drop(early);
+    }
+}
+
+// === impl ReopenGuard ===
+
+impl Drop for ReopenGuard {
+    fn drop(&mut self) {
+        lock(&self.router.routes).reopening.retain(|inbox| !inbox.is_same(&self.inbox));
+    }
+}

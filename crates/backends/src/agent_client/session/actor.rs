@@ -1,0 +1,354 @@
+//! The task of a session: handles one item of its queue after the other.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use trilogue_domain::event::{MessageEvent, Original};
+use trilogue_domain::{Body, Error, MessageId, RunId};
+use trilogue_mapping::agent_client::{
+    KnownCall, ToolCalls, body_of_update, gap, is_about_size, line_too_long, logged_notification,
+    smaller, title_of, update_original,
+};
+use trilogue_runtime::{EmitError, RunContext, ThreadContext};
+use trilogue_sdk::agent_client::peer::{Notification, Request};
+use trilogue_wire::agent_client::splice;
+
+use super::answer::{PERMISSION_METHOD, RequestAnswerer, TurnScope};
+use super::modes::SessionModes;
+use super::replay::Replay;
+use super::transcript::{
+    MessageIds, OutsideUpdate, TurnTranscript, UsedIds, derived_id, update_kind,
+};
+use crate::agent_client::launch::Launch;
+use crate::agent_client::routing::{Item, OversizeLine, TurnEnd, TurnSummary};
+
+const UPDATE_METHOD: &str = "session/update";
+/// The updates that say how a session is set. An agent repeats them whenever it opens one.
+const SETTINGS: [&str; 3] =
+    ["available_commands_update", "config_option_update", "current_mode_update"];
+/// The updates that an agent sends at any time. They do not show that it works on a prompt.
+const BACKGROUND: [&str; 6] = [
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "usage_update",
+    "notice",
+];
+
+/// Logs what an agent says in a session, and answers what it asks.
+pub(super) struct SessionActor {
+    assigns_ids: bool,
+    thread: ThreadContext,
+    answerer: Arc<RequestAnswerer>,
+    turn: Option<CurrentTurn>,
+    /// Of what is said outside of turns.
+    message_ids: MessageIds,
+    used_ids: UsedIds,
+    tool_calls: ToolCalls,
+    last_run: Option<RunId>,
+    /// The open message outside of turns.
+    late_message: Option<MessageId>,
+    /// Hashes of the newest settings, by kind.
+    settings: HashMap<String, u64>,
+    replay: Option<Replay>,
+    modes: SessionModes,
+}
+
+struct CurrentTurn {
+    context: RunContext,
+    transcript: TurnTranscript,
+    scope: TurnScope,
+    /// Whether the agent has said or asked something of the turn.
+    has_worked: bool,
+    /// Why the log refused something. The run fails with it.
+    refused: Option<Error>,
+    is_stopped: bool,
+}
+
+// === impl SessionActor ===
+
+impl SessionActor {
+    pub(super) fn new(
+        launch: &Launch,
+        thread: ThreadContext,
+        answerer: RequestAnswerer,
+        modes: SessionModes,
+    ) -> Self {
+        Self {
+            assigns_ids: launch.assign_message_ids,
+            thread,
+            answerer: Arc::new(answerer),
+            turn: None,
+            message_ids: MessageIds::new(launch.assign_message_ids),
+            used_ids: UsedIds::default(),
+            tool_calls: ToolCalls::default(),
+            last_run: None,
+            late_message: None,
+            settings: HashMap::new(),
+            replay: None,
+            modes,
+        }
+    }
+
+    /// Runs until the session is closed or its process has exited.
+    pub(super) async fn run(mut self, mut items: mpsc::Receiver<Item>) {
+        while let Some(item) = items.recv().await {
+            match item {
+                Item::Notification { notification, _bytes } => self.notified(notification).await,
+                Item::Request(request) => self.requested(request),
+                Item::Oversize(line) => self.oversize(&line).await,
+                Item::Response => self.modes.response_sent(),
+                Item::Begin { context, user } => {
+                    self.end_late_message().await;
+                    self.begin(context, user);
+                }
+                Item::Finish { end, done } => drop(done.send(self.finish(end).await)),
+                Item::Replay => self.replay = Some(Replay::default()),
+                Item::Reopened { may_still_replay } => {
+                    self.replay = self.replay.take().filter(|_| may_still_replay);
+                    self.replay.iter_mut().for_each(|replay| replay.opened(Instant::now()));
+                }
+                Item::ReplayEnd { is_expected, ends } => {
+                    let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
+                    // A caller that has gone need not know.
+                    let _: Result<(), Option<Instant>> = ends.send(until);
+                }
+            }
+        }
+        self.end_late_message().await;
+    }
+
+    fn begin(&mut self, context: RunContext, user: MessageId) {
+        let (run, agent) = (context.run().clone(), context.agent().as_str());
+        let transcript = TurnTranscript::new(run.clone(), agent, user, self.assigns_ids);
+        self.replay = None;
+        self.message_ids.end();
+        self.last_run = Some(run);
+        self.turn = Some(CurrentTurn {
+            context,
+            transcript,
+            scope: TurnScope::default(),
+            has_worked: false,
+            refused: None,
+            is_stopped: false,
+        });
+    }
+
+    async fn finish(&mut self, end: TurnEnd) -> TurnSummary {
+        let Some(mut turn) = self.turn.take() else { return TurnSummary::default() };
+        turn.scope.end(end);
+        let is_broken = end == TurnEnd::Broken;
+        self.tool_calls.end_turn(is_broken);
+        for body in turn.transcript.finish(is_broken, &mut self.used_ids) {
+            if turn.is_stopped {
+                break;
+            }
+            turn.is_stopped =
+                matches!(turn.context.emit(body, None).await, Err(EmitError::Stopped));
+        }
+        TurnSummary { has_worked: turn.has_worked, refused: turn.refused }
+    }
+
+    fn requested(&mut self, request: Request) {
+        let turn = self.turn.as_mut().map(|turn| {
+            turn.has_worked = true;
+            (turn.context.clone(), turn.scope.clone())
+        });
+        let known = match request.method() {
+            PERMISSION_METHOD => self.tool_calls.permission(request.params().as_str()),
+            _ => KnownCall::default(),
+        };
+        Arc::clone(&self.answerer).answer(request, known, turn);
+    }
+
+    async fn notified(&mut self, notification: Notification) {
+        let params = notification.params.as_str();
+        if notification.method != UPDATE_METHOD {
+            let (body, original) = logged_notification(&notification.method, params);
+            return self.log(body, Some(original)).await;
+        }
+        let Some((params, _)) = splice::cut_session(params) else { return self.tool_calls.lose() };
+        let kind = update_kind(&params);
+        self.modes.notified(kind, &params);
+        let is_repeated = self.is_repeated_setting(kind, &params);
+        if self.replay.as_mut().is_some_and(|replay| replay.takes(kind, Instant::now()))
+            && (is_repeated || !SETTINGS.contains(&kind))
+        {
+            return self.tool_calls.replay(kind, &params);
+        }
+        self.tool_calls.update(kind, &params);
+        let Some(turn) = &mut self.turn else {
+            return self.log_outside_turn(kind, params).await;
+        };
+        turn.has_worked |= !BACKGROUND.contains(&kind);
+        if let Some(id) = turn.transcript.begins(kind, &params, &self.used_ids)
+            && turn.context.has_message(&id).await.unwrap_or(true)
+        {
+            self.used_ids.add([id]);
+        }
+        let logged = turn.transcript.update(kind, params, &self.used_ids);
+        for (body, original) in logged.events {
+            turn.log(body, original).await;
+        }
+        // After the events: the log knows no alias of a message that has not begun.
+        if let Some((message, alias)) = &logged.alias {
+            turn.context.alias(message, alias);
+        }
+    }
+
+    /// Logs an update outside of turns. Its chunks are a message of their own.
+    async fn log_outside_turn(&mut self, kind: &str, params: String) {
+        let OutsideUpdate { params, message, ends } = self.message_ids.outside_turn(kind, params);
+        let mut body = body_of_update(&params);
+        if ends {
+            self.end_late_message().await;
+        }
+        if let (Some(id), Some(run)) = (message, self.last_run.clone())
+            && let Body::Message(
+                MessageEvent::Delta { message: named, .. }
+                | MessageEvent::Part { message: named, .. },
+            ) = &mut body
+        {
+            let message = MessageId::parse(&id).unwrap_or_else(|_| derived_id(&run, &id));
+            *named = message.clone();
+            self.begin_late_message(message, &run).await;
+        }
+        self.log(body, Some(update_original(params))).await;
+    }
+
+    /// Begins a message outside of turns, unless it has begun before.
+    async fn begin_late_message(&mut self, message: MessageId, last_run: &RunId) {
+        if self.late_message.as_ref() == Some(&message) {
+            return;
+        }
+        self.end_late_message().await;
+        if self.used_ids.has(&message) {
+            return;
+        }
+        match self.thread.begin_message(&message, last_run).await {
+            Ok(true) => self.late_message = Some(message.clone()),
+            Ok(false) => {}
+            Err(error) => {
+                let thread = self.thread.thread();
+                tracing::debug!(%thread, %error, "a message outside of a run was not begun");
+                return;
+            }
+        }
+        self.used_ids.add([message]);
+    }
+
+    async fn end_late_message(&mut self) {
+        if let Some(message) = self.late_message.take() {
+            self.log(Body::Message(MessageEvent::Completed { message }), None).await;
+        }
+    }
+
+    /// Notes an oversize line in the log. A replayed one was noted before.
+    async fn oversize(&mut self, line: &OversizeLine) {
+        let may_be = |name: &str| line.method.as_ref().is_none_or(|method| method == name);
+        let may_be_update = may_be(UPDATE_METHOD);
+        if may_be_update || may_be(PERMISSION_METHOD) {
+            self.tool_calls.lose();
+        }
+        if !line.is_logged {
+            return;
+        }
+        if may_be_update
+            && self.replay.as_mut().is_some_and(|replay| replay.takes_unreadable(Instant::now()))
+        {
+            return;
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.has_worked = true;
+        }
+        self.log(line_too_long(line.limit, line.method.as_deref()), None).await;
+    }
+
+    /// Whether a setting is the same as the last of its kind. Remembers it.
+    fn is_repeated_setting(&mut self, kind: &str, params: &str) -> bool {
+        if !SETTINGS.contains(&kind) {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        params.hash(&mut hasher);
+        let hash = hasher.finish();
+        self.settings.insert(kind.to_owned(), hash) == Some(hash)
+    }
+
+    async fn log(&mut self, body: Body, original: Option<Original>) {
+        if let Some(turn) = &mut self.turn {
+            return turn.log(body, original).await;
+        }
+        let (event, copy) = (body.clone(), original.clone());
+        let noted = match title_of(&body) {
+            Some(title) => self.thread.note_title(event, copy, title.as_deref()).await,
+            None => self.thread.note(event, copy).await,
+        };
+        let noted = match noted {
+            Err(error) if is_about_size(&error) => self.note_smaller(body, original.as_ref()).await,
+            noted => noted,
+        };
+        if let Err(error) = noted {
+            let thread = self.thread.thread();
+            tracing::debug!(%thread, %error, "an update outside of a run was not logged");
+        }
+    }
+
+    async fn note_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), Error> {
+        for body in smaller(body, original) {
+            match self.thread.note(body, None).await {
+                Err(error) if is_about_size(&error) => {
+                    self.thread.note(gap(original), None).await?;
+                }
+                noted => noted?,
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl CurrentTurn ===
+
+impl CurrentTurn {
+    async fn log(&mut self, body: Body, original: Option<Original>) {
+        if self.is_stopped || self.refused.is_some() {
+            return;
+        }
+        if let Some(title) = title_of(&body) {
+            self.context.title(title.as_deref());
+        }
+        let emitted = match self.context.try_emit(&body, original.as_ref()) {
+            Ok(true) => return,
+            Ok(false) => self.context.emit(body.clone(), original.clone()).await,
+            Err(error) => Err(error),
+        };
+        let emitted = match emitted {
+            Err(EmitError::Refused(error)) if is_about_size(&error) => {
+                self.emit_smaller(body, original.as_ref()).await
+            }
+            emitted => emitted,
+        };
+        match emitted {
+            Ok(()) => {}
+            Err(EmitError::Stopped) => self.is_stopped = true,
+            Err(EmitError::Refused(error)) => self.refused = Some(error),
+        }
+    }
+
+    /// Its size alone never ends a run.
+    async fn emit_smaller(&self, body: Body, original: Option<&Original>) -> Result<(), EmitError> {
+        for body in smaller(body, original) {
+            match self.context.emit(body, None).await {
+                Err(EmitError::Refused(error)) if is_about_size(&error) => {
+                    self.context.emit(gap(original), None).await?;
+                }
+                emitted => emitted?,
+            }
+        }
+        Ok(())
+    }
+}

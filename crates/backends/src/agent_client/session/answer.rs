@@ -1,0 +1,251 @@
+//! Answers an agent's requests: by a permission rule, a person, the workspace, or the client that prompts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::{Interrupt, InterruptId, Json, Resolution};
+use trilogue_mapping::agent_client::{
+    KnownCall, elicitation_outcome, interrupt_of_elicitation, interrupt_of_permission,
+    permission_outcome, subject,
+};
+use trilogue_runtime::{EmitError, RunContext};
+use trilogue_sdk::agent_client::peer::{RawJson, Request};
+use trilogue_wire::agent_client::{
+    CreateElicitationRequest, Read, RequestPermissionRequest, Rules as Reading, ToolCallContent,
+    read_params, splice,
+};
+use trilogue_wire::jsonrpc::{Code, ErrorObject};
+
+use crate::agent_client::failure::error_object;
+use crate::agent_client::launch::{ClientTools, Launch};
+use crate::agent_client::meta::for_agent;
+use crate::agent_client::routing::{TurnEnd, cancelled_elicitation, cancelled_permission};
+use crate::permission::{Rules, Subject};
+use crate::workspace::Workspace;
+
+/// The method by which an agent asks for permission.
+pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
+/// The deadline of an interrupt without a deadline: longer than any server runs.
+const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// How long a request for permission may become by the members that it omits, in bytes.
+const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
+/// The methods of clients with files and terminals.
+const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
+
+/// Answers the requests of a session.
+#[derive(Debug)]
+pub(super) struct RequestAnswerer {
+    pub(super) launch: Arc<Launch>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) workspace: Option<Workspace>,
+    /// The session's working directory.
+    pub(super) root: PathBuf,
+}
+
+/// Ends the requests of a turn with it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TurnScope {
+    /// Cancelled when the turn is over: the client that prompted has no part in it any more.
+    over: CancellationToken,
+    /// Cancelled when the turn broke off: the agent waits for nothing any more.
+    broken: CancellationToken,
+}
+
+// === impl TurnScope ===
+
+impl TurnScope {
+    pub(super) fn end(&self, end: TurnEnd) {
+        if end == TurnEnd::Broken {
+            self.broken.cancel();
+        }
+        self.over.cancel();
+    }
+}
+
+// === impl RequestAnswerer ===
+
+impl RequestAnswerer {
+    /// Answers a request in a task. `known` is what is known about the tool call of a request for permission.
+    pub(super) fn answer(
+        self: Arc<Self>,
+        request: Request,
+        known: KnownCall,
+        turn: Option<(RunContext, TurnScope)>,
+    ) {
+        let (method, params) = (request.method().to_owned(), request.params().clone());
+        request.answer(async move { self.respond(&method, &params, &known, turn).await });
+    }
+
+    async fn respond(
+        &self,
+        method: &str,
+        params: &RawJson,
+        known: &KnownCall,
+        turn: Option<(RunContext, TurnScope)>,
+    ) -> Result<RawJson, ErrorObject> {
+        match method {
+            PERMISSION_METHOD => match turn {
+                Some((context, _)) => self.permission(params, known, &context).await,
+                None => Ok(RawJson::of(&cancelled_permission())),
+            },
+            "elicitation/create" => match turn {
+                Some((context, _)) => self.elicitation(params, &context).await,
+                None => Ok(RawJson::of(&cancelled_elicitation())),
+            },
+            _ => {
+                let scope = turn.as_ref().map(|(_, scope)| scope.clone()).unwrap_or_default();
+                // The agent may wait for one of our terminals beyond the turn, but not for a client.
+                let end = if self.serves(method) { scope.broken } else { scope.over };
+                tokio::select! {
+                    biased;
+                    answer = self.call(method, params, turn) => answer,
+                    () = end.cancelled() => Err(ErrorObject::of(Code::REQUEST_CANCELLED)),
+                }
+            }
+        }
+    }
+
+    fn serves(&self, method: &str) -> bool {
+        self.workspace.as_ref().is_some_and(|workspace| workspace.serves(method))
+    }
+
+    async fn permission(
+        &self,
+        params: &RawJson,
+        known: &KnownCall,
+        context: &RunContext,
+    ) -> Result<RawJson, ErrorObject> {
+        let completed = known.complete(params.as_str());
+        let request: RequestPermissionRequest = read(&completed)?;
+        // The added members never make a request too large to be shown.
+        let fits = completed.len() <= MAX_COMPLETED_BYTES;
+        let raw = without_session(if fits { &completed } else { params.as_str() });
+        let mut interrupt = interrupt_of_permission(&request, &raw, InterruptId::generate());
+        let is_known = !known.is_partial() && is_read(&request, &completed);
+        if let Some(resolution) = self.decide(&request, is_known, &interrupt, context).await {
+            return Ok(RawJson::of(&permission_outcome(&interrupt, &resolution)));
+        }
+        let resolution = self.ask(&mut interrupt, context).await;
+        Ok(match resolution {
+            Some(resolution) => {
+                self.for_agent(RawJson::of(&permission_outcome(&interrupt, &resolution)))
+            }
+            None => RawJson::of(&cancelled_permission()),
+        })
+    }
+
+    fn for_agent(&self, answer: RawJson) -> RawJson {
+        for_agent(answer, self.launch.client_meta)
+    }
+
+    /// What a permission rule decides. No rule allows a call that is not wholly known.
+    async fn decide(
+        &self,
+        request: &RequestPermissionRequest,
+        is_known: bool,
+        interrupt: &Interrupt,
+        context: &RunContext,
+    ) -> Option<Resolution> {
+        let (kind, tool, paths) = subject(request);
+        let subject = Subject { kind, tool, paths, root: Some(&self.root) };
+        let applied = self.rules.answer(&subject, interrupt).await?;
+        if applied.allowed && !is_known {
+            return None;
+        }
+        // It fails only where the run has been stopped.
+        context.emit(applied.event(), None).await.ok()?;
+        applied.resolution(interrupt).ok()
+    }
+
+    async fn elicitation(
+        &self,
+        params: &RawJson,
+        context: &RunContext,
+    ) -> Result<RawJson, ErrorObject> {
+        let request: CreateElicitationRequest = read(params.as_str())?;
+        let raw = without_session(params.as_str());
+        let mut interrupt = interrupt_of_elicitation(&request, &raw, InterruptId::generate());
+        let resolution = self.ask(&mut interrupt, context).await;
+        Ok(match resolution {
+            Some(resolution) => {
+                self.for_agent(RawJson::of(&elicitation_outcome(&interrupt, &resolution)))
+            }
+            None => RawJson::of(&cancelled_elicitation()),
+        })
+    }
+
+    /// Raises an interrupt. `None` if nobody can answer it any more.
+    async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
+        // `None` takes the server's own deadline.
+        interrupt.patience = self.launch.hold.then_some(NO_DEADLINE);
+        match context.ask(interrupt.clone()).await {
+            Ok(resolution) => Some(resolution),
+            Err(EmitError::Stopped) => None,
+            Err(EmitError::Refused(error)) => {
+                let run = context.run();
+                tracing::warn!(%run, %error, "an agent's interrupt was refused");
+                None
+            }
+        }
+    }
+
+    /// Any other request: the workspace answers what it serves, else the client that prompts.
+    async fn call(
+        &self,
+        method: &str,
+        params: &RawJson,
+        turn: Option<(RunContext, TurnScope)>,
+    ) -> Result<RawJson, ErrorObject> {
+        if let Some(workspace) = self.workspace.as_ref().filter(|_| self.serves(method)) {
+            let result = workspace.call(method, params.as_str()).await?;
+            return RawJson::parse(result).map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR));
+        }
+        let is_tool = TOOL_METHODS.iter().any(|prefix| method.starts_with(prefix));
+        let may_forward = !is_tool || self.launch.client_tools == ClientTools::Forward;
+        let context = turn.map(|(context, _)| context);
+        let context = context.filter(|context| may_forward && context.client().is_some());
+        let Some(context) = context else { return Err(ErrorObject::method_not_found(method)) };
+        // The id is cut in place, so that everything else goes on as it was sent.
+        let cut = splice::cut_session(params.as_str()).map(|(cut, _)| cut.into_bytes().into());
+        let params = Json::parse(cut.unwrap_or_else(|| params.as_bytes().clone()))
+            .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.message().to_owned()))?;
+        match context.call_client(method, params).await {
+            Ok(result) => RawJson::parse(result.as_bytes().clone())
+                .map(|result| self.for_agent(result))
+                .map_err(|_| ErrorObject::of(Code::INTERNAL_ERROR)),
+            Err(error) => Err(error_object(error)),
+        }
+    }
+}
+
+/// Whether the reader has taken all items that rules use: it leaves out those that do not fit.
+fn is_read(request: &RequestPermissionRequest, completed: &str) -> bool {
+    let call = &request.tool_call;
+    let written = |name: &str| {
+        splice::get(completed, &["toolCall", name]).map_or(0, |list| splice::items(list).count())
+    };
+    let is_one = |item: &ToolCallContent| {
+        matches!(
+            item,
+            ToolCallContent::Content(_) | ToolCallContent::Diff(_) | ToolCallContent::Terminal(_)
+        )
+    };
+    written("locations") == call.locations.iter().flatten().count()
+        && written("content") == call.content.iter().flatten().count()
+        && call.content.iter().flatten().all(is_one)
+}
+
+fn read<T: Read>(params: &str) -> Result<T, ErrorObject> {
+    let raw: &RawValue =
+        serde_json::from_str(params).map_err(|_| ErrorObject::of(Code::INVALID_PARAMS))?;
+    read_params(Some(raw), Reading::Lenient)
+        .map_err(|error| ErrorObject::new(Code::INVALID_PARAMS, error.to_string()))
+}
+
+/// The params without the session id, which only the agent and this server know.
+fn without_session(params: &str) -> String {
+    splice::remove(params, &["sessionId"]).into_owned()
+}

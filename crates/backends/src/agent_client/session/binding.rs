@@ -1,0 +1,67 @@
+//! What a session is opened with, and what its thread's binding keeps of that.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use trilogue_domain::Json;
+use trilogue_wire::agent_client::splice;
+
+/// What a session is opened with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SessionParams {
+    pub(crate) cwd: PathBuf,
+    /// Additional directories, as JSON.
+    pub(crate) directories: Value,
+    /// Servers of the Model Context Protocol, as JSON.
+    pub(crate) servers: Value,
+}
+
+/// How a thread's session was opened, so that it can be opened again after a restart.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct SessionBinding {
+    pub(crate) cwd: Option<PathBuf>,
+    /// Additional directories, as JSON.
+    pub(crate) directories: Value,
+    /// The method of authentication.
+    pub(crate) auth_method: Option<String>,
+}
+
+// === impl SessionParams ===
+
+impl SessionParams {
+    /// The working directory that a client names.
+    pub(crate) fn cwd_of(params: &Json) -> Option<PathBuf> {
+        let cwd = splice::get_text(params.as_str(), &["cwd"])?;
+        let cwd = Path::new(&*cwd);
+        cwd.is_absolute().then(|| cwd.to_owned())
+    }
+
+    pub(crate) fn to_binding(&self, auth_method: Option<String>) -> SessionBinding {
+        let (cwd, directories) = (Some(self.cwd.clone()), self.directories.clone());
+        SessionBinding { cwd, directories, auth_method }
+    }
+}
+
+// === impl SessionBinding ===
+
+impl SessionBinding {
+    pub(crate) fn read(json: &Json) -> Self {
+        let value = json.to_value();
+        Self {
+            cwd: value.get("cwd").and_then(Value::as_str).map(PathBuf::from),
+            directories: value.get("additionalDirectories").cloned().unwrap_or_default(),
+            auth_method: value.get("authMethod").and_then(Value::as_str).map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        let mut value = serde_json::json!({ "cwd": self.cwd });
+        if !self.directories.is_null() {
+            value["additionalDirectories"] = self.directories.clone();
+        }
+        if let Some(method) = &self.auth_method {
+            value["authMethod"] = method.as_str().into();
+        }
+        Json::from_value(&value)
+    }
+}

@@ -1,0 +1,19 @@
+//! A session of an agent: its queue and actor, its modes, and what a thread keeps of it.
+
+mod actor;
+mod answer;
+mod binding;
+mod lease;
+mod modes;
+mod replay;
+#[expect(clippy::module_inception, reason = "the room is named after its most important type")]
+mod session;
+mod start;
+mod threads;
+mod transcript;
+
+pub(super) use binding::{SessionBinding, SessionParams};
+pub(super) use lease::SessionLease;
+pub(super) use session::Session;
+pub(super) use start::SessionStart;
+pub(super) use threads::{OpeningRollback, Thread, ThreadState, Threads};

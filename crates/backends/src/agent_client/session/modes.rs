@@ -1,0 +1,149 @@
+//! The mode and the options of a session.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use trilogue_domain::{Json, lock};
+
+/// The response that opened a session, without the session's id, with the current mode and options. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SessionModes(Arc<Mutex<Response>>);
+
+#[derive(Debug, Default)]
+struct Response {
+    json: Option<Json>,
+    /// The newest mode that was notified before `json` was known, and may be newer.
+    mode: Option<Value>,
+    /// Likewise the options.
+    options: Option<Value>,
+}
+
+// === impl SessionModes ===
+
+impl SessionModes {
+    /// The response that opened the session.
+    pub(super) fn set(&self, json: Json) {
+        let (mode, options) = {
+            let mut response = lock(&self.0);
+            response.json = Some(json);
+            (response.mode.take(), response.options.take())
+        };
+        mode.iter().for_each(|mode| self.put_mode(mode));
+        options.iter().for_each(|options| self.put_options(options));
+    }
+
+    /// The agent has sent the response: notifications before it are outdated.
+    pub(super) fn response_sent(&self) {
+        let mut response = lock(&self.0);
+        response.mode = None;
+        response.options = None;
+    }
+
+    /// The response as it would be now.
+    pub(crate) fn current(&self) -> Json {
+        lock(&self.0).json.clone().unwrap_or_else(Json::empty_object)
+    }
+
+    /// Takes the mode or the options of an update.
+    pub(super) fn notified(&self, kind: &str, params: &str) {
+        let member = match kind {
+            "current_mode_update" => "currentModeId",
+            "config_option_update" => "configOptions",
+            _ => return,
+        };
+        let update: Option<Value> = serde_json::from_str(params).ok();
+        let value = update.as_ref().and_then(|params| params.pointer("/update")?.get(member));
+        match (member, value) {
+            ("currentModeId", Some(mode)) => self.put_mode(mode),
+            (_, Some(options)) if options.is_array() => self.put_options(options),
+            _ => {}
+        }
+    }
+
+    /// Takes the mode or the options that a request has set.
+    pub(crate) fn was_set(&self, method: &str, params: &str, result: &str) {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        match method {
+            "session/set_mode" => {
+                if let Some(mode) = read(params).get("modeId") {
+                    self.put_mode(mode);
+                }
+            }
+            "session/set_config_option" => {
+                if let Some(options) = read(result).get("configOptions").filter(|it| it.is_array())
+                {
+                    self.put_options(options);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn put_mode(&self, mode: &Value) {
+        if self.defer(|response| response.mode = Some(mode.clone())) {
+            return;
+        }
+        self.change(|answer| {
+            if let Some(known) = answer.pointer_mut("/modes/currentModeId") {
+                *known = mode.clone();
+            }
+        });
+    }
+
+    fn put_options(&self, options: &Value) {
+        if self.defer(|response| response.options = Some(options.clone())) {
+            return;
+        }
+        self.change(|answer| {
+            if let Some(answer) = answer.as_object_mut() {
+                answer.insert("configOptions".to_owned(), options.clone());
+            }
+        });
+    }
+
+    /// Keeps a value while the response is not known. Returns whether it is not.
+    fn defer(&self, keep: impl FnOnce(&mut Response)) -> bool {
+        let mut response = lock(&self.0);
+        if response.json.is_some() {
+            return false;
+        }
+        keep(&mut response);
+        true
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Value)) {
+        let mut response = lock(&self.0);
+        let Some(json) = response.json.as_mut() else { return };
+        let mut value = json.to_value();
+        change(&mut value);
+        *json = Json::from_value(&value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notifications_behind_the_response_are_newer_than_it() {
+        let notify = |modes: &SessionModes, mode: &str| {
+            let params = serde_json::json!({ "update": { "currentModeId": mode } });
+            modes.notified("current_mode_update", &params.to_string());
+        };
+        let answer = serde_json::json!({ "modes": { "currentModeId": "answered" } });
+        let mode =
+            |modes: &SessionModes| modes.current().to_value()["modes"]["currentModeId"].clone();
+        for is_behind in [false, true] {
+            let modes = SessionModes::default();
+            notify(&modes, "before");
+            modes.response_sent();
+            if is_behind {
+                notify(&modes, "behind");
+            }
+            modes.set(Json::from_value(&answer));
+            assert_eq!(mode(&modes), if is_behind { "behind" } else { "answered" });
+            notify(&modes, "later");
+            assert_eq!(mode(&modes), "later");
+        }
+    }
+}

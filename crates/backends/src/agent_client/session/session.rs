@@ -1,0 +1,243 @@
+//! A session that is open in a process.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+use trilogue_domain::{MessageId, lock};
+use trilogue_runtime::RunContext;
+
+use super::binding::SessionParams;
+use super::modes::SessionModes;
+use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
+use crate::agent_client::routing::{Inbox, Item, TurnEnd, TurnSummary};
+use crate::workspace::Workspace;
+
+/// The longest that a prompt waits for the end of a replay.
+const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
+/// Counts the uses of all sessions, to tell which was used last.
+static USES: AtomicU64 = AtomicU64::new(0);
+
+/// A session that is open in a process.
+#[derive(Debug)]
+pub(crate) struct Session {
+    remote: String,
+    process: Arc<Process>,
+    inbox: Inbox,
+    workspace: Option<Workspace>,
+    params: SessionParams,
+    modes: SessionModes,
+    /// Whether a turn could not be ended, so that no other may begin.
+    is_broken: AtomicBool,
+    /// Whether the agent has yet to be told what was said in the thread before.
+    is_blank: AtomicBool,
+    /// Whether the agent may still replay the history.
+    may_replay: AtomicBool,
+    is_closed: AtomicBool,
+    leases: AtomicUsize,
+    /// The number of its last use among the uses of all sessions.
+    last_used: AtomicU64,
+    /// Its slot in a process that is shared, until it is closed.
+    slot: Mutex<Option<Arc<OwnedSemaphorePermit>>>,
+}
+
+/// What a session is made of.
+pub(super) struct Parts {
+    /// The id that the agent gave it.
+    pub(super) remote: String,
+    pub(super) process: Arc<Process>,
+    pub(super) inbox: Inbox,
+    pub(super) workspace: Option<Workspace>,
+    pub(super) params: SessionParams,
+    pub(super) modes: SessionModes,
+    pub(super) slot: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Adds a session to its process.
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { remote, process, inbox, workspace, params, modes, slot } = parts;
+        process.router().add(&remote, inbox.clone());
+        let no = || AtomicBool::new(false);
+        let (is_broken, is_blank, may_replay, is_closed) = (no(), no(), no(), no());
+        let (leases, last_used) = (AtomicUsize::new(0), AtomicU64::new(next_use()));
+        Self {
+            remote,
+            process,
+            inbox,
+            workspace,
+            params,
+            modes,
+            is_broken,
+            is_blank,
+            may_replay,
+            is_closed,
+            leases,
+            last_used,
+            slot: Mutex::new(slot),
+        }
+    }
+
+    /// The id that the agent gave it.
+    pub(crate) fn remote(&self) -> &str {
+        &self.remote
+    }
+
+    pub(crate) fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    pub(crate) fn params(&self) -> &SessionParams {
+        &self.params
+    }
+
+    pub(crate) fn modes(&self) -> &SessionModes {
+        &self.modes
+    }
+
+    /// Returns when everything that the agent has sent so far is handled.
+    pub(crate) async fn caught_up(&self) {
+        let (ends, reached) = oneshot::channel();
+        self.inbox.put(Item::ReplayEnd { is_expected: false, ends }).await;
+        // One that is closed has nothing more to handle.
+        drop(reached.await);
+    }
+
+    /// Whether a turn can begin in it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.process.is_alive() && !self.is_broken.load(Ordering::Acquire)
+    }
+
+    pub(super) fn enter(&self) {
+        self.leases.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn leave(&self) {
+        self.last_used.store(next_use(), Ordering::Release);
+        self.leases.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether there are more leases than `known`.
+    pub(crate) fn has_leases_beyond(&self, known: usize) -> bool {
+        self.leases.load(Ordering::Acquire) > known
+    }
+
+    /// The number of its last use among the uses of all sessions.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Acquire)
+    }
+
+    /// Its slot in a process that is shared.
+    pub(crate) fn slot(&self) -> Option<Arc<OwnedSemaphorePermit>> {
+        lock(&self.slot).clone()
+    }
+
+    /// A turn could not be ended: no other begins in this session.
+    pub(crate) fn set_broken(&self) {
+        self.is_broken.store(true, Ordering::Release);
+    }
+
+    /// Whether the agent has yet to be told what was said in the thread before.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.is_blank.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_blank(&self) {
+        self.is_blank.store(true, Ordering::Release);
+    }
+
+    /// The agent has answered a prompt, with everything that was said before.
+    pub(crate) fn prompt_answered(&self) {
+        self.process.turn_completed();
+        self.is_blank.store(false, Ordering::Release);
+    }
+
+    /// From now on, what the agent says belongs to this run.
+    pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
+        self.may_replay.store(false, Ordering::Release);
+        self.inbox.put(Item::Begin { context, user }).await;
+    }
+
+    /// Ends the run. Returns when everything that the agent said in it is logged.
+    pub(crate) async fn finish(&self, end: TurnEnd) -> TurnSummary {
+        let (done, finished) = oneshot::channel();
+        self.inbox.put(Item::Finish { end, done }).await;
+        finished.await.unwrap_or_default()
+    }
+
+    /// Removes it from its process: what the agent still says in it is dropped. Its terminals are closed in a task.
+    pub(crate) fn close(&self) {
+        if self.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.process.router().remove(&self.remote, &self.inbox);
+        lock(&self.slot).take();
+        let Some(workspace) = self.workspace.clone() else { return };
+        // Without a runtime the server is exiting, and all commands with it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move { workspace.close().await });
+    }
+
+    /// Closes its terminals, and waits for that.
+    pub(crate) async fn close_workspace(&self) {
+        if let Some(workspace) = &self.workspace {
+            workspace.close().await;
+        }
+    }
+
+    /// Tells the agent that the session is over, by the method that it has for that.
+    pub(crate) async fn end_remote(&self, for_good: bool) {
+        let Some(can) = &self.process.capabilities().session else { return };
+        let params = json!({ "sessionId": self.remote });
+        let method = match (for_good && can.delete.is_some(), can.close.is_some()) {
+            (true, _) => "session/delete",
+            (false, true) => "session/close",
+            (false, false) => return,
+        };
+        // A session that the agent refuses to end is over all the same.
+        drop(self.process.call(method, &params, SERVER_CALL_TIMEOUT).await);
+    }
+
+    /// Whether the agent may still replay the history.
+    pub(crate) fn may_replay(&self) -> bool {
+        self.may_replay.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_may_replay(&self, may_replay: bool) {
+        self.may_replay.store(may_replay, Ordering::Release);
+    }
+
+    /// Waits for the end of the replay. `is_expected` says whether there is anything to replay.
+    pub(crate) async fn replay_ended(&self, is_expected: bool) {
+        let give_up_at = Instant::now() + MAX_REPLAY_WAIT;
+        loop {
+            let (ends, told) = oneshot::channel();
+            self.inbox.put(Item::ReplayEnd { is_expected, ends }).await;
+            let Ok(Some(until)) = told.await else { return };
+            let now = Instant::now();
+            if until <= now || give_up_at <= now {
+                return;
+            }
+            tokio::time::sleep_until(until.min(give_up_at)).await;
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn next_use() -> u64 {
+    USES.fetch_add(1, Ordering::Relaxed)
+}

@@ -1,0 +1,145 @@
+//! How a session is opened in its process.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use trilogue_domain::Json;
+use trilogue_domain::error::Code;
+use trilogue_runtime::{Client, ThreadContext};
+use trilogue_sdk::agent_client::peer::RawJson;
+use trilogue_wire::agent_client::{NewSessionResponse, Rules as Reading, read_result, splice};
+
+use super::actor::SessionActor;
+use super::answer::RequestAnswerer;
+use super::binding::SessionParams;
+use super::modes::SessionModes;
+use super::session::{Parts, Session};
+use crate::agent_client::failure::AgentFailure;
+use crate::agent_client::launch::Launch;
+use crate::agent_client::meta::with_extra;
+use crate::agent_client::process::{OpeningGuard, Process, json_of};
+use crate::agent_client::routing::{Inbox, Item};
+use crate::permission::Rules;
+use crate::workspace::Workspace;
+
+/// What a session needs to be opened.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionStart {
+    pub(crate) process: Arc<Process>,
+    pub(crate) launch: Arc<Launch>,
+    pub(crate) thread: ThreadContext,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) params: SessionParams,
+    /// Further members that the client sent, at the root of the request: an object.
+    pub(crate) extra: Option<Json>,
+    /// Its slot in a process that is shared.
+    pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
+    /// The client that opens it, if one does.
+    pub(crate) client: Option<Arc<dyn Client>>,
+    /// Lets others wait for the process until this is over.
+    pub(crate) _opening: Arc<OpeningGuard>,
+}
+
+// === impl SessionStart ===
+
+impl SessionStart {
+    /// Begins a new session.
+    pub(crate) async fn begin(self) -> Result<Session, AgentFailure> {
+        let _expecting = self.process.router().expect_session();
+        let answer = self.call("session/new", self.request(None)).await?;
+        let invalid = |why: String| {
+            AgentFailure::local(
+                Code::PeerUnavailable,
+                format!("the agent's answer to session/new is invalid: {why}"),
+            )
+        };
+        let raw: &RawValue = serde_json::from_slice(answer.as_bytes())
+            .map_err(|error| invalid(error.to_string()))?;
+        let read: NewSessionResponse =
+            read_result(raw, Reading::Lenient).map_err(|error| invalid(error.to_string()))?;
+        if read.session_id.is_empty() {
+            return Err(invalid("the session id is empty".to_owned()));
+        }
+        let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
+        let session = self.session(read.session_id).await?;
+        // Notifications behind the answer are newer than the answer.
+        session.caught_up().await;
+        session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
+        session.set_blank();
+        Ok(session)
+    }
+
+    /// Opens a session again, by the method that the agent has. The replayed history is dropped: the log has it.
+    pub(crate) async fn reopen(self, remote: &str) -> Result<Session, AgentFailure> {
+        let session = self.session(remote.to_owned()).await?;
+        let resumes = self.process.can_resume();
+        let method = if resumes { "session/resume" } else { "session/load" };
+        session.inbox().put(Item::Replay).await;
+        let _reopening = self.process.router().reopen(session.inbox());
+        let answer = self.call(method, self.request(Some(remote))).await?;
+        // The answer is newer than the notifications before it, and older than those behind it.
+        session.caught_up().await;
+        session.modes().set(json_of(answer));
+        // Some agents answer first and replay the history afterwards. A prompt waits for that.
+        session.inbox().put(Item::Reopened { may_still_replay: !resumes }).await;
+        session.set_may_replay(!resumes);
+        Ok(session)
+    }
+
+    /// Adds a session with this id to the process.
+    async fn session(&self, remote: String) -> Result<Session, AgentFailure> {
+        let mut grants = self.launch.grants.clone();
+        let mut workspace = None;
+        if !grants.is_empty() {
+            grants.env = self.process.child().env().to_vec();
+            let cwd = self.params.cwd.clone();
+            let opened = tokio::task::spawn_blocking(move || Workspace::open(&cwd, grants)).await;
+            let opened = opened.map_err(std::io::Error::other).and_then(|opened| opened);
+            workspace = Some(opened.map_err(|error| {
+                AgentFailure::local(
+                    Code::InvalidRequest,
+                    format!("the agent's working directory cannot be served: {error}"),
+                )
+            })?);
+        }
+        let (inbox, items) = Inbox::new();
+        let modes = SessionModes::default();
+        let answerer = RequestAnswerer {
+            launch: Arc::clone(&self.launch),
+            rules: Arc::clone(&self.rules),
+            workspace: workspace.clone(),
+            root: self.params.cwd.clone(),
+        };
+        let thread = self.thread.clone();
+        let actor = SessionActor::new(&self.launch, thread, answerer, modes.clone());
+        tokio::spawn(actor.run(items));
+        let (process, params) = (Arc::clone(&self.process), self.params.clone());
+        let slot = self.slot.clone();
+        Ok(Session::new(Parts { remote, process, inbox, workspace, params, modes, slot }))
+    }
+
+    async fn call(&self, method: &str, params: RawJson) -> Result<RawJson, AgentFailure> {
+        let time_limit = self.launch.open_timeout;
+        let called = self.process.call_for(self.client.as_ref(), method, &params, time_limit).await;
+        called.map_err(|failure| failure.for_method(self.process.agent(), method))
+    }
+
+    fn request(&self, remote: Option<&str>) -> RawJson {
+        let servers = match &self.params.servers {
+            Value::Null => json!([]),
+            servers => servers.clone(),
+        };
+        let mut request = json!({ "cwd": self.params.cwd, "mcpServers": servers });
+        if let Some(remote) = remote {
+            request["sessionId"] = json!(remote);
+        }
+        let capabilities = self.process.capabilities().session.as_ref();
+        let takes = capabilities.is_some_and(|session| session.additional_directories.is_some());
+        if takes && !self.params.directories.is_null() {
+            request["additionalDirectories"] = self.params.directories.clone();
+        }
+        with_extra(RawJson::of(&request), self.extra.as_ref(), self.launch.client_meta)
+    }
+}

@@ -1,0 +1,341 @@
+//! A turn's updates as events: which message each chunk belongs to, and which tool calls are open.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use trilogue_domain::event::{MessageEvent, Original, ToolEvent, ToolStatus};
+use trilogue_domain::{Body, MessageId, Role, RunId};
+use trilogue_mapping::agent_client::{body_of_update, update_original};
+use trilogue_wire::agent_client::splice;
+use uuid::Uuid;
+
+/// The most message ids that are remembered. The store knows the older ones.
+const MAX_REMEMBERED: usize = 1_024;
+/// The most open tool calls of a turn.
+const MAX_CALLS: usize = 4_096;
+/// The known kinds of updates.
+const KINDS: [&str; 14] = [
+    "agent_message_chunk",
+    "agent_thought_chunk",
+    "user_message_chunk",
+    "tool_call",
+    "tool_call_update",
+    "plan",
+    "available_commands_update",
+    "config_option_update",
+    "current_mode_update",
+    "session_info_update",
+    "usage_update",
+    "notice",
+    "compaction_update",
+    "compaction_summary_chunk",
+];
+
+/// Message ids that are taken: the last ones of earlier turns, and those that the store knew.
+#[derive(Debug, Default)]
+pub(super) struct UsedIds {
+    ids: HashSet<MessageId>,
+    /// The oldest first.
+    order: VecDeque<MessageId>,
+}
+
+/// The messages and tool calls of a turn.
+#[derive(Debug)]
+pub(super) struct TurnTranscript {
+    run: RunId,
+    role: Role,
+    /// The user's message.
+    user: MessageId,
+    ids: MessageIds,
+    open: Option<OpenMessage>,
+    /// The agent's messages of this turn, by the agent's own ids.
+    messages: HashMap<String, MessageId>,
+    /// The last of them.
+    last: Option<MessageId>,
+    open_calls: HashSet<String>,
+}
+
+/// Gives a message id to chunks that have none.
+#[derive(Debug)]
+pub(super) struct MessageIds {
+    assigns: bool,
+    /// The kind of the last chunk, and its assigned id.
+    assigned: Option<(Chunk, String)>,
+}
+
+/// An update outside of a turn.
+#[derive(Debug)]
+pub(super) struct OutsideUpdate {
+    pub(super) params: String,
+    /// The id of the agent's message, if it is a chunk of one.
+    pub(super) message: Option<String>,
+    /// Whether the message before it has ended.
+    pub(super) ends: bool,
+}
+
+#[derive(Debug)]
+struct OpenMessage {
+    message: MessageId,
+    /// Whether the id was assigned here: then the message does not continue after other chunks.
+    is_ours: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Chunk {
+    User,
+    Agent,
+    Thought,
+}
+
+/// An update as it is logged.
+#[derive(Debug, Default)]
+pub(super) struct LoggedUpdate {
+    pub(super) events: Vec<(Body, Option<Original>)>,
+    /// Our id of a message, and the agent's own id for it.
+    pub(super) alias: Option<(MessageId, MessageId)>,
+}
+
+// === impl TurnTranscript ===
+
+impl TurnTranscript {
+    pub(super) fn new(run: RunId, agent: &str, user: MessageId, assigns: bool) -> Self {
+        Self {
+            run,
+            role: Role::NamedAgent(Arc::from(agent)),
+            user,
+            ids: MessageIds::new(assigns),
+            open: None,
+            messages: HashMap::new(),
+            last: None,
+            open_calls: HashSet::new(),
+        }
+    }
+
+    /// The agent's own id of a message that this update begins. The caller checks whether the store knows it already.
+    pub(super) fn begins(&self, kind: &str, params: &str, used: &UsedIds) -> Option<MessageId> {
+        if Chunk::of(kind) != Some(Chunk::Agent) {
+            return None;
+        }
+        let id = splice::message_id(params).filter(|id| !self.messages.contains_key(&**id))?;
+        let id = MessageId::parse(&id).ok()?;
+        (id != self.user && !used.ids.contains(&id)).then_some(id)
+    }
+
+    /// Takes an update without its session id. `kind` is its [`update_kind`].
+    pub(super) fn update(&mut self, kind: &str, params: String, used: &UsedIds) -> LoggedUpdate {
+        let mut logged = LoggedUpdate::default();
+        match Chunk::of(kind) {
+            Some(chunk) => self.chunk(chunk, params, used, &mut logged),
+            None => self.other(params, &mut logged),
+        }
+        logged
+    }
+
+    /// Ends what is open at the end of the turn. If it broke off, the open tool calls have failed.
+    pub(super) fn finish(mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
+        let mut events = Vec::new();
+        self.complete(&mut |body| events.push(body));
+        if is_broken {
+            let mut calls: Vec<_> = self.open_calls.into_iter().collect();
+            calls.sort_unstable();
+            events.extend(calls.into_iter().map(|call| {
+                Body::Tool(ToolEvent::Ended { call, status: ToolStatus::Failed, output: None })
+            }));
+        }
+        used.add(self.messages.into_values());
+        used.add([self.user]);
+        events
+    }
+
+    fn chunk(&mut self, kind: Chunk, params: String, used: &UsedIds, logged: &mut LoggedUpdate) {
+        let (params, id, is_ours) = self.ids.assign(kind, params);
+        if kind == Chunk::Agent {
+            let message = self.message(&id, is_ours, used, logged);
+            // No two messages of a thread have one id. An id that we cannot keep only the agent knows.
+            let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
+            let renamed = match is_taken && self.ids.assigns {
+                true => splice::put_message_id(&params, message.as_str()),
+                false => None,
+            };
+            let params = renamed.unwrap_or(params);
+            let mut body = body_of_update(&params);
+            if let Body::Message(
+                MessageEvent::Delta { message: named, .. }
+                | MessageEvent::Part { message: named, .. },
+            ) = &mut body
+            {
+                *named = message;
+            }
+            logged.events.push((body, Some(update_original(params))));
+            return;
+        }
+        self.complete_ours(logged);
+        logged.events.push((body_of_update(&params), Some(update_original(params))));
+    }
+
+    /// The message of a chunk. Begins it and ends the one before, if it is another.
+    fn message(
+        &mut self,
+        id: &str,
+        is_ours: bool,
+        used: &UsedIds,
+        logged: &mut LoggedUpdate,
+    ) -> MessageId {
+        let known = self.messages.get(id).cloned();
+        let is_new = known.is_none();
+        let message = known.unwrap_or_else(|| {
+            let theirs = MessageId::parse(id).ok();
+            let free = theirs.clone().filter(|id| *id != self.user && !used.ids.contains(id));
+            let message = free.unwrap_or_else(|| derived_id(&self.run, id));
+            if let Some(theirs) = theirs.filter(|theirs| *theirs != message) {
+                logged.alias = Some((message.clone(), theirs));
+            }
+            self.messages.insert(id.to_owned(), message.clone());
+            message
+        });
+        if self.open.as_ref().is_some_and(|open| open.message == message) {
+            return message;
+        }
+        self.complete(&mut |body| logged.events.push((body, None)));
+        if is_new {
+            let role = self.role.clone();
+            let started = MessageEvent::Started { message: message.clone(), role, times: None };
+            logged.events.push((Body::Message(started), None));
+        }
+        self.open = Some(OpenMessage { message: message.clone(), is_ours });
+        self.last = Some(message.clone());
+        message
+    }
+
+    fn other(&mut self, params: String, logged: &mut LoggedUpdate) {
+        let mut body = body_of_update(&params);
+        match &mut body {
+            Body::Tool(ToolEvent::Started { call, message, .. }) => {
+                self.ids.end();
+                self.complete_ours(logged);
+                *message = Some(self.last.clone().unwrap_or_else(|| self.user.clone()));
+                if !has_ended(&params) && self.open_calls.len() < MAX_CALLS {
+                    self.open_calls.insert(call.clone());
+                }
+            }
+            Body::Tool(ToolEvent::Ended { call, .. }) => {
+                self.open_calls.remove(call);
+            }
+            _ => {}
+        }
+        logged.events.push((body, Some(update_original(params))));
+    }
+
+    /// Ends the open message if nothing can be added to it any more.
+    fn complete_ours(&mut self, logged: &mut LoggedUpdate) {
+        if self.open.as_ref().is_some_and(|open| open.is_ours) {
+            self.complete(&mut |body| logged.events.push((body, None)));
+        }
+    }
+
+    fn complete(&mut self, to: &mut impl FnMut(Body)) {
+        if let Some(open) = self.open.take() {
+            to(Body::Message(MessageEvent::Completed { message: open.message }));
+        }
+    }
+}
+
+// === impl MessageIds ===
+
+impl MessageIds {
+    pub(super) fn new(assigns: bool) -> Self {
+        Self { assigns, assigned: None }
+    }
+
+    /// Gives an id to a chunk that comes outside of a turn.
+    pub(super) fn outside_turn(&mut self, kind: &str, params: String) -> OutsideUpdate {
+        let Some(chunk) = Chunk::of(kind) else {
+            let ends = kind == "tool_call";
+            if ends {
+                self.end();
+            }
+            return OutsideUpdate { params, message: None, ends };
+        };
+        let (params, id, _) = self.assign(chunk, params);
+        let is_agent = chunk == Chunk::Agent;
+        OutsideUpdate { params, message: is_agent.then_some(id), ends: !is_agent }
+    }
+
+    /// The next chunk without an id begins a new message.
+    pub(super) fn end(&mut self) {
+        self.assigned = None;
+    }
+
+    /// The chunk with its id, the id, and whether it was assigned here.
+    fn assign(&mut self, kind: Chunk, params: String) -> (String, String, bool) {
+        let given =
+            splice::message_id(&params).filter(|id| !id.is_empty()).map(|id| id.into_owned());
+        if let Some(given) = given {
+            self.assigned = None;
+            return (params, given, false);
+        }
+        let id = match self.assigned.take() {
+            Some((last, id)) if last == kind => id,
+            _ => Uuid::new_v4().to_string(),
+        };
+        self.assigned = Some((kind, id.clone()));
+        let spliced = if self.assigns { splice::put_message_id(&params, &id) } else { None };
+        (spliced.unwrap_or(params), id, true)
+    }
+}
+
+// === impl Chunk ===
+
+impl Chunk {
+    fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "user_message_chunk" => Self::User,
+            "agent_message_chunk" => Self::Agent,
+            "agent_thought_chunk" => Self::Thought,
+            _ => return None,
+        })
+    }
+}
+
+// === impl UsedIds ===
+
+impl UsedIds {
+    /// Whether a message with this id is remembered.
+    pub(super) fn has(&self, id: &MessageId) -> bool {
+        self.ids.contains(id)
+    }
+
+    pub(super) fn add(&mut self, ids: impl IntoIterator<Item = MessageId>) {
+        for id in ids {
+            if self.ids.insert(id.clone()) {
+                self.order.push_back(id);
+            }
+            if self.order.len() > MAX_REMEMBERED
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.ids.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// The kind of an update; empty if it is unknown.
+pub(super) fn update_kind(params: &str) -> &'static str {
+    let kind = splice::get_text(params, &["update", "sessionUpdate"]);
+    kind.and_then(|kind| KINDS.into_iter().find(|known| *known == kind)).unwrap_or_default()
+}
+
+/// Whether a tool call has ended when it starts.
+fn has_ended(params: &str) -> bool {
+    let status = splice::get_text(params, &["update", "status"]);
+    status.is_some_and(|status| matches!(&*status, "completed" | "failed"))
+}
+
+/// An id for a message whose own id is taken, or cannot be kept.
+pub(super) fn derived_id(run: &RunId, id: &str) -> MessageId {
+    let space = Uuid::new_v5(&Uuid::NAMESPACE_OID, run.as_str().as_bytes());
+    MessageId::from_uuid(Uuid::new_v5(&space, id.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! One turn: the agent is prompted in its session, and what it says is logged until it has answered.
+
+mod priming;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep_until, timeout};
+use trilogue_domain::error::Code;
+use trilogue_domain::{Error, Failure, Input, Json, Message, MessageId};
+use trilogue_mapping::agent_client::{
+    check_capabilities, extra_of_message, fit, logged_result, prompt_of_input,
+};
+use trilogue_runtime::{Ending, RunContext, Turn};
+use trilogue_sdk::agent_client::peer::{Call, CallFailure, RawJson};
+use trilogue_wire::agent_client::{
+    ContentBlock, PromptRequest, PromptResponse, Rules, StopReason, read_result,
+};
+use trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;
+
+use super::failure::AgentFailure;
+use super::launch::Launch;
+use super::meta::with_extra;
+use super::opening::{LostSession, ReadySession, SessionOpener, not_opened};
+use super::routing::{CallOrigin, TurnEnd};
+use super::session::Session;
+use priming::{HISTORY_CUT, newest_that_fit};
+
+/// How long an agent has to read the cancellation of a dropped run.
+const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
+
+/// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
+const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
+/// What surrounds a prompt in its line, in bytes.
+const ENVELOPE_BYTES: usize = 1024;
+
+/// Why a prompt failed.
+struct PromptFailure {
+    failure: AgentFailure,
+    progress: Progress,
+}
+
+/// How far a prompt came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    NotSent,
+    /// The agent has sent nothing but the response.
+    Sent,
+    /// The agent has begun to work on it, or may have.
+    Started,
+}
+
+enum PromptEnd {
+    Answered(RawJson),
+    /// The run was stopped before the prompt was sent.
+    NotSent,
+    /// The run was stopped, and the agent has not answered in time.
+    Abandoned,
+}
+
+/// Runs a turn.
+pub(super) async fn run_turn(
+    opener: &Arc<SessionOpener>,
+    turn: Turn,
+    context: RunContext,
+) -> Result<Ending, Failure> {
+    let Turn::Start { input } = turn else {
+        return Err(Failure::of(Code::Internal, "an agent of this kind does not suspend"));
+    };
+    let mut ready = tokio::select! {
+        biased;
+        ready = opener.ready(&context, None) => ready,
+        () = context.cancelled() => return Ok(Ending::Completed),
+    };
+    // A prompt on which the agent has not begun to work is sent once more: in a new session if its session is lost, after
+    // authentication if the agent asks for that, in another process if its process has exited.
+    for is_last in [false, true] {
+        let ReadySession { session, missed } = ready.map_err(AgentFailure::into_failure)?;
+        let launch = opener.launch();
+        let PromptFailure { failure, progress } =
+            match prompt(&launch, &session, &input, &missed, &context).await {
+                Ok(ending) => return Ok(ending),
+                Err(failed) => failed,
+            };
+        let may_repeat = !is_last && !context.is_cancelled() && progress != Progress::Started;
+        ready = if may_repeat && failure.is_lost_session(session.remote()) {
+            let (remote, why) = (session.remote().to_owned(), failure.text());
+            drop(session);
+            opener.ready(&context, Some(LostSession { remote, why })).await
+        } else if may_repeat && failure.is_authentication_required() {
+            let done = opener.authenticate_for_run(&context, session.process(), failure).await;
+            done.map(|()| ReadySession { session, missed })
+        } else if may_repeat
+            && progress == Progress::NotSent
+            && matches!(failure, AgentFailure::Exited(_))
+        {
+            drop(session);
+            opener.ready(&context, None).await
+        } else if context.is_cancelled() && failure.is_refusal() {
+            return Ok(Ending::Completed);
+        } else {
+            return Err(failure.into_failure());
+        };
+    }
+    Err(not_opened().into_failure())
+}
+
+async fn prompt(
+    launch: &Launch,
+    session: &Arc<Session>,
+    input: &Input,
+    missed: &[Message],
+    context: &RunContext,
+) -> Result<Ending, PromptFailure> {
+    let (user, extra) = user_message(input);
+    let request = prompt_request(launch, session, input, missed, &user, extra.as_ref())
+        .map_err(AgentFailure::from)?;
+    if session.may_replay() {
+        let is_expected = !context.is_first().await.unwrap_or(false);
+        tokio::select! {
+            () = session.replay_ended(is_expected) => {}
+            () = context.cancelled() => {}
+        }
+    }
+    let mut guard = AbandonOnDrop { session: Arc::clone(session), is_armed: true };
+    session.begin(context.clone(), user.clone()).await;
+    let (end, progress) = send(launch, session, &request, context).await;
+    guard.is_armed = false;
+    conclude(session, end, context, &user).await.map_err(|failed| match progress {
+        Progress::NotSent => PromptFailure { progress, ..failed },
+        _ => failed,
+    })
+}
+
+fn prompt_request(
+    launch: &Launch,
+    session: &Session,
+    input: &Input,
+    missed: &[Message],
+    user: &MessageId,
+    extra: Option<&Json>,
+) -> Result<RawJson, Error> {
+    let capabilities = session.process().capabilities().prompt.clone().unwrap_or_default();
+    let request = |missed: &[Message], is_cut: bool| {
+        let mut blocks = fit(prompt_of_input(input, missed), &capabilities);
+        if is_cut {
+            blocks.insert(0, ContentBlock::text(HISTORY_CUT));
+        }
+        check_capabilities(&blocks, &capabilities)?;
+        let mut request = PromptRequest::new(session.remote(), blocks);
+        if launch.send_message_id {
+            request.message_id = Some(user.as_str().to_owned());
+        }
+        Ok(with_extra(RawJson::of(&request), extra, launch.client_meta))
+    };
+    let request = newest_that_fit(missed, MAX_PROMPT_BYTES, request)?;
+    check_size(request.as_bytes().len())?;
+    Ok(request)
+}
+
+/// Sends the prompt and waits for the answer. The agent's questions about it belong to its session.
+async fn send(
+    launch: &Launch,
+    session: &Session,
+    request: &RawJson,
+    context: &RunContext,
+) -> (Result<PromptEnd, CallFailure>, Progress) {
+    let process = session.process();
+    let unsent = process.router().calls().prepare();
+    let begun = tokio::select! {
+        biased;
+        () = context.cancelled() => None,
+        // It waits while the agent reads nothing.
+        begun = process.peer().begin("session/prompt", request) => Some(begun),
+    };
+    match begun {
+        None => (Ok(PromptEnd::NotSent), Progress::NotSent),
+        Some(Err(failed)) => (Err(failed), Progress::NotSent),
+        Some(Ok(call)) => {
+            let origin = CallOrigin::Session(session.remote().to_owned());
+            let _in_flight = unsent.sent(call.id(), origin);
+            (wait(launch.cancel_grace, session, call, context).await, Progress::Sent)
+        }
+    }
+}
+
+/// Waits for the answer, and cancels the prompt when the run is stopped.
+async fn wait(
+    grace: Duration,
+    session: &Session,
+    call: Call,
+    context: &RunContext,
+) -> Result<PromptEnd, CallFailure> {
+    let peer = session.process().peer();
+    let cancel = json!({ "sessionId": session.remote() });
+    let mut call = pin!(call);
+    tokio::select! {
+        biased;
+        answer = &mut call => return answer.map(PromptEnd::Answered),
+        () = context.cancelled() => {}
+    }
+    let began = Instant::now();
+    for until in [began + grace / 2, began + grace] {
+        // It is sent again at half-time: the agent may have been too busy to read it. If it cannot be sent, the call fails too.
+        drop(peer.notify_now("session/cancel", &cancel));
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer.map(PromptEnd::Answered),
+            () = sleep_until(until) => {}
+        }
+    }
+    Ok(PromptEnd::Abandoned)
+}
+
+async fn conclude(
+    session: &Arc<Session>,
+    end: Result<PromptEnd, CallFailure>,
+    context: &RunContext,
+    user: &MessageId,
+) -> Result<Ending, PromptFailure> {
+    let answer = match end {
+        Ok(PromptEnd::Answered(answer)) => {
+            session.prompt_answered();
+            answer
+        }
+        Ok(PromptEnd::NotSent) => {
+            session.finish(TurnEnd::Broken).await;
+            return Ok(Ending::Completed);
+        }
+        Ok(PromptEnd::Abandoned) => {
+            tracing::warn!(run = %context.run(), "an agent did not stop in time and is killed");
+            abandon(session).await;
+            session.finish(TurnEnd::Broken).await;
+            return Ok(Ending::Completed);
+        }
+        Err(failed) => {
+            let summary = session.finish(TurnEnd::Broken).await;
+            let progress = if summary.has_worked { Progress::Started } else { Progress::Sent };
+            let (process, method) = (session.process(), "session/prompt");
+            let failure = process.failure(failed).await.for_method(process.agent(), method);
+            return Err(PromptFailure { failure, progress });
+        }
+    };
+    let response = read_response(&answer);
+    let is_complete =
+        matches!(&response, Ok(response) if response.stop_reason != StopReason::Cancelled);
+    let end = if is_complete { TurnEnd::Completed } else { TurnEnd::Broken };
+    let summary = session.finish(end).await;
+    if let Some(refused) = summary.refused {
+        return Err(AgentFailure::from(refused).into());
+    }
+    if let Some(theirs) =
+        response?.user_message_id.as_deref().and_then(|id| MessageId::parse(id).ok())
+        && theirs != *user
+    {
+        context.alias(user, &theirs);
+    }
+    if let Some((body, original)) = logged_result(answer.as_bytes()) {
+        // It fails only where the run was stopped.
+        drop(context.emit(body, Some(original)).await);
+    }
+    Ok(Ending::Completed)
+}
+
+/// Kills the process of a session whose turn does not end. If others use the process, only the session is closed.
+async fn abandon(session: &Arc<Session>) {
+    session.set_broken();
+    session.close();
+    let process = Arc::clone(session.process());
+    // The turn has one lease itself.
+    if !process.has_leases_beyond(1) {
+        process.kill().await;
+    }
+}
+
+// === impl PromptFailure ===
+
+impl From<AgentFailure> for PromptFailure {
+    fn from(failure: AgentFailure) -> Self {
+        Self { failure, progress: Progress::Started }
+    }
+}
+
+/// Cancels and abandons the turn of a run that was dropped.
+struct AbandonOnDrop {
+    session: Arc<Session>,
+    is_armed: bool,
+}
+
+impl Drop for AbandonOnDrop {
+    fn drop(&mut self) {
+        if !self.is_armed {
+            return;
+        }
+        let session = Arc::clone(&self.session);
+        session.set_broken();
+        let cancel = json!({ "sessionId": session.remote() });
+        // It is abandoned whether the agent reads this or not.
+        drop(session.process().peer().notify_now("session/cancel", &cancel));
+        // Without a runtime the server is exiting, and all processes with it.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let lease = session.process().lease();
+            drop(timeout(CANCEL_FLUSH_TIME, session.process().peer().flushed()).await);
+            abandon(&session).await;
+            session.finish(TurnEnd::Broken).await;
+            drop(lease);
+        });
+    }
+}
+
+fn read_response(answer: &RawJson) -> Result<PromptResponse, AgentFailure> {
+    let invalid = |why: String| {
+        let message = format!("the agent's answer to the prompt is invalid: {why}");
+        AgentFailure::local(Code::AgentFailed, message)
+    };
+    let raw: &RawValue =
+        serde_json::from_slice(answer.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+    read_result(raw, Rules::Lenient).map_err(|error| invalid(error.to_string()))
+}
+
+/// The id of the user's message, and the further members that its client's prompt had.
+fn user_message(input: &Input) -> (MessageId, Option<Json>) {
+    let messages = match input {
+        Input::Messages(messages) => messages.as_slice(),
+        Input::Value(_) => &[],
+    };
+    let last = messages.iter().rev().find(|message| message.role.is_user());
+    match last.or(messages.last()) {
+        Some(message) => (message.id.clone(), extra_of_message(message)),
+        None => (MessageId::generate(), None),
+    }
+}
+
+fn check_size(bytes: usize) -> Result<(), Error> {
+    if bytes <= MAX_PROMPT_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "the prompt for the agent has {bytes} bytes; at most {MAX_PROMPT_BYTES} are allowed"
+    );
+    Err(Error::new(Code::BodyTooLarge, message).hint(
+        "send less at once, or send the address of large content instead; base64 makes content a third larger",
+    ))
+}

@@ -1,0 +1,77 @@
+//! Primes an agent with the messages that it has missed, as many as fit into a prompt.
+
+use trilogue_domain::{Error, Message};
+use trilogue_mapping::agent_client::blocks_of_message;
+use trilogue_sdk::agent_client::peer::RawJson;
+
+/// The first block if not all messages fit.
+pub(super) const HISTORY_CUT: &str = "The first messages of this conversation are left out here, because all of them are too long.\n\n";
+/// What surrounds a message, in bytes: who said it.
+const AROUND_BYTES: usize = 512;
+
+/// The request with all missed messages, or with the newest of them that fit into `limit` bytes. A request that is too long
+/// without any of them stays too long.
+///
+/// `request` makes it of messages; its flag says that others are left out.
+pub(super) fn newest_that_fit(
+    missed: &[Message],
+    limit: usize,
+    request: impl Fn(&[Message], bool) -> Result<RawJson, Error>,
+) -> Result<RawJson, Error> {
+    let whole = request(missed, false)?;
+    if whole.as_bytes().len() <= limit || missed.is_empty() {
+        return Ok(whole);
+    }
+    drop(whole);
+    let alone = request(&[], true)?;
+    let mut room = limit.saturating_sub(alone.as_bytes().len());
+    let fit = missed.iter().rev().take_while(|message| {
+        let blocks = serde_json::to_string(&blocks_of_message(message)).unwrap_or_default();
+        let bytes = blocks.len() + AROUND_BYTES;
+        let fits = bytes <= room;
+        room = room.saturating_sub(bytes);
+        fits
+    });
+    let mut count = fit.count();
+    while count > 0 {
+        let newest = missed.get(missed.len() - count..).unwrap_or_default();
+        let request = request(newest, true)?;
+        if request.as_bytes().len() <= limit {
+            return Ok(request);
+        }
+        // Blocks that the agent does not take became longer ones.
+        count /= 2;
+    }
+    Ok(alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trilogue_domain::{MessageId, Part, Role};
+
+    fn message(text: &str) -> Message {
+        let id = MessageId::generate();
+        let parts = vec![Part::text(text)];
+        Message { id, role: Role::User, parts, created_at: None, completed_at: None }
+    }
+
+    #[test]
+    fn the_newest_messages_that_fit_are_sent() {
+        let missed: Vec<_> = ["a", "b", "c"].map(|text| message(&text.repeat(10_000))).into();
+        let request = |told: &[Message], is_cut: bool| {
+            let blocks: Vec<_> = told.iter().flat_map(blocks_of_message).collect();
+            Ok(RawJson::of(&serde_json::json!({ "prompt": blocks, "isCut": is_cut })))
+        };
+        for (limit, told, is_cut) in
+            [(50_000, "abc", false), (25_000, "bc", true), (12_000, "c", true), (5_000, "", true)]
+        {
+            let made = newest_that_fit(&missed, limit, request).unwrap();
+            assert!(made.as_bytes().len() <= limit);
+            let has = |text: &str| made.as_str().contains(&text.repeat(10_000));
+            let said: String = ["a", "b", "c"].into_iter().filter(|text| has(text)).collect();
+            assert_eq!((said.as_str(), made.as_str().contains("true")), (told, is_cut));
+        }
+        assert!(newest_that_fit(&missed, 10, request).unwrap().as_bytes().len() > 10);
+    }
+}

@@ -1,0 +1,45 @@
+//! What an agent sends, as the log keeps it: bodies with their originals.
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use trilogue_domain::event::{Original, StateEvent};
+use trilogue_domain::{Body, Json};
+use trilogue_wire::agent_client::splice;
+
+use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
+
+/// Shared by all updates.
+static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
+
+/// The original of an update. Its session id was cut out before.
+#[must_use]
+pub fn update_original(params: String) -> Original {
+    original(Arc::clone(&UPDATE_DIALECT), params)
+}
+
+/// Any other notification. No other protocol has a word for it.
+#[must_use]
+pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
+    let params = match splice::cut_session(params) {
+        Some((cut, _)) => Cow::Owned(cut),
+        None => Cow::Borrowed(params),
+    };
+    let method = serde_json::Value::from(method);
+    let object = format!("{{\"method\":{method},\"params\":{params}}}");
+    (Body::Opaque, original(Arc::from(NOTIFICATION), object))
+}
+
+/// The result of a prompt; `None` if it is JSON that the log does not keep.
+#[must_use]
+pub fn logged_result(result: &Bytes) -> Option<(Body, Original)> {
+    let data = Json::parse(result.clone()).ok()?;
+    let body = Body::State(StateEvent::Custom { kind: TURN_RESULT.to_owned(), data });
+    let dialect = Arc::from(RESULT);
+    Some((body, Original { dialect, version: VERSION, bytes: result.clone() }))
+}
+
+fn original(dialect: Arc<str>, text: String) -> Original {
+    Original { dialect, version: VERSION, bytes: Bytes::from(text) }
+}

@@ -1,0 +1,81 @@
+//! Smaller forms of an update that is larger than an event may be.
+
+use std::sync::Arc;
+
+use trilogue_domain::event::{MessageEvent, Original, StateEvent, ToolEvent};
+use trilogue_domain::{Body, Code, Error, Json, limits};
+
+/// The longest text or value in one of the smaller events, in bytes. What surrounds it is far shorter.
+const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
+
+/// Whether the log refused an event for its size alone.
+#[must_use]
+pub fn is_about_size(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::EventTooLarge | Code::BlobTooLarge | Code::TooManyParts | Code::JsonTooDeep
+    )
+}
+
+/// The update without its original, in several events if it needs them. The content of a part may lie outside the log. Of a
+/// tool call, its beginning and its end are kept.
+#[must_use]
+pub fn smaller(body: Body, original: Option<&Original>) -> Vec<Body> {
+    match body {
+        Body::Message(MessageEvent::Delta { message, text }) => pieces(&text)
+            .map(|text| Body::Message(MessageEvent::Delta { message: message.clone(), text }))
+            .collect(),
+        Body::Message(MessageEvent::Thought { text }) => {
+            pieces(&text).map(|text| Body::Message(MessageEvent::Thought { text })).collect()
+        }
+        Body::Message(MessageEvent::Part { .. }) if original.is_some() => vec![body],
+        Body::Tool(ToolEvent::Started { call, tool, mut title, input, message }) => {
+            title.truncate(title.floor_char_boundary(MAX_PIECE_BYTES));
+            let input = input.filter(fits);
+            vec![Body::Tool(ToolEvent::Started { call, tool, title, input, message })]
+        }
+        Body::Tool(ToolEvent::Ended { call, status, output }) => {
+            let output = output.filter(fits);
+            vec![Body::Tool(ToolEvent::Ended { call, status, output })]
+        }
+        _ => vec![gap(original)],
+    }
+}
+
+/// An event in the place of an update that has no smaller form.
+#[must_use]
+pub fn gap(original: Option<&Original>) -> Body {
+    let bytes = original.map_or(0, |original| original.bytes.len());
+    let data = Json::from_value(&serde_json::json!({ "bytes": bytes }));
+    Body::State(StateEvent::Custom { kind: "update_too_large".to_owned(), data })
+}
+
+/// An event in the place of a line that was longer than `limit` bytes.
+#[must_use]
+pub fn line_too_long(limit: usize, method: Option<&str>) -> Body {
+    let mut data = serde_json::json!({ "limit": limit });
+    if let Some(method) = method {
+        data["method"] = method.into();
+    }
+    let data = Json::from_value(&data);
+    Body::State(StateEvent::Custom { kind: "line_too_long".to_owned(), data })
+}
+
+fn fits(value: &Json) -> bool {
+    value.as_bytes().len() <= MAX_PIECE_BYTES
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = Arc<str>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, more) = rest.split_at(rest.floor_char_boundary(MAX_PIECE_BYTES));
+        rest = more;
+        Some(Arc::from(piece))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,339 @@
+//! The open tool calls of a session: a request for permission omits the members that have not changed.
+//!
+//! # Invariants
+//! - Each member of a call has its newest value. `tool_call` begins the call anew, with all its members.
+//! - Nothing is forgotten silently. A request is known in part only if it omits a member that permission rules use and whose value was too large to keep, may have been in a line that could not be read, or is of an earlier call with the same id.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use trilogue_wire::agent_client::splice::{self, decode, get};
+
+use super::with_unsaid;
+
+/// The most calls that are kept.
+const MAX_CALLS: usize = 4_096;
+/// The longest value of a member that is kept, in bytes.
+const MAX_VALUE_BYTES: usize = 1024 * 1024;
+/// The most that is kept of all calls, in bytes.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// The members that permission rules and people use.
+const MEMBERS: [&str; 6] = ["kind", "name", "locations", "content", "title", "rawInput"];
+/// How many of them permission rules use.
+const RULED: usize = 4;
+
+/// The tool calls of a session that have not ended, and those that ended in this turn.
+#[derive(Debug, Default)]
+pub struct ToolCalls {
+    calls: HashMap<String, ToolCall>,
+    /// The length of all ids and values, in bytes.
+    bytes: usize,
+    turn: u64,
+    /// Whether a call that ended in this turn may have been forgotten.
+    has_forgotten_ended: bool,
+    /// Whether there may be open calls that are not in `calls`.
+    may_have_unknown: bool,
+}
+
+#[derive(Debug, Default)]
+struct ToolCall {
+    members: [Member; MEMBERS.len()],
+    /// The turn of its last update.
+    turn: u64,
+    has_ended: bool,
+}
+
+/// A member of a call.
+#[derive(Clone, Debug, Default)]
+enum Member {
+    #[default]
+    Unset,
+    /// Its JSON.
+    Current(Box<str>),
+    /// Its JSON, which an update that could not be read may have changed.
+    Stale(Box<str>),
+    /// It was too large to keep, or could not be read.
+    Forgotten,
+}
+
+/// What was known about a call when the agent asked for permission.
+#[derive(Debug, Default)]
+pub struct KnownCall {
+    members: Vec<(&'static str, Box<str>)>,
+    /// Whether a member that rules use may be missing.
+    is_partial: bool,
+}
+
+/// The members of a call in one message, as JSON.
+#[derive(Default)]
+struct CallFields<'a> {
+    id: Option<&'a str>,
+    status: Option<&'a str>,
+    values: [Option<&'a str>; MEMBERS.len()],
+}
+
+// === impl ToolCalls ===
+
+impl ToolCalls {
+    /// Takes an update. `kind` is its `sessionUpdate`.
+    pub fn update(&mut self, kind: &str, params: &str) {
+        let begins = match kind {
+            "tool_call" => true,
+            "tool_call_update" => false,
+            _ => return,
+        };
+        if let Some(update) = get(params, &["update"]) {
+            self.keep(&CallFields::of(update), begins);
+        }
+    }
+
+    /// Takes an update of a replayed history. Its values are outdated; only whether the call has ended counts.
+    pub fn replay(&mut self, kind: &str, params: &str) {
+        if !matches!(kind, "tool_call" | "tool_call_update") {
+            return;
+        }
+        let fields = get(params, &["update"]).map(CallFields::of).unwrap_or_default();
+        let Some(id) = fields.id.and_then(decode) else { return };
+        drop(self.take(&id));
+        if fields.ends() != Some(true) {
+            self.put(&id, ToolCall::unknown(self.turn));
+        }
+    }
+
+    /// An update could not be read: it may have been of any call.
+    pub fn lose(&mut self) {
+        self.calls.values_mut().for_each(ToolCall::make_stale);
+        self.may_have_unknown = true;
+    }
+
+    /// What is known about the call of a request for permission. The values of the request are kept.
+    pub fn permission(&mut self, params: &str) -> KnownCall {
+        let mut known = KnownCall { members: Vec::new(), is_partial: true };
+        let Some(call) = get(params, &["toolCall"]) else { return known };
+        let fields = CallFields::of(call);
+        let Some(id) = fields.id.and_then(decode) else { return known };
+        let omits = (0..RULED).any(|at| fields.omits(at));
+        known.is_partial = fields.has_unreadable();
+        match self.calls.get(&*id) {
+            None => {
+                known.is_partial |= omits && (self.has_forgotten_ended || self.may_have_unknown)
+            }
+            Some(call) => {
+                // The id of a call that has ended is used for another call now.
+                known.is_partial |= omits && call.has_ended;
+                for (at, member) in call.members.iter().enumerate() {
+                    let (Some(name), true) = (MEMBERS.get(at), fields.omits(at)) else {
+                        continue;
+                    };
+                    known.is_partial |= at < RULED && member.is_doubtful();
+                    if let Member::Current(value) | Member::Stale(value) = member {
+                        known.members.push((name, value.clone()));
+                    }
+                }
+            }
+        }
+        self.keep(&fields, false);
+        known
+    }
+
+    /// Ends a turn. If it broke off, all calls have ended.
+    pub fn end_turn(&mut self, is_broken: bool) {
+        self.retain(|call| !is_broken && !call.has_ended);
+        self.turn += 1;
+        self.has_forgotten_ended = false;
+        self.may_have_unknown &= !is_broken;
+    }
+
+    fn keep(&mut self, fields: &CallFields<'_>, begins: bool) {
+        let Some(id) = fields.id.and_then(decode) else { return };
+        let known = self.take(&id).filter(|_| !begins);
+        let mut call = match known {
+            Some(call) => call,
+            None if begins || !(self.has_forgotten_ended || self.may_have_unknown) => {
+                ToolCall::default()
+            }
+            None => ToolCall::unknown(self.turn),
+        };
+        if call.has_ended {
+            call.make_stale();
+        }
+        call.turn = self.turn;
+        call.has_ended = fields.ends().unwrap_or(call.has_ended);
+        for (at, value) in fields.values.iter().enumerate() {
+            let (false, Some(value)) = (fields.omits(at), value) else { continue };
+            call.set(at, Member::Forgotten);
+            if is_readable(at, value)
+                && value.len() <= MAX_VALUE_BYTES
+                && self.has_room(id.len() + call.bytes() + value.len())
+            {
+                call.set(at, Member::Current((*value).into()));
+            }
+        }
+        self.put(&id, call);
+    }
+
+    fn take(&mut self, id: &str) -> Option<ToolCall> {
+        let call = self.calls.remove(id)?;
+        self.bytes -= id.len() + call.bytes();
+        Some(call)
+    }
+
+    /// Adds a call that is not there. It is forgotten if there is no room.
+    fn put(&mut self, id: &str, call: ToolCall) {
+        let bytes = id.len() + call.bytes();
+        if self.calls.len() >= MAX_CALLS {
+            self.make_room();
+        }
+        if self.calls.len() >= MAX_CALLS || !self.has_room(bytes) {
+            self.has_forgotten_ended = true;
+            self.may_have_unknown |= !call.has_ended;
+            return;
+        }
+        self.bytes += bytes;
+        self.calls.insert(id.to_owned(), call);
+    }
+
+    /// Makes room for this many bytes. Returns whether they can be kept.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if self.bytes + bytes > MAX_BYTES {
+            self.make_room();
+        }
+        self.bytes + bytes <= MAX_BYTES
+    }
+
+    /// Forgets the calls that a request is least likely to be about: those that have ended or were not updated in this turn.
+    fn make_room(&mut self) {
+        let (before, turn) = (self.calls.len(), self.turn);
+        let mut may_have_unknown = self.may_have_unknown;
+        self.retain(|call| {
+            let stays = !call.has_ended && call.turn == turn;
+            may_have_unknown |= !stays && !call.has_ended;
+            stays
+        });
+        self.may_have_unknown = may_have_unknown;
+        self.has_forgotten_ended |= self.calls.len() < before;
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&ToolCall) -> bool) {
+        let bytes = &mut self.bytes;
+        self.calls.retain(|id, call| {
+            let stays = stays(call);
+            if !stays {
+                *bytes -= id.len() + call.bytes();
+            }
+            stays
+        });
+    }
+}
+
+// === impl ToolCall ===
+
+impl ToolCall {
+    /// A call of which only the id is known.
+    fn unknown(turn: u64) -> Self {
+        let members = std::array::from_fn(|_| Member::Forgotten);
+        Self { members, turn, has_ended: false }
+    }
+
+    fn bytes(&self) -> usize {
+        self.members.iter().map(Member::bytes).sum()
+    }
+
+    fn set(&mut self, at: usize, now: Member) {
+        if let Some(member) = self.members.get_mut(at) {
+            *member = now;
+        }
+    }
+
+    fn make_stale(&mut self) {
+        for member in &mut self.members {
+            *member = match std::mem::take(member) {
+                Member::Current(value) | Member::Stale(value) => Member::Stale(value),
+                Member::Unset | Member::Forgotten => Member::Forgotten,
+            };
+        }
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Current(value) | Self::Stale(value) => value.len(),
+            Self::Unset | Self::Forgotten => 0,
+        }
+    }
+
+    /// Whether the value may be another by now.
+    fn is_doubtful(&self) -> bool {
+        matches!(self, Self::Stale(_) | Self::Forgotten)
+    }
+}
+
+// === impl KnownCall ===
+
+impl KnownCall {
+    /// Whether a member that rules use may be missing. No rule may allow such a request.
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// The request with the members that it omits.
+    pub fn complete<'a>(&'a self, request: &'a str) -> Cow<'a, str> {
+        with_unsaid(request, self.members.iter().map(|(name, value)| (*name, &**value)))
+    }
+}
+
+// === impl CallFields ===
+
+impl<'a> CallFields<'a> {
+    fn of(call: &'a str) -> Self {
+        let mut fields = Self::default();
+        for member in splice::members(call) {
+            match &*member.key {
+                "toolCallId" => fields.id = Some(member.value),
+                "status" => fields.status = Some(member.value),
+                key => {
+                    let at = MEMBERS.iter().position(|name| *name == key);
+                    let value = at.and_then(|at| fields.values.get_mut(at));
+                    if let Some(value) = value {
+                        *value = Some(member.value);
+                    }
+                }
+            }
+        }
+        fields
+    }
+
+    /// Whether the call has ended, if there is a status.
+    fn ends(&self) -> Option<bool> {
+        let status = self.status.and_then(decode)?;
+        Some(matches!(&*status, "completed" | "failed"))
+    }
+
+    fn omits(&self, at: usize) -> bool {
+        self.values.get(at).is_none_or(|value| value.is_none_or(|value| value == "null"))
+    }
+
+    /// Whether a member that rules use has an unexpected kind of value: nobody can tell whether it changes the call.
+    fn has_unreadable(&self) -> bool {
+        let mut ruled = self.values.iter().enumerate().take(RULED);
+        ruled.any(|(at, value)| {
+            !self.omits(at) && value.is_some_and(|value| !is_readable(at, value))
+        })
+    }
+}
+
+/// Whether a value is of the kind that its member has. Others change nothing.
+fn is_readable(at: usize, value: &str) -> bool {
+    match MEMBERS.get(at) {
+        Some(&("locations" | "content")) => value.starts_with('['),
+        Some(&"rawInput") => value != "null",
+        _ => value.starts_with('"'),
+    }
+}
+
+#[cfg(test)]
+mod tests;
