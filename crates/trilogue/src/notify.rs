@@ -64,20 +64,17 @@ impl Tell for TellCommand {
         };
         let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
         // It gets what a child of ours gets: the server's own variables may hold its tokens.
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments)
             .env_clear()
             .envs(inherited())
             .envs(DESKTOP.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| not_run(&error))?;
-        let (input, error) = (child.stdin.take(), child.stderr.take());
-        let leader = Leader::of(child).map_err(|error| not_run(&error))?;
+            .stderr(Stdio::piped());
+        let mut leader = Leader::spawn(&mut command).map_err(|error| not_run(&error))?;
+        let (input, error) = (leader.take_stdin(), leader.take_stderr());
         let said = timeout(self.limit, told(&leader, input, error, notice)).await;
         // Whatever it left running goes with it. Until it is reaped its group is its own.
         leader.signal_group(Signal::KILL);
@@ -119,7 +116,7 @@ async fn told(
     let work = async { tokio::join!(give, listen).1 };
     tokio::pin!(work);
     let mut said = None;
-    let ended = leader.ended();
+    let ended = leader.exited();
     tokio::pin!(ended);
     let status = loop {
         tokio::select! {

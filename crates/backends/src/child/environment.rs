@@ -1,4 +1,4 @@
-//! What a child knows of the server's environment.
+//! The environment of a child.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use uuid::Uuid;
 
 use super::{MARKER, Program};
 
-/// The server's own variables that every child gets, where they are set: where programs, people and temporary files are, and in what
-/// language they speak. No secret is among them.
+/// The server's own variables that every child gets: where programs, homes and temporary files are, and the language. None is secret.
 pub const INHERITED: &[&str] = &[
     "PATH",
     "HOME",
@@ -29,15 +28,14 @@ pub const INHERITED: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// What a shell says of itself, which is no secret and stands in many a message.
-const PLAIN: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+/// Variables that a shell sets itself. They are not secret, and their values stand in many messages.
+const SHELL_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
-/// Those of the server's own variables that every child gets, [`INHERITED`], with their values.
+/// The variables of [`INHERITED`] that are set, with their values.
 pub fn inherited() -> impl Iterator<Item = (String, String)> {
     INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
 }
 
-/// All variables of a child.
 pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> {
     let mut all: BTreeMap<_, _> = inherited().collect();
     for name in program.inherit {
@@ -50,10 +48,9 @@ pub(super) fn of(program: Program<'_>, instance: Uuid) -> Vec<(String, String)> 
     all.into_iter().collect()
 }
 
-/// The values that must not be shown: of everything that a child does not have as every child has it. Nobody can tell by its name what
-/// is a secret.
+/// The values that may be secret: those of all variables that only this child has. A name does not tell whether its value is secret.
 pub(super) fn secrets(env: &[(String, String)]) -> impl Iterator<Item = &str> {
-    let is_plain =
-        |name: &str| name == MARKER || INHERITED.contains(&name) || PLAIN.contains(&name);
-    env.iter().filter(move |(name, _)| !is_plain(name)).map(|(_, value)| value.as_str())
+    let is_public =
+        |name: &str| name == MARKER || INHERITED.contains(&name) || SHELL_VARIABLES.contains(&name);
+    env.iter().filter(move |(name, _)| !is_public(name)).map(|(_, value)| value.as_str())
 }

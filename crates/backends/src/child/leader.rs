@@ -1,4 +1,4 @@
-//! A process of ours, and when its number may be another's.
+//! A child process whose id stays its own until it is reaped.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -8,20 +8,19 @@ use std::time::Duration;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
-use tokio::process::Child as Spawned;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-/// How long one that has ended may take to be reaped: no time at all, as a rule.
-const REAPED_WITHIN: Duration = Duration::from_secs(1);
+/// How long reaping may take: no time at all, as a rule.
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A process that was started as the head of a group of its own, and that is not reaped before somebody says so: as long as it is not,
-/// its number, which is its group's too, is nobody else's, even if it has ended.
+/// A child process that leads a group of its own. Until [`Leader::reap`] no other process or group gets its id, even if it has exited.
 ///
-/// Dropping it before that kills its group.
+/// Dropping it before kills its group.
 #[derive(Debug)]
 pub struct Leader {
-    spawned: Spawned,
+    spawned: Child,
     pid: Pid,
     is_reaped: bool,
 }
@@ -29,50 +28,66 @@ pub struct Leader {
 // === impl Leader ===
 
 impl Leader {
-    /// Takes a process that has just been started.
+    /// Spawns a command as the leader of a new group.
     ///
     /// # Errors
-    /// When it has been reaped already.
-    pub fn of(spawned: Spawned) -> io::Result<Self> {
+    /// If it cannot be spawned.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let spawned = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = spawned.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let pid = pid.ok_or_else(|| io::Error::other("the process is not there any more"))?;
+        let pid = pid.ok_or_else(|| io::Error::other("the process has been reaped already"))?;
         Ok(Self { spawned, pid, is_reaped: false })
     }
 
-    /// Its number, which is that of its group too.
+    /// Its process id, which is that of its group too.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Returns when it has ended, with how it did; `None` where that cannot be told. It stays there to be reaped.
-    pub async fn ended(&self) -> Option<ExitStatus> {
-        // It is listened for ends before it is looked, so that none goes by.
-        let mut ends = signal(SignalKind::child()).ok()?;
-        let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    /// Its standard input, if it is a pipe and was not taken before.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.spawned.stdin.take()
+    }
+
+    /// Likewise its standard output.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.spawned.stdout.take()
+    }
+
+    /// Likewise its standard error.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.spawned.stderr.take()
+    }
+
+    /// Returns its status when it has exited; `None` if that is unknown. It stays to be reaped.
+    pub async fn exited(&self) -> Option<ExitStatus> {
+        // Subscribe to exits before the first check, so that none is missed.
+        let mut exits = signal(SignalKind::child()).ok()?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         loop {
-            match waitid(WaitId::Pid(self.pid), how) {
+            match waitid(WaitId::Pid(self.pid), options) {
                 Ok(Some(status)) => return status_of(&status),
-                Ok(None) => ends.recv().await?,
+                Ok(None) => exits.recv().await?,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return None,
             }
         }
     }
 
-    /// Sends its group a signal. There may be nobody left in it.
+    /// Sends a signal to its group, which may be empty.
     pub fn signal_group(&self, signal: Signal) {
         if let Err(error) = kill_process_group(self.pid, signal) {
-            tracing::trace!(%error, "a group of processes could not be sent a signal");
+            tracing::trace!(%error, "a group of processes could not be signalled");
         }
     }
 
-    /// Reaps it. From now on its number may be another's. One that has not ended is killed, and reaped whenever it ends.
+    /// Reaps it. From now on others may get its id. If it has not exited it is killed, and reaped when it exits.
     pub async fn reap(mut self) {
-        let reaped = timeout(REAPED_WITHIN, self.spawned.wait()).await;
+        let reaped = timeout(REAP_TIMEOUT, self.spawned.wait()).await;
         self.is_reaped = reaped.is_ok();
         if reaped.is_err() {
-            tracing::warn!("a process does not end");
+            tracing::warn!("a process does not exit");
         }
     }
 }
@@ -85,7 +100,7 @@ impl Drop for Leader {
     }
 }
 
-/// How a process ended, as the standard library has it.
+/// The status as a type of the standard library.
 fn status_of(status: &WaitIdStatus) -> Option<ExitStatus> {
     if let Some(code) = status.exit_status() {
         return Some(ExitStatus::from_raw((code & 0xff) << 8));

@@ -1,23 +1,28 @@
-//! Child processes: how they are started, watched and ended, so that none is left behind.
+//! Child processes: how they are started, watched and stopped, so that none is left behind.
 //!
 //! # Invariants
-//! - Every child is the head of a process group of its own and carries [`MARKER`] in its environment, which what it starts inherits. By
-//!   these two, and by who started whom, it is ended with everything that it started, however deep in wrappers that lies. Only what is
-//!   started with another environment in a session of its own, by somebody who ends before it is looked, is not found.
-//! - A child is recorded on disk before it exists and until nothing is left of it. What a server that was killed left behind is ended by
-//!   the next one that opens the same folder, by that identity and never by name; a server that lives is left alone.
-//! - A child is reaped when nothing is left of its group, so that no signal ever goes to a group of the same number.
-//! - Behind a close nothing is started.
-//! - A child gets the variables of [`INHERITED`], those that its owner names, and none else. Values that not every child has are not
-//!   shown in what it says.
+//! - Every child leads a process group of its own and has [`MARKER`] in its environment, which its descendants inherit. It is stopped
+//!   with all processes that these two or their parents tell, however deep in wrappers. A process is missed only if it was started with
+//!   another environment in a session of its own, by a parent that exited before the first look. Systems without `/proc` see groups only.
+//! - A child is recorded on disk before it exists and until nothing is left of it. The next server that opens the same folder stops what
+//!   a killed server has left, by that identity and never by name. It leaves the children of a running server alone.
+//! - A child is reaped when nothing is left of its group, so that no signal ever goes to another group with the same id.
+//! - Nothing is started after a close.
+//! - A child gets the variables of [`INHERITED`] and those that its owner names, and no others. Values that not every child has are
+//!   redacted in its output.
 
 mod environment;
-mod hidden;
+mod identity;
 mod leader;
 mod plain;
+#[cfg_attr(target_os = "linux", path = "linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "other.rs")]
+mod platform;
 mod process;
 mod record;
+mod redact;
 mod stderr;
+mod strays;
 pub(crate) mod tree;
 
 use std::collections::HashMap;
@@ -29,7 +34,6 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use trilogue_domain::error::{Code, Error, Result};
-use trilogue_domain::lock;
 use uuid::Uuid;
 
 pub use environment::{INHERITED, inherited};
@@ -37,16 +41,16 @@ pub use leader::Leader;
 pub use process::{Child, Exit};
 pub use stderr::Stderr;
 
-use process::Fresh;
+use identity::Identity;
+use process::SpawnedChild;
 use record::Records;
-use tree::Identity;
 
-/// The variable by which a child, and everything that it started, is known.
+/// The variable by which a child and its descendants are found.
 pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
-/// How long each step of ending a child waits for the next: its input closed, asked to end, killed.
+/// How long each step of stopping a child takes at most: its input is closed, it is asked to exit, it is killed.
 pub const STEP: Duration = Duration::from_secs(2);
-/// How long a close waits for a start that has begun.
-const STARTED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a close waits for starts that have begun.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All child processes of this server.
 #[derive(Debug, Default)]
@@ -56,31 +60,30 @@ pub struct Children {
     strays: usize,
 }
 
-/// What runs.
 #[derive(Debug, Default)]
 struct Running {
-    /// Whether nothing more is started.
+    /// Whether no further child is started.
     is_closed: bool,
     /// How many are being started.
     starting: usize,
     children: HashMap<Uuid, Child>,
 }
 
-/// A start that has begun, for which a close waits.
-struct Starting<'a>(&'a watch::Sender<Running>);
+/// A start that has begun: a close waits for it.
+struct StartingChild<'a>(&'a watch::Sender<Running>);
 
-/// What is to be started.
+/// A program to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub name: &'a str,
     /// The program and its arguments.
     pub command: &'a [String],
-    /// Where it works.
+    /// Its working directory.
     pub cwd: &'a Path,
     /// Variables that are set for it.
     pub env: &'a [(String, String)],
-    /// Names of the server's own variables that it gets beside [`INHERITED`].
+    /// The server's own variables that it gets beside [`INHERITED`].
     pub inherit: &'a [String],
 }
 
@@ -95,36 +98,36 @@ pub struct Started {
     pub output: ChildStdout,
 }
 
-/// A child that nobody knows yet: it is ended where nobody gets to.
-struct Unknown(Option<Started>);
+/// Kills a child that was not handed out.
+struct KillOnDrop(Option<Started>);
 
 // === impl Children ===
 
 impl Children {
-    /// Opens the folder in which running children are recorded, `children` in the state folder, and ends those that a previous life of
-    /// the server left. Without a state folder nothing is recorded, and nothing found.
+    /// Opens the folder `children` in the state folder, in which running children are recorded, and stops those of previous servers.
+    /// Without a state folder nothing is recorded, and nothing found.
     ///
     /// # Errors
-    /// `internal` when the folder cannot be made or read.
+    /// `internal` if the folder cannot be created or read.
     pub async fn open(state: Option<PathBuf>) -> Result<Arc<Self>> {
         let (mut records, mut strays) = (None, 0);
         if let Some(state) = state {
             let folder = state.join("children");
             let opened = tokio::task::spawn_blocking(move || Records::open(&folder)).await;
-            let opened = opened.map_err(|_| broken("the records of children were not read"))?;
-            let (opened, dead) = opened.map_err(|error| {
-                broken(format!("the records of children are not there: {error}"))
+            let opened = opened.map_err(|_| broken("the records of children could not be read"))?;
+            let (opened, previous) = opened.map_err(|error| {
+                broken(format!("the records of children cannot be read: {error}"))
             })?;
-            strays = tree::reap(dead).await;
+            strays = strays::stop(previous).await;
             records = Some(Arc::new(opened));
         }
         if strays > 0 {
-            tracing::warn!(strays, "processes that a previous life of this server left were ended");
+            tracing::warn!(strays, "stopped processes that a previous server has left");
         }
         Ok(Arc::new(Self { records, running: Arc::default(), strays }))
     }
 
-    /// How many processes of a previous life were ended when this was opened.
+    /// How many processes of previous servers were stopped when this was opened.
     #[must_use]
     pub const fn strays(&self) -> usize {
         self.strays
@@ -139,16 +142,16 @@ impl Children {
     /// Starts a program.
     ///
     /// # Errors
-    /// `agent_failed` when it cannot be started, `internal` when it cannot be recorded, `shutting_down` behind a close.
+    /// `agent_failed` if it cannot be started, `internal` if it cannot be recorded, `shutting_down` after a close.
     pub async fn start(&self, program: Program<'_>) -> Result<Started> {
-        let _starting = Starting::begin(&self.running)?;
+        let _starting = StartingChild::begin(&self.running)?;
         let instance = Uuid::new_v4();
         if let Some(records) = &self.records {
             record(records, instance, None, None).await?;
         }
-        let started = process::start(instance, program, self.records.clone(), &self.running);
-        let Fresh { started, head, recording } = match started {
-            Ok(fresh) => fresh,
+        let spawned = process::spawn(instance, program, self.records.clone(), &self.running);
+        let SpawnedChild { started, leader, recording } = match spawned {
+            Ok(spawned) => spawned,
             Err(error) => {
                 if let Some(records) = &self.records {
                     records.remove(instance);
@@ -156,24 +159,24 @@ impl Children {
                 return Err(not_started(program, &error));
             }
         };
-        let mut unknown = Unknown(Some(started));
+        let mut guard = KillOnDrop(Some(started));
         if let Some(records) = &self.records {
-            record(records, instance, head, Some(recording)).await?;
+            record(records, instance, leader, Some(recording)).await?;
         }
-        unknown.0.take().ok_or_else(|| broken("a child was not started"))
+        guard.0.take().ok_or_else(|| broken("a child was not started"))
     }
 
-    /// Ends all children, and returns when none is left. No further one is started. One that cannot be ended is left to the next life.
+    /// Stops all children and starts no others. Returns when none is left. One that cannot be killed is left to the next server.
     pub async fn close(&self) {
         self.running.send_modify(|running| running.is_closed = true);
         let mut running = self.running.subscribe();
-        let settled = timeout(STARTED_WITHIN, running.wait_for(|running| running.starting == 0));
+        let settled = timeout(START_TIMEOUT, running.wait_for(|running| running.starting == 0));
         if settled.await.is_err() {
-            tracing::warn!("a child is still being started while all are ended");
+            tracing::warn!("a child is still being started during the shutdown");
         }
         let all: Vec<_> = self.running.borrow().children.values().cloned().collect();
         futures_util::future::join_all(all.iter().map(Child::stop)).await;
-        // It fails only where the sender is gone, which we are.
+        // It fails only if the sender is dropped, which `self` is not.
         drop(running.wait_for(|running| running.children.is_empty()).await);
         if let Some(records) = &self.records {
             records.retire();
@@ -181,30 +184,33 @@ impl Children {
     }
 }
 
-// === impl Starting ===
+// === impl StartingChild ===
 
-impl<'a> Starting<'a> {
+impl<'a> StartingChild<'a> {
     fn begin(running: &'a watch::Sender<Running>) -> Result<Self> {
         let is_open = running.send_if_modified(|running| {
             running.starting += usize::from(!running.is_closed);
             !running.is_closed
         });
         if !is_open {
-            return Err(Error::new(Code::ShuttingDown, "the server starts no agents any more"));
+            return Err(Error::new(
+                Code::ShuttingDown,
+                "the server is shutting down and starts no agents",
+            ));
         }
         Ok(Self(running))
     }
 }
 
-impl Drop for Starting<'_> {
+impl Drop for StartingChild<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|running| running.starting -= 1);
     }
 }
 
-// === impl Unknown ===
+// === impl KillOnDrop ===
 
-impl Drop for Unknown {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         if let Some(started) = &self.0 {
             started.child.begin_kill();
@@ -212,16 +218,16 @@ impl Drop for Unknown {
     }
 }
 
-/// Writes a record. `recording` is dropped when that is done, even if nobody waits for it any more.
+/// Writes a record. `recording` is dropped after that, also if nobody waits for it any more.
 async fn record(
     records: &Arc<Records>,
     instance: Uuid,
-    head: Option<Identity>,
+    leader: Option<Identity>,
     recording: Option<oneshot::Sender<()>>,
 ) -> Result<()> {
     let records = Arc::clone(records);
     let written = tokio::task::spawn_blocking(move || {
-        let written = records.write(instance, head);
+        let written = records.write(instance, leader);
         drop(recording);
         written
     });

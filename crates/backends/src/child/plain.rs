@@ -1,4 +1,4 @@
-//! Text for people.
+//! Text without control characters.
 
 /// Text without what a terminal would act upon: escape sequences, control characters, and characters that turn the direction of text.
 pub(super) fn plain(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! One child and the task that watches it.
+//! A child and the task that watches it.
 
 use std::fmt;
 use std::io;
@@ -14,17 +14,18 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::identity::Identity;
 use super::leader::Leader;
 use super::record::Records;
-use super::tree::{self, Identity, Tree};
+use super::tree::Tree;
 use super::{MARKER, Program, Running, STEP, Started, Stderr, environment};
 
-/// How long what a child said last is waited for after it has ended: what it started may hold its streams open.
-const LAST_WORDS: Duration = Duration::from_millis(250);
-/// How long a child that was killed may take to end: one that hangs in the system may not end at all.
-const DYING: Duration = Duration::from_secs(2);
+/// How long the end of its standard error is waited for after a child has exited: what it started may hold the stream open.
+const STDERR_GRACE: Duration = Duration::from_millis(250);
+/// How long a killed child may take to exit: one that hangs in the kernel may not exit at all.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A child process with everything that it started. Cheap to clone; when all clones are gone it is watched on.
+/// A child process with everything that it started. Cheap to clone. It keeps running when all clones are dropped.
 #[derive(Clone, Debug)]
 pub struct Child(Arc<Inner>);
 
@@ -35,63 +36,60 @@ struct Inner {
     env: Vec<(String, String)>,
     stderr: Stderr,
     stage: watch::Sender<Stage>,
-    /// Asks the child to end.
+    /// Stops the child, which may exit by itself.
     stop: CancellationToken,
-    /// Ends it without asking.
     kill: CancellationToken,
 }
 
-/// How a child itself ended.
+/// How a child itself exited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exit(Option<ExitStatus>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Running,
-    /// The child itself has ended; what it started may be there.
-    Ended(Exit),
+    /// The child itself has exited; what it started may still run.
+    Exited(Exit),
     /// Nothing is left.
     Gone(Exit),
 }
 
-/// A child that has been started, and whoever waits for its record to be written.
-pub(super) struct Fresh {
+/// A child that has just been spawned.
+pub(super) struct SpawnedChild {
     pub(super) started: Started,
-    pub(super) head: Option<Identity>,
-    /// To be dropped when nothing more is written about it.
+    pub(super) leader: Option<Identity>,
+    /// Dropped when its record was written. Until then the record is not removed.
     pub(super) recording: oneshot::Sender<()>,
 }
 
-/// Starts a program and the task that watches it.
-pub(super) fn start(
+/// Spawns a program and the task that watches it.
+pub(super) fn spawn(
     instance: Uuid,
     program: Program<'_>,
     records: Option<Arc<Records>>,
     running: &Arc<watch::Sender<Running>>,
-) -> io::Result<Fresh> {
+) -> io::Result<SpawnedChild> {
     let [command, arguments @ ..] = program.command else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command"));
     };
     let env = environment::of(program, instance);
-    let mut spawned = Command::new(command)
+    let mut command = Command::new(command);
+    command
         .args(arguments)
         .current_dir(program.cwd)
         .env_clear()
         .envs(env.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
+        .stderr(Stdio::piped());
+    let mut leader = Leader::spawn(&mut command)?;
     let missing = || io::Error::other("a stream of the child is missing");
-    let input = spawned.stdin.take().ok_or_else(missing)?;
-    let output = spawned.stdout.take().ok_or_else(missing)?;
-    let errors = spawned.stderr.take().ok_or_else(missing)?;
-    let leader = Leader::of(spawned)?;
+    let input = leader.take_stdin().ok_or_else(missing)?;
+    let output = leader.take_stdout().ok_or_else(missing)?;
+    let errors = leader.take_stderr().ok_or_else(missing)?;
     let pid = leader.pid();
-    // As long as it is not reaped this is the child, and no other that has its number.
-    let head = tree::identity(pid);
+    // Until it is reaped no other process gets its id.
+    let identity = Identity::of(pid);
     let child = Child(Arc::new(Inner {
         instance,
         pid,
@@ -103,25 +101,25 @@ pub(super) fn start(
     }));
     running.send_modify(|running| drop(running.children.insert(instance, child.clone())));
     let (name, reads) = (program.name.to_owned(), child.clone());
-    let said = tokio::spawn(async move { reads.0.stderr.read(&name, errors).await });
+    let stderr = tokio::spawn(async move { reads.0.stderr.read(&name, errors).await });
     let (watched, running) = (child.clone(), Arc::clone(running));
     let (recording, recorded) = oneshot::channel();
     tokio::spawn(async move {
-        let is_clear = watched.watch(leader, said).await;
-        // Nobody writes it any more when it is removed. What could not be ended is left to the next life.
+        let is_clear = watched.watch(leader, stderr).await;
+        // It is removed after the last write. What could not be killed is left to the next server.
         drop(recorded.await);
         if let Some(records) = records.filter(|_| is_clear) {
             records.remove(instance);
         }
         running.send_modify(|running| drop(running.children.remove(&instance)));
     });
-    Ok(Fresh { started: Started { child, input, output }, head, recording })
+    Ok(SpawnedChild { started: Started { child, input, output }, leader: identity, recording })
 }
 
 // === impl Child ===
 
 impl Child {
-    /// What [`super::MARKER`] is in its environment.
+    /// The value of [`super::MARKER`] in its environment.
     #[must_use]
     pub fn instance(&self) -> Uuid {
         self.0.instance
@@ -139,33 +137,32 @@ impl Child {
         &self.0.env
     }
 
-    /// What it says on its standard error.
+    /// Its captured standard error.
     #[must_use]
     pub fn captured(&self) -> &Stderr {
         &self.0.stderr
     }
 
-    /// Never shows these values where it is shown what the child said: secrets that it was told. One of less than eight bytes is no secret
-    /// that could be found again.
+    /// Removes these secrets from the captured standard error wherever it is shown. Values of less than eight bytes are not removed.
     pub fn hide<'a>(&self, values: impl IntoIterator<Item = &'a str>) {
         self.0.stderr.hide(values.into_iter());
     }
 
-    /// Whether the child itself has ended.
+    /// Whether the child itself has exited.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
+    pub fn has_exited(&self) -> bool {
         *self.0.stage.borrow() != Stage::Running
     }
 
-    /// Returns when the child itself has ended, and what it said last was read.
-    pub async fn ended(&self) -> Exit {
+    /// Returns when the child itself has exited, and its standard error was read to the end.
+    pub async fn exited(&self) -> Exit {
         let mut stage = self.0.stage.subscribe();
         let ended = stage.wait_for(|stage| *stage != Stage::Running).await;
         ended.map_or(Exit(None), |stage| stage.exit())
     }
 
-    /// Ends it: waits for it to end by itself, which one does whose standard input was closed, then asks it to, then kills it and
-    /// everything that it started. Returns when nothing is left.
+    /// Stops it: waits until it exits by itself, as most children do whose standard input was closed, then asks it to, then kills it
+    /// and everything that it started. Returns when nothing is left.
     pub async fn stop(&self) -> Exit {
         self.0.stop.cancel();
         self.gone().await
@@ -193,26 +190,26 @@ impl Child {
         gone.map_or(Exit(None), |stage| stage.exit())
     }
 
-    /// Watches the child until nothing is left of it. Says whether nothing is.
-    async fn watch(&self, leader: Leader, said: JoinHandle<()>) -> bool {
+    /// Watches the child until nothing is left of it. Returns whether nothing is.
+    async fn watch(&self, leader: Leader, stderr: JoinHandle<()>) -> bool {
         let instance = self.0.instance.to_string();
         let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
-        let exit = Exit(self.end(&leader, &tree).await);
-        // What it said last is read before anybody is told that it has ended.
-        drop(tokio::time::timeout(LAST_WORDS, said).await);
-        self.0.stage.send_replace(Stage::Ended(exit));
+        let exit = Exit(self.exit(&leader, &tree).await);
+        // Its standard error is read before anybody learns of the exit.
+        drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
+        self.0.stage.send_replace(Stage::Exited(exit));
         let is_clear = self.clear(&tree).await;
-        // Until now its group was its own.
+        // Until now no other group could get its id.
         leader.reap().await;
         self.0.stage.send_replace(Stage::Gone(exit));
         is_clear
     }
 
-    /// Waits for the child to end, and makes it where that is wanted. `None` where nobody saw how it ended.
-    async fn end(&self, leader: &Leader, tree: &Tree) -> Option<ExitStatus> {
+    /// Waits until the child exits, and stops it if that is wanted. `None` if its status is unknown.
+    async fn exit(&self, leader: &Leader, tree: &Tree) -> Option<ExitStatus> {
         let asked = async {
             self.0.stop.cancelled().await;
-            // What it started stays known if it ends now.
+            // What it started stays known if it exits now.
             tree.remember().await;
             tokio::time::sleep(STEP).await;
             tree.signal(Signal::TERM).await;
@@ -221,14 +218,14 @@ impl Child {
         tokio::select! {
             biased;
             () = self.0.kill.cancelled() => {}
-            exit = leader.ended() => return exit,
+            exit = leader.exited() => return exit,
             () = asked => {}
         }
         tree.kill().await;
-        tokio::time::timeout(DYING, leader.ended()).await.ok().flatten()
+        tokio::time::timeout(KILL_TIMEOUT, leader.exited()).await.ok().flatten()
     }
 
-    /// Ends what the child started and left behind. Says whether nothing is left.
+    /// Stops what the child has left running. Returns whether nothing is left.
     async fn clear(&self, tree: &Tree) -> bool {
         if !self.0.kill.is_cancelled() {
             if tree.is_gone().await {
@@ -251,7 +248,7 @@ impl Child {
 // === impl Exit ===
 
 impl Exit {
-    /// Whether it ended as one that has nothing to complain about.
+    /// Whether its status is zero.
     #[must_use]
     pub fn is_success(self) -> bool {
         self.0.is_some_and(|status| status.success())
@@ -276,7 +273,7 @@ impl Stage {
     fn exit(self) -> Exit {
         match self {
             Self::Running => Exit(None),
-            Self::Ended(exit) | Self::Gone(exit) => exit,
+            Self::Exited(exit) | Self::Gone(exit) => exit,
         }
     }
 }

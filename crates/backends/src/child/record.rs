@@ -1,7 +1,7 @@
-//! What is kept on disk of each child, so that another life of the server finds it.
+//! Records of children on disk, so that the next server finds what a killed one left running.
 //!
-//! Each life of a server has a folder of its own, in which it holds a lock as long as it lives: `LIFE/lock`, and `LIFE/INSTANCE` for each
-//! child. The system gives a lock back when whoever holds it ends, however that is.
+//! Each run of a server has a folder of its own: `SERVER/lock`, which it holds locked while it runs, and `SERVER/INSTANCE` for each
+//! child. The system releases the lock however the server exits.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,76 +13,78 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::tree::{self, Identity};
+use super::identity::Identity;
+use super::platform;
 
 /// The longest record that is read, in bytes.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
-/// What a life holds as long as it lives, and what is held while lives are looked through.
+/// Locked by a server while it runs, and by each server while it looks for previous ones.
 const LOCK: &str = "lock";
-/// How long another server may look through the lives.
-const LOOKED_WITHIN: Duration = Duration::from_secs(10);
-/// How long to wait before asking for a lock again.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+/// How long another server may look for previous ones.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait before trying a lock again.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
-/// The records of this life.
+/// The records of this server.
 #[derive(Debug)]
 pub(super) struct Records {
     folder: PathBuf,
     boot: String,
-    numbers: String,
-    /// Held as long as this lives.
+    pid_namespace: String,
     _lock: File,
 }
 
-/// A life that is over.
+/// A server that does not run any more.
 #[derive(Debug)]
-pub(super) struct Dead {
+pub(super) struct PreviousServer {
     folder: PathBuf,
-    /// The children that were not known to have ended.
-    pub(super) left: Vec<Left>,
-    /// So that nobody else looks at it at the same time.
+    /// The children that have not exited, as far as the records say.
+    pub(super) children: Vec<RecordedChild>,
+    /// Keeps other servers from looking at it at the same time.
     _lock: File,
 }
 
-/// A child of a server that is not there any more.
+/// A child of a previous server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Left {
+pub(super) struct RecordedChild {
     pub(super) instance: Uuid,
-    /// The child itself, where that was written down.
-    pub(super) head: Option<Identity>,
+    /// The child itself, if it was recorded.
+    pub(super) leader: Option<Identity>,
 }
 
 // === impl Records ===
 
 impl Records {
-    /// Begins a life, and lists what others left that are over.
-    pub(super) fn open(all: &Path) -> io::Result<(Self, Vec<Dead>)> {
+    /// Begins the records of this server, and lists the previous servers.
+    pub(super) fn open(all: &Path) -> io::Result<(Self, Vec<PreviousServer>)> {
         DirBuilder::new().recursive(true).mode(0o700).create(all)?;
-        // Nobody begins a life, which is not locked for a moment, while somebody looks which ones are over.
-        let looking = open_lock(all)?;
-        let until = Instant::now() + LOOKED_WITHIN;
-        while !try_lock(&looking)? {
+        // A new folder is not locked for a moment, so that only one server at a time begins one or looks at them.
+        let searching = open_lock(all)?;
+        let until = Instant::now() + LOCK_TIMEOUT;
+        while !try_lock(&searching)? {
             if Instant::now() >= until {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "another server looks through them",
+                    "another server is looking through them",
                 ));
             }
-            thread::sleep(ASK_AGAIN);
+            thread::sleep(LOCK_RETRY);
         }
-        let machine = tree::machine();
-        let mut dead = Vec::new();
+        let machine = platform::machine();
+        let mut previous = Vec::new();
         for entry in fs::read_dir(all)? {
             let entry = entry?;
-            let is_life = entry.file_type()?.is_dir()
+            let is_server = entry.file_type()?.is_dir()
                 && entry.file_name().to_str().is_some_and(|name| Uuid::parse_str(name).is_ok());
-            if !is_life {
+            if !is_server {
                 continue;
             }
-            match Dead::of(entry.path(), &machine) {
-                Ok(life) => dead.extend(life),
-                // It is looked at again by the next life.
-                Err(error) => tracing::warn!(%error, "the records of another life cannot be read"),
+            match PreviousServer::read(entry.path(), &machine) {
+                Ok(server) => previous.extend(server),
+                // The next server tries again.
+                Err(error) => {
+                    tracing::warn!(%error, "the records of a previous server cannot be read")
+                }
             }
         }
         let folder = all.join(Uuid::new_v4().to_string());
@@ -92,16 +94,16 @@ impl Records {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         File::open(all)?.sync_all()?;
-        let (boot, numbers) = machine;
-        Ok((Self { folder, boot, numbers, _lock: lock }, dead))
+        let (boot, pid_namespace) = machine;
+        Ok((Self { folder, boot, pid_namespace, _lock: lock }, previous))
     }
 
-    /// Writes a record so that it is there whatever happens next.
-    pub(super) fn write(&self, instance: Uuid, head: Option<Identity>) -> io::Result<()> {
+    /// Writes a record durably.
+    pub(super) fn write(&self, instance: Uuid, leader: Option<Identity>) -> io::Result<()> {
         let record = json!({
             "boot": self.boot,
-            "numbers": self.numbers,
-            "child": head.map(|head| json!({ "pid": head.pid, "start": head.start })),
+            "numbers": self.pid_namespace,
+            "child": leader.map(|leader| json!({ "pid": leader.pid, "start": leader.start })),
         });
         let path = self.path(instance);
         let new = path.with_extension("new");
@@ -114,16 +116,16 @@ impl Records {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Removes a record. One that stays is looked at by the next life, and found to name nothing.
+    /// Removes a record. One that stays does no harm: the next server finds no process by it.
     pub(super) fn remove(&self, instance: Uuid) {
         if let Err(error) = fs::remove_file(self.path(instance))
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "the record of a child that has ended could not be removed");
+            tracing::warn!(%error, "the record of a child that has exited could not be removed");
         }
     }
 
-    /// Ends this life where nothing is left of it: nothing may be written behind that.
+    /// Removes the folder if it has no record. Nothing may be written afterwards.
     pub(super) fn retire(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let is_empty = !entries.map(|entry| entry.file_name()).any(|name| name != LOCK);
@@ -143,58 +145,58 @@ impl Drop for Records {
     }
 }
 
-// === impl Dead ===
+// === impl PreviousServer ===
 
-impl Dead {
-    /// A life, if it is over.
-    fn of(folder: PathBuf, machine: &(String, String)) -> io::Result<Option<Self>> {
+impl PreviousServer {
+    /// `None` if the server runs.
+    fn read(folder: PathBuf, machine: &(String, String)) -> io::Result<Option<Self>> {
         let lock = match open_lock(&folder) {
             Ok(lock) => lock,
-            // Somebody has just forgotten it.
+            // It was removed just now.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         if !try_lock(&lock)? {
             return Ok(None);
         }
-        let mut left = Vec::new();
+        let mut children = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            // All else is no record, such as one that was being written.
+            // Other files are not records, such as one that was being written.
             if let Some(instance) = name.to_str().and_then(|name| Uuid::parse_str(name).ok()) {
-                left.extend(Left::read(instance, &entry.path(), machine));
+                children.extend(RecordedChild::read(instance, &entry.path(), machine));
             }
         }
-        Ok(Some(Self { folder, left, _lock: lock }))
+        Ok(Some(Self { folder, children, _lock: lock }))
     }
 
-    /// Removes everything of it.
+    /// Removes its records.
     pub(super) fn forget(self) {
         forget(&self.folder);
     }
 }
 
-// === impl Left ===
+// === impl RecordedChild ===
 
-impl Left {
-    /// What a record says: `None` where the machine has been started again since. One that cannot be read names its child all the same.
-    fn read(instance: Uuid, path: &Path, (boot, numbers): &(String, String)) -> Option<Self> {
+impl RecordedChild {
+    /// `None` if the machine has been restarted since. A record that cannot be read still names its instance.
+    fn read(instance: Uuid, path: &Path, (boot, pid_namespace): &(String, String)) -> Option<Self> {
         let is_short = || fs::metadata(path).is_ok_and(|it| it.len() <= MAX_RECORD_BYTES);
         let text = is_short().then(|| fs::read(path).ok()).flatten().unwrap_or_default();
         let record: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let says = |name: &str| record.get(name).and_then(Value::as_str);
-        if says("boot").is_some_and(|said| said != boot) {
+        let text_of = |name: &str| record.get(name).and_then(Value::as_str);
+        if text_of("boot").is_some_and(|recorded| recorded != boot) {
             return None;
         }
         let identity = |of: &Value| {
             let pid = of.get("pid")?.as_u64().and_then(|pid| u32::try_from(pid).ok())?;
             Some(Identity { pid, start: of.get("start")?.as_u64()? })
         };
-        // A number means nothing where numbers mean others.
-        let is_ours = says("numbers") == Some(numbers);
-        let head = record.get("child").filter(|_| is_ours).and_then(identity);
-        Some(Self { instance, head })
+        // A process id means nothing in another namespace.
+        let is_ours = text_of("numbers") == Some(pid_namespace);
+        let leader = record.get("child").filter(|_| is_ours).and_then(identity);
+        Some(Self { instance, leader })
     }
 }
 
@@ -203,7 +205,7 @@ fn open_lock(folder: &Path) -> io::Result<File> {
     options.write(true).create(true).truncate(false).mode(0o600).open(folder.join(LOCK))
 }
 
-/// Takes a lock unless somebody has it.
+/// Takes a lock. Returns `false` if another process has it.
 fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -216,6 +218,6 @@ fn forget(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, "the records of a life that is over could not be removed");
+        tracing::warn!(%error, "the records of a previous server could not be removed");
     }
 }

@@ -1,4 +1,4 @@
-//! What a child says on its standard error: the end of it is kept, and shown where the child fails.
+//! The captured standard error of a child: its end is shown where the child fails.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::hidden::Hidden;
-use super::lock;
+use trilogue_domain::lock;
+
 use super::plain::plain;
+use super::redact::Redactor;
 
 /// How much of the end is kept, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
-/// How many lines of a child go to the log in a second.
-const LINES_PER_SECOND: u32 = 20;
-/// How much of a line goes to the log, in bytes.
+/// The most lines of a child that are logged in a second.
+const MAX_LINES_PER_SECOND: u32 = 20;
+/// How much of a line is logged, in bytes.
 const LOGGED_BYTES: usize = 2 * 1024;
-/// How many bytes of a character may be missing.
+/// The longest character in UTF-8.
 const CHARACTER_BYTES: usize = 4;
 
-/// The end of what a child said on its standard error.
+/// The end of a child's standard error.
 #[derive(Debug)]
 pub struct Stderr {
-    kept: Mutex<Kept>,
-    /// What must not be shown.
-    hidden: Mutex<Hidden>,
+    tail: Mutex<Tail>,
+    redactor: Mutex<Redactor>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Tail {
     bytes: VecDeque<u8>,
     /// Whether the beginning is gone.
     is_cut: bool,
@@ -42,42 +42,42 @@ struct Line {
     is_cut: bool,
 }
 
-/// How much may still be logged.
-struct Rate {
+/// The lines that were logged in this second.
+struct LineRate {
     since: Instant,
     lines: u32,
-    left_out: u64,
+    omitted: u64,
 }
 
 // === impl Stderr ===
 
 impl Stderr {
     pub(super) fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
-        let stderr = Self { kept: Mutex::default(), hidden: Mutex::default() };
+        let stderr = Self { tail: Mutex::default(), redactor: Mutex::default() };
         stderr.hide(secrets);
         stderr
     }
 
-    /// Never shows these values, from now on and in what was said before.
+    /// Redacts these values, also in what was captured before.
     pub(super) fn hide<'a>(&self, values: impl Iterator<Item = &'a str>) {
-        let mut hidden = lock(&self.hidden);
-        let was_full = hidden.is_full();
-        hidden.add(values);
-        if hidden.is_full() && !was_full {
+        let mut redactor = lock(&self.redactor);
+        let was_full = redactor.is_full();
+        redactor.add(values);
+        if redactor.is_full() && !was_full {
             tracing::warn!(
-                "a process has more secrets than can be hidden: nothing that it says is shown"
+                "a process has too many secrets to redact: its standard error is not shown"
             );
         }
     }
 
-    /// The end of it, at most so many bytes: whole lines where there are any, without control characters and without what is hidden.
+    /// The end of it, at most `max_bytes`: whole lines if there are any, without control characters and secrets.
     #[must_use]
     pub fn tail(&self, max_bytes: usize) -> String {
         let (bytes, is_cut): (Vec<u8>, bool) = {
-            let kept = lock(&self.kept);
+            let kept = lock(&self.tail);
             (kept.bytes.iter().copied().collect(), kept.is_cut)
         };
-        let text = self.shown(&bytes, is_cut, false);
+        let text = self.redacted(&bytes, is_cut, false);
         let text = text.trim();
         let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
         let tail = text.get(from..).unwrap_or_default();
@@ -87,11 +87,11 @@ impl Stderr {
         }
     }
 
-    /// What may be shown of this. What may be half of a secret, where it was cut at its beginning or its end, is left out.
-    fn shown(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
-        let hidden = lock(&self.hidden);
-        let text = hidden.without(plain(&String::from_utf8_lossy(bytes)));
-        let doubtful = match hidden.longest() {
+    /// The redacted text. Where it was cut at its beginning or end, it leaves out what may be a part of a secret.
+    fn redacted(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
+        let redactor = lock(&self.redactor);
+        let text = redactor.redact(plain(&String::from_utf8_lossy(bytes)));
+        let doubtful = match redactor.longest() {
             0 => 0,
             longest => longest + CHARACTER_BYTES,
         };
@@ -101,21 +101,21 @@ impl Stderr {
         text.get(from..to).unwrap_or_default().to_owned()
     }
 
-    /// Forgets it.
+    /// Forgets what was captured.
     pub fn clear(&self) {
-        *lock(&self.kept) = Kept::default();
+        *lock(&self.tail) = Tail::default();
     }
 
     /// Reads to the end.
     pub(super) async fn read(&self, name: &str, mut from: impl AsyncRead + Unpin) {
-        let mut rate = Rate::new();
+        let mut rate = LineRate::new();
         let mut line = Line::default();
         let mut piece = vec![0; 8 * 1024];
         while let Ok(length @ 1..) = from.read(&mut piece).await {
             let piece = piece.get(..length).unwrap_or_default();
             self.keep(piece);
-            // A secret that begins in what is logged is whole in what is kept of the line.
-            let most = LOGGED_BYTES + lock(&self.hidden).longest() + CHARACTER_BYTES;
+            // Enough of the line is kept for a secret that begins in its logged part.
+            let most = LOGGED_BYTES + lock(&self.redactor).longest() + CHARACTER_BYTES;
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
                 line.push(part, most);
                 if part.ends_with(b"\n") {
@@ -127,7 +127,7 @@ impl Stderr {
     }
 
     fn keep(&self, piece: &[u8]) {
-        let mut kept = lock(&self.kept);
+        let mut kept = lock(&self.tail);
         let last = piece.get(piece.len().saturating_sub(KEPT_BYTES)..).unwrap_or_default();
         let excess = (kept.bytes.len() + piece.len()).saturating_sub(KEPT_BYTES);
         let excess = excess.min(kept.bytes.len());
@@ -137,21 +137,21 @@ impl Stderr {
     }
 
     /// Logs a line, and begins the next.
-    fn log(&self, name: &str, line: &mut Line, rate: &mut Rate) {
-        let said = std::mem::take(line);
+    fn log(&self, name: &str, line: &mut Line, rate: &mut LineRate) {
+        let done = std::mem::take(line);
         let is_wanted = tracing::enabled!(tracing::Level::DEBUG);
-        if said.bytes.is_empty() || !is_wanted || !rate.allows(name) {
+        if done.bytes.is_empty() || !is_wanted || !rate.allows(name) {
             return;
         }
-        if lock(&self.hidden).is_full() {
+        if lock(&self.redactor).is_full() {
             return;
         }
-        let text = self.line(&said);
-        tracing::debug!(agent = name, stderr = ?text, "an agent says");
+        let text = self.line(&done);
+        tracing::debug!(agent = name, stderr = ?text, "standard error of an agent");
     }
 
-    fn line(&self, said: &Line) -> String {
-        let mut text = self.shown(&said.bytes, false, said.is_cut);
+    fn line(&self, line: &Line) -> String {
+        let mut text = self.redacted(&line.bytes, false, line.is_cut);
         text.truncate(text.floor_char_boundary(LOGGED_BYTES));
         text.truncate(text.trim_end().len());
         text
@@ -161,7 +161,7 @@ impl Stderr {
 // === impl Line ===
 
 impl Line {
-    /// Adds a part of it, and keeps at most so many bytes of it all.
+    /// Adds a part of it, and keeps at most `most` bytes in all.
     fn push(&mut self, part: &[u8], most: usize) {
         let room = most.saturating_sub(self.bytes.len()).min(part.len());
         self.bytes.extend_from_slice(part.get(..room).unwrap_or_default());
@@ -169,27 +169,27 @@ impl Line {
     }
 }
 
-// === impl Rate ===
+// === impl LineRate ===
 
-impl Rate {
+impl LineRate {
     fn new() -> Self {
-        Self { since: Instant::now(), lines: 0, left_out: 0 }
+        Self { since: Instant::now(), lines: 0, omitted: 0 }
     }
 
     fn allows(&mut self, name: &str) -> bool {
         if self.since.elapsed() >= Duration::from_secs(1) {
-            if self.left_out > 0 {
+            if self.omitted > 0 {
                 tracing::debug!(
                     agent = name,
-                    lines = self.left_out,
-                    "lines of an agent were left out"
+                    lines = self.omitted,
+                    "omitted lines of an agent's standard error"
                 );
             }
             *self = Self::new();
         }
         self.lines += 1;
-        let allows = self.lines <= LINES_PER_SECOND;
-        self.left_out += u64::from(!allows);
+        let allows = self.lines <= MAX_LINES_PER_SECOND;
+        self.omitted += u64::from(!allows);
         allows
     }
 }
@@ -210,7 +210,7 @@ mod tests {
         let mut said = vec![b'x'; KEPT_BYTES * 2];
         said.extend_from_slice(b"\nthe key is hunter2hunter2\n\xffend\n");
         stderr.read("test", &said[..]).await;
-        assert_eq!(lock(&stderr.kept).bytes.len(), KEPT_BYTES);
+        assert_eq!(lock(&stderr.tail).bytes.len(), KEPT_BYTES);
         assert_eq!(stderr.tail(64), "the key is [hidden]\n\u{fffd}end");
         assert_eq!(stderr.tail(3), "end");
         assert!(stderr.tail(KEPT_BYTES * 2).starts_with('x'));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_learnt_later_is_hidden_in_what_was_said_before() {
+    async fn a_secret_is_redacted_in_what_was_captured_before_it_was_known() {
         let stderr = stderr();
         stderr.read("test", &b"a token: 0123456789\n"[..]).await;
         assert_eq!(stderr.tail(64), "a token: 0123456789");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_half_of_a_secret_is_shown_wherever_it_is_cut() {
+    async fn no_part_of_a_secret_is_shown_wherever_it_is_cut() {
         for kept in 1..SECRET.len() {
             // The beginning of what is kept stands within a secret, and all of that is asked for.
             let stderr = stderr();

@@ -1,4 +1,4 @@
-//! One command, from its start to the end of everything it started.
+//! One command, from its start until everything that it started has exited.
 
 use std::future::Future;
 use std::io;
@@ -23,82 +23,81 @@ use trilogue_wire::agent_client::{CreateTerminalRequest, TerminalExitStatus};
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::output::Output;
-use super::{Grants, Place, refusal};
+use super::{Grants, Root, refusal};
 use crate::child::tree::Tree;
 use crate::child::{Leader, MARKER};
 
-/// The variable by which the processes of one command are known.
+/// The variable by which the processes of a command are found.
 const TERMINAL: &str = "TRILOGUE_TERMINAL";
-/// How long a command that was killed may take to end: one that hangs in the system may not end at all.
-const DYING: Duration = Duration::from_secs(2);
+/// How long a killed command may take to exit: one that hangs in the kernel may not exit at all.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How much is read at once, in bytes.
-const PIECE_BYTES: usize = 64 * 1024;
-/// The most that a pipe holds, in bytes: what a command said before it ended and was not read yet.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// The most that a pipe holds, in bytes: what a command wrote before it exited and is not read yet.
 const MAX_PIPE_BYTES: usize = 1024 * 1024;
-/// The times in a second that the rate of output is looked at.
+/// How often in a second the rate of output is measured.
 const WINDOWS_PER_SECOND: u32 = 10;
-/// What makes of a command's name a line for a shell.
+/// A command without arguments that has one of these is a line for a shell.
 const SHELL_CHARACTERS: [char; 19] = [
     ' ', '\t', '\n', '|', '&', ';', '<', '>', '(', ')', '$', '`', '"', '\'', '*', '?', '#', '~',
     '=',
 ];
 
-/// A command that was started. When it is dropped it is ended, with all that it started.
-pub(super) struct Running {
+/// A running command. Dropping it stops it, with all that it started.
+pub(super) struct RunningCommand {
     output: Arc<Mutex<Output>>,
-    ended: watch::Receiver<Option<TerminalExitStatus>>,
-    /// Asks for the end.
+    exited: watch::Receiver<Option<TerminalExitStatus>>,
     stop: CancellationToken,
-    /// Says that nothing is left.
+    /// Cancelled when nothing is left.
     gone: CancellationToken,
 }
 
-/// Where commands belong to that are ended together.
+/// Commands that are stopped together.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Family {
-    /// Asks all of them to end.
+pub(super) struct CommandGroup {
+    /// Stops all of them.
     pub(super) stop: CancellationToken,
-    /// Those of which something is left.
+    /// One for each command of which something is left.
     pub(super) tasks: TaskTracker,
 }
 
-/// Reads what a command says, and sees to its end.
-struct Tender {
+/// The task of a command: reads its output until nothing is left of it.
+struct Watcher {
     leader: Leader,
     tree: Tree,
-    reader: Reader,
-    ended: watch::Sender<Option<TerminalExitStatus>>,
+    reader: OutputReader,
+    exited: watch::Sender<Option<TerminalExitStatus>>,
     stop: CancellationToken,
     grace: Duration,
 }
 
-/// Reads what a command says.
-struct Reader {
+/// Reads a command's output.
+struct OutputReader {
     pipe: pipe::Receiver,
-    /// Whether somebody is left who could say something.
+    /// Whether a writer is left.
     is_open: bool,
-    piece: Vec<u8>,
+    buffer: Vec<u8>,
     output: Arc<Mutex<Output>>,
-    rate: Rate,
+    rate: ReadRate,
 }
 
-/// How much was read lately.
-struct Rate {
+/// How much was read in this window.
+struct ReadRate {
     /// The most in one window, in bytes.
     most: usize,
     taken: usize,
     until: Instant,
 }
 
-/// Starts what an agent asks for. Has to be called within a runtime.
+/// Starts an agent's command. Must be called within a runtime.
 pub(super) fn start(
-    place: &Place,
+    root: &Root,
     grants: &Grants,
-    family: &Family,
+    group: &CommandGroup,
     request: &CreateTerminalRequest,
-) -> Result<Running, ErrorObject> {
+) -> Result<RunningCommand, ErrorObject> {
     check(request, grants.limits.max_command_bytes)?;
-    let folder = Folder::open(place, request.cwd.as_deref())?;
+    let folder = WorkingDir::open(root, request.cwd.as_deref())?;
     let marker = uuid::Uuid::new_v4().to_string();
     let shown = request.command.chars().take(200).collect::<String>();
     let failed = |error: io::Error| {
@@ -112,34 +111,32 @@ pub(super) fn start(
         .envs(grants.env.iter().map(|(name, value)| (name, value)))
         .env("PWD", &folder.path)
         .envs(request.env.iter().map(|it| (&it.name, &it.value)))
-        // By these two it is found, so that they are nobody's to choose.
+        // Its processes are found by these two, so that the agent cannot choose them.
         .env_remove(MARKER)
         .envs(grants.env.iter().filter(|(name, _)| name == MARKER).cloned())
         .env(TERMINAL, &marker)
         .current_dir(folder.entry())
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
-        .stderr(writer)
-        .process_group(0)
-        .kill_on_drop(true);
-    let leader = command.spawn().and_then(Leader::of).map_err(failed)?;
-    // The command holds the pipe's other end, which would keep it open.
+        .stderr(writer);
+    let leader = Leader::spawn(&mut command).map_err(failed)?;
+    // It holds the other end of the pipe, which would keep it open.
     drop(command);
     let tree = Tree::default().with_variable(TERMINAL, &marker).with_group(leader.pid());
     let asked = request.output_byte_limit.and_then(|it| usize::try_from(it).ok());
     let most = asked.unwrap_or(usize::MAX).min(grants.limits.max_output_bytes);
     let output = Arc::new(Mutex::new(Output::new(most)));
-    let (ended, watched) = watch::channel(None);
-    let reader = Reader::new(pipe, Arc::clone(&output), grants.limits.max_output_rate);
-    let (stop, gone) = (family.stop.child_token(), CancellationToken::new());
+    let (exited, watched) = watch::channel(None);
+    let reader = OutputReader::new(pipe, Arc::clone(&output), grants.limits.max_output_rate);
+    let (stop, gone) = (group.stop.child_token(), CancellationToken::new());
     let grace = grants.limits.kill_grace;
-    let tender = Tender { leader, tree, reader, ended, stop: stop.clone(), grace };
+    let watcher = Watcher { leader, tree, reader, exited, stop: stop.clone(), grace };
     let is_gone = gone.clone().drop_guard();
-    family.tasks.spawn(async move {
-        tender.tend().await;
+    group.tasks.spawn(async move {
+        watcher.watch().await;
         drop(is_gone);
     });
-    Ok(Running { output, ended: watched, stop, gone })
+    Ok(RunningCommand { output, exited: watched, stop, gone })
 }
 
 fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject> {
@@ -151,10 +148,10 @@ fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject
         return Err(refusal::refused("the command is empty"));
     }
     if texts().any(|text| text.contains('\0')) {
-        return Err(refusal::refused("a command has no byte that is 0"));
+        return Err(refusal::refused("a command cannot have zero bytes"));
     }
     if request.env.iter().any(|it| it.name.is_empty() || it.name.contains('=')) {
-        return Err(refusal::refused("a variable's name is not empty and has no '='"));
+        return Err(refusal::refused("the name of a variable cannot be empty or have a '='"));
     }
     if texts().map(String::len).sum::<usize>() > most {
         return Err(refusal::refused(format!(
@@ -164,7 +161,7 @@ fn check(request: &CreateTerminalRequest, most: usize) -> Result<(), ErrorObject
     Ok(())
 }
 
-/// A command without arguments that could be no file's name is a line for the shell, as agents write them.
+/// Many agents write a whole shell line into `command`.
 fn command_of(request: &CreateTerminalRequest) -> Command {
     if request.args.is_empty() && request.command.contains(SHELL_CHARACTERS) {
         let mut command = Command::new("/bin/sh");
@@ -176,29 +173,29 @@ fn command_of(request: &CreateTerminalRequest) -> Command {
     command
 }
 
-/// Where a command runs.
-struct Folder {
+/// The working directory of a command.
+struct WorkingDir {
     dir: Dir,
     path: PathBuf,
 }
 
-// === impl Folder ===
+// === impl WorkingDir ===
 
-impl Folder {
-    fn open(place: &Place, cwd: Option<&str>) -> Result<Self, ErrorObject> {
+impl WorkingDir {
+    fn open(root: &Root, cwd: Option<&str>) -> Result<Self, ErrorObject> {
         let Some(cwd) = cwd else {
-            let dir = place.dir.try_clone().map_err(|error| refusal::of_file(".", &error))?;
-            return Ok(Self { dir, path: place.real.clone() });
+            let dir = root.dir.try_clone().map_err(|error| refusal::of_file(".", &error))?;
+            return Ok(Self { dir, path: root.real.clone() });
         };
-        let relative = place.relative(cwd)?;
+        let relative = root.relative(cwd)?;
         let failed = |error: io::Error| refusal::of_file(cwd, &error);
-        let dir = place.dir.open_dir(&relative).map_err(failed)?;
-        let below = place.dir.canonicalize(&relative).map_err(failed)?;
-        // Collecting leaves out `.`.
-        Ok(Self { dir, path: place.real.join(below).components().collect() })
+        let dir = root.dir.open_dir(&relative).map_err(failed)?;
+        let below = root.dir.canonicalize(&relative).map_err(failed)?;
+        // Collecting the components drops `.`.
+        Ok(Self { dir, path: root.real.join(below).components().collect() })
     }
 
-    /// The folder that was opened, not what has its name by the time that the command starts.
+    /// The opened folder, even if another has its name when the command starts. Systems without `/proc` take that one.
     fn entry(&self) -> PathBuf {
         if cfg!(target_os = "linux") {
             Path::new("/proc/self/fd").join(self.dir.as_raw_fd().to_string())
@@ -208,50 +205,48 @@ impl Folder {
     }
 }
 
-// === impl Running ===
+// === impl RunningCommand ===
 
-impl Running {
-    /// What it said, and whether the beginning is gone.
+impl RunningCommand {
+    /// Its output, and whether the beginning was dropped.
     pub(super) fn output(&self) -> (String, bool) {
-        let has_ended = self.ended.borrow().is_some();
-        lock(&self.output).text(has_ended)
+        let has_exited = self.exited.borrow().is_some();
+        lock(&self.output).text(has_exited)
     }
 
-    /// How it ended, if it did.
-    pub(super) fn ended(&self) -> Option<TerminalExitStatus> {
-        self.ended.borrow().clone()
+    pub(super) fn exited(&self) -> Option<TerminalExitStatus> {
+        self.exited.borrow().clone()
     }
 
-    /// Waits until it ended. `None` where nobody will ever know.
+    /// Waits until it has exited. `None` if the server is exiting.
     pub(super) async fn wait(&self) -> Option<TerminalExitStatus> {
-        let mut ended = self.ended.clone();
-        let status = ended.wait_for(Option::is_some).await.ok()?;
+        let mut exited = self.exited.clone();
+        let status = exited.wait_for(Option::is_some).await.ok()?;
         status.clone()
     }
 
-    /// Ends it and all that it started: it is asked, and after the grace it is made to. Returns when nothing is left.
-    pub(super) async fn end(&self) {
+    /// Asks it and all that it started to exit, and kills what is left after the grace. Returns when nothing is left.
+    pub(super) async fn stop(&self) {
         self.stop.cancel();
         self.gone.cancelled().await;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-// === impl Tender ===
+// === impl Watcher ===
 
-impl Tender {
-    /// Reads what the command says, tells when it has ended, and ends what is left of it when that is asked for.
-    async fn tend(self) {
-        let Self { leader, tree, mut reader, ended, stop, grace } = self;
-        let status = reader.while_waiting(end_of(&leader, &tree, &stop, grace)).await;
+impl Watcher {
+    async fn watch(self) {
+        let Self { leader, tree, mut reader, exited, stop, grace } = self;
+        let status = reader.while_waiting(exit_of(&leader, &tree, &stop, grace)).await;
         reader.drain();
-        ended.send_replace(Some(status_of(status)));
-        // What it started goes on until somebody ends that, and its group stays its own until then.
+        exited.send_replace(Some(status_of(status)));
+        // What it started runs on until it is stopped. Until then the leader keeps the id of the group.
         let left = async {
             if tree.is_gone().await {
                 return;
@@ -265,8 +260,8 @@ impl Tender {
     }
 }
 
-/// Waits for a command to end, and makes it where that is asked for. `None` where nobody saw how it ended.
-async fn end_of(
+/// Waits until a command exits, and stops it if that is asked for. `None` if its status is unknown.
+async fn exit_of(
     leader: &Leader,
     tree: &Tree,
     stop: &CancellationToken,
@@ -277,21 +272,21 @@ async fn end_of(
         tree.signal(Signal::TERM).await;
         sleep(grace).await;
         tree.kill().await;
-        sleep(DYING).await;
+        sleep(KILL_TIMEOUT).await;
     };
     tokio::select! {
         biased;
-        status = leader.ended() => status,
+        status = leader.exited() => status,
         () = asked => None,
     }
 }
 
-// === impl Reader ===
+// === impl OutputReader ===
 
-impl Reader {
+impl OutputReader {
     fn new(pipe: pipe::Receiver, output: Arc<Mutex<Output>>, bytes_per_second: usize) -> Self {
-        let (piece, rate) = (vec![0; PIECE_BYTES], Rate::new(bytes_per_second));
-        Self { pipe, is_open: true, piece, output, rate }
+        let (buffer, rate) = (vec![0; BUFFER_BYTES], ReadRate::new(bytes_per_second));
+        Self { pipe, is_open: true, buffer, output, rate }
     }
 
     /// Reads until this is done.
@@ -301,47 +296,47 @@ impl Reader {
             let pause = self.rate.pause();
             tokio::select! {
                 done = &mut until => return done,
-                read = self.pipe.read(&mut self.piece), if self.is_open && pause.is_none() => {
-                    self.took(read);
+                read = self.pipe.read(&mut self.buffer), if self.is_open && pause.is_none() => {
+                    self.take(read);
                 }
                 () = sleep_until(pause.unwrap_or_else(Instant::now)), if pause.is_some() => {}
             }
         }
     }
 
-    /// Takes what is there already: the command's last words belong before its end. The system itself is asked, as it may not have said
-    /// yet that there is something.
+    /// Reads what is there: the last output belongs before the exit. It reads from the pipe itself, because the runtime may not have
+    /// been notified yet.
     fn drain(&mut self) {
         let mut left = MAX_PIPE_BYTES;
         while self.is_open && left > 0 {
-            match rustix::io::read(&self.pipe, &mut self.piece[..]) {
+            match rustix::io::read(&self.pipe, &mut self.buffer[..]) {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => {}
-                read => left = left.saturating_sub(self.took(read.map_err(io::Error::from))),
+                read => left = left.saturating_sub(self.take(read.map_err(io::Error::from))),
             }
         }
     }
 
-    /// Keeps what was read, and says how much that is.
-    fn took(&mut self, read: io::Result<usize>) -> usize {
+    /// Keeps what was read, and returns how much that is.
+    fn take(&mut self, read: io::Result<usize>) -> usize {
         let count = read.unwrap_or_default();
-        let said = self.piece.get(..count).unwrap_or_default();
-        self.rate.took(count);
-        lock(&self.output).push(said);
+        let read = self.buffer.get(..count).unwrap_or_default();
+        self.rate.add(count);
+        lock(&self.output).push(read);
         self.is_open = count > 0;
         count
     }
 }
 
-// === impl Rate ===
+// === impl ReadRate ===
 
-impl Rate {
+impl ReadRate {
     fn new(bytes_per_second: usize) -> Self {
         let most = (bytes_per_second / WINDOWS_PER_SECOND as usize).max(1);
         Self { most, taken: 0, until: Instant::now() }
     }
 
-    fn took(&mut self, bytes: usize) {
+    fn add(&mut self, bytes: usize) {
         let now = Instant::now();
         if now >= self.until {
             self.taken = 0;
@@ -350,24 +345,23 @@ impl Rate {
         self.taken += bytes;
     }
 
-    /// Until when nothing is to be read.
+    /// Until when reading pauses.
     fn pause(&self) -> Option<Instant> {
         (self.taken >= self.most && Instant::now() < self.until).then_some(self.until)
     }
 }
 
-/// An end in the protocol's words. Nothing is said of one that nobody saw.
+/// An exit in the protocol's terms; empty if it is unknown.
 fn status_of(status: Option<std::process::ExitStatus>) -> TerminalExitStatus {
     use std::os::unix::process::ExitStatusExt as _;
-    let mut ended = TerminalExitStatus::new();
+    let mut exit = TerminalExitStatus::new();
     if let Some(status) = status {
-        ended.exit_code = status.code().and_then(|code| u32::try_from(code).ok());
-        ended.signal = status.signal().map(name_of);
+        exit.exit_code = status.code().and_then(|code| u32::try_from(code).ok());
+        exit.signal = status.signal().map(name_of);
     }
-    ended
+    exit
 }
 
-/// A signal's name.
 fn name_of(number: i32) -> String {
     let named = [
         (Signal::HUP, "SIGHUP"),

@@ -1,6 +1,6 @@
 //! Text files.
 //!
-//! A link is followed where it stays within the workspace. A hard link is a name of its file like any other: it is read as such, and a write gives its name to a new file and leaves the other names the old one.
+//! Symbolic links are followed within the workspace. A write replaces the file under one name; other hard links keep the old file.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -19,78 +19,76 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::location::Location;
-use super::{Limits, Place, refusal};
+use super::{Limits, Root, refusal};
 
-/// How often a write begins again because somebody made or took away the file meanwhile.
+/// How often a write is retried because the file was created or removed meanwhile.
 const MAX_ATTEMPTS: usize = 8;
-/// What of a file's mode is kept: who may do what. What runs it as somebody else is not.
+/// The bits of a file's mode that a write keeps: permissions, but not setuid and setgid.
 const KEPT_MODE: u32 = 0o777;
-/// The mode of a file before it has its name, so that nobody reads it who may not.
-const UNFINISHED_MODE: u32 = 0o600;
-/// The mode of a new file, less what the process's mask takes away.
+/// The mode of a temporary file.
+const TEMPORARY_MODE: u32 = 0o600;
+/// The mode of a new file, before the process's mask applies.
 const NEW_MODE: u32 = 0o666;
 
-/// The lines that are asked for.
+/// The requested lines.
 struct Lines {
-    /// How many to leave out.
     skip: u64,
-    /// How many to take; all where it is `None`.
+    /// `None` takes all.
     take: Option<u64>,
 }
 
-/// Reads a file, or some lines of it.
 pub(super) async fn read(
-    place: Arc<Place>,
+    root: Arc<Root>,
     limits: &Limits,
     request: ReadTextFileRequest,
 ) -> Result<Vec<u8>, ErrorObject> {
-    let relative = place.relative(&request.path)?;
+    let relative = root.relative(&request.path)?;
     let lines = Lines {
         skip: request.line.map_or(0, |line| u64::from(line).saturating_sub(1)),
         take: request.limit.map(u64::from),
     };
     let limits = limits.clone();
     let work = spawn_blocking(move || {
-        read_text(&place, &relative, &lines, &limits)
+        read_text(&root, &relative, &lines, &limits)
             .map_err(|error| refusal::of_file(&request.path, &error))
     });
-    let text = work.await.map_err(|_| refusal::lost())??;
+    let text = work.await.map_err(|_| refusal::shutting_down())??;
     Ok(refusal::result(&ReadTextFileResponse::new(text)))
 }
 
-/// Writes a file, which is made where there is none.
+/// Writes a file, and creates it if it does not exist.
 pub(super) async fn write(
-    place: Arc<Place>,
+    root: Arc<Root>,
     limits: &Limits,
     request: WriteTextFileRequest,
 ) -> Result<Vec<u8>, ErrorObject> {
-    let relative = place.relative(&request.path)?;
+    let relative = root.relative(&request.path)?;
     let most = limits.max_text_bytes;
     if request.content.len() > most {
         return Err(refusal::refused(format!("the text has more than {most} bytes")));
     }
     let work = spawn_blocking(move || {
-        write_text(&place, &relative, request.content.as_bytes())
+        write_text(&root, &relative, request.content.as_bytes())
             .map_err(|error| refusal::of_file(&request.path, &error))
     });
-    work.await.map_err(|_| refusal::lost())??;
+    work.await.map_err(|_| refusal::shutting_down())??;
     Ok(refusal::result(&WriteTextFileResponse::new()))
 }
 
-fn read_text(place: &Place, path: &Path, lines: &Lines, limits: &Limits) -> io::Result<String> {
-    // Opening a device or a pipe does something already, so that it is looked first.
-    check_regular(&place.dir.metadata(path)?)?;
+fn read_text(root: &Root, path: &Path, lines: &Lines, limits: &Limits) -> io::Result<String> {
+    // Checked first, because opening a device or a pipe has effects.
+    check_regular(&root.dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
-    // Where somebody has put a pipe there since, it is opened without waiting for its other end; then it is seen what it is.
+    // A pipe that was put there since is opened without waiting for a writer, and then refused.
     options.read(true).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOCTTY));
-    let file = place.dir.open_with(path, &options)?;
+    let file = root.dir.open_with(path, &options)?;
     check_regular(&file.metadata()?)?;
     let bytes = match lines {
         Lines { skip: 0, take: None } => whole(file, limits)?,
         lines => some(file, lines, limits)?,
     };
     String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 fn whole(file: File, limits: &Limits) -> io::Result<Vec<u8>> {
@@ -100,7 +98,7 @@ fn whole(file: File, limits: &Limits) -> io::Result<Vec<u8>> {
     if bytes.len() > most { Err(too_large(most)) } else { Ok(bytes) }
 }
 
-/// Reads lines with what ends them, so that one reading after the other gives the file.
+/// Reads lines with their line ends, so that consecutive reads give the whole file.
 fn some(file: File, lines: &Lines, limits: &Limits) -> io::Result<Vec<u8>> {
     let most = limits.max_text_bytes;
     let mut file = BufReader::new(file.take(limits.max_scanned_bytes));
@@ -123,50 +121,50 @@ fn some(file: File, lines: &Lines, limits: &Limits) -> io::Result<Vec<u8>> {
     }
     if file.get_ref().limit() == 0 && file.buffer().is_empty() {
         let scanned = limits.max_scanned_bytes;
-        let why = format!("the lines lie behind its first {scanned} bytes, which is too far");
+        let why = format!("the lines are not within its first {scanned} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
 }
 
-/// Writes beside the file and then gives it the name, so that nobody ever sees half of it, and no link in its place is followed.
-fn write_text(place: &Place, path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a temporary file and renames it, so that nobody sees a partial file and no link is followed.
+fn write_text(root: &Root, path: &Path, content: &[u8]) -> io::Result<()> {
     for _ in 0..MAX_ATTEMPTS {
-        let target = place.target(path)?;
-        let standing = match target.folder.symlink_metadata(&target.name) {
-            Ok(standing) => Some(standing),
+        let target = root.target(path)?;
+        let existing = match target.folder.symlink_metadata(&target.name) {
+            Ok(existing) => Some(existing),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        match &standing {
-            // Somebody has put a link there since it was looked up.
-            Some(standing) if standing.is_symlink() => continue,
-            Some(standing) => check_writable(standing)?,
+        match &existing {
+            // A link was put there since the look-up.
+            Some(existing) if existing.is_symlink() => continue,
+            Some(existing) => check_writable(existing)?,
             None => {}
         }
-        let made = Unfinished::make(&target, content, standing.as_ref())?;
-        match made.finish(&target, standing.is_some()) {
+        let made = TemporaryFile::make(&target, content, existing.as_ref())?;
+        match made.rename(&target, existing.is_some()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             finished => return finished,
         }
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "somebody else keeps changing it"))
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process keeps changing it"))
 }
 
-/// A file that is written and has not its name yet. It is removed unless it gets it.
-struct Unfinished<'a> {
+/// A file with a temporary name. It is removed unless it is renamed.
+struct TemporaryFile<'a> {
     target: &'a Location,
     name: Option<OsString>,
 }
 
-// === impl Unfinished ===
+// === impl TemporaryFile ===
 
-impl<'a> Unfinished<'a> {
+impl<'a> TemporaryFile<'a> {
     fn make(target: &'a Location, content: &[u8], like: Option<&Metadata>) -> io::Result<Self> {
         let name: OsString = format!(".trilogue-{}", uuid::Uuid::new_v4().simple()).into();
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        options.mode(if like.is_some() { UNFINISHED_MODE } else { NEW_MODE });
+        options.mode(if like.is_some() { TEMPORARY_MODE } else { NEW_MODE });
         let mut file = target.folder.open_with(&name, &options)?;
         let made = Self { target, name: Some(name) };
         file.write_all(content)?;
@@ -177,15 +175,15 @@ impl<'a> Unfinished<'a> {
         Ok(made)
     }
 
-    /// Gives it its name; where there was no file, only if there is still none.
-    fn finish(mut self, target: &Location, replaces: bool) -> io::Result<()> {
+    /// Renames it. Without `replaces` it fails if the file exists.
+    fn rename(mut self, target: &Location, replaces: bool) -> io::Result<()> {
         let Some(name) = &self.name else { return Ok(()) };
         let folder = &target.folder;
         if replaces {
             folder.rename(name, folder, &target.name)?;
         } else {
             match renameat_with(folder, name, folder, &target.name, RenameFlags::NOREPLACE) {
-                // The file system cannot do that.
+                // The file system does not support that.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                     folder.rename(name, folder, &target.name)?;
                 }
@@ -197,10 +195,10 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // It lies there under a name of its own and disturbs nobody.
+            // It stays under its temporary name, which does no harm.
             let _ = self.target.folder.remove_file(name);
         }
     }
@@ -211,26 +209,27 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
     if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(())
 }
 
-/// A name can be given to a new file whatever the old one's mode is; a file that may not be written is kept all the same.
+/// A rename would replace a read-only file too.
 fn check_writable(metadata: &Metadata) -> io::Result<()> {
     check_regular(metadata)?;
     if metadata.permissions().readonly() {
-        return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it may only be read"));
+        return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "it is read-only"));
     }
     Ok(())
 }
 
 fn too_large(most: usize) -> io::Error {
-    let why = format!("it has more than {most} bytes of text; ask for it with line and limit");
+    let why =
+        format!("it has more than {most} bytes of text; read it in parts with `line` and `limit`");
     io::Error::new(io::ErrorKind::FileTooLarge, why)
 }
 
-/// Flags as the library takes them.
+/// Flags as `cap_std` takes them.
 fn flags(flags: OFlags) -> i32 {
     i32::try_from(flags.bits()).unwrap_or_default()
 }

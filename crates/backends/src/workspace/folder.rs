@@ -1,4 +1,4 @@
-//! The folders in which agents work, one for each thread.
+//! The working directories of agents, one for each thread.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -12,53 +12,53 @@ use uuid::Uuid;
 
 use super::worktree::Repository;
 
-/// Where in the template the thread's name goes.
+/// Stands for the thread's name in a template.
 const THREAD: &str = "{thread}";
-/// The longest thread id that stands in a folder's name as it is, in bytes.
+/// The longest thread id that is part of a folder's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// How much of what tells a thread from all others stands behind its id, in hexadecimal digits.
-const MARK_DIGITS: usize = 16;
-/// Who may enter a folder that is made here: this user alone.
+/// The hexadecimal digits after the id that make a folder's name unique.
+const SUFFIX_DIGITS: usize = 16;
+/// New folders are for this user alone.
 const MODE: u32 = 0o700;
-/// What names are made from.
-const NAMES: Uuid = Uuid::from_u128(0x7f0c_52a1_9d3e_4b6a_8f21_54c0_1e9b_d713);
+/// The namespace of the names.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7f0c_52a1_9d3e_4b6a_8f21_54c0_1e9b_d713);
 
-/// The path of a folder with a place for the thread's name: `work/{thread}`.
+/// The path of a working directory, with `{thread}` for the thread's name: `work/{thread}`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CwdTemplate(String);
 
-/// Makes the folders of an agent's threads, and removes them.
+/// Creates the working directories of an agent's threads, and removes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Folders {
-    /// What a relative path begins at.
+    /// Where a relative path begins.
     base: PathBuf,
     template: CwdTemplate,
-    /// Of what each folder is a worktree.
+    /// Each folder is a worktree of it.
     repository: Option<Repository>,
 }
 
-/// What became of a folder.
+/// Whether a folder was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Removal {
-    /// It is gone, or there was none.
+    /// It was removed, or did not exist.
     Gone,
-    /// It is still there, and why.
+    /// It was not, for this reason.
     Kept(String),
 }
 
-/// What a thread is called where files are: its id where that is safe in a name everywhere, and what is made from it and its tenant.
+/// The thread's name in file names: its id, if that is safe everywhere, and a suffix.
 ///
-/// Clients choose the ids of threads, two tenants may choose the same, and one that was erased may be chosen again: a name never is one
-/// that something else has or had, such as a folder of the user that stands beside. A thread's key is never used again.
+/// Clients choose the ids of threads, two tenants may choose the same one, and an erased one may be chosen again. The suffix comes from
+/// the thread's key, which is never used again, so that no other folder has or had the name.
 pub(super) fn name(tenant: &TenantId, thread: &ThreadId, key: ThreadKey) -> String {
     let id = thread.as_str();
-    let mark = Uuid::new_v5(&NAMES, format!("{tenant}\0{id}\0{}", key.0).as_bytes());
+    let suffix = Uuid::new_v5(&NAMESPACE, format!("{tenant}\0{id}\0{}", key.0).as_bytes());
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
     if id.len() <= MAX_NAME_BYTES && id.bytes().all(is_plain) && !id.starts_with('-') {
-        let mark = mark.simple().to_string();
-        return format!("{id}-{}", mark.get(..MARK_DIGITS).unwrap_or(&mark));
+        let suffix = suffix.simple().to_string();
+        return format!("{id}-{}", suffix.get(..SUFFIX_DIGITS).unwrap_or(&suffix));
     }
-    mark.to_string()
+    suffix.to_string()
 }
 
 // === impl CwdTemplate ===
@@ -67,28 +67,28 @@ impl CwdTemplate {
     /// Checks a template.
     ///
     /// # Errors
-    /// `invalid_request` where it is empty, or has a place for something that there is not.
+    /// `invalid_request` if it is empty, or has another placeholder than `{thread}`.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             let error = Error::new(Code::InvalidRequest, format!("the folder's path {why}"));
             Err(error.hint("write a path such as \"work/{thread}\""))
         };
         if text.is_empty() || text.contains('\0') {
-            return wrong("is empty or has a byte that is 0");
+            return wrong("is empty or has a zero byte");
         }
         if text.replace(THREAD, "").contains(['{', '}']) {
-            return wrong("has a place for something else than {thread}");
+            return wrong("has another placeholder than {thread}");
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether each thread has a folder of its own.
+    /// Whether each thread has its own folder.
     #[must_use]
     pub fn is_per_thread(&self) -> bool {
         self.0.contains(THREAD)
     }
 
-    /// The folder of a thread, and which folder on the way to it is the thread's own, if one is.
+    /// The folder of a thread, and the topmost folder of that path that is the thread's own.
     fn of(
         &self,
         base: &Path,
@@ -116,10 +116,10 @@ impl CwdTemplate {
 // === impl Folders ===
 
 impl Folders {
-    /// An agent's folders by this template. A relative one begins at `base`. With a repository each is a worktree of it, on a branch of its own: `trilogue/AGENT/FOLDER`.
+    /// An agent's working directories by this template. A relative template begins at `base`. With a repository, each is a worktree on its own branch `trilogue/AGENT/FOLDER`.
     ///
     /// # Errors
-    /// `invalid_request` for a repository where threads have no folders of their own.
+    /// `invalid_request` for a repository if threads share a folder.
     pub fn new(
         base: &Path,
         template: CwdTemplate,
@@ -131,22 +131,22 @@ impl Folders {
             return Err(Error::new(Code::InvalidRequest, message)
                 .hint("set cwd to a path with {thread}, such as \"work/{thread}\""));
         }
-        let base = std::path::absolute(base)
-            .map_err(|error| failed(base, "is not to be found", &error))?;
+        let base =
+            std::path::absolute(base).map_err(|error| failed(base, "cannot be found", &error))?;
         let repository = repository.map(|path| Repository::new(&base.join(path), agent));
         Ok(Self { base, template, repository })
     }
 
-    /// The folder of a thread; it need not exist.
+    /// The folder of a thread, whether it exists or not.
     #[must_use]
     pub fn path(&self, tenant: &TenantId, thread: &ThreadId, key: ThreadKey) -> PathBuf {
         self.template.of(&self.base, tenant, thread, key).0
     }
 
-    /// Makes the folder of a thread where it is not there yet, for nobody but this user, and says where it is.
+    /// Creates the folder of a thread, unless it exists, and returns its path.
     ///
     /// # Errors
-    /// `agent_failed` with a hint, when it cannot be made, or git cannot make it.
+    /// `agent_failed` if it cannot be created.
     pub async fn prepare(
         &self,
         tenant: &TenantId,
@@ -197,7 +197,7 @@ impl Folders {
     }
 }
 
-/// Makes a folder with what is missing on the way. One that is a thread's own is no link to another place.
+/// Creates a folder with its parents. A thread's own folder must not be a link.
 async fn make(path: PathBuf, is_own: bool) -> Result<()> {
     let made = path.clone();
     let made = spawn_blocking(move || {
@@ -209,7 +209,7 @@ async fn make(path: PathBuf, is_own: bool) -> Result<()> {
         Err(found.err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into()))
     });
     let made = made.await.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
-    made.map_err(|error| failed(&path, "cannot be made", &error))
+    made.map_err(|error| failed(&path, "cannot be created", &error))
 }
 
 fn failed(path: &Path, what: &str, error: &io::Error) -> Error {

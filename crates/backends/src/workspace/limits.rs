@@ -3,21 +3,21 @@ use std::time::Duration;
 /// Bounds on what one workspace serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The most text of one read, and of one write, in bytes.
+    /// The most text of one read or write, in bytes.
     pub max_text_bytes: usize,
-    /// The most of a file that is looked through for the lines that are asked for, in bytes.
+    /// How far a file is searched for the requested lines, in bytes.
     pub max_scanned_bytes: u64,
-    /// The most terminals at once.
+    /// The most open terminals.
     pub max_terminals: usize,
-    /// The most terminals that are made in one minute.
+    /// The most terminals that are created in a minute.
     pub max_terminals_per_minute: usize,
-    /// The most output of one terminal that is kept, in bytes; the oldest goes first.
+    /// How much output of a terminal is kept, in bytes. The oldest is dropped first.
     pub max_output_bytes: usize,
-    /// The most output that one terminal takes, in bytes a second; a command that says more waits.
+    /// The most output of a terminal, in bytes per second. A faster command waits.
     pub max_output_rate: usize,
-    /// The most arguments and variables of one command, in bytes.
+    /// The longest command with its arguments and variables, in bytes.
     pub max_command_bytes: usize,
-    /// How long a command has to end by itself when it is ended.
+    /// How long a command has to exit before it is killed.
     pub kill_grace: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Where in a workspace a path leads.
+//! Paths in a workspace.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,35 +7,35 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::fs::Dir;
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::{Place, refusal};
+use super::{Root, refusal};
 
 /// The longest path, in bytes.
 const MAX_PATH_BYTES: usize = 4_096;
 
-/// A name in a folder of the workspace. The folder is pinned, and the name is of no link at the time it was looked up.
+/// A name in a folder of the workspace. The folder is pinned, and the name was not a link when it was looked up.
 #[derive(Debug)]
 pub(super) struct Location {
     pub(super) folder: Dir,
     pub(super) name: OsString,
 }
 
-// === impl Place ===
+// === impl Root ===
 
-impl Place {
-    /// What a path is from the workspace's folder on. A path that begins elsewhere is refused; one that leaves later is refused where it is opened.
+impl Root {
+    /// A path relative to the workspace. An absolute path outside is refused here; one that leads outside later is refused when it is opened.
     pub(super) fn relative(&self, path: &str) -> Result<PathBuf, ErrorObject> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
             let shown = path.chars().take(64).collect::<String>();
             return Err(refusal::refused(format!(
-                "'{}' is no path: it has 1 to {MAX_PATH_BYTES} bytes, and none is 0",
+                "'{}' is not a path: a path has 1 to {MAX_PATH_BYTES} bytes, none of them zero",
                 shown.escape_debug()
             )));
         }
-        let path_ = Path::new(path);
-        if path_.is_relative() {
-            return Ok(path_.to_owned());
+        let given = Path::new(path);
+        if given.is_relative() {
+            return Ok(given.to_owned());
         }
-        let below = [&self.root, &self.real].into_iter().find_map(|it| path_.strip_prefix(it).ok());
+        let below = [&self.path, &self.real].into_iter().find_map(|it| given.strip_prefix(it).ok());
         match below {
             // The folder itself.
             Some(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
@@ -44,17 +44,17 @@ impl Place {
         }
     }
 
-    /// Where a file is to be written. Links are followed, as far as they stay within; folders that are missing are made.
+    /// Where a file is written. Links within the workspace are followed, and missing folders are created.
     pub(super) fn target(&self, relative: &Path) -> io::Result<Location> {
         let whole = match self.dir.canonicalize(relative) {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.missing(relative)?;
+                self.create_folders(relative)?;
                 relative.to_owned()
             }
             Err(error) => return Err(error),
         };
-        // What ends in `..` or is the folder itself names no file.
+        // A path that ends in `..` and the folder itself name no file.
         let Some(Component::Normal(name)) = whole.components().next_back() else {
             return Err(io::ErrorKind::IsADirectory.into());
         };
@@ -63,13 +63,10 @@ impl Place {
         Ok(Location { folder, name: name.to_owned() })
     }
 
-    /// Makes the folders on the way to a file that does not exist. A link that leads nowhere is no file that does not exist: nobody knows where it would lead.
-    fn missing(&self, relative: &Path) -> io::Result<()> {
+    /// Creates the missing folders of a path. A dangling link is refused: nobody knows where it would lead.
+    fn create_folders(&self, relative: &Path) -> io::Result<()> {
         if self.dir.symlink_metadata(relative).is_ok() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is a link that leads nowhere",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a dangling link"));
         }
         match relative.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => self.dir.create_dir_all(parent),

@@ -1,9 +1,9 @@
-//! Files and terminals that are served to an agent from a folder of this machine.
+//! Files and terminals that an agent gets through the server, in one folder of this machine.
 //!
 //! # Invariants
-//! - The folder is pinned when it is opened: every file is reached from its descriptor, and nothing outside of it is, whatever links, names or races there are.
-//! - What was not granted is not there: neither advertised nor answered.
-//! - A command that was started here is ended, with all that it started, when its terminal is released, or the workspace is closed or its last clone dropped.
+//! - The folder is pinned when it is opened: files are opened from its descriptor, so that no link, name or race leads outside.
+//! - What is not granted is neither advertised nor answered.
+//! - A command is stopped, with all that it started, when its terminal is released, the workspace is closed or its last clone is dropped.
 
 mod command;
 mod file;
@@ -29,23 +29,23 @@ pub use limits::Limits;
 
 use terminal::Terminals;
 
-/// The folders of which files are the system's own.
-const NO_WORKSPACES: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// Folders of the kernel.
+const SYSTEM_FOLDERS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// A folder from which an agent is served. It has the agent's terminals; clones have the same.
+/// A folder that is served to an agent, with the agent's terminals. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    place: Arc<Place>,
+    root: Arc<Root>,
     grants: Arc<Grants>,
     terminals: Terminals,
 }
 
-/// A folder that is pinned.
+/// A pinned folder.
 #[derive(Debug)]
-struct Place {
+struct Root {
     /// As it was given.
-    root: PathBuf,
-    /// Where it really was when it was opened.
+    path: PathBuf,
+    /// Without links, when it was opened.
     real: PathBuf,
     dir: Dir,
 }
@@ -57,9 +57,8 @@ pub struct Grants {
     pub files: Files,
     /// Whether it may run commands.
     pub terminals: bool,
-    /// The environment of its commands, all of it; what the agent asks for comes on top. The marker of the agent's processes belongs here too, so that its commands go where the agent goes.
+    /// The whole environment of its commands; the agent's request adds to it. It includes the marker of the agent's processes, so that its commands are stopped with the agent.
     pub env: Vec<(String, String)>,
-    /// How much of it all.
     pub limits: Limits,
 }
 
@@ -78,30 +77,30 @@ pub enum Files {
 // === impl Workspace ===
 
 impl Workspace {
-    /// Pins this folder. It has to exist; the root of the file system and the folders of the kernel are refused.
+    /// Pins a folder.
     ///
     /// # Errors
-    /// When there is no such folder, it cannot be opened, or it may be no workspace.
+    /// If it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
     pub fn open(root: &Path, grants: Grants) -> io::Result<Self> {
         let real = root.canonicalize()?;
-        if real.parent().is_none() || NO_WORKSPACES.iter().any(|it| real.starts_with(it)) {
-            let message = format!("'{}' may be no workspace", root.display());
+        if real.parent().is_none() || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it)) {
+            let message = format!("'{}' cannot be a workspace", root.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
-        let place = Arc::new(Place { root: std::path::absolute(root)?, real, dir });
+        let pinned = Arc::new(Root { path: std::path::absolute(root)?, real, dir });
         let grants = Arc::new(grants);
-        let terminals = Terminals::new(Arc::clone(&place), Arc::clone(&grants));
-        Ok(Self { place, grants, terminals })
+        let terminals = Terminals::new(Arc::clone(&pinned), Arc::clone(&grants));
+        Ok(Self { root: pinned, grants, terminals })
     }
 
     /// The folder, as it was given.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.place.root
+        &self.root.path
     }
 
-    /// What of `fs` and `terminal` is to be advertised to the agent; the rest says nothing.
+    /// The capabilities to advertise to the agent.
     #[must_use]
     pub fn capabilities(&self) -> ClientCapabilities {
         self.grants.capabilities()
@@ -113,18 +112,18 @@ impl Workspace {
         self.grants.serves(method)
     }
 
-    /// Answers `fs/*` and `terminal/*`: the result is JSON. `params` is an object; whatever its session id is, is not looked at.
+    /// Answers `fs/*` and `terminal/*` with JSON. The session id in `params` is ignored.
     ///
     /// # Errors
-    /// [`Code::METHOD_NOT_FOUND`](trilogue_wire::jsonrpc::Code::METHOD_NOT_FOUND) for what is not granted, [`Code::RESOURCE_NOT_FOUND`](trilogue_wire::jsonrpc::Code::RESOURCE_NOT_FOUND) for a file or terminal that is not there, [`Code::INVALID_PARAMS`](trilogue_wire::jsonrpc::Code::INVALID_PARAMS) for what may not be reached or is too much, [`Code::INTERNAL_ERROR`](trilogue_wire::jsonrpc::Code::INTERNAL_ERROR) where the system refuses.
+    /// `METHOD_NOT_FOUND` for what is not granted, `RESOURCE_NOT_FOUND` for a file or terminal that does not exist, `INVALID_PARAMS` for a path outside or a request above a limit, `INTERNAL_ERROR` if the system refuses.
     pub async fn call(&self, method: &str, params: &str) -> Result<Vec<u8>, ErrorObject> {
         if !self.serves(method) {
             return Err(ErrorObject::method_not_found(method));
         }
         let limits = &self.grants.limits;
         match method {
-            READ => file::read(Arc::clone(&self.place), limits, refusal::params(params)?).await,
-            WRITE => file::write(Arc::clone(&self.place), limits, refusal::params(params)?).await,
+            READ => file::read(Arc::clone(&self.root), limits, refusal::params(params)?).await,
+            WRITE => file::write(Arc::clone(&self.root), limits, refusal::params(params)?).await,
             CREATE => self.terminals.create(refusal::params(params)?).await,
             OUTPUT => self.terminals.output(&refusal::params(params)?),
             WAIT => self.terminals.wait(&refusal::params(params)?).await,
@@ -134,7 +133,7 @@ impl Workspace {
         }
     }
 
-    /// Ends all terminals, with everything that their commands started. No further one can be made.
+    /// Stops all commands, with everything that they started. No further terminal can be created.
     pub async fn close(&self) {
         self.terminals.close().await;
     }
@@ -151,13 +150,13 @@ const RELEASE: &str = "terminal/release";
 // === impl Grants ===
 
 impl Grants {
-    /// Whether nothing is granted, so that no workspace is needed.
+    /// Whether no workspace is needed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files == Files::None && !self.terminals
     }
 
-    /// What of `fs` and `terminal` is to be advertised to the agent; the rest says nothing.
+    /// The capabilities to advertise to the agent.
     #[must_use]
     pub fn capabilities(&self) -> ClientCapabilities {
         let mut fs = FileSystemCapabilities::new();

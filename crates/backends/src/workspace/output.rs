@@ -1,45 +1,45 @@
-//! What a command said, as much of it as is kept.
+//! The kept output of a command.
 
 use std::collections::VecDeque;
 
-/// How many bytes of a character may stand behind its first.
+/// The most bytes of a character after its first.
 const MAX_FOLLOWING: usize = 3;
 
-/// The newest output of a command, at most so many bytes.
+/// The newest output of a command.
 #[derive(Debug)]
 pub(super) struct Output {
     bytes: VecDeque<u8>,
-    most: usize,
-    /// Whether the beginning is gone.
+    max_bytes: usize,
+    /// Whether the beginning was dropped.
     truncated: bool,
 }
 
 // === impl Output ===
 
 impl Output {
-    pub(super) fn new(most: usize) -> Self {
-        Self { bytes: VecDeque::new(), most, truncated: false }
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { bytes: VecDeque::new(), max_bytes, truncated: false }
     }
 
-    /// Adds what was said; what is too much goes at the front.
-    pub(super) fn push(&mut self, said: &[u8]) {
-        let kept = said.get(said.len().saturating_sub(self.most)..).unwrap_or_default();
-        let surplus = (self.bytes.len() + said.len()).saturating_sub(self.most);
+    /// Adds output. The oldest is dropped.
+    pub(super) fn push(&mut self, new: &[u8]) {
+        let kept = new.get(new.len().saturating_sub(self.max_bytes)..).unwrap_or_default();
+        let surplus = (self.bytes.len() + new.len()).saturating_sub(self.max_bytes);
         self.truncated |= surplus > 0;
         self.bytes.drain(..surplus.min(self.bytes.len()));
         self.bytes.extend(kept);
     }
 
-    /// The text, at most as long as what is kept, and whether its beginning is gone. A character that is not whole yet is left out unless it is the `last` that is said; bytes that are no text are shown as U+FFFD.
-    pub(super) fn text(&mut self, last: bool) -> (String, bool) {
-        let (most, cut) = (self.most, self.truncated);
+    /// The text, at most as long as what is kept, and whether its beginning was dropped. An incomplete character at the end is left out unless the output `is_complete`. Bytes that are not text become U+FFFD.
+    pub(super) fn text(&mut self, is_complete: bool) -> (String, bool) {
+        let (most, cut) = (self.max_bytes, self.truncated);
         let mut bytes: &[u8] = self.bytes.make_contiguous();
         if cut {
             let following = bytes.iter().take(MAX_FOLLOWING).take_while(|it| **it & 0xC0 == 0x80);
             bytes = bytes.get(following.count()..).unwrap_or_default();
         }
-        if !last {
-            bytes = bytes.get(..bytes.len() - unfinished(bytes)).unwrap_or_default();
+        if !is_complete {
+            bytes = bytes.get(..bytes.len() - incomplete(bytes)).unwrap_or_default();
         }
         let mut text = String::from_utf8_lossy(bytes).into_owned();
         let mut truncated = cut;
@@ -52,8 +52,8 @@ impl Output {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
-fn unfinished(bytes: &[u8]) -> usize {
+/// The length of an incomplete character at the end, in bytes.
+fn incomplete(bytes: &[u8]) -> usize {
     let end = bytes.len().saturating_sub(MAX_FOLLOWING);
     let tail = bytes.get(end..).unwrap_or_default();
     let Some(lead) = tail.iter().rposition(|byte| byte & 0xC0 != 0x80) else { return 0 };
@@ -116,7 +116,7 @@ mod tests {
         let all: Vec<u8> = (0..5_000_u32).flat_map(|n| format!("{n}ü").into_bytes()).collect();
         for piece in [1, 3, 100, 4_096, all.len()] {
             let mut output = Output::new(1_000);
-            all.chunks(piece).for_each(|said| output.push(said));
+            all.chunks(piece).for_each(|chunk| output.push(chunk));
             let (text, truncated) = output.text(true);
             assert!(truncated && text.len() > 996 && text.len() <= 1_000, "{}", text.len());
             assert!(all.ends_with(text.as_bytes()));

@@ -15,37 +15,37 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::command::{self, Family, Running};
-use super::{Grants, Place, refusal};
+use super::command::{self, CommandGroup, RunningCommand};
+use super::{Grants, Root, refusal};
 
-/// The time in which the terminals that are made are counted.
+/// The window in which new terminals are counted.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The terminals of a workspace. Clones have the same.
+/// The terminals of a workspace. Clones share them.
 #[derive(Clone)]
 pub(super) struct Terminals(Arc<Shared>);
 
 struct Shared {
-    place: Arc<Place>,
+    root: Arc<Root>,
     grants: Arc<Grants>,
-    /// What is ended when this is closed, or nobody is left who could name it.
-    family: Family,
+    /// Stopped when the terminals are closed or their last clone is dropped.
+    group: CommandGroup,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     /// By id, until they are released.
-    open: HashMap<String, Arc<Running>>,
+    open: HashMap<String, Arc<RunningCommand>>,
     /// How many are being started.
     starting: usize,
-    /// When those of the last minute were made.
-    made: VecDeque<Instant>,
+    /// When those of the last minute were created.
+    created: VecDeque<Instant>,
     is_closed: bool,
 }
 
-/// A place among the terminals for one that is being started. A close waits for it.
-struct Starting {
+/// Counts a terminal that is being created. A close waits for it.
+struct CreateGuard {
     shared: Arc<Shared>,
     _token: TaskTrackerToken,
 }
@@ -53,81 +53,79 @@ struct Starting {
 // === impl Terminals ===
 
 impl Terminals {
-    pub(super) fn new(place: Arc<Place>, grants: Arc<Grants>) -> Self {
-        let (family, state) = (Family::default(), Mutex::default());
-        Self(Arc::new(Shared { place, grants, family, state }))
+    pub(super) fn new(root: Arc<Root>, grants: Arc<Grants>) -> Self {
+        let (group, state) = (CommandGroup::default(), Mutex::default());
+        Self(Arc::new(Shared { root, grants, group, state }))
     }
 
-    /// Starts a command. Where this is dropped, the command is ended: nobody could name it.
+    /// Starts a command. Dropping this stops it: nobody would know its id.
     pub(super) async fn create(
         &self,
         request: CreateTerminalRequest,
     ) -> Result<Vec<u8>, ErrorObject> {
-        let starting = Starting::begin(&self.0)?;
-        // Starting a process waits for the system.
+        let guard = CreateGuard::begin(&self.0)?;
+        // Spawning a process blocks.
         let started = tokio::task::spawn_blocking(move || {
-            let Shared { place, grants, family, .. } = &*starting.shared;
-            let running = command::start(place, grants, family, &request);
-            (starting, running)
+            let Shared { root, grants, group, .. } = &*guard.shared;
+            let running = command::start(root, grants, group, &request);
+            (guard, running)
         });
-        let (starting, running) = started.await.map_err(|_| refusal::lost())?;
-        let id = starting.finish(running?)?;
+        let (guard, running) = started.await.map_err(|_| refusal::shutting_down())?;
+        let id = guard.finish(running?)?;
         Ok(refusal::result(&CreateTerminalResponse::new(id)))
     }
 
-    /// What a terminal shows.
     pub(super) fn output(&self, request: &TerminalOutputRequest) -> Result<Vec<u8>, ErrorObject> {
         let running = self.find(&request.terminal_id)?;
         let (text, truncated) = running.output();
         let mut response = TerminalOutputResponse::new(text, truncated);
-        response.exit_status = running.ended();
+        response.exit_status = running.exited();
         Ok(refusal::result(&response))
     }
 
-    /// Waits until a command ended.
     pub(super) async fn wait(
         &self,
         request: &WaitForTerminalExitRequest,
     ) -> Result<Vec<u8>, ErrorObject> {
         let running = self.find(&request.terminal_id)?;
-        let status = running.wait().await.ok_or_else(refusal::lost)?;
+        let status = running.wait().await.ok_or_else(refusal::shutting_down)?;
         let mut response = WaitForTerminalExitResponse::new();
         response.exit_code = status.exit_code;
         response.signal = status.signal;
         Ok(refusal::result(&response))
     }
 
-    /// Ends a command. Its terminal stays.
+    /// Stops a command. Its terminal stays.
     pub(super) async fn kill(&self, request: &KillTerminalRequest) -> Result<Vec<u8>, ErrorObject> {
-        self.find(&request.terminal_id)?.end().await;
+        self.find(&request.terminal_id)?.stop().await;
         Ok(refusal::result(&KillTerminalResponse::new()))
     }
 
-    /// Ends a command and forgets its terminal.
+    /// Stops a command and removes its terminal.
     pub(super) async fn release(
         &self,
         request: &ReleaseTerminalRequest,
     ) -> Result<Vec<u8>, ErrorObject> {
         let id = &request.terminal_id;
         let running = self.0.state().open.remove(id).ok_or_else(|| refusal::not_found(id))?;
-        running.end().await;
+        running.stop().await;
         Ok(refusal::result(&ReleaseTerminalResponse::new()))
     }
 
-    /// Ends all of them at once, and returns when nothing is left.
+    /// Stops all commands. Returns when nothing is left of them.
     pub(super) async fn close(&self) {
         {
             let mut state = self.0.state();
             state.is_closed = true;
             state.open.clear();
         }
-        let Family { stop, tasks } = &self.0.family;
+        let CommandGroup { stop, tasks } = &self.0.group;
         stop.cancel();
         tasks.close();
         tasks.wait().await;
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Running>, ErrorObject> {
+    fn find(&self, id: &str) -> Result<Arc<RunningCommand>, ErrorObject> {
         self.0.state().open.get(id).cloned().ok_or_else(|| refusal::not_found(id))
     }
 }
@@ -150,37 +148,37 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.family.stop.cancel();
+        self.group.stop.cancel();
     }
 }
 
-// === impl Starting ===
+// === impl CreateGuard ===
 
-impl Starting {
-    /// Nothing is started behind a close, and never more than may be.
+impl CreateGuard {
+    /// Refuses a terminal after a close or above a limit.
     fn begin(shared: &Arc<Shared>) -> Result<Self, ErrorObject> {
         let mut state = shared.state();
         state.admit(&shared.grants)?;
         state.starting += 1;
         drop(state);
-        let _token = shared.family.tasks.token();
+        let _token = shared.group.tasks.token();
         Ok(Self { shared: Arc::clone(shared), _token })
     }
 
-    /// Gives a terminal its name.
-    fn finish(&self, running: Running) -> Result<String, ErrorObject> {
+    /// Adds a terminal, and returns its id.
+    fn finish(&self, running: RunningCommand) -> Result<String, ErrorObject> {
         let mut state = self.shared.state();
         if state.is_closed {
-            return Err(refusal::lost());
+            return Err(refusal::shutting_down());
         }
         let id = uuid::Uuid::new_v4().to_string();
-        state.made.push_back(Instant::now());
+        state.created.push_back(Instant::now());
         state.open.insert(id.clone(), Arc::new(running));
         Ok(id)
     }
 }
 
-impl Drop for Starting {
+impl Drop for CreateGuard {
     fn drop(&mut self) {
         self.shared.state().starting -= 1;
     }
@@ -189,26 +187,26 @@ impl Drop for Starting {
 // === impl State ===
 
 impl State {
-    /// Whether one more may be made.
+    /// Whether one more may be created.
     fn admit(&mut self, grants: &Grants) -> Result<(), ErrorObject> {
         if self.is_closed {
-            return Err(refusal::lost());
+            return Err(refusal::shutting_down());
         }
         let limits = &grants.limits;
         let most = limits.max_terminals;
         if self.open.len() + self.starting >= most {
             return Err(refusal::refused(format!(
-                "there are {most} terminals, which is the most; release one"
+                "all {most} terminals are open; release one first"
             )));
         }
         let now = Instant::now();
-        while self.made.front().is_some_and(|made| now.duration_since(*made) >= MINUTE) {
-            self.made.pop_front();
+        while self.created.front().is_some_and(|created| now.duration_since(*created) >= MINUTE) {
+            self.created.pop_front();
         }
         let most = limits.max_terminals_per_minute;
-        if self.made.len() + self.starting >= most {
+        if self.created.len() + self.starting >= most {
             return Err(refusal::refused(format!(
-                "{most} terminals were made within a minute, which is the most"
+                "{most} terminals were created within a minute; wait before you create another"
             )));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Worktrees of a git repository, made and removed by git itself.
+//! Worktrees of a git repository, created and removed by git itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use trilogue_domain::{AgentName, Code, Error};
 
 use super::Removal;
 
-/// How long git may take for one thing.
-const GIT_LIMIT: Duration = Duration::from_secs(120);
-/// The most that is read of what git says, in bytes.
-const MAX_SAID_BYTES: u64 = 16 * 1024;
+/// The longest run of git.
+const GIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most output of git that is read, in bytes.
+const MAX_OUTPUT_BYTES: u64 = 16 * 1024;
 /// The most of it that an error repeats, in characters.
 const MAX_SHOWN_CHARS: usize = 500;
-/// What an agent could have put into the repository for others to run is not run.
-const HARMLESS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+/// Git runs no program that an agent may have put into the repository.
+const SAFE_OPTIONS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
 
 /// A repository of which an agent's threads have worktrees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Repository {
     path: PathBuf,
-    /// What the agent is called where branches are.
+    /// The agent's name in branches.
     agent: String,
 }
 
-/// What git said.
-struct Said {
+/// A finished run of git.
+struct GitOutput {
     status: ExitStatus,
     out: String,
     error: String,
@@ -44,45 +44,45 @@ impl Repository {
         Self { path: path.to_owned(), agent: agent.as_str().replace('.', "-") }
     }
 
-    /// Makes a worktree, where it is not there yet. One whose branch is left from before goes on with it.
+    /// Adds a worktree, unless it exists. It continues a branch that exists.
     pub(super) async fn add(&self, folder: &Path, thread: &str) -> Result<()> {
         if self.has(folder).await? {
             return Ok(());
         }
-        // A folder that was removed by hand still counts as one until it is looked for.
+        // Git forgets folders that were removed by hand only when it is asked to.
         self.git(&self.path, &["worktree", "prune"]).await?;
         let (branch, place) = (self.branch(thread), folder.to_string_lossy());
         let reference = format!("refs/heads/{branch}");
         let known = ["rev-parse", "--verify", "--quiet", &reference];
-        let said = if self.git(&self.path, &known).await?.status.success() {
+        let run = if self.git(&self.path, &known).await?.status.success() {
             self.git(&self.path, &["worktree", "add", "--", &place, &branch]).await?
         } else {
             self.git(&self.path, &["worktree", "add", "-b", &branch, "--", &place]).await?
         };
-        if said.status.success() {
+        if run.status.success() {
             return Ok(());
         }
-        let hint = "check `worktree` of the agent: it is a git repository with a commit, and nothing else stands where its `cwd` is";
-        Err(self.failed(&format!("git could not make the worktree '{place}'"), &said).hint(hint))
+        let hint = "check `worktree` of the agent: it must be a git repository with a commit, and nothing else may be at its `cwd`";
+        Err(self.failed(&format!("git could not create the worktree '{place}'"), &run).hint(hint))
     }
 
-    /// Removes a worktree in which nothing would be lost. Commits that nothing else has stay, on its branch.
+    /// Removes a worktree without changes. Commits that are nowhere else stay on its branch.
     pub(super) async fn remove(&self, folder: &Path, thread: &str) -> Result<Removal> {
         if !folder.exists() {
             self.git(&self.path, &["worktree", "prune"]).await?;
             return Ok(Removal::Gone);
         }
         let place = folder.to_string_lossy();
-        let said = self.git(&self.path, &["worktree", "remove", "--", &place]).await?;
-        if !said.status.success() {
-            return Ok(Removal::Kept(said.shown()));
+        let run = self.git(&self.path, &["worktree", "remove", "--", &place]).await?;
+        if !run.status.success() {
+            return Ok(Removal::Kept(run.error_line()));
         }
-        // Git keeps a branch with commits that are nowhere else.
+        // Git keeps a branch with unmerged commits.
         self.git(&self.path, &["branch", "--delete", "--", &self.branch(thread)]).await?;
         Ok(Removal::Gone)
     }
 
-    /// Whether the folder is a worktree of this repository. A folder within another repository is not one.
+    /// Whether the folder is a worktree of this repository, and not of another.
     async fn has(&self, folder: &Path) -> Result<bool> {
         if !folder.join(".git").is_file() {
             return Ok(false);
@@ -97,17 +97,17 @@ impl Repository {
         format!("trilogue/{}/{thread}", self.agent)
     }
 
-    /// Runs git. What it refuses is for the caller to judge.
-    async fn git(&self, place: &Path, arguments: &[&str]) -> Result<Said> {
+    /// Runs git. The caller checks the status.
+    async fn git(&self, place: &Path, arguments: &[&str]) -> Result<GitOutput> {
         let not_run = |error: &io::Error| {
             let message = format!("git cannot be run for '{}': {error}", self.path.display());
             Error::new(Code::AgentFailed, message)
                 .hint("install git, or remove `worktree` from the agent's settings")
         };
         let mut command = Command::new("git");
-        command.arg("-C").arg(place).args(HARMLESS).args(arguments);
+        command.arg("-C").arg(place).args(SAFE_OPTIONS).args(arguments);
         for (name, _) in std::env::vars_os() {
-            // What the server was started with is not about this repository.
+            // The server's own variables are about another repository.
             if name.to_string_lossy().starts_with("GIT_") {
                 command.env_remove(name);
             }
@@ -121,35 +121,35 @@ impl Repository {
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| not_run(&error))?;
         let (out, error) = (child.stdout.take(), child.stderr.take());
-        let work = async { tokio::try_join!(child.wait(), said(out), said(error)) };
-        match timeout(GIT_LIMIT, work).await {
-            Ok(Ok((status, out, error))) => Ok(Said { status, out, error }),
+        let work = async { tokio::try_join!(child.wait(), read(out), read(error)) };
+        match timeout(GIT_TIMEOUT, work).await {
+            Ok(Ok((status, out, error))) => Ok(GitOutput { status, out, error }),
             Ok(Err(error)) => Err(not_run(&error)),
             Err(_) => Err(not_run(&io::ErrorKind::TimedOut.into())),
         }
     }
 
-    fn failed(&self, what: &str, said: &Said) -> Error {
-        let message = format!("{what} of '{}': {}", self.path.display(), said.shown());
+    fn failed(&self, what: &str, run: &GitOutput) -> Error {
+        let message = format!("{what} of '{}': {}", self.path.display(), run.error_line());
         Error::new(Code::AgentFailed, message)
     }
 }
 
-/// Reads what a stream says to its end and keeps the beginning.
-async fn said(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+/// Reads a stream to its end and keeps the beginning.
+async fn read(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        (&mut stream).take(MAX_SAID_BYTES).read_to_end(&mut kept).await?;
+        (&mut stream).take(MAX_OUTPUT_BYTES).read_to_end(&mut kept).await?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     }
     Ok(String::from_utf8_lossy(&kept).into_owned())
 }
 
-// === impl Said ===
+// === impl GitOutput ===
 
-impl Said {
-    /// What went wrong, on one line.
-    fn shown(&self) -> String {
+impl GitOutput {
+    /// The error on one line.
+    fn error_line(&self) -> String {
         let words: Vec<_> = self.error.split_whitespace().collect();
         words.join(" ").chars().filter(|it| !it.is_control()).take(MAX_SHOWN_CHARS).collect()
     }

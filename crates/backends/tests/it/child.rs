@@ -57,7 +57,7 @@ async fn a_child_ends_by_itself_when_its_input_does_and_its_record_goes() {
     let started = start(&children, &["cat"], folder.path()).await;
     assert_eq!((records(folder.path()).len(), children.count()), (1, 1));
     drop(started.input);
-    assert!(started.child.ended().await.is_success());
+    assert!(started.child.exited().await.is_success());
     let is_gone = || records(folder.path()).is_empty() && children.count() == 0;
     until("the record goes", is_gone).await;
 }

@@ -40,7 +40,7 @@ async fn a_child_is_not_reaped_while_its_group_lives() {
     );
     let started = start(&children, &["sh", "-c", &script], folder.path()).await;
     until("it runs", || pid_in(&file).is_some()).await;
-    assert!(started.child.ended().await.is_success());
+    assert!(started.child.exited().await.is_success());
     until("it is asked to end", || heard.exists()).await;
     // The number is taken as long as signals go to the group.
     let pid = started.child.pid().unwrap();
@@ -88,10 +88,9 @@ async fn how_a_process_ended_is_known_before_it_is_reaped() {
         ("kill -9 $$", "signal: 9 (SIGKILL)"),
     ] {
         let mut command = tokio::process::Command::new("sh");
-        let leader =
-            Leader::of(command.args(["-c", script]).process_group(0).spawn().unwrap()).unwrap();
+        let leader = Leader::spawn(command.args(["-c", script])).unwrap();
         for _ in 0..2 {
-            assert_eq!(leader.ended().await.unwrap().to_string(), expected);
+            assert_eq!(leader.exited().await.unwrap().to_string(), expected);
         }
         let path = format!("/proc/{}", leader.pid());
         assert!(Path::new(&path).exists());
@@ -106,8 +105,7 @@ async fn a_process_that_is_dropped_takes_its_group_along() {
     let file = folder.path().join("pid");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
     let mut command = tokio::process::Command::new("sh");
-    let leader =
-        Leader::of(command.args(["-c", &script]).process_group(0).spawn().unwrap()).unwrap();
+    let leader = Leader::spawn(command.args(["-c", &script])).unwrap();
     until("it runs", || pid_in(&file).is_some()).await;
     drop(leader);
     until("it is gone", || !is_running(pid_in(&file).unwrap())).await;

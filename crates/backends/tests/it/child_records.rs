@@ -59,7 +59,7 @@ async fn a_child_that_ends_at_once_leaves_no_record() {
         all.push(start(&children, &["true"], folder.path()).await);
     }
     for started in &all {
-        assert!(started.child.ended().await.is_success());
+        assert!(started.child.exited().await.is_success());
     }
     until("all are forgotten", || children.count() == 0).await;
     assert_eq!(records(folder.path()), Vec::<String>::new());

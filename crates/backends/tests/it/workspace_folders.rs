@@ -141,7 +141,7 @@ async fn a_link_in_the_place_of_a_folder_is_refused_and_not_followed() {
     fs::create_dir(base.path().join("precious")).unwrap();
     symlink(base.path().join("precious"), folders.path(&tenant(), &thread("t"), KEY)).unwrap();
     let error = folders.prepare(&tenant(), &thread("t"), KEY).await.unwrap_err();
-    assert!(error.to_string().contains("cannot be made"), "{error}");
+    assert!(error.to_string().contains("cannot be created"), "{error}");
     assert_eq!(folders.remove(&tenant(), &thread("t"), KEY).await.unwrap(), Removal::Gone);
     assert!(base.path().join("precious").exists());
 }

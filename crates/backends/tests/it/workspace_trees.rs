@@ -149,7 +149,7 @@ async fn what_is_no_file_is_not_even_opened() {
     let params = json!({ "sessionId": "", "path": "pipe" }).to_string();
     for _ in 0..50 {
         let refused = workspace.call("fs/read_text_file", &params).await.unwrap_err();
-        assert!(refused.message.contains("no regular file"), "{refused}");
+        assert!(refused.message.contains("not a regular file"), "{refused}");
     }
     let id = json!({ "terminalId": created["terminalId"] });
     call(&workspace, "terminal/release", id).await;

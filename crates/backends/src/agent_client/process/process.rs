@@ -148,8 +148,8 @@ impl Process {
     /// Returns when the process has exited and all its output was read.
     pub(super) async fn watch(&self) {
         tokio::select! {
-            _ = self.child.ended() => drop(timeout(EXIT_GRACE, self.peer.ended()).await),
-            () = self.peer.ended() => drop(timeout(EXIT_GRACE, self.child.ended()).await),
+            _ = self.child.exited() => drop(timeout(EXIT_GRACE, self.peer.ended()).await),
+            () = self.peer.ended() => drop(timeout(EXIT_GRACE, self.child.exited()).await),
             () = self.keep_counting_ignored() => {}
         }
         self.peer.abort();
@@ -206,7 +206,7 @@ impl Process {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !self.peer.is_ended() && !self.child.has_ended() && !self.is_stopping()
+        !self.peer.is_ended() && !self.child.has_exited() && !self.is_stopping()
     }
 
     /// Whether the server is stopping it.
@@ -417,7 +417,7 @@ async fn initialize(
     let greeting = tokio::select! {
         biased;
         greeting = timeout(launch.start_timeout, peer.call("initialize", &params)) => greeting,
-        _ = child.ended() => Ok(Err(peer::CallFailure::Closed)),
+        _ = child.exited() => Ok(Err(peer::CallFailure::Closed)),
     };
     match greeting {
         Ok(Ok(greeting)) => Ok(greeting),
@@ -468,7 +468,7 @@ fn read_greeting(greeting: &RawJson) -> Result<InitializeResponse, AgentFailure>
 
 /// Completes "the agent …".
 async fn how_it_exited(child: &Child) -> String {
-    match timeout(EXIT_GRACE, child.ended()).await {
+    match timeout(EXIT_GRACE, child.exited()).await {
         Ok(exit) => exit.to_string(),
         Err(_) => "closed its output".to_owned(),
     }

@@ -67,8 +67,12 @@ async fn a_killed_agent_fails_its_run_and_the_next_one_loads_the_session() {
         assert_eq!(run.status, RunStatus::Failed);
         let why = failure(&run);
         assert_eq!((&*why.code, why.transient), ("agent_lost", true));
-        assert!(why.message.contains("signal: 6"), "{}", why.message);
-        assert!(why.message.ends_with("its standard error ends with: the disk is on fire"), "{}", why.message);
+        assert!(why.message.contains("was killed by signal 6"), "{}", why.message);
+        assert!(
+            why.message.ends_with("its standard error ends with: the disk is on fire"),
+            "{}",
+            why.message
+        );
         let kinds: Vec<_> = rig.events(&run).await.iter().map(|event| event.body.name()).collect();
         assert_eq!(kinds[kinds.len() - 3..], ["message.completed", "tool.ended", "run.ended"]);
 

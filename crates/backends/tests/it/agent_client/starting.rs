@@ -56,7 +56,7 @@ async fn an_agent_that_dies_at_its_start_says_why_and_is_left_alone_after_a_whil
         let run = rig.run(&thread, "x").await;
         let why = failure(&run);
         assert_eq!((&*why.code, why.transient), ("peer_unavailable", false));
-        assert!(why.message.contains("exit status: 3"), "{}", why.message);
+        assert!(why.message.contains("exited with status 3 during startup"), "{}", why.message);
         assert!(why.message.contains("told to die at its start"), "{}", why.message);
     }
     let run = rig.run(&thread, "x").await;

@@ -85,7 +85,7 @@ async fn what_one_thread_s_agent_complained_of_is_not_told_in_another() {
     rig.run(&one, "stderr:the plan of one").await;
     let run = rig.run(&two, "crash").await;
     let why = failure(&run);
-    assert!(why.message.contains("signal: 6"), "{}", why.message);
+    assert!(why.message.contains("was killed by signal 6"), "{}", why.message);
     assert!(!why.message.contains("the plan of one"), "{}", why.message);
     rig.end().await;
 }

@@ -1,29 +1,28 @@
-//! What must not be shown of what a child says.
+//! Removes secrets from a child's output.
 
 use std::collections::BTreeSet;
 
-/// A value that is shorter, in bytes, is no secret that could be found again.
+/// Shorter values, in bytes, are not removed: they would be found everywhere.
 const MIN_BYTES: usize = 8;
-/// A longer value is hidden in pieces of this length, in bytes.
+/// A longer value is removed in pieces of this length, in bytes.
 const MAX_BYTES: usize = 4 * 1024;
-/// The most pieces that are known. Where there are more, nothing is shown at all.
+/// The most pieces. If there are more, nothing is shown at all.
 const MAX_PIECES: usize = 4_096;
-/// What stands for a secret.
+/// Stands for a secret.
 const MARK: &str = "[hidden]";
 
-/// Values that must not be shown.
+/// The secrets of a child.
 #[derive(Debug, Default)]
-pub(super) struct Hidden {
-    /// The longest first, so that none is found within another before that is.
+pub(super) struct Redactor {
+    /// The longest first, because one may contain another.
     pieces: Vec<String>,
-    /// Whether there are values that are not known.
+    /// Whether there were too many.
     is_full: bool,
 }
 
-// === impl Hidden ===
+// === impl Redactor ===
 
-impl Hidden {
-    /// Has these values too.
+impl Redactor {
     pub(super) fn add<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
         let mut all: BTreeSet<String> = self.pieces.drain(..).collect();
         for piece in values.flat_map(forms) {
@@ -37,18 +36,18 @@ impl Hidden {
         self.pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
     }
 
-    /// Whether there are more values than can be found: nothing may be shown any more.
+    /// Whether there are too many secrets: nothing may be shown any more.
     pub(super) const fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// The longest value, in bytes.
+    /// The longest piece, in bytes.
     pub(super) fn longest(&self) -> usize {
         self.pieces.first().map_or(0, String::len)
     }
 
-    /// The text with a mark in the place of each value; nothing where not all of them are known.
-    pub(super) fn without(&self, mut text: String) -> String {
+    /// The text with a mark in the place of each secret; nothing if there are too many.
+    pub(super) fn redact(&self, mut text: String) -> String {
         if self.is_full {
             return String::new();
         }
@@ -61,7 +60,7 @@ impl Hidden {
     }
 }
 
-/// The forms in which a value may be met, whole and line by line: as it is and as a string of JSON.
+/// The forms in which a secret may occur, whole and line by line: as it is and as a JSON string.
 fn forms(value: &str) -> impl Iterator<Item = String> {
     let lines = value.lines().filter(move |line| line.len() < value.len());
     let all = std::iter::once(value).chain(lines).filter(|it| it.len() >= MIN_BYTES);
@@ -88,10 +87,10 @@ mod tests {
     use super::*;
 
     fn without(values: &[&str], text: &str) -> String {
-        let mut hidden = Hidden::default();
-        hidden.add(values.iter().copied());
-        assert!(!hidden.is_full());
-        hidden.without(text.to_owned())
+        let mut redactor = Redactor::default();
+        redactor.add(values.iter().copied());
+        assert!(!redactor.is_full());
+        redactor.redact(text.to_owned())
     }
 
     #[test]
@@ -114,14 +113,14 @@ mod tests {
         let long: String = (0..5_000).map(|number| format!("ü{number}")).collect();
         let shown = without(&[&long], &format!("<{long}>"));
         assert!(shown.len() < 200 && shown.replace(MARK, "").len() < 2 + MIN_BYTES, "{shown}");
-        let mut hidden = Hidden::default();
+        let mut redactor = Redactor::default();
         let values: Vec<_> = (0..2 * MAX_PIECES).map(|number| format!("secret-{number}")).collect();
         let (some, others) = values.split_at(MAX_PIECES);
-        hidden.add(some.iter().chain(some).map(String::as_str));
-        assert_eq!(hidden.without(format!("{} x", values[0])), "[hidden] x");
-        hidden.add(others.iter().map(String::as_str));
-        assert_eq!(hidden.pieces.len(), MAX_PIECES);
-        // What is not known cannot be hidden.
-        assert_eq!(hidden.without(format!("{} x", values[MAX_PIECES])), "");
+        redactor.add(some.iter().chain(some).map(String::as_str));
+        assert_eq!(redactor.redact(format!("{} x", values[0])), "[hidden] x");
+        redactor.add(others.iter().map(String::as_str));
+        assert_eq!(redactor.pieces.len(), MAX_PIECES);
+        // What is not known cannot be redactor.
+        assert_eq!(redactor.redact(format!("{} x", values[MAX_PIECES])), "");
     }
 }

@@ -1,0 +1,47 @@
+//! A process that can be told from another with the same id.
+
+use rustix::process::{Pid, Signal};
+
+use super::platform;
+
+/// A process, so that another that gets its id later is not taken for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
+    /// When it was started, in the system's own unit since boot.
+    pub(crate) start: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct ProcessStatus {
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) start: u64,
+    /// Whether it has exited and is not reaped.
+    pub(super) is_dead: bool,
+}
+
+// === impl Identity ===
+
+impl Identity {
+    /// The process with this id now.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        platform::identity(pid)
+    }
+
+    pub(super) fn is_alive(self) -> bool {
+        platform::status(self.pid)
+            .is_some_and(|status| status.start == self.start && !status.is_dead)
+    }
+
+    pub(super) fn signal(self, signal: Signal) {
+        let Some(pid) = raw_pid(self.pid) else { return };
+        if let Err(error) = platform::send(self, pid, signal) {
+            tracing::debug!(pid = self.pid, %error, "a process could not be signalled");
+        }
+    }
+}
+
+pub(super) fn raw_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}

@@ -1,0 +1,36 @@
+//! Processes on systems without `/proc`: only groups of processes can be found.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::identity::{Identity, ProcessStatus};
+
+/// Whether all processes can be seen, and not only whether a group has any.
+pub(super) const SEES_PROCESSES: bool = false;
+
+pub(super) fn pids() -> Vec<u32> {
+    Vec::new()
+}
+
+pub(super) fn status(_pid: u32) -> Option<ProcessStatus> {
+    None
+}
+
+/// The variables of a process.
+pub(super) fn environment(_pid: u32) -> Option<Vec<u8>> {
+    None
+}
+
+/// A process that runs, or has exited and is not reaped. The time of its start is unknown.
+pub(super) fn identity(pid: u32) -> Option<Identity> {
+    Some(Identity { pid, start: 0 })
+}
+
+/// The boot and the namespace of process ids; empty if they are unknown.
+pub(super) fn machine() -> (String, String) {
+    (String::new(), String::new())
+}
+
+pub(super) fn send(_process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
+    kill_process(pid, signal)
+}

@@ -1,0 +1,33 @@
+//! Stops what servers that were killed have left running.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::MARKER;
+use super::record::PreviousServer;
+use super::tree::Tree;
+
+/// How long strays have to exit when they are asked to.
+const STRAY_GRACE: Duration = Duration::from_millis(500);
+
+/// Stops the strays of previous servers and removes their records. Returns how many processes there were.
+pub(super) async fn stop(servers: Vec<PreviousServer>) -> usize {
+    if servers.iter().all(|server| server.children.is_empty()) {
+        servers.into_iter().for_each(PreviousServer::forget);
+        return 0;
+    }
+    let mut tree = Tree::default();
+    for child in servers.iter().flat_map(|server| &server.children) {
+        tree = tree.with_variable(MARKER, &child.instance.to_string());
+        // A group is certain only while its leader runs.
+        if let Some(leader) = child.leader.filter(|leader| leader.is_alive()) {
+            tree = tree.with_group(leader.pid);
+        }
+    }
+    let strays = tree.signal(Signal::TERM).await;
+    if strays == Some(0) || tree.gone_within(STRAY_GRACE).await || tree.kill().await {
+        servers.into_iter().for_each(PreviousServer::forget);
+    }
+    strays.unwrap_or_default()
+}
