@@ -328,7 +328,7 @@ async fn sizes_are_bounded() {
     assert!(error.code.0 == -32602 && error.message.contains("10 bytes"), "{error}");
     fs::write(&path, "one\ntwo\nthree\nfour\nfive\nsix\nseven\n").unwrap();
     let error = desk.read(&path).await.unwrap_err();
-    assert!(error.code.0 == -32602 && error.message.contains("line and limit"), "{error}");
+    assert!(error.code.0 == -32602 && error.message.contains("`limit`"), "{error}");
     let lines = |line: u32, limit: u32| json!({ "line": line, "limit": limit });
     assert_eq!(desk.read_lines(&path, lines(3, 1)).await.unwrap(), "three\n");
     assert!(desk.read_lines(&path, lines(1, 4)).await.is_err());

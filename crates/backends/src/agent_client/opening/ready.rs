@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trilogue_domain::Message;
 use trilogue_domain::error::Code;
-use trilogue_runtime::{RunContext, MemoryState};
+use trilogue_runtime::{MemoryState, RunContext};
 
 use super::{ReopenedSession, Requester, SessionOpener, session_restarted};
 use crate::agent_client::failure::AgentFailure;
@@ -89,7 +89,9 @@ impl SessionOpener {
         }
         let mut before = None;
         let (reopened, missed) = match context.memory_state().await? {
-            MemoryState::Unbound => (self.begin_for_run(context, &mut state, None, None).await?, None),
+            MemoryState::Unbound => {
+                (self.begin_for_run(context, &mut state, None, None).await?, None)
+            }
             MemoryState::Rewound { binding } => {
                 let binding = SessionBinding::read(&binding.capabilities);
                 before = Some(binding.clone());
