@@ -3,12 +3,14 @@
 //! ```text
 //! cargo xtask tidy [--bless]    checks the rules of docs/ARCHITECTURE.md; --bless rewrites generated documents
 //! cargo xtask bench [NAMES…]    measures, in a release build
+//! cargo xtask bench --against REV [NAMES…]    measures that revision too, round by round, and compares
 //! ```
 
+mod bench;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
@@ -29,21 +31,10 @@ fn run() -> Result<bool> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()?, false),
         ["tidy", "--bless"] => tidy::run(&root()?, true),
-        ["bench", names @ ..] => bench(names),
-        _ => bail!("expected `tidy`, `tidy --bless` or `bench [NAMES…]`"),
+        ["bench", "--against", revision, names @ ..] => bench::compare(&root()?, revision, names),
+        ["bench", names @ ..] => bench::run(&root()?, names),
+        _ => bail!("expected `tidy`, `tidy --bless` or `bench [--against REV] [NAMES…]`"),
     }
-}
-
-/// Builds and runs the benchmarks, which are a package of their own so that nothing else waits for them.
-fn bench(names: &[&str]) -> Result<bool> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let build = ["build", "--release", "--package", "trilogue", "--package", "trilogue-bench"];
-    let built = Command::new(&cargo).args(build).current_dir(root()?).status()?;
-    if !built.success() {
-        return Ok(false);
-    }
-    let run = ["run", "--quiet", "--release", "--package", "trilogue-bench", "--"];
-    Ok(Command::new(&cargo).args(run).args(names).current_dir(root()?).status()?.success())
 }
 
 /// The repository: the folder above this package.

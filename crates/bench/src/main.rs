@@ -9,6 +9,7 @@ mod appends;
 mod client;
 mod communication;
 mod connect;
+mod cost;
 mod disk;
 mod echo;
 mod flow;

@@ -1,9 +1,9 @@
 //! How often the server asks for memory for one update: from the agent's output through the log to the client's input.
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::Result;
 
 use super::ours::Ours;
+use crate::cost;
 use crate::report::{Report, median};
 
 /// How many updates come first: what a turn costs, and what is allocated once.
@@ -42,17 +42,9 @@ pub(super) async fn measure(report: &mut Report) -> Result<()> {
 async fn each(ours: &mut Ours, few: u64, more: u64, said: impl Fn(u64) -> String) -> Result<f64> {
     let mut counts = Vec::new();
     for updates in [few, few + more] {
-        let before = counted(ours).await?;
+        let before = cost::allocations(&ours.server).await?;
         ours.editor.prompt(&said(updates), false)?;
-        counts.push(counted(ours).await?.saturating_sub(before));
+        counts.push(cost::allocations(&ours.server).await?.saturating_sub(before));
     }
     Ok((counts[1] as f64 - counts[0] as f64) / more as f64)
-}
-
-/// How often the server has asked for memory so far.
-async fn counted(ours: &Ours) -> Result<u64> {
-    let asked = json!({"agent": "allocations", "input": "how often?", "mode": "wait"});
-    let run = ours.server.client().post("/api/v1/runs", &asked).await?.ok()?;
-    let said = run["output"][0]["parts"][0]["content"].as_str().context("the agent is mute")?;
-    Ok(said.parse()?)
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::task::block_in_place;
 
+use crate::cost;
 use crate::disk::{self, Commit};
 use crate::report::Report;
 use editor::Editor;
@@ -95,15 +96,15 @@ async fn round(
     let rates = block_in_place(|| memory.rates(UPDATES, TURNS))?;
     let peers = block_in_place(|| peers.iter().map(Peer::rates).collect::<Result<_>>())?;
     let before = disk.commits().await?;
-    let in_a_row = block_in_place(|| disk.turns(DURABLE_TURNS))?;
+    let (turns, turn_micros) = block_in_place(|| disk.turns(DURABLE_TURNS))?;
     let commits = disk.commits().await?.saturating_sub(before) as f64 / DURABLE_TURNS as f64;
-    let updates = block_in_place(|| disk.updates(DURABLE_UPDATES))?;
+    let (updates, update_micros) = block_in_place(|| disk.updates(DURABLE_UPDATES))?;
     let (direct, memory_ages) = block_in_place(|| anyhow::Ok((direct.ages()?, memory.ages()?)))?;
     let commit = disk::measure(report, FRAME_BYTES)?;
     Ok(Round {
         peers,
         memory: rates,
-        disk: Rates { updates, turns: in_a_row },
+        disk: Rates { updates, turns, update_micros, turn_micros },
         direct: Ages::of(&direct),
         memory_ages: Ages::of(&memory_ages),
         disk_ages: Ages::of(&block_in_place(|| disk.ages())?),
@@ -126,6 +127,10 @@ fn say_rates(report: &mut Report, peers: &[Peer], rounds: &[Round]) {
         let turns = median_of(rounds, |round| of(round).turns);
         report.line(&format!("{store}, updates a second"), &format!("{updates:.0}"));
         report.line(&format!("{store}, turns in a row a second"), &format!("{turns:.0}"));
+        let micros = rounds.iter().map(|round| of(round).update_micros).collect();
+        cost::print_processor_time(report, &format!("{store}, an update"), micros);
+        let micros = rounds.iter().map(|round| of(round).turn_micros).collect();
+        cost::print_processor_time(report, &format!("{store}, a turn"), micros);
     }
     let commits = median_of(rounds, |round| round.commits);
     report.line("SQLite, commits for a turn", &format!("{commits:.1}"));

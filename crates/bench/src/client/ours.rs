@@ -1,6 +1,6 @@
 //! Our server with the agent of this figure, and a client that reaches it as an editor does.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use trilogue_testkit::{Home, Server, ServerOptions};
 
 use super::editor::Editor;
 use super::rates::{self, Rates};
+use crate::cost::{ProcessorTime, beside};
 use crate::report;
 
 /// A server, and a session in it. The server is killed when this is dropped.
@@ -38,23 +39,28 @@ impl Ours {
     }
 
     pub(super) fn rates(&mut self, updates: u64, turns: u64) -> Result<Rates> {
-        Ok(Rates { updates: self.updates(updates)?, turns: self.turns(turns)? })
+        let (updates, update_micros) = self.updates(updates)?;
+        let (turns, turn_micros) = self.turns(turns)?;
+        Ok(Rates { updates, turns, update_micros, turn_micros })
     }
 
-    /// Updates of one turn a second.
-    pub(super) fn updates(&mut self, count: u64) -> Result<f64> {
+    /// Updates of one turn a second, and the server's processor time for one in microseconds.
+    pub(super) fn updates(&mut self, count: u64) -> Result<(f64, f64)> {
+        let cost = ProcessorTime::of(&self.server)?;
         let turn = self.editor.prompt(&format!("flood {count}"), false)?;
         ensure!(turn.updates == count, "{} of {count} updates came", turn.updates);
-        Ok(count as f64 / turn.time.as_secs_f64())
+        Ok((count as f64 / turn.time.as_secs_f64(), cost.per(count)?))
     }
 
-    /// Turns of one update each a second, one after the other.
-    pub(super) fn turns(&mut self, count: u64) -> Result<f64> {
-        rates::of(count, || {
+    /// Turns of one update each a second, one after the other, and the server's processor time for one in microseconds.
+    pub(super) fn turns(&mut self, count: u64) -> Result<(f64, f64)> {
+        let cost = ProcessorTime::of(&self.server)?;
+        let rate = rates::of(count, || {
             let turn = self.editor.prompt("flood 1", false)?;
             ensure!(turn.updates == 1, "{} updates came", turn.updates);
             Ok(())
-        })
+        })?;
+        Ok((rate, cost.per(count)?))
     }
 
     /// How old each update is when it comes.
@@ -80,9 +86,4 @@ fn connect(dir: &Path) -> Result<Command> {
     let mut command = Command::new(beside("trilogue")?);
     command.args(["connect", "flood"]).current_dir(dir).env("XDG_STATE_HOME", dir.join("state"));
     Ok(command)
-}
-
-fn beside(program: &str) -> Result<PathBuf> {
-    let me = std::env::current_exe()?;
-    Ok(me.parent().context("the program lies in no folder")?.join(program))
 }

@@ -85,6 +85,7 @@ impl Peer {
         ensure!(output.status.success(), "the {} library ended with {}", self.name, output.status);
         let figures: Value = serde_json::from_slice(&output.stdout)?;
         let figure = |name: &str| figures[name].as_f64().context("no figure");
-        Ok(Rates { updates: figure("updates")?, turns: figure("turns")? })
+        let (updates, turns) = (figure("updates")?, figure("turns")?);
+        Ok(Rates { updates, turns, ..Rates::default() })
     }
 }

@@ -13,6 +13,10 @@ pub(super) struct Rates {
     pub(super) updates: f64,
     /// Turns of one update each a second, one after the other.
     pub(super) turns: f64,
+    /// Processor time of our server for an update, in microseconds; zero for a peer.
+    pub(super) update_micros: f64,
+    /// The same for a turn.
+    pub(super) turn_micros: f64,
 }
 
 /// The ages of updates when they came, of one measurement.

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trilogue_testkit::Server;
 
+use crate::cost::{self, ProcessorTime};
 use crate::python::Python;
 use crate::report::{self, Report, median, millis};
 use crate::{disk, load};
@@ -23,7 +24,7 @@ const REQUESTS: u64 = 20_000;
 /// How many it has with a disk.
 const DURABLE_REQUESTS: u64 = 5_000;
 /// The least that we do with memory, in times of the reference server.
-const MEMORY_TIMES: f64 = 100.0;
+const MEMORY_TIMES: f64 = 200.0;
 /// The least that we do with a disk whose commits are quick, in times of the reference server.
 const DURABLE_TIMES: f64 = 50.0;
 /// Which commits are quick.
@@ -62,18 +63,27 @@ async fn in_memory(report: &mut Report, body: &Value, theirs: f64) -> Result<()>
     works(&server, body).await?;
     let address = server.home().address();
     let request = load::post(address, RUNS, server.token(), &body.to_string());
-    let mut rates = Vec::new();
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
     for _ in 0..report.runs {
+        let cost = ProcessorTime::of(&server)?;
         let done = load::hammer(address, request.clone(), CONNECTIONS, REQUESTS).await?;
+        costs.push(cost.per(REQUESTS)?);
         rates.push(done.per_second());
     }
     server.stop().await?;
     let ours = median(rates);
     report.line("ours with memory:, runs a second", &format!("{ours:.0}"));
+    cost::print_processor_time(report, "ours with memory:", costs);
+    cost::print_allocations(report, "ours with memory:", "memory:", async |server, runs| {
+        let address = server.home().address();
+        let request = load::post(address, RUNS, server.token(), &body.to_string());
+        load::hammer(address, request, CONNECTIONS, runs).await.map(drop)
+    })
+    .await?;
     let times = ours / theirs;
     let value = format!("{times:.0}");
     let what = "ours with memory:, in times of the reference";
-    report.target(what, &value, times >= MEMORY_TIMES, ">= 100");
+    report.target(what, &value, times >= MEMORY_TIMES, ">= 200");
     Ok(())
 }
 
@@ -86,10 +96,12 @@ async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
     let address = server.home().address();
     let request = load::post(address, RUNS, server.token(), &body.to_string());
     let before = commits(&server).await?;
-    let (mut rates, mut latencies) = (Vec::new(), Vec::new());
+    let (mut rates, mut latencies, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..report.runs {
         let commit = disk::measure(report, FRAME_BYTES)?;
+        let cost = ProcessorTime::of(&server)?;
         let done = load::hammer(address, request.clone(), CONNECTIONS, DURABLE_REQUESTS).await?;
+        costs.push(cost.per(DURABLE_REQUESTS)?);
         rates.push(done.per_second());
         latencies.push(commit.p50.as_secs_f64());
     }
@@ -97,6 +109,7 @@ async fn durable(report: &mut Report, body: &Value, theirs: f64) -> Result<()> {
     server.stop().await?;
     let ours = median(rates);
     report.line("ours with SQLite and fsync, runs a second", &format!("{ours:.0}"));
+    cost::print_processor_time(report, "ours with SQLite and fsync", costs);
     let times = ours / theirs;
     let (what, value) = ("ours with SQLite, in times of the reference", format!("{times:.0}"));
     let commit = Duration::from_secs_f64(median(latencies));
