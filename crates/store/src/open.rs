@@ -53,18 +53,18 @@ pub enum Durability {
 /// # Errors
 /// `invalid_request` for another URL; `store_locked` when another process holds the file, `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
 pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
-    match Target::parse(url)? {
-        Target::Memory => Ok(Arc::new(MemoryStore::new(memory::Options {
+    match StoreUrl::parse(url)? {
+        StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(memory::Options {
             max_runs: options.memory_runs,
             max_bytes: options.memory_bytes,
         }))),
-        Target::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path, options).await?)),
+        StoreUrl::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path, options).await?)),
     }
 }
 
 /// What a URL names.
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
+enum StoreUrl {
     Memory,
     Sqlite(PathBuf),
 }
@@ -116,9 +116,9 @@ impl fmt::Display for Durability {
     }
 }
 
-// === impl Target ===
+// === impl StoreUrl ===
 
-impl Target {
+impl StoreUrl {
     fn parse(url: &str) -> Result<Self> {
         let problem = match url.split_once(':') {
             Some(("memory", "")) => return Ok(Self::Memory),
@@ -146,9 +146,12 @@ mod tests {
 
     #[test]
     fn urls_name_their_engine_or_what_is_wrong() {
-        assert_eq!(Target::parse("memory:"), Ok(Target::Memory));
-        assert_eq!(Target::parse("sqlite:a.db"), Ok(Target::Sqlite(PathBuf::from("a.db"))));
-        assert_eq!(Target::parse("sqlite:/x/a.db"), Ok(Target::Sqlite(PathBuf::from("/x/a.db"))));
+        assert_eq!(StoreUrl::parse("memory:"), Ok(StoreUrl::Memory));
+        assert_eq!(StoreUrl::parse("sqlite:a.db"), Ok(StoreUrl::Sqlite(PathBuf::from("a.db"))));
+        assert_eq!(
+            StoreUrl::parse("sqlite:/x/a.db"),
+            Ok(StoreUrl::Sqlite(PathBuf::from("/x/a.db")))
+        );
         for (url, says) in [
             ("postgres://user:secret@host/db", "not offered yet"),
             ("sqlite:", "needs the path"),
@@ -157,7 +160,7 @@ mod tests {
             ("mysql://host", "not known"),
             ("trilogue.db", "not known"),
         ] {
-            let error = Target::parse(url).expect_err(url);
+            let error = StoreUrl::parse(url).expect_err(url);
             assert_eq!(error.code(), Code::InvalidRequest);
             assert!(error.message().contains(says), "{url}: {error}");
             assert!(!error.message().contains("secret"), "{error}");

@@ -25,7 +25,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// The state of the whole store; a later one is worse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum StoreState {
     Healthy = 0,
     Full = 1,
     ReadOnly = 2,
@@ -58,20 +58,20 @@ impl Health {
     pub(crate) fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            state: AtomicU8::new(State::Healthy as u8),
+            state: AtomicU8::new(StoreState::Healthy as u8),
             detail: Mutex::default(),
             probed: Mutex::default(),
             quarantine: Quarantine::default(),
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> StoreState {
         match self.state.load(Ordering::Acquire) {
-            0 => State::Healthy,
-            1 => State::Full,
-            2 => State::ReadOnly,
-            3 => State::Corrupt,
-            _ => State::Closed,
+            0 => StoreState::Healthy,
+            1 => StoreState::Full,
+            2 => StoreState::ReadOnly,
+            3 => StoreState::Corrupt,
+            _ => StoreState::Closed,
         }
     }
 
@@ -80,29 +80,29 @@ impl Health {
     }
 
     /// Moves to a worse state; only [`Health::recover`] leads back.
-    pub(crate) fn worsen(&self, to: State, detail: &str) {
+    pub(crate) fn worsen(&self, to: StoreState, detail: &str) {
         let before = self.state.fetch_max(to as u8, Ordering::AcqRel);
         if before >= to as u8 {
             return;
         }
         *lock(&self.detail) = detail.to_owned();
         match to {
-            State::Full => tracing::error!(store = %self.path.display(), "the disk is full"),
-            State::ReadOnly => {
+            StoreState::Full => tracing::error!(store = %self.path.display(), "the disk is full"),
+            StoreState::ReadOnly => {
                 tracing::error!(store = %self.path.display(), detail, "the store takes no more writes");
             }
-            State::Corrupt => {
+            StoreState::Corrupt => {
                 tracing::error!(store = %self.path.display(), detail, "the store is damaged");
             }
-            State::Healthy | State::Closed => {}
+            StoreState::Healthy | StoreState::Closed => {}
         }
     }
 
     /// The disk has room again.
     pub(crate) fn recover(&self) {
         let back = self.state.compare_exchange(
-            State::Full as u8,
-            State::Healthy as u8,
+            StoreState::Full as u8,
+            StoreState::Healthy as u8,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
@@ -127,34 +127,34 @@ impl Health {
     }
 
     /// The error of this state.
-    pub(crate) fn error(&self, state: State) -> Option<Error> {
+    pub(crate) fn error(&self, state: StoreState) -> Option<Error> {
         let path = self.path.display();
         let detail = || lock(&self.detail).clone();
         Some(match state {
-            State::Healthy => return None,
-            State::Full => Error::new(
+            StoreState::Healthy => return None,
+            StoreState::Full => Error::new(
                 Code::DiskFull,
                 format!("there is no room for the store '{path}'"),
             )
             .hint("free some disk space; until then runs can end, interrupts be answered and threads be erased"),
-            State::ReadOnly => Error::new(
+            StoreState::ReadOnly => Error::new(
                 Code::StoreReadOnly,
                 format!("the store '{path}' takes no more writes: {}", detail()),
             )
             .hint("check the disk, then start the server again; what was acknowledged is kept"),
-            State::Corrupt => Error::new(
+            StoreState::Corrupt => Error::new(
                 Code::StoreCorrupt,
                 format!("the store '{path}' is damaged: {}", detail()),
             )
             .hint("stop the server and bring back a backup with: trilogue restore BACKUP"),
-            State::Closed => closed(),
+            StoreState::Closed => closed(),
         })
     }
 
     /// Passes when reads are served.
     pub(crate) fn check_read(&self) -> Result<()> {
         match self.state() {
-            State::Healthy | State::Full | State::ReadOnly => Ok(()),
+            StoreState::Healthy | StoreState::Full | StoreState::ReadOnly => Ok(()),
             state => self.error(state).map_or(Ok(()), Err),
         }
     }
@@ -162,7 +162,7 @@ impl Health {
     /// Passes when writes are admitted; a vital one makes room or ends something.
     pub(crate) fn check_write(&self, is_vital: bool) -> Result<()> {
         match self.state() {
-            State::Full if is_vital => Ok(()),
+            StoreState::Full if is_vital => Ok(()),
             state => self.error(state).map_or(Ok(()), Err),
         }
     }

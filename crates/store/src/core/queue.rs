@@ -36,7 +36,7 @@ pub(crate) struct QueueEntry {
 
 /// What becomes of an item that its worker has finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Finished {
+pub(crate) enum FinishOutcome {
     Removed,
     /// What was offered meanwhile has taken its place.
     Replaced,
@@ -112,12 +112,12 @@ impl QueueEntry {
         self.is_held && !self.is_dead && self.fence == claim.fence
     }
 
-    pub(crate) fn finish(&mut self) -> Finished {
-        let Some(next) = self.next.take() else { return Finished::Removed };
+    pub(crate) fn finish(&mut self) -> FinishOutcome {
+        let Some(next) = self.next.take() else { return FinishOutcome::Removed };
         self.attempts = 0;
         let due = next.due;
         self.replace(next, due);
-        Finished::Replaced
+        FinishOutcome::Replaced
     }
 
     pub(crate) fn abandon(&mut self, how: &Abandon, error: &str) {

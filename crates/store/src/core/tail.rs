@@ -39,12 +39,12 @@ struct ThreadTail {
     /// Tells it from one of the same thread that came later.
     number: u64,
     readers: usize,
-    log: Arc<Log>,
+    log: Arc<TailLog>,
 }
 
 /// The tail of one thread.
 #[derive(Debug)]
-struct Log {
+struct TailLog {
     committed: watch::Sender<u64>,
     /// Whether `committed` is the end of the log and not only its first guess.
     is_known: AtomicBool,
@@ -222,7 +222,7 @@ impl Tails {
         Some(bounded(wanted.cloned(), range.max_bytes))
     }
 
-    fn log(&self, thread: ThreadKey) -> Option<Arc<Log>> {
+    fn log(&self, thread: ThreadKey) -> Option<Arc<TailLog>> {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -255,7 +255,7 @@ impl Tails {
     }
 
     /// Makes room: first in the thread that grew, then in any other.
-    fn shrink(&self, grown: &Log) {
+    fn shrink(&self, grown: &TailLog) {
         self.trim(&mut lock(&grown.kept), 0, THREAD_FRAMES);
         let logs: Vec<_> = {
             let threads = lock(&self.threads);
@@ -308,7 +308,7 @@ pub(crate) fn bounded(
 
 impl ThreadTail {
     fn new(number: u64) -> Self {
-        let log = Log {
+        let log = TailLog {
             committed: watch::Sender::new(0),
             is_known: AtomicBool::new(false),
             kept: Mutex::default(),

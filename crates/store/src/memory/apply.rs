@@ -5,10 +5,10 @@ use std::sync::Arc;
 use trilogue_domain::content::BlobRef;
 
 use super::blob::Blobs;
-use super::state::{Run, State};
-use super::tenant::Holders;
-use super::thread::{Held, Thread};
-use super::weight;
+use super::size_estimate;
+use super::state::{RunEntry, State};
+use super::tenant::MessageThreads;
+use super::thread::{MessageEntry, ThreadEntry};
 use crate::port::{Batch, Change};
 use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
@@ -64,7 +64,7 @@ impl State {
         for frame in &batch.frames {
             // Whoever decodes the writer's frame, or the readers', decodes a copy.
             let frame = frame.undecoded();
-            let weight = weight::frame(&frame);
+            let weight = size_estimate::frame(&frame);
             self.bytes += weight;
             thread.last = frame.last();
             match frame.run() {
@@ -82,11 +82,11 @@ impl State {
 
     fn put_thread(&mut self, row: ThreadRow) {
         let tenant = self.tenants.entry(row.tenant.clone()).or_default();
-        self.bytes += weight::thread(&row);
+        self.bytes += size_estimate::thread(&row);
         let key = row.key;
         match self.threads.get_mut(&key) {
             Some(held) => {
-                self.bytes = self.bytes.saturating_sub(weight::thread(&held.row));
+                self.bytes = self.bytes.saturating_sub(size_estimate::thread(&held.row));
                 if held.row.id != row.id {
                     tenant.threads.remove(&held.row.id);
                 }
@@ -104,7 +104,7 @@ impl State {
                 if !row.ephemeral {
                     tenant.listed.insert(key);
                 }
-                self.threads.insert(key, Box::new(Thread::new(Arc::new(row))));
+                self.threads.insert(key, Box::new(ThreadEntry::new(Arc::new(row))));
             }
         }
     }
@@ -118,12 +118,12 @@ impl State {
             thread.runs.insert(key);
             thread.parts.entry(key).or_default();
         }
-        self.bytes += weight::run(&row);
+        self.bytes += size_estimate::run(&row);
         let has_ended = row.status.is_terminal();
         let row = Arc::from(row);
         let old = self.runs.remove(&key);
         if let Some(old) = &old {
-            self.bytes = self.bytes.saturating_sub(weight::run(&old.row));
+            self.bytes = self.bytes.saturating_sub(size_estimate::run(&old.row));
         }
         let mut ended = old.and_then(|old| old.ended);
         match ended {
@@ -138,7 +138,7 @@ impl State {
             }
             _ => {}
         }
-        self.runs.insert(key, Run { row, ended });
+        self.runs.insert(key, RunEntry { row, ended });
     }
 
     fn put_message(&mut self, row: MessageRow) {
@@ -156,19 +156,19 @@ impl State {
         }
         let parts = thread.parts.entry(row.run).or_default();
         parts.messages.push(row.id.clone());
-        parts.bytes += weight::SMALL_ROW_BYTES;
-        self.bytes += weight::SMALL_ROW_BYTES;
+        parts.bytes += size_estimate::SMALL_ROW_BYTES;
+        self.bytes += size_estimate::SMALL_ROW_BYTES;
         let tenant = self.tenants.entry(row.tenant.clone()).or_default();
         match tenant.messages.get_mut(&row.id) {
             Some(holders) => holders.add(place, row.thread),
             None => {
-                tenant.messages.insert(row.id.clone(), Holders::One(place, row.thread));
+                tenant.messages.insert(row.id.clone(), MessageThreads::One(place, row.thread));
             }
         }
         if let Some(alias) = &row.alias {
             thread.aliases.entry(alias.clone()).or_default().insert(place, row.id.clone());
         }
-        thread.messages.insert(row.id.clone(), Held { row: Arc::new(row), place });
+        thread.messages.insert(row.id.clone(), MessageEntry { row: Arc::new(row), place });
     }
 
     fn put_checkpoint(&mut self, row: CheckpointRow) {
@@ -176,8 +176,8 @@ impl State {
         let is_new = thread.checkpoints.insert(row.id.clone(), row.key).is_none();
         if is_new {
             // A value may go with its run; the link stays with the thread.
-            thread.bytes += weight::SMALL_ROW_BYTES;
-            let value = weight::checkpoint(&row) - weight::SMALL_ROW_BYTES;
+            thread.bytes += size_estimate::SMALL_ROW_BYTES;
+            let value = size_estimate::checkpoint(&row) - size_estimate::SMALL_ROW_BYTES;
             match row.run {
                 Some(run) => {
                     let parts = thread.parts.entry(run).or_default();
@@ -186,7 +186,7 @@ impl State {
                 }
                 None => thread.bytes += value,
             }
-            self.bytes += weight::checkpoint(&row);
+            self.bytes += size_estimate::checkpoint(&row);
         }
         self.checkpoints.insert(row.key, Arc::new(row));
     }
@@ -203,8 +203,8 @@ impl State {
                 thread.interrupts.insert(place);
                 let parts = thread.parts.entry(row.run).or_default();
                 parts.interrupts.push(place);
-                parts.bytes += weight::interrupt(&row);
-                self.bytes += weight::interrupt(&row);
+                parts.bytes += size_estimate::interrupt(&row);
+                self.bytes += size_estimate::interrupt(&row);
                 place
             }
         };
@@ -213,7 +213,7 @@ impl State {
 
     fn put_binding(&mut self, row: BindingRow) {
         let Some(thread) = self.threads.get_mut(&row.thread) else { return };
-        let weight = weight::ROW_BYTES + weight::json(&row.capabilities);
+        let weight = size_estimate::ROW_BYTES + size_estimate::json(&row.capabilities);
         if thread.bindings.insert(row.agent.clone(), row).is_none() {
             thread.bytes += weight;
             self.bytes += weight;
@@ -224,14 +224,14 @@ impl State {
         self.forget_idempotency(&row.key.clone());
         let Some(thread) = self.threads.get_mut(&row.thread) else { return };
         thread.idempotency.entry(row.run.clone()).or_default().push(row.key.clone());
-        thread.bytes += weight::SMALL_ROW_BYTES;
-        self.bytes += weight::SMALL_ROW_BYTES;
+        thread.bytes += size_estimate::SMALL_ROW_BYTES;
+        self.bytes += size_estimate::SMALL_ROW_BYTES;
         self.idempotency.insert(row.key.clone(), Arc::new(row));
     }
 }
 
 /// Notes which runs of the batch name its blobs; gives what the notes weigh.
-fn name_blobs(thread: &mut Thread, batch: &Batch, blobs: &mut Blobs) -> usize {
+fn name_blobs(thread: &mut ThreadEntry, batch: &Batch, blobs: &mut Blobs) -> usize {
     const SIZE: usize = size_of::<BlobRef>() * 2;
     let mut weight = 0;
     for blob in &batch.blobs {

@@ -11,14 +11,14 @@ use trilogue_domain::content::BlobRef;
 const UNNAMED_KEPT: Duration = Duration::from_secs(600);
 
 /// What makes a blob one.
-type Key = (TenantId, [u8; 32], u64);
+type BlobKey = (TenantId, [u8; 32], u64);
 
 /// The blobs of all tenants.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
-    held: HashMap<Key, Blob>,
+    held: HashMap<BlobKey, Blob>,
     /// What was stored, oldest first, until it was looked at again.
-    waiting: VecDeque<(Instant, Key)>,
+    waiting: VecDeque<(Instant, BlobKey)>,
     bytes: usize,
 }
 
@@ -98,7 +98,7 @@ impl Blobs {
         }
     }
 
-    fn drop_unused(&mut self, key: &Key) {
+    fn drop_unused(&mut self, key: &BlobKey) {
         if let Some(held) = self.held.get(key)
             && held.names == 0
             && held.stored.is_none()
@@ -109,7 +109,7 @@ impl Blobs {
     }
 }
 
-fn key_of(tenant: &TenantId, blob: &BlobRef) -> Key {
+fn key_of(tenant: &TenantId, blob: &BlobRef) -> BlobKey {
     (tenant.clone(), blob.hash, blob.length)
 }
 

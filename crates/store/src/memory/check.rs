@@ -11,7 +11,7 @@ use crate::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 
 /// The ids that a batch has taken and given up so far.
 #[derive(Debug, Default)]
-struct Claims<'a> {
+struct BatchIds<'a> {
     runs: Vec<&'a RunRow>,
     removed: Vec<RunKey>,
     checkpoints: Vec<&'a crate::rows::CheckpointRow>,
@@ -36,7 +36,7 @@ impl State {
                 return Err(batch.blob_missing(blob));
             }
         }
-        let mut claims = Claims::default();
+        let mut claims = BatchIds::default();
         for change in &batch.changes {
             self.check_change(batch.thread, change, &mut claims)?;
         }
@@ -47,7 +47,7 @@ impl State {
         &self,
         thread: ThreadKey,
         change: &'a Change,
-        claims: &mut Claims<'a>,
+        claims: &mut BatchIds<'a>,
     ) -> Result<()> {
         match change {
             Change::Thread(row) => self.check_thread_id(row)?,
@@ -90,7 +90,7 @@ impl State {
     }
 
     /// What a run held is free again, also what it took in this batch.
-    fn remove_claims(&self, key: RunKey, claims: &mut Claims<'_>) {
+    fn remove_claims(&self, key: RunKey, claims: &mut BatchIds<'_>) {
         let taken = claims.runs.iter().find(|row| row.key == key).map(|row| &row.id);
         if let Some(id) = taken.or_else(|| self.runs.get(&key).map(|run| &run.row.id)) {
             claims.idempotency.retain(|row| row.run != *id);
@@ -108,7 +108,7 @@ impl State {
         Ok(())
     }
 
-    fn check_run_id(&self, row: &RunRow, claims: &Claims<'_>) -> Result<()> {
+    fn check_run_id(&self, row: &RunRow, claims: &BatchIds<'_>) -> Result<()> {
         let held = self.tenants.get(&row.tenant).and_then(|tenant| tenant.runs.get(&row.id));
         let twice = claims.runs.iter().any(|one| one.id == row.id && one.key != row.key);
         if twice || held.is_some_and(|key| *key != row.key && !claims.removed.contains(key)) {
@@ -117,7 +117,7 @@ impl State {
         Ok(())
     }
 
-    fn check_interrupt_id(&self, row: &InterruptRow, claims: &Claims<'_>) -> Result<()> {
+    fn check_interrupt_id(&self, row: &InterruptRow, claims: &BatchIds<'_>) -> Result<()> {
         let id = &row.interrupt.id;
         let held = self
             .tenants
@@ -134,7 +134,7 @@ impl State {
         Ok(())
     }
 
-    fn check_idempotency(&self, row: &IdempotencyRow, claims: &Claims<'_>) -> Result<()> {
+    fn check_idempotency(&self, row: &IdempotencyRow, claims: &BatchIds<'_>) -> Result<()> {
         let kept_since = row.created_at.before(limits::IDEMPOTENCY_KEPT);
         let is_other = |one: &IdempotencyRow| {
             one.key == row.key && one.run != row.run && one.created_at >= kept_since

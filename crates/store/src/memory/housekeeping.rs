@@ -10,7 +10,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits};
 
 use super::state::State;
-use super::{MemoryStore, weight};
+use super::{MemoryStore, size_estimate};
 use crate::core::table::ended_at;
 use crate::port::Housekeeping;
 use crate::rows::{
@@ -71,8 +71,8 @@ impl Housekeeping for MemoryStore {
             state.ended_runs()
         };
         ended.sort_by_key(|row| Reverse((ended_at(row), row.key)));
-        let mut of_thread = Counts::new(policy.max_runs_per_thread);
-        let mut of_tenant = Counts::new(policy.max_runs_per_tenant);
+        let mut of_thread = RunCounts::new(policy.max_runs_per_thread);
+        let mut of_tenant = RunCounts::new(policy.max_runs_per_tenant);
         let oldest = policy.max_age.map(|age| now.before(age));
         let oldest_stateless = policy.max_stateless_age.map(|age| now.before(age));
         ended.retain(|row| {
@@ -138,21 +138,21 @@ impl State {
                 thread.idempotency.remove(&row.run);
             }
         }
-        thread.bytes = thread.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
-        self.bytes = self.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+        thread.bytes = thread.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
+        self.bytes = self.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
     }
 }
 
 /// How many terminal runs of each holder were seen, newest first.
 #[derive(Debug)]
-struct Counts<K> {
+struct RunCounts<K> {
     most: Option<u64>,
     seen: HashMap<K, u64>,
 }
 
-// === impl Counts ===
+// === impl RunCounts ===
 
-impl<K: Hash + Eq> Counts<K> {
+impl<K: Hash + Eq> RunCounts<K> {
     fn new(most: Option<u64>) -> Self {
         Self { most, seen: HashMap::new() }
     }

@@ -4,13 +4,13 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Json, ThreadActivity, ThreadKey, limits};
 
 use super::state::State;
-use super::thread::Thread;
+use super::thread::ThreadEntry;
 use crate::core::search::{Candidates, Condition, is_composite, matches, standing_of};
 use crate::rows::{RunRow, ThreadFilter, ThreadRow};
 
 /// The conditions on an object, and the rows that were read for those that no index would answer.
 #[derive(Debug)]
-pub(super) struct Residual<'a> {
+pub(super) struct MetadataFilter<'a> {
     composite: Vec<&'a Condition>,
     scalar: Vec<&'a Condition>,
     candidates: Candidates,
@@ -18,7 +18,7 @@ pub(super) struct Residual<'a> {
 
 /// What a thread's listing has to know beside its row.
 #[derive(Debug, Default)]
-pub(super) struct Beside {
+pub(super) struct ThreadFacts {
     standing: Option<ThreadActivity>,
     value: Option<Json>,
     /// Whether a run of the wanted agent is in it.
@@ -27,9 +27,9 @@ pub(super) struct Beside {
     looked_at: usize,
 }
 
-// === impl Residual ===
+// === impl MetadataFilter ===
 
-impl<'a> Residual<'a> {
+impl<'a> MetadataFilter<'a> {
     pub(super) fn new(conditions: &'a [Condition]) -> Self {
         let (composite, scalar) = conditions.iter().partition(|(_, value)| is_composite(value));
         Self { composite, scalar, candidates: Candidates::default() }
@@ -50,11 +50,11 @@ impl<'a> Residual<'a> {
     }
 }
 
-// === impl Beside ===
+// === impl ThreadFacts ===
 
-impl Beside {
+impl ThreadFacts {
     /// What the filter asks of a thread beside its metadata.
-    pub(super) fn of(state: &State, thread: &Thread, filter: &ThreadFilter) -> Self {
+    pub(super) fn of(state: &State, thread: &ThreadEntry, filter: &ThreadFilter) -> Self {
         let standing = filter.standing.map(|_| state.standing(thread.row.key));
         let is_named = filter.agent.is_some() && thread.row.agent() == filter.agent;
         let wanted = |agent: &AgentName| state.runs_of(thread).any(|row| row.agent == *agent);
@@ -72,7 +72,7 @@ impl Beside {
         &self,
         row: &ThreadRow,
         filter: &ThreadFilter,
-        residual: &mut Residual<'_>,
+        residual: &mut MetadataFilter<'_>,
     ) -> Result<bool> {
         if filter.agent.is_some() && !self.has_run && row.agent() != filter.agent {
             return Ok(false);
@@ -85,7 +85,7 @@ impl Beside {
         }
         match &self.value {
             _ if filter.values.is_empty() => Ok(true),
-            Some(value) => Residual::new(&filter.values).fits(value),
+            Some(value) => MetadataFilter::new(&filter.values).fits(value),
             None => Ok(false),
         }
     }
@@ -95,7 +95,7 @@ impl Beside {
 
 impl State {
     /// The rows of a thread's runs, newest first.
-    fn runs_of<'a>(&'a self, thread: &'a Thread) -> impl Iterator<Item = &'a RunRow> {
+    fn runs_of<'a>(&'a self, thread: &'a ThreadEntry) -> impl Iterator<Item = &'a RunRow> {
         let rows = thread.runs.iter().rev().filter_map(|run| self.runs.get(run));
         rows.map(|run| &*run.row)
     }
@@ -114,7 +114,7 @@ impl State {
     }
 
     /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
-    fn value_at_head(&self, thread: &Thread) -> (Option<Json>, usize) {
+    fn value_at_head(&self, thread: &ThreadEntry) -> (Option<Json>, usize) {
         let mut next = thread.row.head;
         let mut looked_at = 0;
         while let Some(row) = next.and_then(|key| self.checkpoints.get(&key)) {

@@ -9,20 +9,21 @@ mod apply;
 mod blob;
 mod check;
 mod configuration;
-mod evict;
+mod eviction;
 mod housekeeping;
+mod key_map;
 mod listing;
+mod ports;
 mod queue;
 mod read;
+mod size_estimate;
 mod state;
 mod tenant;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod token;
-mod weight;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,9 +35,6 @@ use trilogue_domain::lock;
 use self::state::State;
 use crate::core::closed;
 use crate::core::tail::Tails;
-
-/// A map by a key that this store made: nobody outside can choose keys that collide, so a quick hash does.
-type KeyMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// The limits of the memory store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,10 +52,10 @@ pub const REFUSING_FACTOR: usize = 4;
 /// A store in memory. Cheap to clone; clones are the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
-    inner: Arc<Inner>,
+    inner: Arc<MemoryInner>,
 }
 
-struct Inner {
+struct MemoryInner {
     options: Options,
     state: Mutex<State>,
     tails: Arc<Tails>,
@@ -83,7 +81,7 @@ impl MemoryStore {
     pub fn new(options: Options) -> Self {
         // Frames in the tails are those of the store: they cost nothing beside it.
         let tails = Arc::new(Tails::new(usize::MAX));
-        let inner = Inner {
+        let inner = MemoryInner {
             options,
             state: Mutex::new(State::new(Arc::clone(&tails))),
             tails,
@@ -117,9 +115,9 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-// === impl Inner ===
+// === impl MemoryInner ===
 
-impl Inner {
+impl MemoryInner {
     /// The state, locked. Nothing in this module panics while it changes it, so a poisoned lock guards whole data.
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)

@@ -1,17 +1,13 @@
 //! The queue: what falls due, kept for as long as this process.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::sync::Notify;
-use trilogue_domain::error::Result;
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
-use super::{KeyMap, MemoryStore, weight};
-use crate::core::queue::{Finished, QueueEntry, is_of_run, settle_line};
-use crate::port::Queue;
-use crate::rows::{Abandon, Claim, QueueItem, QueueKind};
+use super::key_map::KeyMap;
+use super::size_estimate;
+use crate::core::queue::{FinishOutcome, QueueEntry, is_of_run, settle_line};
+use crate::rows::{Claim, QueueItem, QueueKind};
 
 /// Every entry, and the indexes over them.
 #[derive(Debug, Default)]
@@ -106,7 +102,7 @@ impl QueueEntries {
         self.lines.contains_key(&run)
     }
 
-    fn claim(
+    pub(super) fn claim(
         &mut self,
         kind: QueueKind,
         now: Timestamp,
@@ -127,7 +123,7 @@ impl QueueEntries {
     }
 
     /// Changes an entry that this claim still holds.
-    fn update_held<T>(
+    pub(super) fn update_held<T>(
         &mut self,
         claim: &Claim,
         change: impl FnOnce(&mut QueueEntry) -> T,
@@ -136,15 +132,15 @@ impl QueueEntries {
         if is_held { self.update(claim.id, change) } else { None }
     }
 
-    fn finish(&mut self, claim: &Claim) -> bool {
+    pub(super) fn finish(&mut self, claim: &Claim) -> bool {
         let finished = self.update_held(claim, QueueEntry::finish);
-        if finished == Some(Finished::Removed) {
+        if finished == Some(FinishOutcome::Removed) {
             self.remove(claim.id);
         }
         finished.is_some()
     }
 
-    fn revive(&mut self, scope: &Scope, id: i64, now: Timestamp) -> bool {
+    pub(super) fn revive(&mut self, scope: &Scope, id: i64, now: Timestamp) -> bool {
         let is_seen = |entry: &QueueEntry| {
             entry.is_dead && scope.sees(&entry.item.tenant, &entry.item.principal)
         };
@@ -154,7 +150,7 @@ impl QueueEntries {
         self.update(id, |entry| entry.revive(now)).is_some()
     }
 
-    fn next_due(&self, kind: QueueKind) -> Option<Timestamp> {
+    pub(super) fn next_due(&self, kind: QueueKind) -> Option<Timestamp> {
         let from = (kind, Timestamp::from_micros(i64::MIN), i64::MIN);
         let first = self.free.range(from..).next()?;
         (first.0 == kind).then_some(first.1)
@@ -181,7 +177,7 @@ impl QueueEntries {
 
     /// Puts an entry into every index but that of the keys.
     fn insert(&mut self, id: i64, entry: QueueEntry) {
-        self.bytes += weight::entry(&entry);
+        self.bytes += size_estimate::entry(&entry);
         if let Some(thread) = entry.item.thread {
             self.by_thread.entry(thread).or_default().insert(id);
         }
@@ -201,7 +197,7 @@ impl QueueEntries {
     /// Takes an entry out of every index but that of the keys.
     fn take(&mut self, id: i64) -> Option<QueueEntry> {
         let entry = self.entries.remove(&id)?;
-        self.bytes = self.bytes.saturating_sub(weight::entry(&entry));
+        self.bytes = self.bytes.saturating_sub(size_estimate::entry(&entry));
         if let Some(thread) = entry.item.thread
             && let Some(ids) = self.by_thread.get_mut(&thread)
         {
@@ -245,51 +241,5 @@ impl QueueEntries {
             entry.free_at = Some(entry.item.due);
             self.free.insert((entry.item.kind, entry.item.due, id));
         }
-    }
-}
-
-// === impl MemoryStore ===
-
-#[async_trait]
-impl Queue for MemoryStore {
-    async fn claim(
-        &self,
-        kind: QueueKind,
-        now: Timestamp,
-        lease_until: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Claim>> {
-        Ok(self.open()?.queue.claim(kind, now, lease_until, limit))
-    }
-
-    async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {
-        let mut state = self.open()?;
-        let extended = state.queue.update_held(claim, |entry| entry.free_at = Some(lease_until));
-        Ok(extended.is_some())
-    }
-
-    async fn finish(&self, claim: &Claim) -> Result<bool> {
-        Ok(self.open()?.queue.finish(claim))
-    }
-
-    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {
-        let mut state = self.open()?;
-        Ok(state.queue.update_held(claim, |entry| entry.abandon(&how, error)).is_some())
-    }
-
-    async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>> {
-        Ok(self.open()?.queue.next_due(kind))
-    }
-
-    async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {
-        let is_back = self.open()?.queue.revive(scope, id, now);
-        if is_back {
-            self.inner.offered.notify_waiters();
-        }
-        Ok(is_back)
-    }
-
-    fn offered(&self) -> Arc<Notify> {
-        Arc::clone(&self.inner.offered)
     }
 }

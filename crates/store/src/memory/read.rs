@@ -12,10 +12,10 @@ use trilogue_domain::{
 };
 
 use super::MemoryStore;
-use super::listing::{Beside, Residual};
+use super::listing::{MetadataFilter, ThreadFacts};
 use super::state::State;
-use super::tenant::Holders;
-use super::thread::Thread;
+use super::tenant::MessageThreads;
+use super::thread::ThreadEntry;
 use crate::core::page::PageBuilder;
 use crate::core::tail::bounded;
 use crate::port::{Range, Read, Tail};
@@ -78,13 +78,13 @@ impl Read for MemoryStore {
             let rows = rows.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
             let is_plain = *filter == ThreadFilter::default();
             let limit = if is_plain { page.rows_read() } else { usize::MAX };
-            let beside = |thread: &Thread| {
-                let beside = Beside::of(&state, thread, filter);
+            let beside = |thread: &ThreadEntry| {
+                let beside = ThreadFacts::of(&state, thread, filter);
                 (Arc::clone(&thread.row), beside)
             };
             rows.map(|thread| beside(thread)).take(limit).collect()
         };
-        let mut residual = Residual::new(&filter.metadata);
+        let mut residual = MetadataFilter::new(&filter.metadata);
         let mut pages = PageBuilder::new(page);
         for (row, beside) in candidates {
             if residual.fits(&row.metadata)?
@@ -142,7 +142,7 @@ impl Read for MemoryStore {
             let limit = if filter.metadata.is_empty() { page.rows_read() } else { usize::MAX };
             rows.take(limit).cloned().collect()
         };
-        let mut residual = Residual::new(&filter.metadata);
+        let mut residual = MetadataFilter::new(&filter.metadata);
         let mut pages = PageBuilder::new(page);
         for row in candidates {
             if residual.fits(&row.metadata)? && !pages.add(row.key.0, row) {
@@ -191,7 +191,7 @@ impl Read for MemoryStore {
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
         let state = self.open()?;
         let holders = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.messages.get(id));
-        let rows = holders.into_iter().flat_map(Holders::iter).filter_map(|thread| {
+        let rows = holders.into_iter().flat_map(MessageThreads::iter).filter_map(|thread| {
             state.threads.get(&thread)?.messages.get(id).map(|held| &held.row)
         });
         let is_seen = |row: &&Arc<MessageRow>| {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use trilogue_domain::{CheckpointKey, RunKey, Scope, TenantId, ThreadId, ThreadKey};
 
-use super::KeyMap;
 use super::blob::Blobs;
 use super::configuration::ConfigurationRows;
+use super::key_map::KeyMap;
 use super::queue::QueueEntries;
-use super::tenant::Tenant;
-use super::thread::{Parts, Thread};
+use super::tenant::TenantIndex;
+use super::thread::{RunContents, ThreadEntry};
 use super::token::TokenRows;
 use crate::core::health::Quarantine;
 use crate::core::tail::Tails;
@@ -20,13 +20,13 @@ use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, R
 /// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) threads: KeyMap<ThreadKey, Box<Thread>>,
-    pub(super) runs: KeyMap<RunKey, Run>,
+    pub(super) threads: KeyMap<ThreadKey, Box<ThreadEntry>>,
+    pub(super) runs: KeyMap<RunKey, RunEntry>,
     pub(super) checkpoints: KeyMap<CheckpointKey, Arc<CheckpointRow>>,
     /// By the order in which they were raised.
     pub(super) interrupts: BTreeMap<i64, Arc<InterruptRow>>,
     pub(super) idempotency: HashMap<IdempotencyKey, Arc<IdempotencyRow>>,
-    pub(super) tenants: HashMap<TenantId, Tenant>,
+    pub(super) tenants: HashMap<TenantId, TenantIndex>,
     pub(super) queue: QueueEntries,
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
@@ -43,7 +43,7 @@ pub(super) struct State {
     /// Estimate of what threads and runs hold, without blobs and queue.
     pub(super) bytes: usize,
     /// What was removed and is still to be freed, outside the lock: freeing takes as long as removing.
-    pub(super) removed: Removed,
+    pub(super) removed: Garbage,
     pub(super) commits: u64,
     pub(super) frames: u64,
     pub(super) is_closed: bool,
@@ -51,20 +51,20 @@ pub(super) struct State {
 
 /// What was removed from the maps.
 #[derive(Debug, Default)]
-pub(super) struct Removed {
+pub(super) struct Garbage {
     #[expect(
         clippy::vec_box,
         reason = "the box is what the map held: opening it under the lock would copy the thread"
     )]
-    pub(super) threads: Vec<Box<Thread>>,
-    pub(super) runs: Vec<Run>,
-    pub(super) parts: Vec<Parts>,
+    pub(super) threads: Vec<Box<ThreadEntry>>,
+    pub(super) runs: Vec<RunEntry>,
+    pub(super) parts: Vec<RunContents>,
     pub(super) frames: Vec<Frame>,
 }
 
 /// A run's row.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct RunEntry {
     pub(super) row: Arc<RunRow>,
     /// Its place in [`State::ended`].
     pub(super) ended: Option<u64>,
@@ -91,7 +91,7 @@ impl State {
             idle: BTreeMap::new(),
             last_place: 0,
             bytes: 0,
-            removed: Removed::default(),
+            removed: Garbage::default(),
             commits: 0,
             frames: 0,
             is_closed: false,
@@ -99,7 +99,7 @@ impl State {
     }
 
     /// A visible thread by id.
-    pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&Thread> {
+    pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&ThreadEntry> {
         let key = self.tenants.get(&scope.tenant)?.threads.get(id)?;
         let thread = self.threads.get(key)?;
         scope.sees(&thread.row.tenant, &thread.row.owner).then_some(thread)

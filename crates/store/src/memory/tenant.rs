@@ -6,29 +6,29 @@ use trilogue_domain::{InterruptId, MessageId, RunId, RunKey, ThreadId, ThreadKey
 
 /// The ids of one tenant.
 #[derive(Debug, Default)]
-pub(super) struct Tenant {
+pub(super) struct TenantIndex {
     pub(super) threads: HashMap<ThreadId, ThreadKey>,
     /// The threads that listings show: all but ephemeral ones.
     pub(super) listed: BTreeSet<ThreadKey>,
     pub(super) runs: HashMap<RunId, RunKey>,
     pub(super) run_keys: BTreeSet<RunKey>,
     /// The threads that hold a message of an id.
-    pub(super) messages: HashMap<MessageId, Holders>,
+    pub(super) messages: HashMap<MessageId, MessageThreads>,
     pub(super) interrupts: HashMap<InterruptId, i64>,
     pub(super) interrupt_keys: BTreeSet<i64>,
 }
 
 /// The threads that hold a message of one id: as a rule one.
 #[derive(Debug)]
-pub(super) enum Holders {
+pub(super) enum MessageThreads {
     One(u64, ThreadKey),
     /// By the places of their messages in the order of arrival.
     Many(BTreeMap<u64, ThreadKey>),
 }
 
-// === impl Holders ===
+// === impl MessageThreads ===
 
-impl Holders {
+impl MessageThreads {
     /// Adds a thread whose message came later than all others.
     pub(super) fn add(&mut self, place: u64, thread: ThreadKey) {
         match self {

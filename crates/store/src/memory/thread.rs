@@ -8,15 +8,15 @@ use trilogue_domain::{
     AgentName, CheckpointId, CheckpointKey, MessageId, RunId, RunKey, ThreadKey,
 };
 
-use super::KeyMap;
+use super::key_map::KeyMap;
+use super::size_estimate;
 use super::state::State;
-use super::weight;
 use crate::record::Frame;
 use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, ThreadRow};
 
 /// A thread, its log, and the keys of what it holds.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(super) struct ThreadEntry {
     pub(super) row: Arc<ThreadRow>,
     /// The last number of its log; stays when frames go.
     pub(super) last: u64,
@@ -24,8 +24,8 @@ pub(super) struct Thread {
     pub(super) frames: BTreeMap<u64, Frame>,
     pub(super) runs: BTreeSet<RunKey>,
     /// What its runs hold. A run is known here from its first frame or row on.
-    pub(super) parts: KeyMap<RunKey, Parts>,
-    pub(super) messages: HashMap<MessageId, Held>,
+    pub(super) parts: KeyMap<RunKey, RunContents>,
+    pub(super) messages: HashMap<MessageId, MessageEntry>,
     /// The messages that their agents know by another id, by their places: an agent may use one id in every turn.
     pub(super) aliases: HashMap<MessageId, BTreeMap<u64, MessageId>>,
     pub(super) checkpoints: HashMap<CheckpointId, CheckpointKey>,
@@ -44,7 +44,7 @@ pub(super) struct Thread {
 
 /// A message's row.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct MessageEntry {
     pub(super) row: Arc<MessageRow>,
     /// Its place in the order of arrival.
     pub(super) place: u64,
@@ -52,7 +52,7 @@ pub(super) struct Held {
 
 /// What belongs to one run and goes with it.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct RunContents {
     /// Its frames, oldest first: the first thread number and the last run number of each.
     pub(super) frames: Vec<(u64, u64)>,
     pub(super) messages: Vec<MessageId>,
@@ -63,9 +63,9 @@ pub(super) struct Parts {
     pub(super) bytes: usize,
 }
 
-// === impl Thread ===
+// === impl ThreadEntry ===
 
-impl Thread {
+impl ThreadEntry {
     pub(super) fn new(row: Arc<ThreadRow>) -> Self {
         Self {
             row,
@@ -178,7 +178,7 @@ impl State {
         let ids = gone.iter().map(|row| row.interrupt.id.as_str());
         let ids: Vec<_> = ids.chain([run.row.id.as_str()]).collect();
         self.queue.remove_run(thread.row.key, key, &ids);
-        self.bytes = self.bytes.saturating_sub(weight::run(&run.row));
+        self.bytes = self.bytes.saturating_sub(size_estimate::run(&run.row));
         if let Some(place) = run.ended {
             self.ended.remove(&place);
         }
@@ -187,8 +187,8 @@ impl State {
         }
         for used in thread.idempotency.remove(&run.row.id).unwrap_or_default() {
             self.idempotency.remove(&used);
-            thread.bytes = thread.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
-            self.bytes = self.bytes.saturating_sub(weight::SMALL_ROW_BYTES);
+            thread.bytes = thread.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
+            self.bytes = self.bytes.saturating_sub(size_estimate::SMALL_ROW_BYTES);
         }
         self.removed.runs.push(run);
         self.removed.parts.push(parts);
@@ -203,7 +203,7 @@ impl State {
             self.remove_run(key, run);
         }
         let Some(thread) = self.threads.remove(&key) else { return };
-        self.bytes = self.bytes.saturating_sub(thread.bytes + weight::thread(&thread.row));
+        self.bytes = self.bytes.saturating_sub(thread.bytes + size_estimate::thread(&thread.row));
         if let Some(place) = thread.idle {
             self.idle.remove(&place);
         }

@@ -10,11 +10,11 @@ use trilogue_domain::event::{
 use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{Answer, HeadMove, Resolution};
 
-use super::codec::{Damage, Decoded, Reader};
+use super::codec::{Damage, DecodeResult, FieldReader};
 use super::content::blobs_of;
 use super::field::{Field, fields, text, variants};
 use super::frame::RawOriginal;
-use super::subject::Subject;
+use super::subject::RecordSubject;
 
 fields!(PlanEntry { content, status });
 variants!(ToolStatus: 0 = Completed, 1 = Failed);
@@ -75,7 +75,7 @@ pub(super) fn put_body(body: &Body, out: &mut Vec<u8>) {
 /// Adds an original with the head's id in place of a body. The original's bytes come last and without length.
 pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) {
     out.push(ORIGINAL);
-    Subject::of(body).put(out);
+    RecordSubject::of(body).put(out);
     original.dialect.put(out);
     original.version.put(out);
     out.extend_from_slice(&original.bytes);
@@ -83,13 +83,13 @@ pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) 
 
 /// Takes a body, reading it from the original where that is what was stored.
 pub(super) fn take_body(
-    input: &mut Reader<'_>,
+    input: &mut FieldReader<'_>,
     originals: &dyn ReadOriginal,
-) -> Decoded<(Body, Option<Original>)> {
+) -> DecodeResult<(Body, Option<Original>)> {
     let body = match input.peek()? {
         ORIGINAL => {
             input.byte()?;
-            let subject = Subject::take(input)?;
+            let subject = RecordSubject::take(input)?;
             let original = Original {
                 dialect: Field::take(input)?,
                 version: Field::take(input)?,
@@ -122,15 +122,17 @@ pub(super) fn take_body(
 }
 
 /// Takes the original of a record that has one, without reading what it says. Of another record nothing but the tag is taken.
-pub(super) fn take_original<'a>(input: &mut Reader<'a>) -> Decoded<Option<RawOriginal<'a>>> {
+pub(super) fn take_original<'a>(
+    input: &mut FieldReader<'a>,
+) -> DecodeResult<Option<RawOriginal<'a>>> {
     if input.byte()? != ORIGINAL {
         return Ok(None);
     }
-    let (message, call) = match Subject::take(input)? {
-        Subject::Message(id) => (Some(id), None),
-        Subject::Tool(id) => (None, Some(id)),
-        Subject::ToolOf(id, message) => (Some(message), Some(id)),
-        Subject::None | Subject::Interrupt(_) => (None, None),
+    let (message, call) = match RecordSubject::take(input)? {
+        RecordSubject::Message(id) => (Some(id), None),
+        RecordSubject::Tool(id) => (None, Some(id)),
+        RecordSubject::ToolOf(id, message) => (Some(message), Some(id)),
+        RecordSubject::None | RecordSubject::Interrupt(_) => (None, None),
     };
     let (dialect, version) = (text(input)?, Field::take(input)?);
     Ok(Some(RawOriginal { dialect, version, message, call, bytes: input.rest() }))
@@ -187,7 +189,7 @@ impl Field for MessageEvent {
         }
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         Ok(match input.byte()? {
             32 => Self::Started {
                 message: Field::take(input)?,

@@ -14,11 +14,11 @@ const MAX_VARINT_BYTES: u32 = 10;
 pub(super) struct Damage(pub(super) &'static str);
 
 /// What a decoder gives.
-pub(super) type Decoded<T> = Result<T, Damage>;
+pub(super) type DecodeResult<T> = Result<T, Damage>;
 
 /// Takes fields from the front of stored bytes. Every length is checked against what is left.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     bytes: &'a Bytes,
     at: usize,
     end: usize,
@@ -51,7 +51,7 @@ pub(super) fn put_checksum(out: &mut Vec<u8>) {
 }
 
 /// Passes when the last bytes are the checksum of those before; gives the length without it.
-pub(super) fn check_checksum(bytes: &[u8]) -> Decoded<usize> {
+pub(super) fn check_checksum(bytes: &[u8]) -> DecodeResult<usize> {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(Damage("it is shorter than its checksum"));
     };
@@ -61,16 +61,16 @@ pub(super) fn check_checksum(bytes: &[u8]) -> Decoded<usize> {
     Ok(content.len())
 }
 
-// === impl Reader ===
+// === impl FieldReader ===
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// Reads the stretch `at..end` of these bytes.
     pub(super) fn new(bytes: &'a Bytes, at: usize, end: usize) -> Self {
         Self { bytes, at, end: end.min(bytes.len()) }
     }
 
     /// Takes the version byte. Passes when this program reads that version.
-    pub(super) fn version(&mut self) -> Decoded<()> {
+    pub(super) fn version(&mut self) -> DecodeResult<()> {
         if self.byte()? == FORMAT_VERSION {
             return Ok(());
         }
@@ -83,12 +83,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes when everything was taken.
-    pub(super) fn finish(&self) -> Decoded<()> {
+    pub(super) fn finish(&self) -> DecodeResult<()> {
         if self.is_at_end() { Ok(()) } else { Err(Damage("it has bytes behind its end")) }
     }
 
     /// The next `length` bytes as a part of the underlying bytes, without copying.
-    pub(super) fn shared(&mut self, length: usize) -> Decoded<Bytes> {
+    pub(super) fn shared(&mut self, length: usize) -> DecodeResult<Bytes> {
         let from = self.at;
         self.skip(length)?;
         Ok(self.bytes.slice(from..self.at))
@@ -102,37 +102,37 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `length` bytes.
-    pub(super) fn slice(&mut self, length: usize) -> Decoded<&'a [u8]> {
+    pub(super) fn slice(&mut self, length: usize) -> DecodeResult<&'a [u8]> {
         let from = self.at;
         self.skip(length)?;
         self.bytes.get(from..self.at).ok_or(Damage("it ends too early"))
     }
 
     /// A reader of the next `length` bytes alone.
-    pub(super) fn part(&mut self, length: usize) -> Decoded<Self> {
+    pub(super) fn part(&mut self, length: usize) -> DecodeResult<Self> {
         let from = self.at;
         self.skip(length)?;
         Ok(Self { bytes: self.bytes, at: from, end: self.at })
     }
 
     /// The next byte, which stays.
-    pub(super) fn peek(&self) -> Decoded<u8> {
+    pub(super) fn peek(&self) -> DecodeResult<u8> {
         self.clone().byte()
     }
 
     /// The next byte.
-    pub(super) fn byte(&mut self) -> Decoded<u8> {
+    pub(super) fn byte(&mut self) -> DecodeResult<u8> {
         let byte = self.slice(1)?;
         byte.first().copied().ok_or(Damage("it ends too early"))
     }
 
     /// The next bytes, as many as the array has.
-    pub(super) fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         self.slice(N)?.try_into().map_err(|_| Damage("it ends too early"))
     }
 
     /// An unsigned integer.
-    pub(super) fn varint(&mut self) -> Decoded<u64> {
+    pub(super) fn varint(&mut self) -> DecodeResult<u64> {
         let mut value = 0_u64;
         for index in 0..MAX_VARINT_BYTES {
             let byte = self.byte()?;
@@ -149,13 +149,13 @@ impl<'a> Reader<'a> {
     }
 
     /// A signed integer.
-    pub(super) fn signed(&mut self) -> Decoded<i64> {
+    pub(super) fn signed(&mut self) -> DecodeResult<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
     /// A length that the rest can hold.
-    pub(super) fn length(&mut self) -> Decoded<usize> {
+    pub(super) fn length(&mut self) -> DecodeResult<usize> {
         let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if length > self.end.saturating_sub(self.at) {
             return Err(Damage("it names more bytes than it has"));
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         Ok(length)
     }
 
-    fn skip(&mut self, length: usize) -> Decoded<()> {
+    fn skip(&mut self, length: usize) -> DecodeResult<()> {
         if length > self.end.saturating_sub(self.at) {
             return Err(Damage("it ends too early"));
         }
@@ -185,7 +185,7 @@ mod tests {
             put_varint(&mut out, value.cast_unsigned());
         }
         let bytes = Bytes::from(out);
-        let mut input = Reader::new(&bytes, 0, bytes.len());
+        let mut input = FieldReader::new(&bytes, 0, bytes.len());
         for value in edges {
             assert_eq!(input.signed(), Ok(value));
             assert_eq!(input.varint(), Ok(value.cast_unsigned()));
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn an_integer_above_64_bits_is_damage() {
         let bytes = Bytes::from(vec![0xff; 11]);
-        assert!(Reader::new(&bytes, 0, 11).varint().is_err());
+        assert!(FieldReader::new(&bytes, 0, 11).varint().is_err());
         let bytes = Bytes::from([&[0xff; 9][..], &[0x02]].concat());
-        assert!(Reader::new(&bytes, 0, 10).varint().is_err());
+        assert!(FieldReader::new(&bytes, 0, 10).varint().is_err());
     }
 
     #[test]
@@ -206,6 +206,6 @@ mod tests {
         let mut out = Vec::new();
         put_varint(&mut out, u64::MAX);
         let bytes = Bytes::from(out);
-        assert!(Reader::new(&bytes, 0, bytes.len()).length().is_err());
+        assert!(FieldReader::new(&bytes, 0, bytes.len()).length().is_err());
     }
 }

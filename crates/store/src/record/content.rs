@@ -5,7 +5,7 @@ use trilogue_domain::{
     Citation, ClientHistory, Content, Part, PartMetadata, Reference, Role, Times, Trajectory,
 };
 
-use super::codec::{Damage, Decoded, Reader};
+use super::codec::{Damage, DecodeResult, FieldReader};
 use super::field::{Field, fields, variants};
 
 fields!(Part { content_type, content, name, metadata, extra });

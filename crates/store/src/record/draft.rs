@@ -22,13 +22,13 @@ pub struct Draft {
     /// How many records.
     count: usize,
     /// Text that may still grow: the last record.
-    open: Option<OpenText>,
+    open: Option<GrowingText>,
     blobs: Vec<BlobRef>,
 }
 
 /// The last record, when it is text that the next delta of its message continues.
 #[derive(Clone, Debug)]
-struct OpenText {
+struct GrowingText {
     /// Where the record's length stands.
     at: usize,
     message: MessageId,
@@ -78,7 +78,7 @@ impl Draft {
         }
         self.write_length(start, length);
         self.count += 1;
-        self.open = delta.map(|(message, _)| OpenText { at: start, message: message.clone() });
+        self.open = delta.map(|(message, _)| GrowingText { at: start, message: message.clone() });
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Draft {
         self.records.extend_from_slice(&other.records);
         self.count += other.count;
         self.blobs.extend(other.blobs);
-        self.open = other.open.map(|open| OpenText { at: open.at + offset, ..open });
+        self.open = other.open.map(|open| GrowingText { at: open.at + offset, ..open });
     }
 
     /// Lets the last record grow by this text, when it is of the same message and stays small enough.

@@ -10,7 +10,7 @@ use trilogue_domain::{
     TokenId,
 };
 
-use super::codec::{Damage, Decoded, Reader, put_bytes, put_signed, put_varint};
+use super::codec::{Damage, DecodeResult, FieldReader, put_bytes, put_signed, put_varint};
 
 /// The most elements for which a list reserves memory before it has seen them.
 const RESERVED_ELEMENTS: usize = 64;
@@ -20,7 +20,7 @@ pub(super) trait Field: Sized {
     /// Adds the value.
     fn put(&self, out: &mut Vec<u8>);
     /// Takes the value.
-    fn take(input: &mut Reader<'_>) -> Decoded<Self>;
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self>;
 }
 
 /// Implements [`Field`] for a struct: its fields in the order given.
@@ -32,7 +32,7 @@ macro_rules! fields {
                 $($field.put(out);)+
             }
 
-            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+            fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
                 Ok(Self { $($field: Field::take(input)?,)+ })
             }
         }
@@ -55,7 +55,7 @@ macro_rules! variants {
                 }
             }
 
-            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+            fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
                 match input.byte()? {
                     $($tag => {
                         $(let $value = Field::take(input)?;)?
@@ -77,7 +77,7 @@ macro_rules! string_ids {
                 put_bytes(out, self.as_str().as_bytes());
             }
 
-            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+            fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
                 Self::parse(text(input)?).map_err(|_| Damage(concat!("it holds a malformed ", stringify!($name))))
             }
         }
@@ -103,7 +103,7 @@ macro_rules! integer_keys {
                 put_signed(out, self.0);
             }
 
-            fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+            fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
                 input.signed().map(Self)
             }
         }
@@ -117,7 +117,7 @@ variants!(RunStatus:
 );
 
 /// Text, borrowed.
-pub(super) fn text<'a>(input: &mut Reader<'a>) -> Decoded<&'a str> {
+pub(super) fn text<'a>(input: &mut FieldReader<'a>) -> DecodeResult<&'a str> {
     let length = input.length()?;
     std::str::from_utf8(input.slice(length)?).map_err(|_| Damage("it holds text that is not UTF-8"))
 }
@@ -129,7 +129,7 @@ impl Field for bool {
         out.push(u8::from(*self));
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         match input.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -143,7 +143,7 @@ impl Field for u32 {
         put_varint(out, u64::from(*self));
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         Self::try_from(input.varint()?).map_err(|_| Damage("it holds an integer out of range"))
     }
 }
@@ -153,7 +153,7 @@ impl Field for u64 {
         put_varint(out, *self);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         input.varint()
     }
 }
@@ -164,7 +164,7 @@ impl Field for i64 {
         put_varint(out, self.cast_unsigned());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         input.varint().map(u64::cast_signed)
     }
 }
@@ -174,7 +174,7 @@ impl Field for String {
         put_bytes(out, self.as_bytes());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         text(input).map(str::to_owned)
     }
 }
@@ -184,7 +184,7 @@ impl Field for Arc<str> {
         put_bytes(out, self.as_bytes());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         text(input).map(Self::from)
     }
 }
@@ -194,7 +194,7 @@ impl Field for Bytes {
         put_bytes(out, self);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         let length = input.length()?;
         input.shared(length)
     }
@@ -205,7 +205,7 @@ impl Field for [u8; 32] {
         out.extend_from_slice(self);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         input.array()
     }
 }
@@ -216,7 +216,7 @@ impl Field for Json {
     }
 
     /// What was JSON when it was written is JSON still: the checksum says so, and it is not parsed again.
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         Self::from_stored(Field::take(input)?).ok_or(Damage("it holds JSON that is not UTF-8"))
     }
 }
@@ -226,7 +226,7 @@ impl Field for Timestamp {
         put_signed(out, self.as_micros());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         input.signed().map(Self::from_micros)
     }
 }
@@ -237,7 +237,7 @@ impl Field for Duration {
         self.subsec_nanos().put(out);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         let (seconds, nanos) = (Field::take(input)?, u32::take(input)?);
         if nanos >= 1_000_000_000 {
             return Err(Damage("it holds a duration with more than a second of nanoseconds"));
@@ -251,7 +251,7 @@ impl Field for Code {
         put_bytes(out, self.as_str().as_bytes());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         Self::from_text(text(input)?).ok_or(Damage("it holds an unknown error code"))
     }
 }
@@ -261,7 +261,7 @@ impl Field for Rights {
         out.push(self.bits());
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         input.byte().map(Self::from_bits)
     }
 }
@@ -274,7 +274,7 @@ impl<T: Field> Field for Option<T> {
         }
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         bool::take(input)?.then(|| T::take(input)).transpose()
     }
 }
@@ -287,7 +287,7 @@ impl<T: Field> Field for Vec<T> {
         }
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         // Every element takes at least one byte, so that a false count cannot cost more than the bytes themselves.
         let count = input.length()?;
         let mut values = Self::with_capacity(count.min(RESERVED_ELEMENTS));
@@ -303,7 +303,7 @@ impl<T: Field> Field for Box<T> {
         (**self).put(out);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         T::take(input).map(Self::new)
     }
 }

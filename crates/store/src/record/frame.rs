@@ -12,7 +12,8 @@ use trilogue_domain::{RunKey, ThreadKey, Timestamp, limits};
 use super::FORMAT_VERSION;
 use super::body::{take_body, take_original};
 use super::codec::{
-    CHECKSUM_BYTES, Damage, Decoded, Reader, check_checksum, put_checksum, put_signed, put_varint,
+    CHECKSUM_BYTES, Damage, DecodeResult, FieldReader, check_checksum, put_checksum, put_signed,
+    put_varint,
 };
 use super::field::Field;
 
@@ -44,7 +45,7 @@ pub(super) struct Header {
 #[derive(Debug)]
 pub struct RawRecords<'a> {
     frame: &'a Frame,
-    input: Reader<'a>,
+    input: FieldReader<'a>,
     /// The thread number of the next.
     next: u64,
 }
@@ -61,7 +62,7 @@ pub struct RawRecord<'a> {
     /// What a peer sent, where a peer sent it.
     pub original: Option<RawOriginal<'a>>,
     frame: &'a Frame,
-    record: Reader<'a>,
+    record: FieldReader<'a>,
 }
 
 /// What a peer sent, with the ids that our head of it holds.
@@ -196,10 +197,10 @@ impl Frame {
     }
 
     /// What stands behind the header.
-    fn records(&self) -> Decoded<Reader<'_>> {
+    fn records(&self) -> DecodeResult<FieldReader<'_>> {
         // The checksum was checked when the frame was read, or has just been written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);
-        let mut input = Reader::new(&self.bytes, 0, end);
+        let mut input = FieldReader::new(&self.bytes, 0, end);
         input.version()?;
         Header::take(&mut input)?;
         Ok(input)
@@ -213,7 +214,7 @@ impl Frame {
         }
     }
 
-    fn decode(&self) -> Decoded<Box<[Event]>> {
+    fn decode(&self) -> DecodeResult<Box<[Event]>> {
         let mut input = self.records()?;
         // Every record takes at least its length, so that a false count cannot cost more than the bytes themselves.
         let count = usize::try_from(self.header.last - self.header.first + 1).unwrap_or(usize::MAX);
@@ -226,7 +227,7 @@ impl Frame {
         Ok(events.into_boxed_slice())
     }
 
-    fn event(&self, number: u64, mut record: Reader<'_>) -> Decoded<Event> {
+    fn event(&self, number: u64, mut record: FieldReader<'_>) -> DecodeResult<Event> {
         let at = Timestamp::take(&mut record)?;
         let (body, original) = take_body(&mut record, &*self.reader)?;
         record.finish()?;
@@ -244,7 +245,7 @@ impl fmt::Debug for Frame {
     }
 }
 
-fn take_record<'a>(input: &mut Reader<'a>) -> Decoded<Reader<'a>> {
+fn take_record<'a>(input: &mut FieldReader<'a>) -> DecodeResult<FieldReader<'a>> {
     let length = u32::from_le_bytes(input.array()?) as usize;
     input.part(length)
 }
@@ -252,7 +253,7 @@ fn take_record<'a>(input: &mut Reader<'a>) -> Decoded<Reader<'a>> {
 // === impl RawRecords ===
 
 impl<'a> RawRecords<'a> {
-    fn take(&mut self) -> Decoded<RawRecord<'a>> {
+    fn take(&mut self) -> DecodeResult<RawRecord<'a>> {
         let (number, frame) = (self.next, self.frame);
         let record = take_record(&mut self.input)?;
         let mut head = record.clone();
@@ -294,9 +295,9 @@ impl RawRecord<'_> {
 
 impl Header {
     /// Passes when the bytes are a frame of a version that is known, with this header.
-    fn check(&self, bytes: &Bytes) -> Decoded<()> {
+    fn check(&self, bytes: &Bytes) -> DecodeResult<()> {
         let end = check_checksum(bytes)?;
-        let mut input = Reader::new(bytes, 0, end);
+        let mut input = FieldReader::new(bytes, 0, end);
         input.version()?;
         if Self::take(&mut input)? != *self {
             return Err(Damage("it belongs elsewhere"));
@@ -321,7 +322,7 @@ impl Field for Header {
         put_varint(out, self.first_run);
     }
 
-    fn take(input: &mut Reader<'_>) -> Decoded<Self> {
+    fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         let (thread, run, first) = (Field::take(input)?, Field::take(input)?, u64::take(input)?);
         let last = first.checked_add(input.varint()?).ok_or(Damage("its numbers make no sense"))?;
         Ok(Self { thread, run, first, last, first_run: Field::take(input)? })

@@ -3,7 +3,7 @@
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{Answer, Failure, Interrupt, InterruptKind, Outcome, Resolution, Survives};
 
-use super::codec::{Damage, Decoded, Reader};
+use super::codec::{Damage, DecodeResult, FieldReader};
 use super::field::{Field, fields, variants};
 
 fields!(Interrupt { id, kind, prompt, payload, options, schema, survives, patience });

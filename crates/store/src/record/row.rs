@@ -5,7 +5,7 @@ use trilogue_domain::Callback;
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::FORMAT_VERSION;
-use super::codec::{Damage, Decoded, Reader, check_checksum, put_checksum};
+use super::codec::{Damage, DecodeResult, FieldReader, check_checksum, put_checksum};
 use super::field::{Field, fields, variants};
 use crate::rows::{
     BindingRow, CheckpointRow, ConfigurationRow, IdempotencyKey, IdempotencyRow, InterruptRow,
@@ -160,10 +160,10 @@ fn seal(kind: u8, fields: &impl Field) -> Vec<u8> {
     out
 }
 
-fn open<T: Field>(kind: u8, bytes: &[u8]) -> Decoded<T> {
+fn open<T: Field>(kind: u8, bytes: &[u8]) -> DecodeResult<T> {
     let end = check_checksum(bytes)?;
     let bytes = Bytes::copy_from_slice(bytes);
-    let mut input = Reader::new(&bytes, 0, end);
+    let mut input = FieldReader::new(&bytes, 0, end);
     input.version()?;
     if input.byte()? != kind {
         return Err(Damage("it is another kind of row"));

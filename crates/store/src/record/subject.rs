@@ -3,12 +3,12 @@
 use trilogue_domain::event::{Body, InterruptEvent, MessageEvent, ToolEvent};
 use trilogue_domain::{InterruptId, MessageId};
 
-use super::codec::{Damage, Decoded, Reader, put_bytes};
+use super::codec::{Damage, DecodeResult, FieldReader, put_bytes};
 use super::field::text;
 
 /// The id in an event's head that is ours: the original does not hold it, or holds the peer's own.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Subject<'a> {
+pub(super) enum RecordSubject<'a> {
     None,
     Message(&'a str),
     Tool(&'a str),
@@ -17,9 +17,9 @@ pub(super) enum Subject<'a> {
     ToolOf(&'a str, &'a str),
 }
 
-// === impl Subject ===
+// === impl RecordSubject ===
 
-impl<'a> Subject<'a> {
+impl<'a> RecordSubject<'a> {
     /// The id that the head of this body holds.
     pub(super) fn of(body: &'a Body) -> Self {
         match body {
@@ -62,7 +62,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    pub(super) fn take(input: &mut Reader<'a>) -> Decoded<Self> {
+    pub(super) fn take(input: &mut FieldReader<'a>) -> DecodeResult<Self> {
         match input.byte()? {
             0 => Ok(Self::None),
             1 => text(input).map(Self::Message),
@@ -74,7 +74,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The body with the head's id in it.
-    pub(super) fn restore(self, mut body: Body) -> Decoded<Body> {
+    pub(super) fn restore(self, mut body: Body) -> DecodeResult<Body> {
         const MALFORMED: Damage = Damage("it holds a malformed id");
         match (self, &mut body) {
             (

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
 
-use super::fault::{State, lock};
+use super::error::{StoreState, lock};
 use super::job::Job;
 use super::schema::SCHEMA_VERSION;
-use super::{SqliteStore, connection, copy, file};
+use super::{SqliteStore, backup, connection, file};
 use crate::port::{Admin, Stats};
 
 #[async_trait]
@@ -20,7 +20,7 @@ impl Admin for SqliteStore {
 
     fn health(&self) -> Result<()> {
         let health = &self.context.health;
-        if health.state() == State::Full
+        if health.state() == StoreState::Full
             && health.probe_is_due()
             && let Some(jobs) = lock(&self.jobs).as_ref()
         {
@@ -61,8 +61,9 @@ impl Admin for SqliteStore {
     async fn backup(&self, to: &Path) -> Result<()> {
         self.context.health.check_read()?;
         let (context, to) = (std::sync::Arc::clone(&self.context), to.to_owned());
-        let task =
-            tokio::task::spawn_blocking(move || copy::backup(&context.path, &to, &context.health));
+        let task = tokio::task::spawn_blocking(move || {
+            backup::backup(&context.path, &to, &context.health)
+        });
         task.await.unwrap_or_else(|_| Err(crate::core::closed()))
     }
 

@@ -8,10 +8,10 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, RunKey, TenantId, ThreadKey};
 
 use super::apply;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::heads;
-use super::job::{self, Desk, Job, WorkKind};
-use super::{Keys, SqliteStore, blob, done, row};
+use super::job::{self, Job, WorkKind, WriteContext};
+use super::{KeyCounters, SqliteStore, blob, done, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::{closed, no_thread};
 use crate::port::{Acquired, Append, Batch};
@@ -20,15 +20,15 @@ use crate::rows::{InterruptRow, RunRow, ThreadRow};
 #[async_trait]
 impl Append for SqliteStore {
     fn next_thread_key(&self) -> ThreadKey {
-        ThreadKey(Keys::next(&self.context.keys.thread))
+        ThreadKey(KeyCounters::next(&self.context.keys.thread))
     }
 
     fn next_run_key(&self) -> RunKey {
-        RunKey(Keys::next(&self.context.keys.run))
+        RunKey(KeyCounters::next(&self.context.keys.run))
     }
 
     fn next_checkpoint_key(&self) -> CheckpointKey {
-        CheckpointKey(Keys::next(&self.context.keys.checkpoint))
+        CheckpointKey(KeyCounters::next(&self.context.keys.checkpoint))
     }
 
     async fn append(&self, batch: Batch) -> Result<()> {
@@ -45,7 +45,7 @@ impl Append for SqliteStore {
         let blob = naming.await.unwrap_or_else(|_| Err(closed()))?;
         let kind = WorkKind { is_vital: false, is_alone: true, bytes: bytes.len() };
         let (tenant, stored) = (tenant.clone(), blob.clone());
-        self.write(kind, move |desk: &mut Desk<'_>| {
+        self.write(kind, move |desk: &mut WriteContext<'_>| {
             blob::put(desk.conn, desk.blobs, &tenant, &stored, &bytes)
         })
         .await?;
@@ -60,7 +60,7 @@ impl Append for SqliteStore {
         }
         // Only a change of owner waits for the disk.
         let node = node.to_owned();
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             let mut taken = acquired(desk.conn, desk.context, thread)?;
             if taken.thread.owner_node != node {
                 taken.thread.owner_node.clone_from(&node);
@@ -80,7 +80,7 @@ fn acquired(
     conn: &rusqlite::Connection,
     context: &super::Context,
     thread: ThreadKey,
-) -> Result<Acquired, Fail> {
+) -> Result<Acquired, SqliteError> {
     let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?;
     let row = row.ok_or_else(|| no_thread(thread))?;
     let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";

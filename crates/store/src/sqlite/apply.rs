@@ -6,7 +6,7 @@ use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{MessageId, ThreadKey};
 
 use super::Context;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::heads::Heads;
 use super::row::{one, write, write_encoded};
 use super::{blob, queue, remove, search, thread_agents};
@@ -29,7 +29,7 @@ pub(super) fn check_head(
     context: &Context,
     heads: &mut Heads,
     batch: &Batch,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     if !batch.removes_thread() {
         context.health.check_thread(batch.thread)?;
     }
@@ -42,9 +42,9 @@ pub(super) fn batch<'c>(
     conn: &'c Connection,
     insert: &mut InsertFrame<'c>,
     heads: &mut Heads,
-    blobs: &mut blob::Pending,
+    blobs: &mut blob::PendingBlobs,
     batch: &Batch,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     for frame in &batch.frames {
         insert.frame(conn, frame)?;
     }
@@ -79,7 +79,7 @@ impl<'c> InsertFrame<'c> {
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
     );
 
-    fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), Fail> {
+    fn frame(&mut self, conn: &'c Connection, frame: &Frame) -> Result<(), SqliteError> {
         let statement = match self.0.take() {
             Some(statement) => statement,
             None => conn.prepare_with_flags(Self::SQL, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,
@@ -99,10 +99,10 @@ impl<'c> InsertFrame<'c> {
 fn write_change(
     conn: &Connection,
     heads: &mut Heads,
-    blobs: &mut blob::Pending,
+    blobs: &mut blob::PendingBlobs,
     thread: ThreadKey,
     change: &Change,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     match change {
         Change::Thread(row) => write_thread(conn, row),
         Change::Run(row) => write_run(conn, row),
@@ -123,7 +123,7 @@ fn write_change(
 }
 
 /// Writes a thread row and its search rows.
-pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fail> {
+pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), SqliteError> {
     // A row that is there and whose names stay is only updated: an insert would write every index over them again.
     const UPDATE: &str = concat!(
         "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
@@ -137,14 +137,15 @@ pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), Fai
     );
     update_or_insert(conn, UPDATE, INSERT, row)
         .map_err(|error| taken(error, "thread", row.id.as_str()))?;
-    let is_new = search::write(conn, search::Kind::Thread, row.key.0, &row.tenant, &row.metadata)?;
+    let is_new =
+        search::write(conn, search::SearchKind::Thread, row.key.0, &row.tenant, &row.metadata)?;
     if is_new {
         thread_agents::renew(conn, row)?;
     }
     Ok(())
 }
 
-fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
+fn write_run(conn: &Connection, row: &RunRow) -> Result<(), SqliteError> {
     const UPDATE: &str = concat!(
         "UPDATE runs SET status = ?7, ended_at = ?8, body = ?10 WHERE key = ?2",
         " AND tenant = ?3 AND id = ?4 AND thread = ?1 AND principal = ?5",
@@ -158,7 +159,7 @@ fn write_run(conn: &Connection, row: &RunRow) -> Result<(), Fail> {
     );
     update_or_insert(conn, UPDATE, INSERT, row)
         .map_err(|error| taken(error, "run", row.id.as_str()))?;
-    search::write(conn, search::Kind::Run, row.key.0, &row.tenant, &row.metadata)?;
+    search::write(conn, search::SearchKind::Run, row.key.0, &row.tenant, &row.metadata)?;
     Ok(())
 }
 
@@ -175,7 +176,7 @@ fn update_or_insert<R: TableRow>(
     Ok(())
 }
 
-fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), Fail> {
+fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO messages (thread, tenant, id, run, alias, body)",
         " VALUES (?1, ?3, ?4, ?5, ?6, ?7)",
@@ -191,7 +192,7 @@ fn write_alias(
     thread: ThreadKey,
     message: &MessageId,
     alias: &MessageId,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let of = params![thread.0, message.as_str()];
     let Some(row) = one::<MessageRow>(conn, "WHERE thread = ?1 AND id = ?2", of)? else {
         return Ok(());
@@ -200,7 +201,7 @@ fn write_alias(
 }
 
 /// Writes a checkpoint row.
-pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result<(), Fail> {
+pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO checkpoints (thread, key, id, parent, run, body)",
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -210,7 +211,7 @@ pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result
     Ok(())
 }
 
-fn write_interrupt(conn: &Connection, row: &InterruptRow) -> Result<(), Fail> {
+fn write_interrupt(conn: &Connection, row: &InterruptRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO interrupts (thread, tenant, id, principal, run, pending, body)",
         " VALUES (?1, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -223,7 +224,7 @@ fn write_interrupt(conn: &Connection, row: &InterruptRow) -> Result<(), Fail> {
     Ok(())
 }
 
-fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), Fail> {
+fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO bindings (thread, agent, body) VALUES (?1, ?3, ?4)",
         " ON CONFLICT (thread, agent) DO UPDATE SET body = ?4"
@@ -232,7 +233,7 @@ fn write_binding(conn: &Connection, row: &BindingRow) -> Result<(), Fail> {
     Ok(())
 }
 
-fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), Fail> {
+fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), SqliteError> {
     let forgotten = row.created_at.before(IDEMPOTENCY_KEPT).as_micros();
     let sql = concat!(
         "INSERT INTO idempotency",
@@ -248,7 +249,7 @@ fn write_idempotency(conn: &Connection, row: &IdempotencyRow) -> Result<(), Fail
     Ok(())
 }
 
-fn taken(error: rusqlite::Error, what: &str, id: &str) -> Fail {
+fn taken(error: rusqlite::Error, what: &str, id: &str) -> SqliteError {
     match error.sqlite_error_code() {
         Some(ErrorCode::ConstraintViolation) => already_exists(what, id).into(),
         _ => error.into(),

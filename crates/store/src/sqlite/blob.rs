@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{TenantId, ThreadKey};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use crate::core::damaged;
 use crate::port::Batch;
 
@@ -17,7 +17,7 @@ const MAX_PENDING: usize = 65_536;
 
 /// Blobs that were stored for a frame that is still to come: removing another frame must not take them away.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingBlobs {
     waiting: HashSet<i64>,
     /// Named in the transaction under way.
     named: Vec<i64>,
@@ -26,11 +26,11 @@ pub(super) struct Pending {
 /// Stores content, unless the tenant has it.
 pub(super) fn put(
     conn: &Connection,
-    pending: &mut Pending,
+    pending: &mut PendingBlobs,
     tenant: &TenantId,
     blob: &BlobRef,
     bytes: &Bytes,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let key = match find(conn, tenant, blob)? {
         Some(key) => key,
         None => {
@@ -53,7 +53,11 @@ pub(super) fn put(
 }
 
 /// Notes which runs of the batch name which blobs.
-pub(super) fn refer(conn: &Connection, pending: &mut Pending, batch: &Batch) -> Result<(), Fail> {
+pub(super) fn refer(
+    conn: &Connection,
+    pending: &mut PendingBlobs,
+    batch: &Batch,
+) -> Result<(), SqliteError> {
     for blob in &batch.blobs {
         let key = find_of_thread(conn, batch.thread, blob)?;
         let key = key.ok_or_else(|| batch.blob_missing(blob))?;
@@ -71,7 +75,11 @@ pub(super) fn refer(conn: &Connection, pending: &mut Pending, batch: &Batch) -> 
 }
 
 /// Keys of blobs.
-pub(super) fn named(conn: &Connection, sql: &str, params: impl Params) -> Result<Vec<i64>, Fail> {
+pub(super) fn named(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<i64>, SqliteError> {
     let mut statement = conn.prepare_cached(sql)?;
     let keys = statement.query_map(params, |row| row.get(0))?;
     Ok(keys.collect::<rusqlite::Result<_>>()?)
@@ -80,9 +88,9 @@ pub(super) fn named(conn: &Connection, sql: &str, params: impl Params) -> Result
 /// Removes those of these blobs that nothing names any more.
 pub(super) fn remove_unnamed(
     conn: &Connection,
-    pending: &Pending,
+    pending: &PendingBlobs,
     keys: &[i64],
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(concat!(
         "DELETE FROM blobs WHERE key = ?1",
         " AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = ?1)"
@@ -94,7 +102,7 @@ pub(super) fn remove_unnamed(
 }
 
 /// Removes what a previous life stored and never named.
-pub(super) fn sweep(conn: &Connection) -> Result<usize, Fail> {
+pub(super) fn sweep(conn: &Connection) -> Result<usize, SqliteError> {
     Ok(conn.execute(
         concat!(
             "DELETE FROM blobs WHERE NOT EXISTS",
@@ -110,7 +118,7 @@ pub(super) fn read(
     thread: ThreadKey,
     hash: &[u8; 32],
     length: Option<u64>,
-) -> Result<Option<(BlobRef, Bytes)>, Fail> {
+) -> Result<Option<(BlobRef, Bytes)>, SqliteError> {
     let found = conn
         .prepare_cached(concat!(
             "SELECT b.length, r.is_text, b.crc, b.data FROM blobs b",
@@ -128,13 +136,13 @@ pub(super) fn read(
     let is_whole = bytes.len() as u64 == blob.length && crc32c::crc32c(&bytes) == crc;
     if !is_whole || <[u8; 32]>::from(Sha256::digest(&bytes)) != *hash {
         let error = damaged("a stored blob does not match its hash");
-        return Err(Fail::Damaged(Some(thread), error));
+        return Err(SqliteError::Damaged(Some(thread), error));
     }
     Ok(Some((blob, bytes)))
 }
 
 /// Whether a stored blob is what its columns say.
-pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, Fail> {
+pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, SqliteError> {
     let sql = "SELECT hash, length, crc, data FROM blobs WHERE key = ?1";
     let found = conn
         .prepare_cached(sql)?
@@ -150,7 +158,7 @@ pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, Fail> {
     Ok(found.unwrap_or(false))
 }
 
-fn find(conn: &Connection, tenant: &TenantId, blob: &BlobRef) -> Result<Option<i64>, Fail> {
+fn find(conn: &Connection, tenant: &TenantId, blob: &BlobRef) -> Result<Option<i64>, SqliteError> {
     Ok(conn
         .prepare_cached("SELECT key FROM blobs WHERE tenant = ?1 AND hash = ?2 AND length = ?3")?
         .query_row(params![tenant.as_str(), blob.hash, blob.length.cast_signed()], |row| row.get(0))
@@ -161,7 +169,7 @@ fn find_of_thread(
     conn: &Connection,
     thread: ThreadKey,
     blob: &BlobRef,
-) -> Result<Option<i64>, Fail> {
+) -> Result<Option<i64>, SqliteError> {
     Ok(conn
         .prepare_cached(concat!(
             "SELECT b.key FROM threads t JOIN blobs b ON b.tenant = t.tenant",
@@ -171,9 +179,9 @@ fn find_of_thread(
         .optional()?)
 }
 
-// === impl Pending ===
+// === impl PendingBlobs ===
 
-impl Pending {
+impl PendingBlobs {
     fn wait_for(&mut self, key: i64) {
         if self.waiting.len() >= MAX_PENDING {
             // Those that are forgotten are refused when a frame names them after all, never half there.

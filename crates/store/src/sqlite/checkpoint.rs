@@ -11,7 +11,7 @@ use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, ErrorCode, MAIN_DB};
 
 use super::connection;
-use super::fault::{Fail, Health, State};
+use super::error::{Health, SqliteError, StoreState};
 
 /// The checkpointer is woken each time the log has grown by this many pages.
 pub(super) const NUDGE_PAGES: usize = 2_000;
@@ -31,7 +31,7 @@ pub(super) struct Checkpointer {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Worker {
+struct CheckpointWorker {
     conn: Connection,
     health: Arc<Health>,
     /// Whether removed content must leave the log soon.
@@ -59,11 +59,11 @@ impl Checkpointer {
         path: &Path,
         health: Arc<Health>,
         pages: Arc<AtomicUsize>,
-    ) -> Result<Self, Fail> {
+    ) -> Result<Self, SqliteError> {
         let erase = Arc::new(AtomicBool::new(false));
         let nearly = Arc::new(AtomicBool::new(false));
         let (wake, woken) = sync_channel(1);
-        let worker = Worker {
+        let worker = CheckpointWorker {
             conn: connection::checkpointer(path)?,
             health,
             erase: Arc::clone(&erase),
@@ -107,9 +107,9 @@ impl Checkpointer {
     }
 }
 
-// === impl Worker ===
+// === impl CheckpointWorker ===
 
-impl Worker {
+impl CheckpointWorker {
     fn run(self, woken: &Receiver<()>) {
         loop {
             if !self.erase.load(Ordering::Acquire) {
@@ -121,7 +121,7 @@ impl Worker {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 }
             }
-            if self.health.state() >= State::ReadOnly {
+            if self.health.state() >= StoreState::ReadOnly {
                 // What could not be synchronised is not touched any more; wait for the end.
                 self.erase.store(false, Ordering::Release);
                 continue;
@@ -146,7 +146,7 @@ impl Worker {
     fn follow(&self) {
         let mut before = usize::MAX;
         // The writer may find meanwhile that the log cannot be synchronised; what is in it then is not moved.
-        while self.health.state() < State::ReadOnly {
+        while self.health.state() < StoreState::ReadOnly {
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
                 Ok((_, moved)) => usize::try_from(moved).unwrap_or(0),
                 Err(error) if is_harmless(&error) => return,
@@ -178,7 +178,7 @@ mod tests {
         conn.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
         conn.execute_batch("CREATE TABLE things (name TEXT)").unwrap();
         let health = Arc::new(Health::new(&path));
-        let worker = Worker {
+        let worker = CheckpointWorker {
             conn: connection::checkpointer(&path).unwrap(),
             health: Arc::clone(&health),
             erase: Arc::default(),
@@ -191,7 +191,7 @@ mod tests {
         let moved = database();
         assert!(moved != empty);
         conn.execute_batch("INSERT INTO things VALUES ('one')").unwrap();
-        health.worsen(State::ReadOnly, "a test says so");
+        health.worsen(StoreState::ReadOnly, "a test says so");
         worker.follow();
         assert!(database() == moved);
     }

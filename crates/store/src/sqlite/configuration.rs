@@ -5,8 +5,8 @@ use rusqlite::{Connection, params};
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::{ConfigurationId, Scope, Timestamp};
 
-use super::fault::Fail;
-use super::job::{Desk, WorkKind};
+use super::error::SqliteError;
+use super::job::{WorkKind, WriteContext};
 use super::{SqliteStore, row};
 use crate::core::already_exists;
 use crate::core::page::PageBuilder;
@@ -21,14 +21,14 @@ impl Configurations for SqliteStore {
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()> {
         row.check()?;
         let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
-        self.write(kind, move |desk: &mut Desk<'_>| create(desk.conn, &row)).await
+        self.write(kind, move |desk: &mut WriteContext<'_>| create(desk.conn, &row)).await
     }
 
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool> {
         row.check()?;
         let scope = scope.clone();
         let kind = WorkKind { bytes: row.config.as_bytes().len(), ..WorkKind::USUAL };
-        self.write(kind, move |desk: &mut Desk<'_>| {
+        self.write(kind, move |desk: &mut WriteContext<'_>| {
             if visible(desk.conn, &scope, &row.id, row.updated_at)?.is_none()
                 || row.tenant != scope.tenant
             {
@@ -67,7 +67,7 @@ impl Configurations for SqliteStore {
 
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             // The columns say whose it is: what is damaged can be removed too.
             let owner = scope.owner.as_ref().map(|owner| owner.as_str().to_owned());
             let removed = desk
@@ -92,7 +92,7 @@ impl Configurations for SqliteStore {
         if !is_due.await? {
             return Ok(0);
         }
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             let sql = concat!(
                 "DELETE FROM configurations WHERE key IN",
                 " (SELECT key FROM configurations WHERE expires_at <= ?1",
@@ -106,7 +106,7 @@ impl Configurations for SqliteStore {
     }
 }
 
-fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), Fail> {
+fn create(conn: &Connection, row: &ConfigurationRow) -> Result<(), SqliteError> {
     let sql = "DELETE FROM configurations WHERE tenant = ?1 AND id = ?2 AND expires_at <= ?3";
     let expired = params![row.tenant.as_str(), row.id.as_str(), row.created_at.as_micros()];
     conn.prepare_cached(sql)?.execute(expired)?;
@@ -125,12 +125,12 @@ fn visible(
     scope: &Scope,
     id: &ConfigurationId,
     now: Timestamp,
-) -> Result<Option<ConfigurationRow>, Fail> {
+) -> Result<Option<ConfigurationRow>, SqliteError> {
     let params = params![scope.tenant.as_str(), id.as_str()];
     let found = row::one::<ConfigurationRow>(conn, "WHERE tenant = ?1 AND id = ?2", params);
     match found {
         Ok(found) => Ok(found.filter(|row| row.is_seen(scope, now))),
-        Err(Fail::Damaged(_, error)) => Err(damaged(&error, id).into()),
+        Err(SqliteError::Damaged(_, error)) => Err(damaged(&error, id).into()),
         Err(fail) => Err(fail),
     }
 }
@@ -147,7 +147,7 @@ fn listing(
     filter: &ConfigurationFilter,
     page: &Page,
     now: Timestamp,
-) -> Result<Listing<ConfigurationRow>, Fail> {
+) -> Result<Listing<ConfigurationRow>, SqliteError> {
     let rest = "WHERE tenant = ?1 AND agent = ?2 AND key < ?3 ORDER BY key DESC";
     let mut statement = conn.prepare_cached(&row::select::<ConfigurationRow>(rest))?;
     let params = params![scope.tenant.as_str(), filter.agent.as_str(), page.before()];

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::fault::{Fail, lock};
+use super::error::{SqliteError, lock};
 use crate::core::closed;
 use crate::open::{Durability, Options};
 
@@ -34,7 +34,7 @@ pub(super) struct Readers {
 }
 
 /// The connection that writes.
-pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Fail> {
+pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -67,7 +67,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Fail>
 }
 
 /// Counts the pages of the write-ahead log at every commit of this connection.
-pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, Fail> {
+pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, SqliteError> {
     let pages = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&pages);
     conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, count: i32| {
@@ -78,7 +78,7 @@ pub(super) fn count_log(conn: &mut Connection) -> Result<Arc<AtomicUsize>, Fail>
 }
 
 /// The connection that moves the write-ahead log into the database beside the writer.
-pub(super) fn checkpointer(path: &Path) -> Result<Connection, Fail> {
+pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -91,7 +91,7 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, Fail> {
 }
 
 /// A connection that only reads.
-pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, Fail> {
+pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -104,7 +104,7 @@ pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, Fail> {
 }
 
 /// What makes a damaged or foreign file less dangerous.
-fn harden(conn: &Connection) -> Result<(), Fail> {
+fn harden(conn: &Connection) -> Result<(), SqliteError> {
     conn.pragma_update(None, "cell_size_check", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
     conn.pragma_update(None, "temp_store", "memory")?;
@@ -140,8 +140,8 @@ impl Readers {
     /// Runs a look-up on the calling thread. It ends before anything else is waited for, so no snapshot is held longer.
     pub(super) fn run<T>(
         &self,
-        look_up: impl FnOnce(&Connection) -> Result<T, Fail>,
-    ) -> Result<T, Fail> {
+        look_up: impl FnOnce(&Connection) -> Result<T, SqliteError>,
+    ) -> Result<T, SqliteError> {
         let idle = lock(&self.idle).pop();
         let conn = match idle {
             Some(conn) => conn,

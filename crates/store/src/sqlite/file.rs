@@ -15,7 +15,7 @@ const PROBE_BYTES: usize = 64 * 1024;
 
 /// The lock of a store: held by one process until it is dropped or the process ends.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct FileLock {
     _file: File,
 }
 
@@ -83,9 +83,9 @@ pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
     )
 }
 
-// === impl Lock ===
+// === impl FileLock ===
 
-impl Lock {
+impl FileLock {
     /// Takes the lock of the store at `path`, in `PATH.lock`.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 use trilogue_domain::ThreadKey;
 
 use super::Context;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::heads::stored_frame;
 use crate::core::damaged;
 use crate::port::Range;
@@ -18,13 +18,13 @@ pub(super) fn read(
     context: &Context,
     thread: ThreadKey,
     range: Range,
-) -> Result<Vec<Arc<Frame>>, Fail> {
+) -> Result<Vec<Arc<Frame>>, SqliteError> {
     // One snapshot: a run that is removed meanwhile must not look like a hole.
     let snapshot = conn.unchecked_transaction()?;
     match range.run {
         None => of_thread(&snapshot, context, thread, range),
         Some(run) => {
-            let mut check = RunCheck { thread, next: None, after: range.after };
+            let mut check = RunContinuity { thread, next: None, after: range.after };
             let from = first_of_run(&snapshot, run.0, range.after)?;
             let sql = concat!(
                 "SELECT thread, run, first, last, first_run, body FROM frames",
@@ -42,7 +42,7 @@ fn of_thread(
     context: &Context,
     thread: ThreadKey,
     range: Range,
-) -> Result<Vec<Arc<Frame>>, Fail> {
+) -> Result<Vec<Arc<Frame>>, SqliteError> {
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64)> = conn
         .prepare_cached(concat!(
@@ -70,7 +70,7 @@ fn of_thread(
 }
 
 /// Where in the run's numbers the frame begins that holds the first number after this.
-fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, Fail> {
+fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, SqliteError> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64, i64)> = conn
         .prepare_cached(concat!(
@@ -96,8 +96,8 @@ fn collect(
     sql: &str,
     bound: [i64; 2],
     max_bytes: usize,
-    mut check: impl FnMut(&Frame) -> Result<(), Fail>,
-) -> Result<Vec<Arc<Frame>>, Fail> {
+    mut check: impl FnMut(&Frame) -> Result<(), SqliteError>,
+) -> Result<Vec<Arc<Frame>>, SqliteError> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(bound)?;
     let (mut frames, mut bytes) = (Vec::new(), 0);
@@ -118,7 +118,12 @@ fn collect(
 }
 
 /// Whether these numbers belonged to runs that were removed.
-fn is_removed(conn: &Connection, thread: ThreadKey, first: u64, last: u64) -> Result<bool, Fail> {
+fn is_removed(
+    conn: &Connection,
+    thread: ThreadKey,
+    first: u64,
+    last: u64,
+) -> Result<bool, SqliteError> {
     let gap: Option<i64> = conn
         .prepare_cached(concat!(
             "SELECT last FROM gaps WHERE thread = ?1 AND first <= ?2",
@@ -129,21 +134,21 @@ fn is_removed(conn: &Connection, thread: ThreadKey, first: u64, last: u64) -> Re
     Ok(gap.is_some_and(|gap| gap.cast_unsigned() >= last))
 }
 
-fn hole(thread: ThreadKey, number: u64) -> Fail {
+fn hole(thread: ThreadKey, number: u64) -> SqliteError {
     let error = damaged(format!("the log of thread {thread} has a hole at number {number}"));
-    Fail::Damaged(Some(thread), error)
+    SqliteError::Damaged(Some(thread), error)
 }
 
 /// Run numbers have no holes: a run is removed whole.
 #[derive(Debug)]
-struct RunCheck {
+struct RunContinuity {
     thread: ThreadKey,
     after: u64,
     next: Option<u64>,
 }
 
-impl RunCheck {
-    fn pass(&mut self, frame: &Frame) -> Result<(), Fail> {
+impl RunContinuity {
+    fn pass(&mut self, frame: &Frame) -> Result<(), SqliteError> {
         let fits = match self.next {
             None => frame.first_run() <= self.after.saturating_add(1),
             Some(next) => frame.first_run() == next,

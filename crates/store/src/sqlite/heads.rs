@@ -9,7 +9,7 @@ use trilogue_domain::port::ReadOriginal;
 use trilogue_domain::{RunKey, ThreadKey};
 
 use super::Context;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::row;
 use crate::core::batch::Head;
 use crate::record::Frame;
@@ -35,7 +35,7 @@ impl Heads {
         conn: &Connection,
         context: &Context,
         thread: ThreadKey,
-    ) -> Result<Option<Head>, Fail> {
+    ) -> Result<Option<Head>, SqliteError> {
         if let Some(head) = self.open.get(&thread) {
             return Ok(*head);
         }
@@ -73,7 +73,11 @@ impl Heads {
 }
 
 /// The last number of a log: of its newest frame, or of what was removed behind it.
-pub(super) fn last(conn: &Connection, context: &Context, thread: ThreadKey) -> Result<u64, Fail> {
+pub(super) fn last(
+    conn: &Connection,
+    context: &Context,
+    thread: ThreadKey,
+) -> Result<u64, SqliteError> {
     let newest = conn
         .prepare_cached(concat!(
             "SELECT thread, run, first, last, first_run, body FROM frames",
@@ -96,7 +100,7 @@ pub(super) fn last_of_run(
     context: &Context,
     thread: ThreadKey,
     run: RunKey,
-) -> Result<u64, Fail> {
+) -> Result<u64, SqliteError> {
     let newest = conn
         .prepare_cached(concat!(
             "SELECT thread, run, first, last, first_run, body FROM frames",
@@ -113,7 +117,7 @@ pub(super) fn stored_frame(
     row: &Row<'_>,
     thread: ThreadKey,
     reader: &Arc<dyn ReadOriginal>,
-) -> Result<Frame, Fail> {
+) -> Result<Frame, SqliteError> {
     let run: Option<i64> = row.get(1)?;
     let [first, last, first_run] = [row.get::<_, i64>(2)?, row.get(3)?, row.get(4)?];
     let body = row.get_ref(5)?.as_blob().unwrap_or_default();
@@ -127,5 +131,5 @@ pub(super) fn stored_frame(
         reader,
     );
     // The thread is the one that was looked for, even when the column says another.
-    frame.map_err(|error| Fail::Damaged(Some(thread), error))
+    frame.map_err(|error| SqliteError::Damaged(Some(thread), error))
 }

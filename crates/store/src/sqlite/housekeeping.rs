@@ -6,8 +6,8 @@ use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
 use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
-use super::fault::Fail;
-use super::job::{Desk, WorkKind};
+use super::error::SqliteError;
+use super::job::{WorkKind, WriteContext};
 use super::{SqliteStore, remove, row};
 use crate::port::Housekeeping;
 use crate::rows::{
@@ -79,7 +79,7 @@ impl Housekeeping for SqliteStore {
             })
             .await?;
         if is_due {
-            self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
                 desk.conn
                     .prepare_cached("DELETE FROM idempotency WHERE created_at < ?1")?
                     .execute([forgotten])?;
@@ -95,7 +95,7 @@ impl Housekeeping for SqliteStore {
                 match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
                     Ok(run) => runs.extend(run),
                     // A damaged run is not removed: its thread waits for a person.
-                    Err(fail @ Fail::Damaged(..)) => drop(context.health.settle(fail)),
+                    Err(fail @ SqliteError::Damaged(..)) => drop(context.health.settle(fail)),
                     Err(fail) => return Err(fail),
                 }
             }
@@ -108,7 +108,7 @@ impl Housekeeping for SqliteStore {
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>> {
         let (scope, id) = (scope.clone(), id.clone());
         let erased = self
-            .write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
                 // The key columns say which thread it is; what the damaged row says is not asked.
                 let found: Option<(i64, String)> = desk
                     .conn
@@ -166,7 +166,7 @@ fn expired(
     policy: &RetentionPolicy,
     now: Timestamp,
     limit: usize,
-) -> Result<Vec<i64>, Fail> {
+) -> Result<Vec<i64>, SqliteError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut found = Vec::new();
     for (age, sql) in [(policy.max_age, TOO_OLD), (policy.max_stateless_age, TOO_OLD_STATELESS)] {
@@ -231,7 +231,7 @@ fn collect(
     bound: i64,
     limit: i64,
     found: &mut Vec<(i64, i64)>,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(sql)?;
     let rows = statement.query_map([bound, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
     for row in rows {

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, InterruptHandle, OptionalExtension};
 use trilogue_domain::ThreadKey;
 use trilogue_domain::port::ReadOriginal;
 
-use super::fault::{Fail, Health, State};
+use super::error::{Health, SqliteError, StoreState};
 use super::row::one;
 use super::{blob, connection};
 use crate::core::table::TableRow;
@@ -34,7 +34,7 @@ pub(super) struct Inspection {
 }
 
 /// Inspects the store, at once or beside.
-pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, Fail> {
+pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, SqliteError> {
     let conn = connection::reader(path, 256)?;
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     if size <= AT_ONCE_BYTES {
@@ -46,7 +46,7 @@ pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, Fai
     let thread = std::thread::Builder::new()
         .name("trilogue-inspect".to_owned())
         .spawn(move || match inspect(&conn, &health) {
-            Err(Fail::Sql(error)) if was_interrupted(&error) => {}
+            Err(SqliteError::Sql(error)) if was_interrupted(&error) => {}
             Err(fail) => drop(health.settle(fail)),
             Ok(()) => {}
         })
@@ -55,7 +55,7 @@ pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, Fai
 }
 
 /// Table by table, so that no snapshot is held for long.
-fn inspect(conn: &Connection, health: &Health) -> Result<(), Fail> {
+fn inspect(conn: &Connection, health: &Health) -> Result<(), SqliteError> {
     let tables: Vec<String> = conn
         .prepare(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
@@ -76,7 +76,12 @@ fn inspect(conn: &Connection, health: &Health) -> Result<(), Fail> {
 }
 
 /// Tells damage of rows from damage of the structures around them.
-fn judge(conn: &Connection, health: &Health, table: &str, findings: &[String]) -> Result<(), Fail> {
+fn judge(
+    conn: &Connection,
+    health: &Health,
+    table: &str,
+    findings: &[String],
+) -> Result<(), SqliteError> {
     let mut has_damaged_row = false;
     for finding in findings {
         let is_of_row = match row_of(finding) {
@@ -88,8 +93,8 @@ fn judge(conn: &Connection, health: &Health, table: &str, findings: &[String]) -
         let is_count = finding.starts_with("wrong # of entries");
         has_damaged_row |= is_of_row;
         if finding != "ok" && !is_of_row && !(is_count && has_damaged_row) {
-            health.worsen(State::Corrupt, finding);
-            return health.check_read().map_err(Fail::from);
+            health.worsen(StoreState::Corrupt, finding);
+            return health.check_read().map_err(SqliteError::from);
         }
     }
     Ok(())
@@ -101,7 +106,12 @@ fn row_of(finding: &str) -> Option<i64> {
 }
 
 /// Whether the row itself is damaged; its thread is quarantined then.
-fn is_damaged(conn: &Connection, health: &Health, table: &str, rowid: i64) -> Result<bool, Fail> {
+fn is_damaged(
+    conn: &Connection,
+    health: &Health,
+    table: &str,
+    rowid: i64,
+) -> Result<bool, SqliteError> {
     match table {
         "threads" => check::<ThreadRow>(conn, health, rowid),
         "runs" => check::<RunRow>(conn, health, rowid),
@@ -119,10 +129,10 @@ fn is_damaged(conn: &Connection, health: &Health, table: &str, rowid: i64) -> Re
     }
 }
 
-fn check<R: TableRow>(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
+fn check<R: TableRow>(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, SqliteError> {
     match one::<R>(conn, "WHERE rowid = ?1", [rowid]) {
         Ok(_) => Ok(false),
-        Err(fail @ Fail::Damaged(..)) => {
+        Err(fail @ SqliteError::Damaged(..)) => {
             drop(health.settle(fail));
             Ok(true)
         }
@@ -130,7 +140,7 @@ fn check<R: TableRow>(conn: &Connection, health: &Health, rowid: i64) -> Result<
     }
 }
 
-fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, Fail> {
+fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, SqliteError> {
     let sql = "SELECT thread, run, first, last, first_run, body FROM frames WHERE id = ?1";
     let reader: Arc<dyn ReadOriginal> = Arc::new(NoOriginals);
     let found = conn
@@ -141,7 +151,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, F
         })
         .optional()?;
     match found {
-        Some(Err(fail @ Fail::Damaged(..))) => {
+        Some(Err(fail @ SqliteError::Damaged(..))) => {
             drop(health.settle(fail));
             Ok(true)
         }
@@ -151,7 +161,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, F
 }
 
 /// A damaged blob is the matter of every thread that names it.
-fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, Fail> {
+fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, SqliteError> {
     if blob::is_whole(conn, key)? {
         return Ok(false);
     }

@@ -8,8 +8,8 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 
 use super::Context;
-use super::blob::Pending;
-use super::fault::Fail;
+use super::blob::PendingBlobs;
+use super::error::SqliteError;
 use super::heads::Heads;
 use crate::core::closed;
 use crate::port::Batch;
@@ -38,17 +38,17 @@ pub(super) struct Append {
 
 /// What a job sees of the writer, inside a transaction.
 #[derive(Debug)]
-pub(super) struct Desk<'a> {
+pub(super) struct WriteContext<'a> {
     pub(super) conn: &'a Connection,
     pub(super) context: &'a Context,
     pub(super) heads: &'a mut Heads,
-    pub(super) blobs: &'a mut Pending,
-    pub(super) changed: &'a mut Changed,
+    pub(super) blobs: &'a mut PendingBlobs,
+    pub(super) changed: &'a mut ChangedThreads,
 }
 
 /// What jobs other than appends do to what is kept beside the database.
 #[derive(Debug, Default)]
-pub(super) struct Changed {
+pub(super) struct ChangedThreads {
     /// Threads whose rows they change.
     pub(super) threads: Vec<ThreadKey>,
     /// Whether they remove content, which must then leave the log and the tails of these threads too.
@@ -58,7 +58,7 @@ pub(super) struct Changed {
 /// A change that may be run again, when its transaction was rolled back for another's sake.
 pub(super) trait Work: Send + fmt::Debug {
     /// Makes the change.
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fail>;
+    fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError>;
     /// Tells who waits for it.
     fn reply(self: Box<Self>, outcome: Result<()>);
     /// How it is treated.
@@ -77,7 +77,7 @@ pub(super) struct WorkKind {
 }
 
 /// A change given as a function.
-struct Task<F, T> {
+struct FnWork<F, T> {
     kind: WorkKind,
     run: F,
     value: Option<T>,
@@ -87,11 +87,11 @@ struct Task<F, T> {
 /// Makes a job of a function, and gives what waits for its value.
 pub(super) fn task<F, T>(kind: WorkKind, run: F) -> (Job, oneshot::Receiver<Result<T>>)
 where
-    F: FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send + 'static,
+    F: FnMut(&mut WriteContext<'_>) -> Result<T, SqliteError> + Send + 'static,
     T: Send + 'static,
 {
     let (reply, value) = oneshot::channel();
-    (Job::Work(Box::new(Task { kind, run, value: None, reply })), value)
+    (Job::Work(Box::new(FnWork { kind, run, value: None, reply })), value)
 }
 
 // === impl WorkKind ===
@@ -148,14 +148,14 @@ impl Job {
     }
 }
 
-// === impl Task ===
+// === impl FnWork ===
 
-impl<F, T> Work for Task<F, T>
+impl<F, T> Work for FnWork<F, T>
 where
-    F: FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send,
+    F: FnMut(&mut WriteContext<'_>) -> Result<T, SqliteError> + Send,
     T: Send,
 {
-    fn run(&mut self, desk: &mut Desk<'_>) -> Result<(), Fail> {
+    fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError> {
         self.value = Some((self.run)(desk)?);
         Ok(())
     }
@@ -170,7 +170,7 @@ where
     }
 }
 
-impl<F, T> fmt::Debug for Task<F, T> {
+impl<F, T> fmt::Debug for FnWork<F, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("kind", &self.kind).finish_non_exhaustive()
     }

@@ -4,8 +4,8 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, params, params_from_iter};
 use trilogue_domain::{Scope, ThreadId, ThreadKey};
 
-use super::driver::{Driver, Listed, Query, text};
-use super::fault::Fail;
+use super::access_path::{AccessPath, Listed, Query, text};
+use super::error::SqliteError;
 use super::row::{self, take};
 use super::{Context, queue, search};
 use crate::core::page::PageBuilder;
@@ -16,7 +16,7 @@ use crate::rows::{
 };
 
 /// The conditions of a listing beside the driver.
-pub(super) struct Residual<'a, R> {
+pub(super) struct ListConditions<'a, R> {
     /// Conditions on columns, checked before anything is decoded.
     pub(super) columns: &'a dyn Fn(&Row<'_>) -> bool,
     /// Whether there are such conditions.
@@ -28,7 +28,7 @@ pub(super) struct Residual<'a, R> {
 }
 
 /// A condition that needs further rows: whether it holds, and how many were looked at.
-type Other<'a, R> = dyn Fn(&Connection, &R) -> Result<(bool, usize), Fail> + 'a;
+type Other<'a, R> = dyn Fn(&Connection, &R) -> Result<(bool, usize), SqliteError> + 'a;
 
 /// Runs that the scope sees.
 pub(super) fn runs(
@@ -37,17 +37,17 @@ pub(super) fn runs(
     scope: &Scope,
     filter: &RunFilter,
     page: &Page,
-) -> Result<Listing<RunRow>, Fail> {
-    let mut drivers = Driver::of_metadata(&filter.metadata);
-    drivers.extend(filter.agent.as_ref().map(Driver::Agent));
-    drivers.extend((!filter.statuses.is_empty()).then_some(Driver::Statuses(&filter.statuses)));
-    drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
+) -> Result<Listing<RunRow>, SqliteError> {
+    let mut drivers = AccessPath::of_metadata(&filter.metadata);
+    drivers.extend(filter.agent.as_ref().map(AccessPath::Agent));
+    drivers.extend((!filter.statuses.is_empty()).then_some(AccessPath::Statuses(&filter.statuses)));
+    drivers.extend(scope.owner.as_ref().map(|_| AccessPath::Owner));
     let driver = match &filter.thread {
         Some(id) => match thread_key(conn, scope, id)? {
-            Some(thread) => Driver::Thread(thread),
+            Some(thread) => AccessPath::Thread(thread),
             None => return Ok(Listing::empty()),
         },
-        None => Driver::rarest::<RunRow>(conn, scope, &drivers)?,
+        None => AccessPath::rarest::<RunRow>(conn, scope, &drivers)?,
     };
     let columns = |row: &Row<'_>| {
         is_text(row, 3, scope.tenant.as_str())
@@ -57,9 +57,9 @@ pub(super) fn runs(
                 || filter.statuses.iter().any(|status| is_text(row, 7, status.as_str())))
     };
     let has_columns =
-        drivers.iter().any(|one| *one != driver && !matches!(one, Driver::Metadata(_)));
+        drivers.iter().any(|one| *one != driver && !matches!(one, AccessPath::Metadata(_)));
     let residual =
-        Residual { columns: &columns, has_columns, metadata: &filter.metadata, other: None };
+        ListConditions { columns: &columns, has_columns, metadata: &filter.metadata, other: None };
     list(conn, context, scope, driver, page, &residual)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn interrupts(
     scope: &Scope,
     filter: &InterruptFilter,
     page: &Page,
-) -> Result<Listing<InterruptRow>, Fail> {
+) -> Result<Listing<InterruptRow>, SqliteError> {
     let bound = vec![text(scope.tenant.as_str()), Value::Integer(page.before())];
     let sql = row::select::<InterruptRow>("WHERE tenant = ? AND key < ?");
     let mut query = Query { sql, bound };
@@ -113,7 +113,7 @@ pub(super) fn dead_deliveries(
     conn: &Connection,
     scope: &Scope,
     page: &Page,
-) -> Result<Listing<DeadItem>, Fail> {
+) -> Result<Listing<DeadItem>, SqliteError> {
     let mut pages = PageBuilder::new(page);
     queue::dead(conn, &scope.tenant, QueueKind::Callback, page.before(), |dead| {
         let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);
@@ -127,11 +127,11 @@ pub(super) fn list<R: Listed>(
     conn: &Connection,
     context: &Context,
     scope: &Scope,
-    driver: Driver<'_>,
+    driver: AccessPath<'_>,
     page: &Page,
-    residual: &Residual<'_, R>,
-) -> Result<Listing<R>, Fail> {
-    let is_driver = |condition: &Condition| driver == Driver::Metadata(condition);
+    residual: &ListConditions<'_, R>,
+) -> Result<Listing<R>, SqliteError> {
+    let is_driver = |condition: &Condition| driver == AccessPath::Metadata(condition);
     let others: Vec<_> = residual.metadata.iter().filter(|one| !is_driver(one)).collect();
     let scalars: Vec<_> = others.iter().filter(|(_, value)| !is_composite(value)).collect();
     let is_bounded = residual.has_columns || !others.is_empty() || residual.other.is_some();
@@ -183,9 +183,9 @@ fn each<R: TableRow>(
     conn: &Connection,
     context: &Context,
     query: &Query,
-    admits: impl Fn(&Row<'_>) -> Result<bool, Fail>,
-    mut goes_on: impl FnMut(i64, R) -> Result<bool, Fail>,
-) -> Result<(), Fail> {
+    admits: impl Fn(&Row<'_>) -> Result<bool, SqliteError>,
+    mut goes_on: impl FnMut(i64, R) -> Result<bool, SqliteError>,
+) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(&query.bound))?;
     while let Some(row) = rows.next()? {
@@ -198,7 +198,7 @@ fn each<R: TableRow>(
         }
         let found: R = match take(row) {
             Ok(found) => found,
-            Err(fail @ Fail::Damaged(..)) => {
+            Err(fail @ SqliteError::Damaged(..)) => {
                 drop(context.health.settle(fail));
                 continue;
             }
@@ -215,7 +215,11 @@ pub(super) fn is_text(row: &Row<'_>, index: usize, expected: &str) -> bool {
     matches!(row.get_ref(index), Ok(ValueRef::Text(found)) if found == expected.as_bytes())
 }
 
-fn thread_key(conn: &Connection, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>, Fail> {
+fn thread_key(
+    conn: &Connection,
+    scope: &Scope,
+    id: &ThreadId,
+) -> Result<Option<ThreadKey>, SqliteError> {
     let mut statement =
         conn.prepare_cached("SELECT key FROM threads WHERE tenant = ?1 AND id = ?2")?;
     let mut found = statement.query(params![scope.tenant.as_str(), id.as_str()])?;

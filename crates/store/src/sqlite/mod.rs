@@ -16,40 +16,40 @@
 //! - No read transaction is open while anything is awaited.
 //! - A string that a user chose reaches SQL as a bound parameter only.
 
+mod access_path;
 mod admin;
 mod append;
 mod apply;
+mod backup;
 mod blob;
 mod checkpoint;
 mod configuration;
 mod connection;
-mod copy;
-mod driver;
-mod fault;
+mod disk_space;
+mod error;
 mod file;
 mod frames;
 mod heads;
-mod hot;
 mod housekeeping;
 mod inspect;
 mod job;
 mod listing;
-mod log;
-mod look_up;
+mod lookups;
 mod open;
 mod queue;
 mod read;
 mod remove;
-mod room;
 mod row;
+mod row_cache;
 mod schema;
 mod search;
 #[cfg(test)]
 mod tests;
 mod thread_agents;
 mod thread_listing;
+mod tokens;
 mod verify;
-mod work;
+mod wal_file;
 mod writer;
 
 use std::path::PathBuf;
@@ -63,13 +63,13 @@ use trilogue_domain::ThreadKey;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::ReadOriginal;
 
-pub use copy::restore;
+pub use backup::restore;
 pub use verify::{VerifyReport, verify};
 
 use self::connection::Readers;
-use self::fault::{Fail, Health, State, lock};
-use self::hot::Hot;
-use self::job::{Desk, Job, WorkKind, task};
+use self::error::{Health, SqliteError, StoreState, lock};
+use self::job::{Job, WorkKind, WriteContext, task};
+use self::row_cache::RowCache;
 use crate::core::closed;
 use crate::core::tail::{SharedReads, Tails};
 use crate::open::Durability;
@@ -99,9 +99,9 @@ struct Context {
     health: Arc<Health>,
     readers: Readers,
     tails: Arc<Tails>,
-    hot: Hot,
-    keys: Keys,
-    offered: Offered,
+    hot: RowCache,
+    keys: KeyCounters,
+    offered: QueueSignal,
     /// Room in the queue of the writer, in permits of [`PERMIT_BYTES`].
     queue_room: Semaphore,
     commits: AtomicU64,
@@ -110,7 +110,7 @@ struct Context {
 
 /// The next integer keys.
 #[derive(Debug)]
-struct Keys {
+struct KeyCounters {
     thread: AtomicI64,
     run: AtomicI64,
     checkpoint: AtomicI64,
@@ -118,7 +118,7 @@ struct Keys {
 
 /// Wakes queue workers.
 #[derive(Debug, Default)]
-struct Offered(Arc<Notify>);
+struct QueueSignal(Arc<Notify>);
 
 // === impl SqliteStore ===
 
@@ -127,7 +127,7 @@ impl SqliteStore {
     async fn write<T: Send + 'static>(
         &self,
         kind: WorkKind,
-        run: impl FnMut(&mut Desk<'_>) -> Result<T, Fail> + Send + 'static,
+        run: impl FnMut(&mut WriteContext<'_>) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         let (job, value) = task(kind, run);
         self.send(job).await?;
@@ -137,7 +137,7 @@ impl SqliteStore {
     /// Runs a look-up on a reader's connection, off the async threads.
     async fn read<T: Send + 'static>(
         &self,
-        look_up: impl FnOnce(&Connection, &Context) -> Result<T, Fail> + Send + 'static,
+        look_up: impl FnOnce(&Connection, &Context) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T> {
         self.context.health.check_read()?;
         let permit = self.context.readers.permit().await?;
@@ -154,7 +154,7 @@ impl SqliteStore {
     async fn send(&self, job: Job) -> Result<()> {
         let health = &self.context.health;
         // A full store is asked again at most once per interval; what is refused in between costs it nothing.
-        if !(health.state() == State::Full && health.probe_is_due()) {
+        if !(health.state() == StoreState::Full && health.probe_is_due()) {
             health.check_write(job.is_vital())?;
         }
         let sender = lock(&self.jobs).clone().ok_or_else(closed)?;
@@ -195,17 +195,17 @@ impl Context {
     }
 }
 
-// === impl Keys ===
+// === impl KeyCounters ===
 
-impl Keys {
+impl KeyCounters {
     fn next(counter: &AtomicI64) -> i64 {
         counter.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-// === impl Offered ===
+// === impl QueueSignal ===
 
-impl Offered {
+impl QueueSignal {
     /// Wakes those that wait, and the next that will.
     fn wake(&self) {
         self.0.notify_waiters();

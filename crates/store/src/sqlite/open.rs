@@ -12,13 +12,13 @@ use trilogue_domain::limits;
 
 use super::checkpoint::Checkpointer;
 use super::connection::{self, Readers};
-use super::fault::{Fail, Health, State};
-use super::file::{self, Lock, Reserve};
-use super::hot::Hot;
-use super::room::Room;
+use super::disk_space::DiskSpace;
+use super::error::{Health, SqliteError, StoreState};
+use super::file::{self, FileLock, Reserve};
+use super::row_cache::RowCache;
 use super::schema;
-use super::writer::{Beside, Start};
-use super::{Context, Keys, Offered, PERMIT_BYTES, SqliteStore, blob, inspect, remove};
+use super::writer::{DiskUpkeep, WriterThread};
+use super::{Context, KeyCounters, PERMIT_BYTES, QueueSignal, SqliteStore, blob, inspect, remove};
 use crate::core::tail::{SharedReads, Tails};
 use crate::open::Options;
 use crate::port::Batch;
@@ -38,10 +38,10 @@ impl SqliteStore {
 fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> {
     // An absolute path is never read as one of SQLite's own URLs.
     let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
-    let lock = Lock::take(&path)?;
+    let lock = FileLock::take(&path)?;
     file::create(&path)?;
     let health = Arc::new(Health::new(&path));
-    let settle = |fail: Fail| opening_error(&health, fail);
+    let settle = |fail: SqliteError| opening_error(&health, fail);
     let mut conn = connection::writer(&path, options).map_err(settle)?;
     schema::migrate(&mut conn, schema::MIGRATIONS).map_err(settle)?;
     let inspection = inspect::start(&path, &health).map_err(settle)?;
@@ -49,11 +49,11 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     if swept > 0 {
         tracing::info!(swept, "removed content that no frame names");
     }
-    let keys = Keys::read(&conn).map_err(settle)?;
-    let mut room = Room::new(Reserve::new(&path, options.reserve_bytes), options);
+    let keys = KeyCounters::read(&conn).map_err(settle)?;
+    let mut room = DiskSpace::new(Reserve::new(&path, options.reserve_bytes), options);
     room.limit_usual(&conn).map_err(settle)?;
     if !room.take_back(&conn).map_err(settle)? {
-        health.worsen(State::Full, "");
+        health.worsen(StoreState::Full, "");
         room.give_up(&conn).map_err(settle)?;
     }
     let ends = connection::reader(&path, 64).map_err(settle)?;
@@ -63,9 +63,9 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
         health: Arc::clone(&health),
         readers: Readers::new(&path, options),
         tails: Arc::new(Tails::new(options.tail_cache_bytes)),
-        hot: Hot::default(),
+        hot: RowCache::default(),
         keys,
-        offered: Offered::default(),
+        offered: QueueSignal::default(),
         queue_room: Semaphore::new(queue_permits(options)),
         commits: AtomicU64::new(0),
         frames: AtomicU64::new(0),
@@ -75,8 +75,8 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     let checkpointer =
         Checkpointer::start(&context.path, Arc::clone(&health), Arc::clone(&log_pages))
             .map_err(settle)?;
-    let beside = Beside { room, checkpointer, inspection, log_pages };
-    let start = Start { conn, lock, context: Arc::clone(&context), runtime, beside };
+    let beside = DiskUpkeep { room, checkpointer, inspection, log_pages };
+    let start = WriterThread { conn, lock, context: Arc::clone(&context), runtime, beside };
     let (jobs, inbox) = mpsc::channel(options.write_queue.max(1));
     let thread = std::thread::Builder::new()
         .name("trilogue-writer".to_owned())
@@ -91,7 +91,7 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     })
 }
 
-fn opening_error(health: &Health, fail: Fail) -> Error {
+fn opening_error(health: &Health, fail: SqliteError) -> Error {
     health.settle(fail)
 }
 
@@ -101,12 +101,12 @@ fn queue_permits(options: &Options) -> usize {
     (options.write_queue_bytes / PERMIT_BYTES).clamp(least, Semaphore::MAX_PERMITS)
 }
 
-// === impl Keys ===
+// === impl KeyCounters ===
 
-impl Keys {
+impl KeyCounters {
     /// Continues behind the largest keys that were ever stored.
-    fn read(conn: &Connection) -> Result<Self, Fail> {
-        let next = |kind: &str, sql: &str| -> Result<AtomicI64, Fail> {
+    fn read(conn: &Connection) -> Result<Self, SqliteError> {
+        let next = |kind: &str, sql: &str| -> Result<AtomicI64, SqliteError> {
             let stored: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
             let last = stored.unwrap_or(0).max(remove::removed_key(conn, kind)?);
             Ok(AtomicI64::new(last + 1))

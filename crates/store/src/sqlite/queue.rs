@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use trilogue_domain::{RunKey, Scope, TenantId, ThreadKey, Timestamp};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::row;
-use crate::core::queue::{Finished, QueueEntry, settle_line};
+use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
 use crate::record::Record;
 use crate::rows::{Abandon, Claim, DeadItem, QueueItem, QueueKind};
 
@@ -15,7 +15,7 @@ const BLOCKED: i64 = i64::MAX;
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
 /// Puts an item in, or in the place of the one under its key.
-pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), Fail> {
+pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteError> {
     if item.kind != QueueKind::Callback {
         // Only callbacks are in line; any other item replaces what is there, in one statement.
         let sql = concat!(
@@ -44,7 +44,7 @@ pub(super) fn withdraw(
     thread: ThreadKey,
     kind: QueueKind,
     key: &str,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let run: Option<Option<i64>> = conn
         .prepare_cached(concat!(
             "DELETE FROM queue WHERE kind = ?1 AND key = ?2",
@@ -62,7 +62,7 @@ pub(super) fn claim(
     now: Timestamp,
     lease_until: Timestamp,
     limit: usize,
-) -> Result<Vec<Claim>, Fail> {
+) -> Result<Vec<Claim>, SqliteError> {
     let sql = concat!(
         "SELECT id FROM queue WHERE kind = ?1 AND dead = 0 AND free_at <= ?2",
         " ORDER BY free_at, id LIMIT ?3"
@@ -76,7 +76,7 @@ pub(super) fn claim(
     for id in due {
         match claim_one(conn, id, now, lease_until) {
             Ok(claim) => claims.extend(claim),
-            Err(Fail::Damaged(..)) => bury(conn, id, "the stored item is damaged")?,
+            Err(SqliteError::Damaged(..)) => bury(conn, id, "the stored item is damaged")?,
             Err(fail) => return Err(fail),
         }
     }
@@ -88,7 +88,7 @@ fn claim_one(
     id: i64,
     now: Timestamp,
     lease_until: Timestamp,
-) -> Result<Option<Claim>, Fail> {
+) -> Result<Option<Claim>, SqliteError> {
     let Some(mut entry) = by_id(conn, id)? else { return Ok(None) };
     let line = entry.line;
     if entry.expire() {
@@ -108,7 +108,7 @@ pub(super) fn extend(
     conn: &Connection,
     claim: &Claim,
     lease_until: Timestamp,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
     entry.free_at = Some(lease_until);
     store(conn, &entry, None)?;
@@ -116,12 +116,12 @@ pub(super) fn extend(
 }
 
 /// Removes an item that is still held.
-pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, Fail> {
+pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteError> {
     let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
     let line = entry.line;
     match entry.finish() {
-        Finished::Replaced => store(conn, &entry, line)?,
-        Finished::Removed => {
+        FinishOutcome::Replaced => store(conn, &entry, line)?,
+        FinishOutcome::Removed => {
             conn.prepare_cached("DELETE FROM queue WHERE id = ?1")?.execute([claim.id])?;
             settle(conn, line.map(|(run, _)| run))?;
         }
@@ -135,7 +135,7 @@ pub(super) fn abandon(
     claim: &Claim,
     how: &Abandon,
     error: &str,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
     let line = entry.line;
     entry.abandon(how, error);
@@ -144,7 +144,10 @@ pub(super) fn abandon(
 }
 
 /// When the next item of this kind can be claimed.
-pub(super) fn next_due(conn: &Connection, kind: QueueKind) -> Result<Option<Timestamp>, Fail> {
+pub(super) fn next_due(
+    conn: &Connection,
+    kind: QueueKind,
+) -> Result<Option<Timestamp>, SqliteError> {
     let free_at: Option<i64> = conn
         .prepare_cached("SELECT min(free_at) FROM queue WHERE kind = ?1 AND dead = 0")?
         .query_row([kind.as_str()], |row| row.get(0))?;
@@ -157,7 +160,7 @@ pub(super) fn revive(
     scope: &Scope,
     id: i64,
     now: Timestamp,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     let found = load(
         conn,
         "WHERE id = ?1 AND tenant = ?2 AND dead = 1",
@@ -179,7 +182,7 @@ pub(super) fn dead(
     kind: QueueKind,
     before: i64,
     mut each: impl FnMut(DeadItem) -> bool,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let sql = select("WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3 ORDER BY id DESC");
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![tenant.as_str(), kind.as_str(), before])?;
@@ -202,25 +205,25 @@ fn load(
     conn: &Connection,
     rest: &str,
     params: impl Params,
-) -> Result<Option<(i64, QueueEntry)>, Fail> {
+) -> Result<Option<(i64, QueueEntry)>, SqliteError> {
     let mut statement = conn.prepare_cached(&select(rest))?;
     statement.query_row(params, |row| Ok(entry(row))).optional()?.transpose()
 }
 
-fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, Fail> {
+fn by_id(conn: &Connection, id: i64) -> Result<Option<QueueEntry>, SqliteError> {
     Ok(load(conn, "WHERE id = ?1", [id])?.map(|(_, entry)| entry))
 }
 
 /// The entry of a claim that still holds it.
-fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, Fail> {
+fn held(conn: &Connection, claim: &Claim) -> Result<Option<QueueEntry>, SqliteError> {
     Ok(by_id(conn, claim.id)?.filter(|entry| entry.is_held_by(claim)))
 }
 
 /// Reads an entry with its id.
-fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), Fail> {
+fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), SqliteError> {
     let item: QueueItem = row::take(row)?;
     let next: Option<Vec<u8>> = row.get(13)?;
-    let damaged = |error| Fail::Damaged(item.thread, error);
+    let damaged = |error| SqliteError::Damaged(item.thread, error);
     let next = next.map(|next| QueueItem::decode(&next)).transpose().map_err(damaged)?;
     let free_at: i64 = row.get(7)?;
     let entry = QueueEntry {
@@ -238,7 +241,11 @@ fn entry(row: &Row<'_>) -> Result<(i64, QueueEntry), Fail> {
 }
 
 /// Writes an entry, and settles its line and the one in which it was before.
-fn store(conn: &Connection, entry: &QueueEntry, before: Option<(RunKey, u64)>) -> Result<(), Fail> {
+fn store(
+    conn: &Connection,
+    entry: &QueueEntry,
+    before: Option<(RunKey, u64)>,
+) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO queue (thread, kind, key, tenant, due, body, free_at, fence, attempts, held,",
         " dead, error, next, run, place)",
@@ -271,7 +278,7 @@ fn store(conn: &Connection, entry: &QueueEntry, before: Option<(RunKey, u64)>) -
 }
 
 /// Makes the first of a line free, unless one of the line is held.
-fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), Fail> {
+fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), SqliteError> {
     let Some(run) = run else { return Ok(()) };
     let free: Option<(i64, bool)> = conn
         .prepare_cached(concat!(
@@ -298,7 +305,7 @@ fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), Fail> {
     Ok(())
 }
 
-fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), Fail> {
+fn bury(conn: &Connection, id: i64, why: &str) -> Result<(), SqliteError> {
     tracing::error!(id, why, "a queue item was given up");
     let sql =
         "UPDATE queue SET dead = 1, error = ?2, fence = fence + 1 WHERE id = ?1 RETURNING run";

@@ -11,8 +11,8 @@ use trilogue_domain::{
     ThreadId, ThreadKey,
 };
 
-use super::fault::lock;
-use super::{SqliteStore, blob, frames, heads, listing, look_up, thread_listing};
+use super::error::lock;
+use super::{SqliteStore, blob, frames, heads, listing, lookups, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
@@ -28,7 +28,7 @@ impl Read for SqliteStore {
             return self.seen(scope, row);
         }
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| look_up::thread(conn, context, &scope, &id)).await
+        self.read(move |conn, context| lookups::thread(conn, context, &scope, &id)).await
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
@@ -37,7 +37,7 @@ impl Read for SqliteStore {
             return self.seen(scope, row);
         }
         let scope = scope.clone();
-        self.read(move |conn, context| look_up::thread_of(conn, context, &scope, key)).await
+        self.read(move |conn, context| lookups::thread_of(conn, context, &scope, key)).await
     }
 
     async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>> {
@@ -61,7 +61,7 @@ impl Read for SqliteStore {
 
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| look_up::run(conn, context, &scope, &id)).await
+        self.read(move |conn, context| lookups::run(conn, context, &scope, &id)).await
     }
 
     async fn runs(
@@ -76,7 +76,7 @@ impl Read for SqliteStore {
 
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| look_up::interrupt(conn, context, &scope, &id)).await
+        self.read(move |conn, context| lookups::interrupt(conn, context, &scope, &id)).await
     }
 
     async fn interrupts(
@@ -92,12 +92,12 @@ impl Read for SqliteStore {
 
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>> {
         let (scope, id) = (scope.clone(), id.clone());
-        self.read(move |conn, context| look_up::message(conn, context, &scope, &id)).await
+        self.read(move |conn, context| lookups::message(conn, context, &scope, &id)).await
     }
 
     async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
         let (key, id) = (thread.key, id.clone());
-        self.read(move |conn, context| look_up::message_in(conn, context, key, &id)).await
+        self.read(move |conn, context| lookups::message_in(conn, context, key, &id)).await
     }
 
     async fn checkpoint(
@@ -107,7 +107,7 @@ impl Read for SqliteStore {
         id: &CheckpointId,
     ) -> Result<Option<CheckpointRow>> {
         let (scope, thread, id) = (scope.clone(), thread.clone(), id.clone());
-        self.read(move |conn, context| look_up::checkpoint(conn, context, &scope, &thread, &id))
+        self.read(move |conn, context| lookups::checkpoint(conn, context, &scope, &thread, &id))
             .await
     }
 
@@ -119,7 +119,7 @@ impl Read for SqliteStore {
         limit: usize,
     ) -> Result<Vec<CheckpointRow>> {
         let (scope, thread) = (scope.clone(), thread.clone());
-        self.read(move |conn, context| look_up::path(conn, context, &scope, &thread, from, limit))
+        self.read(move |conn, context| lookups::path(conn, context, &scope, &thread, from, limit))
             .await
     }
 
@@ -134,7 +134,7 @@ impl Read for SqliteStore {
             return Ok(self.seen(scope, row)?.map(|_| binding));
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
-        self.read(move |conn, context| look_up::binding(conn, context, &scope, &thread, &agent))
+        self.read(move |conn, context| lookups::binding(conn, context, &scope, &thread, &agent))
             .await
     }
 

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{RunKey, ThreadKey};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::{apply, blob, row, search, thread_agents};
 use crate::core::queue::is_of_run;
 use crate::record::Record;
@@ -12,10 +12,10 @@ use crate::rows::{CheckpointRow, QueueItem};
 /// Removes a run of this thread. A run that is not there is no error.
 pub(super) fn run(
     conn: &Connection,
-    blobs: &mut blob::Pending,
+    blobs: &mut blob::PendingBlobs,
     thread: ThreadKey,
     run: RunKey,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let id: Option<String> = conn
         .prepare_cached("SELECT id FROM runs WHERE key = ?1 AND thread = ?2")?
         .query_row([run.0, thread.0], |row| row.get(0))
@@ -27,7 +27,7 @@ pub(super) fn run(
         remove_queue_items(conn, thread, run, &id)?;
         conn.prepare_cached("DELETE FROM idempotency WHERE thread = ?1 AND run = ?2")?
             .execute(params![thread.0, id])?;
-        search::remove(conn, search::Kind::Run, run.0)?;
+        search::remove(conn, search::SearchKind::Run, run.0)?;
         note_key(conn, "run", Some(run.0))?;
         conn.prepare_cached("DELETE FROM runs WHERE key = ?1")?.execute([run.0])?;
     }
@@ -51,17 +51,17 @@ pub(super) fn run(
 /// Removes the thread.
 pub(super) fn thread(
     conn: &Connection,
-    blobs: &mut blob::Pending,
+    blobs: &mut blob::PendingBlobs,
     thread: ThreadKey,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let named =
         blob::named(conn, "SELECT DISTINCT blob FROM blob_refs WHERE thread = ?1", [thread.0])?;
-    search::remove(conn, search::Kind::Thread, thread.0)?;
+    search::remove(conn, search::SearchKind::Thread, thread.0)?;
     thread_agents::remove(conn, thread)?;
     conn.prepare_cached(
         "DELETE FROM search WHERE kind = ?2 AND id IN (SELECT key FROM runs WHERE thread = ?1)",
     )?
-    .execute([thread.0, search::Kind::Run as i64])?;
+    .execute([thread.0, search::SearchKind::Run as i64])?;
     for (kind, sql) in [
         ("run", "SELECT max(key) FROM runs WHERE thread = ?1"),
         ("checkpoint", "SELECT max(key) FROM checkpoints WHERE thread = ?1"),
@@ -89,14 +89,14 @@ pub(super) fn thread(
 }
 
 /// The largest key of this kind that was removed.
-pub(super) fn removed_key(conn: &Connection, kind: &str) -> Result<i64, Fail> {
+pub(super) fn removed_key(conn: &Connection, kind: &str) -> Result<i64, SqliteError> {
     let key = conn
         .query_row("SELECT key FROM removed_keys WHERE kind = ?1", [kind], |row| row.get(0))
         .optional()?;
     Ok(key.unwrap_or(0))
 }
 
-fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), Fail> {
+fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), SqliteError> {
     let Some(key) = key else { return Ok(()) };
     conn.prepare_cached(concat!(
         "INSERT INTO removed_keys (kind, key) VALUES (?1, ?2)",
@@ -107,7 +107,7 @@ fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), Fail>
 }
 
 /// Notes the numbers of the run's frames as holes that may be there, joined with the holes beside them.
-fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), Fail> {
+fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(
         "SELECT first, last FROM frames WHERE run = ?1 AND thread = ?2 ORDER BY first_run",
     )?;
@@ -126,7 +126,12 @@ fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), Fa
     Ok(())
 }
 
-fn write_gap(conn: &Connection, thread: ThreadKey, first: i64, last: i64) -> Result<(), Fail> {
+fn write_gap(
+    conn: &Connection,
+    thread: ThreadKey,
+    first: i64,
+    last: i64,
+) -> Result<(), SqliteError> {
     let before: Option<(i64, i64)> = conn
         .prepare_cached(concat!(
             "SELECT first, last FROM gaps WHERE thread = ?1 AND first < ?2",
@@ -155,7 +160,7 @@ fn write_gap(conn: &Connection, thread: ThreadKey, first: i64, last: i64) -> Res
 }
 
 /// The run's checkpoints stay as links of the path, without value.
-fn empty_checkpoints(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), Fail> {
+fn empty_checkpoints(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let rest = "WHERE run = ?1 AND thread = ?2";
     for mut checkpoint in row::many::<CheckpointRow>(conn, rest, [run.0, thread.0])? {
         if checkpoint.value.take().is_some() {
@@ -171,7 +176,7 @@ fn remove_queue_items(
     thread: ThreadKey,
     run: RunKey,
     id: &str,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let mut doomed = Vec::new();
     {
         let mut statement =
@@ -199,7 +204,7 @@ fn is_interrupt_of(
     thread: ThreadKey,
     run: RunKey,
     id: &str,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     Ok(conn
         .prepare_cached("SELECT 1 FROM interrupts WHERE thread = ?1 AND run = ?2 AND id = ?3")?
         .exists(params![thread.0, run.0, id])?)

@@ -4,12 +4,12 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
 use trilogue_domain::ThreadKey;
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
 
 /// Rows with their integers, in its order; those that are damaged as what they are.
-pub(super) type Stretch<R> = Vec<(i64, Result<R, Fail>)>;
+pub(super) type RowBatch<R> = Vec<(i64, Result<R, SqliteError>)>;
 
 /// Writes a row: `?1` is its thread, `?2` its integer where the row says it, then its columns, the body, and what else the statement needs.
 /// Gives the number of rows that were written.
@@ -46,10 +46,10 @@ pub(super) fn write_encoded<R: TableRow>(
 }
 
 /// Reads one row.
-pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, Fail> {
+pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, SqliteError> {
     let thread = row.get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey);
     let Ok(ValueRef::Blob(body)) = row.get_ref(2) else { return Err(mismatch::<R>(thread)) };
-    let decoded = R::decode(body).map_err(|error| Fail::Damaged(thread, error))?;
+    let decoded = R::decode(body).map_err(|error| SqliteError::Damaged(thread, error))?;
     let is = |index, column: &Column<'_>| {
         row.get_ref(index).is_ok_and(|found| found == ValueRef::from(*column))
     };
@@ -64,7 +64,7 @@ pub(super) fn one<R: TableRow>(
     conn: &Connection,
     rest: &str,
     params: impl Params,
-) -> Result<Option<R>, Fail> {
+) -> Result<Option<R>, SqliteError> {
     let mut statement = conn.prepare_cached(&select::<R>(rest))?;
     statement.query_row(params, |row| Ok(take(row))).optional()?.transpose()
 }
@@ -74,7 +74,7 @@ pub(super) fn many<R: TableRow>(
     conn: &Connection,
     rest: &str,
     params: impl Params,
-) -> Result<Vec<R>, Fail> {
+) -> Result<Vec<R>, SqliteError> {
     let mut statement = conn.prepare_cached(&select::<R>(rest))?;
     let mut rows = statement.query(params)?;
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn all<R: TableRow>(
     conn: &Connection,
     after: i64,
     limit: i64,
-) -> Result<Stretch<R>, Fail> {
+) -> Result<RowBatch<R>, SqliteError> {
     let rest = format!("WHERE {0} > ?1 ORDER BY {0} LIMIT ?2", R::KEY);
     let mut statement = conn.prepare_cached(&select::<R>(&rest))?;
     let mut rows = statement.query([after, limit])?;
@@ -110,9 +110,9 @@ pub(super) fn columns<R: TableRow>() -> String {
     format!("{}, {}, body, {}", R::THREAD, R::KEY, R::COLUMNS)
 }
 
-fn mismatch<R: TableRow>(thread: Option<ThreadKey>) -> Fail {
+fn mismatch<R: TableRow>(thread: Option<ThreadKey>) -> SqliteError {
     let message = format!("a stored {} row does not match its columns", R::NAME);
-    Fail::Damaged(thread, damaged(message))
+    SqliteError::Damaged(thread, damaged(message))
 }
 
 // === impl Column ===

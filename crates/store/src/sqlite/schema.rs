@@ -3,10 +3,10 @@
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use trilogue_domain::error::{Code, Error};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 
 /// One step from a schema version to the next.
-pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), Fail>;
+pub(super) type Migration = fn(&Transaction<'_>) -> Result<(), SqliteError>;
 
 /// The steps, in order; the first leads from an empty file to version 1.
 pub(super) const MIGRATIONS: &[Migration] = &[create];
@@ -20,7 +20,7 @@ pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 ///
 /// # Errors
 /// As [`checked_version`].
-pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result<(), Fail> {
+pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result<(), SqliteError> {
     let found = checked_version(conn, migrations)?;
     for (migration, version) in migrations.iter().zip(1_u32..).skip(found as usize) {
         let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -35,7 +35,10 @@ pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result
 ///
 /// # Errors
 /// `store_too_new` when these steps do not lead as far; `invalid_request` when another program made the file.
-pub(super) fn checked_version(conn: &Connection, migrations: &[Migration]) -> Result<u32, Fail> {
+pub(super) fn checked_version(
+    conn: &Connection,
+    migrations: &[Migration],
+) -> Result<u32, SqliteError> {
     let application: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let objects: i64 =
@@ -58,7 +61,7 @@ pub(super) fn checked_version(conn: &Connection, migrations: &[Migration]) -> Re
 }
 
 /// Version 1.
-fn create(transaction: &Transaction<'_>) -> Result<(), Fail> {
+fn create(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     Ok(transaction.execute_batch(include_str!("schema.sql"))?)
 }

@@ -3,12 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{Json, TenantId};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use crate::core::search::value_hash;
 
 /// What a search row leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum SearchKind {
     /// A thread.
     Thread = 1,
     /// A run.
@@ -18,19 +18,19 @@ pub(super) enum Kind {
 /// Makes the search rows of a row fit its metadata; whether they did not before. Free when the metadata is what they were made from.
 pub(super) fn write(
     conn: &Connection,
-    kind: Kind,
+    kind: SearchKind,
     id: i64,
     tenant: &TenantId,
     metadata: &Json,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     // Zero is "never made"; an object of no members needs no rows and no look.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let (read, mark) = match kind {
-        Kind::Thread => (
+        SearchKind::Thread => (
             "SELECT searched FROM threads WHERE key = ?1",
             "UPDATE threads SET searched = ?2 WHERE key = ?1",
         ),
-        Kind::Run => (
+        SearchKind::Run => (
             "SELECT searched FROM runs WHERE key = ?1",
             "UPDATE runs SET searched = ?2 WHERE key = ?1",
         ),
@@ -57,12 +57,12 @@ pub(super) fn write(
 /// Whether a row has a metadata member of this value, as far as the value's hash tells.
 pub(super) fn has(
     conn: &Connection,
-    kind: Kind,
+    kind: SearchKind,
     id: i64,
     tenant: &TenantId,
     name: &str,
     value: &str,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     let sql = concat!(
         "SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND hash = ?4",
         " AND id = ?5"
@@ -72,7 +72,7 @@ pub(super) fn has(
 }
 
 /// Removes the search rows of a row.
-pub(super) fn remove(conn: &Connection, kind: Kind, id: i64) -> Result<(), Fail> {
+pub(super) fn remove(conn: &Connection, kind: SearchKind, id: i64) -> Result<(), SqliteError> {
     conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
         .execute([kind as i64, id])?;
     Ok(())

@@ -5,15 +5,15 @@
 use rusqlite::{Connection, params};
 use trilogue_domain::{AgentName, TenantId, ThreadKey};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use crate::port::{Batch, Change};
 use crate::rows::ThreadRow;
 
-/// The kind of these search rows, beside those of [`super::search::Kind`].
+/// The kind of these search rows, beside those of [`super::search::SearchKind`].
 pub(super) const KIND: i64 = 3;
 
 /// Notes the agents of a batch's runs. Its thread's row is there by now.
-pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), Fail> {
+pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), SqliteError> {
     // Listings show no ephemeral threads: these have no rows.
     let is_ephemeral = |change: &Change| matches!(change, Change::Thread(row) if row.ephemeral);
     if batch.changes.iter().any(is_ephemeral) {
@@ -33,7 +33,7 @@ pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), Fail
 }
 
 /// Makes the rows fit new metadata: what only the metadata before named is forgotten.
-pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), Fail> {
+pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(
         "DELETE FROM search WHERE kind = ?2 AND id = ?1 AND NOT EXISTS",
         " (SELECT 1 FROM runs INDEXED BY runs_by_thread",
@@ -47,7 +47,11 @@ pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), Fail> {
 }
 
 /// Whether an agent is one of a thread's; `row` is the thread's.
-pub(super) fn has(conn: &Connection, row: &ThreadRow, agent: &AgentName) -> Result<bool, Fail> {
+pub(super) fn has(
+    conn: &Connection,
+    row: &ThreadRow,
+    agent: &AgentName,
+) -> Result<bool, SqliteError> {
     if !may_have(conn, row.key, &row.tenant, agent)? {
         return Ok(false);
     }
@@ -59,14 +63,14 @@ pub(super) fn has(conn: &Connection, row: &ThreadRow, agent: &AgentName) -> Resu
 }
 
 /// Removes the rows of a thread.
-pub(super) fn remove(conn: &Connection, thread: ThreadKey) -> Result<(), Fail> {
+pub(super) fn remove(conn: &Connection, thread: ThreadKey) -> Result<(), SqliteError> {
     conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
         .execute([KIND, thread.0])?;
     Ok(())
 }
 
 /// Listings show no ephemeral threads, so these have no rows.
-fn note(conn: &Connection, thread: ThreadKey, agent: &AgentName) -> Result<(), Fail> {
+fn note(conn: &Connection, thread: ThreadKey, agent: &AgentName) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(
         "INSERT OR IGNORE INTO search (tenant, kind, name, hash, id)",
         " SELECT tenant, ?3, ?2, 0, key FROM threads WHERE key = ?1 AND ephemeral = 0"
@@ -80,7 +84,7 @@ fn may_have(
     thread: ThreadKey,
     tenant: &TenantId,
     agent: &AgentName,
-) -> Result<bool, Fail> {
+) -> Result<bool, SqliteError> {
     let sql = concat!(
         "SELECT 1 FROM search WHERE tenant = ?1 AND kind = ?2 AND name = ?3 AND hash = 0",
         " AND id = ?4"

@@ -3,11 +3,11 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
 
-use super::driver::Driver;
-use super::fault::Fail;
-use super::listing::{Residual, is_text, list};
+use super::access_path::AccessPath;
+use super::error::SqliteError;
+use super::listing::{ListConditions, is_text, list};
 use super::row::one;
-use super::{Context, look_up, thread_agents};
+use super::{Context, lookups, thread_agents};
 use crate::core::search::{Candidates, matches, standing_of};
 use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
 
@@ -18,20 +18,20 @@ pub(super) fn threads(
     scope: &Scope,
     filter: &ThreadFilter,
     page: &Page,
-) -> Result<Listing<ThreadRow>, Fail> {
-    let mut drivers = Driver::of_metadata(&filter.metadata);
+) -> Result<Listing<ThreadRow>, SqliteError> {
+    let mut drivers = AccessPath::of_metadata(&filter.metadata);
     // Where as many rows fulfil several, the first leads.
-    drivers.extend(filter.agent.as_ref().map(Driver::ThreadAgent));
-    drivers.extend(scope.owner.as_ref().map(|_| Driver::Owner));
+    drivers.extend(filter.agent.as_ref().map(AccessPath::ThreadAgent));
+    drivers.extend(scope.owner.as_ref().map(|_| AccessPath::Owner));
     let is_open =
         matches!(filter.standing, Some(ThreadActivity::Busy | ThreadActivity::Interrupted));
-    drivers.extend(is_open.then_some(Driver::Open));
-    let driver = Driver::rarest::<ThreadRow>(conn, scope, &drivers)?;
+    drivers.extend(is_open.then_some(AccessPath::Open));
+    let driver = AccessPath::rarest::<ThreadRow>(conn, scope, &drivers)?;
     let columns = |row: &Row<'_>| {
         is_text(row, 3, scope.tenant.as_str())
             && scope.owner.as_ref().is_none_or(|owner| is_text(row, 5, owner.as_str()))
     };
-    let has_columns = scope.owner.is_some() && driver != Driver::Owner;
+    let has_columns = scope.owner.is_some() && driver != AccessPath::Owner;
     let other = |conn: &Connection, row: &ThreadRow| {
         if let Some(agent) = &filter.agent
             && !thread_agents::has(conn, row, agent)?
@@ -50,7 +50,7 @@ pub(super) fn threads(
     };
     let has_other =
         filter.agent.is_some() || filter.standing.is_some() || !filter.values.is_empty();
-    let residual = Residual {
+    let residual = ListConditions {
         columns: &columns,
         has_columns,
         metadata: &filter.metadata,
@@ -65,19 +65,21 @@ pub(super) fn standings(
     context: &Context,
     scope: &Scope,
     threads: &[ThreadKey],
-) -> Result<Vec<ThreadActivity>, Fail> {
+) -> Result<Vec<ThreadActivity>, SqliteError> {
     let snapshot = conn.unchecked_transaction()?;
     threads
         .iter()
-        .map(|key| match look_up::thread_of(&snapshot, context, scope, *key) {
+        .map(|key| match lookups::thread_of(&snapshot, context, scope, *key) {
             Ok(Some(_)) => standing(&snapshot, *key),
-            Ok(None) | Err(Fail::Refused(_) | Fail::Damaged(..)) => Ok(ThreadActivity::Idle),
+            Ok(None) | Err(SqliteError::Refused(_) | SqliteError::Damaged(..)) => {
+                Ok(ThreadActivity::Idle)
+            }
             Err(fail) => Err(fail),
         })
         .collect()
 }
 
-fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Fail> {
+fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, SqliteError> {
     let mut open = conn.prepare_cached(
         "SELECT status FROM runs INDEXED BY runs_open WHERE thread = ?1 AND ended_at IS NULL",
     )?;
@@ -99,7 +101,10 @@ fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Fail
 }
 
 /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.
-fn value_at_head(conn: &Connection, thread: &ThreadRow) -> Result<(Option<Json>, usize), Fail> {
+fn value_at_head(
+    conn: &Connection,
+    thread: &ThreadRow,
+) -> Result<(Option<Json>, usize), SqliteError> {
     let mut next = thread.head;
     let (mut looked_at, mut candidates) = (0, Candidates::default());
     while let Some(key) = next {

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 
-use super::fault::{Fail, Health};
+use super::error::{Health, SqliteError};
 use super::row::all;
-use super::{blob, connection, copy, schema};
+use super::{backup, blob, connection, schema};
 use crate::core::table::TableRow;
 use crate::record::{Frame, NoOriginals};
 use crate::rows::{
@@ -64,13 +64,13 @@ impl VerifyReport {
 /// # Errors
 /// `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it cannot be read at all. Damage that leaves the rest readable is in the report.
 pub fn verify(path: &Path) -> Result<VerifyReport> {
-    let path = std::path::absolute(path).map_err(|_| copy::missing(path))?;
+    let path = std::path::absolute(path).map_err(|_| backup::missing(path))?;
     if !path.is_file() {
-        return Err(copy::missing(&path));
+        return Err(backup::missing(&path));
     }
     let health = Health::new(&path);
-    let read = || -> Result<VerifyReport, Fail> {
-        let conn = connection::reader(&path, copy::COPY_CACHE_KIB)?;
+    let read = || -> Result<VerifyReport, SqliteError> {
+        let conn = connection::reader(&path, backup::COPY_CACHE_KIB)?;
         let version = schema::checked_version(&conn, schema::MIGRATIONS)?;
         if version == 0 {
             return Err(Error::new(Code::InvalidRequest, "the file holds no store")
@@ -87,7 +87,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport> {
     read().map_err(|fail| health.settle(fail))
 }
 
-fn check_structures(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
+fn check_structures(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {
     let mut statement = conn.prepare("PRAGMA integrity_check(100)")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -99,7 +99,7 @@ fn check_structures(conn: &Connection, report: &mut VerifyReport) -> Result<(), 
     Ok(())
 }
 
-fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
+fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {
     report.threads = check_table::<ThreadRow>(conn, report)?;
     report.runs = check_table::<RunRow>(conn, report)?;
     report.rows = check_table::<MessageRow>(conn, report)?
@@ -113,7 +113,10 @@ fn check_rows(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> 
     Ok(())
 }
 
-fn check_table<R: TableRow>(conn: &Connection, report: &mut VerifyReport) -> Result<u64, Fail> {
+fn check_table<R: TableRow>(
+    conn: &Connection,
+    report: &mut VerifyReport,
+) -> Result<u64, SqliteError> {
     let (mut after, mut count) = (i64::MIN, 0);
     loop {
         let rows = all::<R>(conn, after, STRETCH)?;
@@ -123,8 +126,8 @@ fn check_table<R: TableRow>(conn: &Connection, report: &mut VerifyReport) -> Res
             count += 1;
             match row {
                 Ok(_) => {}
-                Err(Fail::Sql(error)) => return Err(error.into()),
-                Err(Fail::Damaged(_, error) | Fail::Refused(error)) => {
+                Err(SqliteError::Sql(error)) => return Err(error.into()),
+                Err(SqliteError::Damaged(_, error) | SqliteError::Refused(error)) => {
                     report.found(format!("{} row {key}: {error}", R::NAME));
                 }
             }
@@ -132,7 +135,7 @@ fn check_table<R: TableRow>(conn: &Connection, report: &mut VerifyReport) -> Res
     }
 }
 
-fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
+fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {
     let reader: std::sync::Arc<dyn trilogue_domain::port::ReadOriginal> =
         std::sync::Arc::new(NoOriginals);
     let mut statement = conn.prepare(
@@ -170,7 +173,7 @@ fn check_frames(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail
     Ok(())
 }
 
-fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), Fail> {
+fn check_blobs(conn: &Connection, report: &mut VerifyReport) -> Result<(), SqliteError> {
     let mut statement = conn.prepare("SELECT key FROM blobs")?;
     for key in statement.query_map([], |row| row.get::<_, i64>(0))? {
         let key = key?;

@@ -16,14 +16,14 @@ use trilogue_domain::limits;
 
 use super::apply;
 use super::checkpoint::{BACKSTOP_PAGES, Checkpointer, NUDGE_PAGES};
-use super::fault::{Fail, State};
-use super::file::Lock;
+use super::disk_space::DiskSpace;
+use super::error::{SqliteError, StoreState};
+use super::file::FileLock;
 use super::heads::Heads;
 use super::inspect::Inspection;
-use super::job::{Changed, Desk, Job};
-use super::log::LogFile;
-use super::room::Room;
-use super::{Context, blob, hot};
+use super::job::{ChangedThreads, Job, WriteContext};
+use super::wal_file::LogFile;
+use super::{Context, blob, row_cache};
 use crate::port::Change;
 
 /// The most jobs of one transaction.
@@ -38,19 +38,19 @@ type Outcomes = SmallVec<[Result<()>; 1]>;
 
 /// What a writer begins with.
 #[derive(Debug)]
-pub(super) struct Start {
+pub(super) struct WriterThread {
     pub(super) conn: Connection,
     /// Given back when the connection is closed.
-    pub(super) lock: Lock,
+    pub(super) lock: FileLock,
     pub(super) context: Arc<Context>,
     pub(super) runtime: Handle,
-    pub(super) beside: Beside,
+    pub(super) beside: DiskUpkeep,
 }
 
 /// What works beside the writer, for the disk's sake.
 #[derive(Debug)]
-pub(super) struct Beside {
-    pub(super) room: Room,
+pub(super) struct DiskUpkeep {
+    pub(super) room: DiskSpace,
     pub(super) checkpointer: Checkpointer,
     pub(super) inspection: Inspection,
     /// Pages of the write-ahead log, counted by SQLite at every commit.
@@ -61,14 +61,14 @@ pub(super) struct Beside {
 #[derive(Debug)]
 struct Writer<'c> {
     conn: &'c Connection,
-    statements: Statements<'c>,
+    statements: WriterStatements<'c>,
     context: Arc<Context>,
     runtime: Handle,
     heads: Heads,
-    blobs: blob::Pending,
+    blobs: blob::PendingBlobs,
     /// What the transaction under way changes beside its appends.
-    changed: Changed,
-    beside: Beside,
+    changed: ChangedThreads,
+    beside: DiskUpkeep,
     log_file: LogFile,
     nudged_at: usize,
     stopped_at: usize,
@@ -76,25 +76,25 @@ struct Writer<'c> {
 
 /// The statements of every transaction, prepared once.
 #[derive(Debug, Default)]
-struct Statements<'c> {
+struct WriterStatements<'c> {
     begin: Option<Statement<'c>>,
     commit: Option<Statement<'c>>,
     frame: apply::InsertFrame<'c>,
 }
 
 /// How a transaction went.
-enum Attempt {
+enum CommitOutcome {
     /// It is durable, with an outcome for each of its jobs.
     Done(Outcomes),
     /// It was rolled back because of this job alone.
-    Culprit(usize, Fail),
+    Culprit(usize, SqliteError),
     /// It was rolled back, and no job is to blame.
-    Failed(Fail),
+    Failed(SqliteError),
 }
 
-// === impl Start ===
+// === impl WriterThread ===
 
-impl Start {
+impl WriterThread {
     /// Does what comes until everybody who could send is gone, or one says so.
     pub(super) fn run(self, mut jobs: mpsc::Receiver<Job>) {
         // Bound first and so dropped last: whatever happens here, the connection is closed before the lock is free.
@@ -103,13 +103,13 @@ impl Start {
         let beside = {
             let mut writer = Writer {
                 conn: &conn,
-                statements: Statements::default(),
+                statements: WriterStatements::default(),
                 log_file: LogFile::of(&context.path),
                 context: Arc::clone(&context),
                 runtime,
                 heads: Heads::default(),
-                blobs: blob::Pending::default(),
-                changed: Changed::default(),
+                blobs: blob::PendingBlobs::default(),
+                changed: ChangedThreads::default(),
                 beside,
                 nudged_at: 0,
                 stopped_at: 0,
@@ -130,7 +130,7 @@ impl Start {
 }
 
 fn close(conn: Connection, context: &Context) {
-    if context.health.state() >= State::ReadOnly {
+    if context.health.state() >= StoreState::ReadOnly {
         // What could not be synchronised must not be moved into the database either.
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         drop(conn.set_db_config(keep, true));
@@ -139,7 +139,7 @@ fn close(conn: Connection, context: &Context) {
     if let Err((_, error)) = conn.close() {
         tracing::warn!(%error, "the store was not closed cleanly; the next start recovers it");
     }
-    context.health.worsen(State::Closed, "");
+    context.health.worsen(StoreState::Closed, "");
 }
 
 // === impl Writer ===
@@ -181,13 +181,13 @@ impl Writer<'_> {
 
     /// Commits these jobs, in as few transactions as their failures allow.
     fn commit(&mut self, mut jobs: Jobs) {
-        if self.context.health.state() == State::Full && self.context.health.may_probe() {
+        if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
             self.look_for_room();
         }
         while !jobs.is_empty() {
             match self.attempt(&mut jobs) {
-                Attempt::Done(outcomes) => return self.finish(jobs, outcomes),
-                Attempt::Culprit(index, fail) => {
+                CommitOutcome::Done(outcomes) => return self.finish(jobs, outcomes),
+                CommitOutcome::Culprit(index, fail) => {
                     let behind = jobs.drain(index + 1..).collect();
                     let culprit = jobs.pop();
                     let error = self.context.health.settle(fail);
@@ -197,8 +197,8 @@ impl Writer<'_> {
                     self.commit(jobs);
                     jobs = behind;
                 }
-                Attempt::Failed(fail) if fail.is_full() => return self.without_room(jobs),
-                Attempt::Failed(fail) => {
+                CommitOutcome::Failed(fail) if fail.is_full() => return self.without_room(jobs),
+                CommitOutcome::Failed(fail) => {
                     let error = self.context.health.settle(fail);
                     return jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
                 }
@@ -206,9 +206,9 @@ impl Writer<'_> {
         }
     }
 
-    fn attempt(&mut self, jobs: &mut [Job]) -> Attempt {
+    fn attempt(&mut self, jobs: &mut [Job]) -> CommitOutcome {
         if let Err(fail) = prepared(&mut self.statements.begin, self.conn, "BEGIN IMMEDIATE") {
-            return Attempt::Failed(fail);
+            return CommitOutcome::Failed(fail);
         }
         let mut outcomes = Outcomes::with_capacity(jobs.len());
         for (index, job) in jobs.iter_mut().enumerate() {
@@ -217,9 +217,9 @@ impl Writer<'_> {
                 Err(fail) => {
                     self.rollback();
                     return if fail.blames_batch() {
-                        Attempt::Culprit(index, fail)
+                        CommitOutcome::Culprit(index, fail)
                     } else {
-                        Attempt::Failed(fail)
+                        CommitOutcome::Failed(fail)
                     };
                 }
             }
@@ -229,17 +229,17 @@ impl Writer<'_> {
             Ok(()) => {
                 self.heads.commit();
                 self.blobs.commit();
-                Attempt::Done(outcomes)
+                CommitOutcome::Done(outcomes)
             }
             Err(fail) => {
                 self.rollback();
-                Attempt::Failed(fail)
+                CommitOutcome::Failed(fail)
             }
         }
     }
 
     /// Applies one job. What is refused before its first statement is an outcome, not a failure of the transaction.
-    fn apply(&mut self, job: &mut Job) -> Result<Result<()>, Fail> {
+    fn apply(&mut self, job: &mut Job) -> Result<Result<()>, SqliteError> {
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
         }
@@ -248,12 +248,14 @@ impl Writer<'_> {
             Job::Append(append) => {
                 match apply::check_head(conn, context, heads, &append.batch) {
                     Ok(()) => {}
-                    Err(Fail::Sql(error)) => return Err(Fail::Sql(error)),
+                    Err(SqliteError::Sql(error)) => return Err(SqliteError::Sql(error)),
                     Err(fail) => return Ok(Err(context.health.settle(fail))),
                 }
                 apply::batch(conn, &mut statements.frame, heads, blobs, &append.batch)?;
             }
-            Job::Work(work) => work.run(&mut Desk { conn, context, heads, blobs, changed })?,
+            Job::Work(work) => {
+                work.run(&mut WriteContext { conn, context, heads, blobs, changed })?
+            }
             Job::Probe | Job::Close => {}
         }
         Ok(Ok(()))
@@ -262,7 +264,7 @@ impl Writer<'_> {
     /// Has what the transaction changes looked up: from its commit on readers see it, and what is in memory is older until it is published.
     fn hide(&self, jobs: &[Job], outcomes: &[Result<()>]) {
         let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
-            Job::Append(append) if outcome.is_ok() && hot::touches(&append.batch) => {
+            Job::Append(append) if outcome.is_ok() && row_cache::touches(&append.batch) => {
                 Some(append.batch.thread)
             }
             _ => None,
@@ -339,7 +341,7 @@ impl Writer<'_> {
 
     /// Keeps the write-ahead log short: by the checkpointer beside, and here what that one leaves, or cannot keep up with.
     fn care_for_log(&mut self) {
-        if self.context.health.state() >= State::ReadOnly {
+        if self.context.health.state() >= StoreState::ReadOnly {
             // What could not be synchronised must not be moved into the database.
             return;
         }
@@ -356,7 +358,7 @@ impl Writer<'_> {
             self.nudged_at = pages;
             self.beside.checkpointer.nudge();
         }
-        if self.context.health.state() == State::Healthy
+        if self.context.health.state() == StoreState::Healthy
             && let Err(error) = self.log_file.lead(pages)
         {
             tracing::debug!(%error, "the log's file was not lengthened ahead");
@@ -364,7 +366,7 @@ impl Writer<'_> {
     }
 
     fn checkpoint(&self, mode: CheckpointMode) {
-        if self.context.health.state() >= State::ReadOnly {
+        if self.context.health.state() >= StoreState::ReadOnly {
             return;
         }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), mode) {
@@ -376,18 +378,18 @@ impl Writer<'_> {
 
     /// The disk is full: gives the reserve up, and does what makes room or ends something.
     fn without_room(&mut self, jobs: Jobs) {
-        self.context.health.worsen(State::Full, "");
+        self.context.health.worsen(StoreState::Full, "");
         if let Err(fail) = self.beside.room.give_up(self.conn) {
             self.context.health.settle(fail);
         }
         self.checkpoint(CheckpointMode::TRUNCATE);
-        let full = self.context.health.error(State::Full);
+        let full = self.context.health.error(StoreState::Full);
         let refuse = |job: Job| job.reply(full.clone().map_or(Ok(()), Err));
         let (mut vital, others): (Jobs, Jobs) = jobs.into_iter().partition(Job::is_vital);
         others.into_iter().for_each(refuse);
         match self.attempt(&mut vital) {
-            Attempt::Done(outcomes) => self.finish(vital, outcomes),
-            Attempt::Failed(fail) if !fail.is_full() => {
+            CommitOutcome::Done(outcomes) => self.finish(vital, outcomes),
+            CommitOutcome::Failed(fail) if !fail.is_full() => {
                 let error = self.context.health.settle(fail);
                 vital.into_iter().for_each(|job| job.reply(Err(error.clone())));
             }
@@ -403,8 +405,8 @@ impl Writer<'_> {
     fn commit_alone(&mut self, job: Job) {
         let mut jobs: Jobs = smallvec![job];
         match self.attempt(&mut jobs) {
-            Attempt::Done(outcomes) => self.finish(jobs, outcomes),
-            Attempt::Culprit(_, fail) | Attempt::Failed(fail) => {
+            CommitOutcome::Done(outcomes) => self.finish(jobs, outcomes),
+            CommitOutcome::Culprit(_, fail) | CommitOutcome::Failed(fail) => {
                 let error = self.context.health.settle(fail);
                 jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
             }
@@ -412,7 +414,7 @@ impl Writer<'_> {
     }
 
     fn probe(&mut self) {
-        if self.context.health.state() == State::Full && self.context.health.may_probe() {
+        if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
             self.look_for_room();
         }
     }
@@ -431,7 +433,7 @@ fn prepared<'c>(
     kept: &mut Option<Statement<'c>>,
     conn: &'c Connection,
     sql: &str,
-) -> Result<(), Fail> {
+) -> Result<(), SqliteError> {
     let statement = match kept.take() {
         Some(statement) => statement,
         None => conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)?,

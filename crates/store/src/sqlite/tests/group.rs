@@ -7,8 +7,8 @@ use trilogue_domain::error::Code;
 use super::seed::{Folder, batch, creation, frames, numbers, run_row, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change, Housekeeping, Read};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::fault::lock;
-use crate::sqlite::job::{Desk, WorkKind};
+use crate::sqlite::error::lock;
+use crate::sqlite::job::{WorkKind, WriteContext};
 
 /// Appends all of these at once, so that they share transactions, and gives the codes of those that were refused.
 async fn all_at_once(store: &Arc<SqliteStore>, batches: Vec<Batch>) -> Vec<Option<Code>> {
@@ -100,7 +100,7 @@ async fn appends_of_many_threads_share_commits() {
     let holding = tokio::spawn({
         let store = Arc::clone(&store);
         async move {
-            let hold = move |_: &mut Desk<'_>| {
+            let hold = move |_: &mut WriteContext<'_>| {
                 begun.take().into_iter().for_each(|begun| begun.send(()).unwrap());
                 held.recv().unwrap();
                 Ok(())

@@ -5,20 +5,20 @@ use trilogue_domain::error::Code;
 use super::seed::{Folder, batch, creation, frames, numbers, options, thread_row, thread_with_run};
 use crate::port::{Admin, Append, Batch, Change};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::fault::Fail;
+use crate::sqlite::error::SqliteError;
 use crate::sqlite::schema::{MIGRATIONS, Migration, SCHEMA_VERSION, migrate};
 
 fn version(conn: &Connection) -> u32 {
     conn.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-fn add_notes(transaction: &Transaction<'_>) -> Result<(), Fail> {
+fn add_notes(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     Ok(transaction
         .execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('a')")?)
 }
 
 /// Fails after it has changed something.
-fn add_notes_twice(transaction: &Transaction<'_>) -> Result<(), Fail> {
+fn add_notes_twice(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     add_notes(transaction)?;
     add_notes(transaction)
 }
@@ -43,7 +43,7 @@ async fn a_migration_runs_once_and_keeps_what_is_there() {
         migrate(&mut conn, &with(add_notes)).unwrap();
         assert_eq!((version(&conn), notes(&conn)), (SCHEMA_VERSION + 1, Some(1)));
     }
-    let Fail::Refused(error) = migrate(&mut conn, MIGRATIONS).unwrap_err() else {
+    let SqliteError::Refused(error) = migrate(&mut conn, MIGRATIONS).unwrap_err() else {
         panic!("the version before it does not read it");
     };
     assert_eq!(error.code(), Code::StoreTooNew);

@@ -5,7 +5,7 @@ use trilogue_domain::{AgentName, PrincipalId, RunStatus, Scope, ThreadKey};
 
 use super::seed::{Folder, scope};
 use crate::rows::{RunRow, ThreadRow};
-use crate::sqlite::driver::{Driver, Listed};
+use crate::sqlite::access_path::{AccessPath, Listed};
 use crate::sqlite::schema::{MIGRATIONS, migrate};
 
 /// What SQLite says of how it answers a statement, one step a line.
@@ -17,7 +17,7 @@ fn plan(conn: &Connection, sql: &str, values: &[rusqlite::types::Value]) -> Stri
     steps.map(|step| step.unwrap() + "\n").collect()
 }
 
-fn plan_of<R: Listed>(conn: &Connection, driver: Driver<'_>) -> String {
+fn plan_of<R: Listed>(conn: &Connection, driver: AccessPath<'_>) -> String {
     let scope = Scope { owner: Some(PrincipalId::parse("alice").unwrap()), ..scope() };
     let query = driver.query::<R>(&scope, i64::MAX);
     plan(conn, &query.sql, &query.bound)
@@ -36,15 +36,15 @@ fn every_listing_is_led_by_an_index_and_sorts_nothing() {
     let agent = AgentName::parse("echo").unwrap();
     let condition = ("k".to_owned(), "1".to_owned());
     let some = [RunStatus::Queued, RunStatus::Running, RunStatus::Cancelling];
-    let runs: [(Driver<'_>, &[&str]); 7] = [
-        (Driver::Tenant, &["SEARCH runs USING INTEGER PRIMARY KEY"]),
-        (Driver::Owner, &["USING INDEX runs_by_principal"]),
-        (Driver::Agent(&agent), &["USING INDEX runs_by_agent"]),
-        (Driver::Thread(ThreadKey(1)), &["USING INDEX runs_by_thread"]),
-        (Driver::Statuses(&some[..1]), &["USING INDEX runs_by_status"]),
-        (Driver::Statuses(&some), &["MERGE (UNION ALL)", "USING INDEX runs_by_status"]),
+    let runs: [(AccessPath<'_>, &[&str]); 7] = [
+        (AccessPath::Tenant, &["SEARCH runs USING INTEGER PRIMARY KEY"]),
+        (AccessPath::Owner, &["USING INDEX runs_by_principal"]),
+        (AccessPath::Agent(&agent), &["USING INDEX runs_by_agent"]),
+        (AccessPath::Thread(ThreadKey(1)), &["USING INDEX runs_by_thread"]),
+        (AccessPath::Statuses(&some[..1]), &["USING INDEX runs_by_status"]),
+        (AccessPath::Statuses(&some), &["MERGE (UNION ALL)", "USING INDEX runs_by_status"]),
         (
-            Driver::Metadata(&condition),
+            AccessPath::Metadata(&condition),
             &["SEARCH search USING PRIMARY KEY", "SEARCH runs USING INTEGER PRIMARY KEY"],
         ),
     ];
@@ -53,16 +53,16 @@ fn every_listing_is_led_by_an_index_and_sorts_nothing() {
         assert!(expected.iter().all(|step| plan.contains(step)), "{driver:?}\n{plan}");
         assert!(!plan.contains("TEMP B-TREE") && !plan.contains("SCAN"), "{driver:?}\n{plan}");
     }
-    let threads: [(Driver<'_>, &[&str]); 5] = [
-        (Driver::Tenant, &["USING INDEX threads_by_tenant"]),
-        (Driver::Owner, &["USING INDEX threads_by_owner"]),
+    let threads: [(AccessPath<'_>, &[&str]); 5] = [
+        (AccessPath::Tenant, &["USING INDEX threads_by_tenant"]),
+        (AccessPath::Owner, &["USING INDEX threads_by_owner"]),
         (
-            Driver::ThreadAgent(&agent),
+            AccessPath::ThreadAgent(&agent),
             &["SEARCH search USING PRIMARY KEY", "SEARCH threads USING INTEGER PRIMARY KEY"],
         ),
-        (Driver::Open, &["SEARCH threads USING INTEGER PRIMARY KEY", "INDEX runs_open"]),
+        (AccessPath::Open, &["SEARCH threads USING INTEGER PRIMARY KEY", "INDEX runs_open"]),
         (
-            Driver::Metadata(&condition),
+            AccessPath::Metadata(&condition),
             &["SEARCH search USING PRIMARY KEY", "SEARCH threads USING INTEGER PRIMARY KEY"],
         ),
     ];
@@ -75,7 +75,7 @@ fn every_listing_is_led_by_an_index_and_sorts_nothing() {
 
 #[test]
 fn messages_are_found_by_an_index_in_the_order_of_their_age() {
-    use crate::sqlite::look_up::{BY_ALIAS, OF_RUN_SEEN};
+    use crate::sqlite::lookups::{BY_ALIAS, OF_RUN_SEEN};
     let (_folder, conn) = store();
     for (rest, index) in [(OF_RUN_SEEN, "messages_by_id"), (BY_ALIAS, "messages_by_alias")] {
         let sql = format!("SELECT body FROM messages {rest}");

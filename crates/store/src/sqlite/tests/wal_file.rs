@@ -4,7 +4,7 @@ use super::seed::{Folder, batch, frames, numbers, thread_with_run};
 use crate::port::{Append, Batch};
 use crate::sqlite::connection::PAGE_BYTES;
 use crate::sqlite::file::beside;
-use crate::sqlite::log::LogFile;
+use crate::sqlite::wal_file::LogFile;
 
 /// What the log uses of its file with this many pages.
 fn used(pages: u64) -> u64 {

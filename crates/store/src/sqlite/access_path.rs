@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use trilogue_domain::{AgentName, Json, RunStatus, Scope, ThreadKey, limits};
 
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::{row, search, thread_agents};
 use crate::core::search::{Condition, is_composite, value_hash};
 use crate::core::table::TableRow;
@@ -18,7 +18,7 @@ pub(super) struct Query {
 
 /// A condition that an index answers in the order of keys.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Driver<'a> {
+pub(super) enum AccessPath<'a> {
     /// Everything of the tenant.
     Tenant,
     /// What the scope's principal created.
@@ -40,7 +40,7 @@ pub(super) enum Driver<'a> {
 /// A table with listings, whose rows' metadata is searched.
 pub(super) trait Listed: TableRow {
     /// Which kind of search row it has.
-    const KIND: search::Kind;
+    const KIND: search::SearchKind;
     /// The index over the tenant, or how to do without.
     const BY_TENANT: &'static str;
     /// The index over tenant and creator, and the creator's column.
@@ -54,7 +54,7 @@ pub(super) trait Listed: TableRow {
 // === impl Listed ===
 
 impl Listed for crate::rows::ThreadRow {
-    const KIND: search::Kind = search::Kind::Thread;
+    const KIND: search::SearchKind = search::SearchKind::Thread;
     const BY_TENANT: &'static str = "INDEXED BY threads_by_tenant";
     const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY threads_by_owner", "owner");
     const ALWAYS: &'static str = " AND ephemeral = 0";
@@ -65,7 +65,7 @@ impl Listed for crate::rows::ThreadRow {
 }
 
 impl Listed for crate::rows::RunRow {
-    const KIND: search::Kind = search::Kind::Run;
+    const KIND: search::SearchKind = search::SearchKind::Run;
     const BY_TENANT: &'static str = "NOT INDEXED";
     const BY_OWNER: (&'static str, &'static str) = ("INDEXED BY runs_by_principal", "principal");
     const ALWAYS: &'static str = "";
@@ -75,17 +75,17 @@ impl Listed for crate::rows::RunRow {
     }
 }
 
-// === impl Driver ===
+// === impl AccessPath ===
 
-impl<'a> Driver<'a> {
+impl<'a> AccessPath<'a> {
     /// The driver that the fewest rows fulfil; that of the tenant when there is none.
     pub(super) fn rarest<R: Listed>(
         conn: &Connection,
         scope: &Scope,
-        drivers: &[Driver<'a>],
-    ) -> Result<Driver<'a>, Fail> {
+        drivers: &[AccessPath<'a>],
+    ) -> Result<AccessPath<'a>, SqliteError> {
         if let [] | [_] = drivers {
-            return Ok(drivers.first().copied().unwrap_or(Driver::Tenant));
+            return Ok(drivers.first().copied().unwrap_or(AccessPath::Tenant));
         }
         let mut rarest = None;
         for driver in drivers {
@@ -94,13 +94,13 @@ impl<'a> Driver<'a> {
                 rarest = Some((count, *driver));
             }
         }
-        Ok(rarest.map_or(Driver::Tenant, |(_, driver)| driver))
+        Ok(rarest.map_or(AccessPath::Tenant, |(_, driver)| driver))
     }
 
     /// The drivers that conditions on metadata are: those on scalars.
-    pub(super) fn of_metadata(conditions: &'a [Condition]) -> Vec<Driver<'a>> {
+    pub(super) fn of_metadata(conditions: &'a [Condition]) -> Vec<AccessPath<'a>> {
         let scalars = conditions.iter().filter(|(_, value)| !is_composite(value));
-        scalars.map(Driver::Metadata).collect()
+        scalars.map(AccessPath::Metadata).collect()
     }
 
     /// The rows that fulfil it with a key below `before`, newest first.
@@ -126,7 +126,7 @@ impl<'a> Driver<'a> {
     }
 
     /// How many rows fulfil it, counted up to one more than are ever looked at.
-    fn count<R: Listed>(self, conn: &Connection, scope: &Scope) -> Result<i64, Fail> {
+    fn count<R: Listed>(self, conn: &Connection, scope: &Scope) -> Result<i64, SqliteError> {
         let most = Value::Integer(limits::MAX_SEARCH_CANDIDATES as i64 + 1);
         let mut count = 0;
         for leg in self.legs::<R>(scope) {
@@ -149,22 +149,25 @@ impl<'a> Driver<'a> {
     }
 
     /// What stands behind `FROM`, for each part of it; the key's bound is the last that is to be bound.
-    fn legs<R: Listed>(self, scope: &Scope) -> Vec<Leg> {
+    fn legs<R: Listed>(self, scope: &Scope) -> Vec<PathQuery> {
         let tenant = text(scope.tenant.as_str());
         let leg = |index: &str, column: &str, value: Value| {
             let bound = vec![tenant.clone(), value];
-            Leg::of::<R>(&format!("{index} WHERE tenant = ? AND {column} = ? AND key < ?"), bound)
+            PathQuery::of::<R>(
+                &format!("{index} WHERE tenant = ? AND {column} = ? AND key < ?"),
+                bound,
+            )
         };
         match self {
             Self::Tenant => {
                 let rest = format!("{} WHERE tenant = ? AND key < ?", R::BY_TENANT);
-                vec![Leg::of::<R>(&rest, vec![tenant])]
+                vec![PathQuery::of::<R>(&rest, vec![tenant])]
             }
             Self::Owner => {
                 let owner = scope.owner.as_ref().map_or("", |owner| owner.as_str());
                 vec![leg(R::BY_OWNER.0, R::BY_OWNER.1, text(owner))]
             }
-            Self::Thread(key) => vec![Leg::of::<R>(
+            Self::Thread(key) => vec![PathQuery::of::<R>(
                 "INDEXED BY runs_by_thread WHERE thread = ? AND key < ?",
                 vec![Value::Integer(key.0)],
             )],
@@ -181,13 +184,13 @@ impl<'a> Driver<'a> {
                     "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = ? AND id < ?";
                 let (kind, hash) = (R::KIND as i64, value_hash(value));
                 let bound = vec![tenant, Value::Integer(kind), text(name), Value::Integer(hash)];
-                vec![Leg::found::<R>(inner, bound)]
+                vec![PathQuery::found::<R>(inner, bound)]
             }
             Self::ThreadAgent(agent) => {
                 let inner =
                     "search WHERE tenant = ? AND kind = ? AND name = ? AND hash = 0 AND id < ?";
                 let kind = Value::Integer(thread_agents::KIND);
-                vec![Leg::found::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
+                vec![PathQuery::found::<R>(inner, vec![tenant, kind, text(agent.as_str())])]
             }
             Self::Open => {
                 // The plus keeps the tenant's index, which everything of the tenant is in, from leading.
@@ -195,7 +198,7 @@ impl<'a> Driver<'a> {
                     "WHERE +tenant = ? AND key IN (SELECT thread FROM runs INDEXED BY runs_open",
                     " WHERE ended_at IS NULL AND thread < ?)"
                 );
-                vec![Leg::of::<R>(rest, vec![tenant])]
+                vec![PathQuery::of::<R>(rest, vec![tenant])]
             }
         }
     }
@@ -203,7 +206,7 @@ impl<'a> Driver<'a> {
 
 /// One part of what a driver reads.
 #[derive(Debug)]
-struct Leg {
+struct PathQuery {
     /// What stands behind `FROM` for rows of the table.
     sql: String,
     /// What stands behind `FROM` for counting.
@@ -211,9 +214,9 @@ struct Leg {
     bound: Vec<Value>,
 }
 
-// === impl Leg ===
+// === impl PathQuery ===
 
-impl Leg {
+impl PathQuery {
     fn of<R: Listed>(rest: &str, bound: Vec<Value>) -> Self {
         let sql = format!("{} {rest}", R::TABLE);
         Self { inner: sql.clone() + R::ALWAYS, sql, bound }

@@ -9,7 +9,7 @@ use crate::open::Durability;
 use crate::port::{Append, Batch, Change, Housekeeping, Read};
 use crate::rows::{BindingRow, ThreadRow};
 use crate::sqlite::SqliteStore;
-use crate::sqlite::hot::Hot;
+use crate::sqlite::row_cache::RowCache;
 
 fn binding(thread: &ThreadRow, remote: &str, told: i64) -> BindingRow {
     BindingRow { told: Some(CheckpointKey(told)), ..fixtures::binding_row(thread.key, remote) }
@@ -125,7 +125,7 @@ async fn a_row_that_is_too_large_to_keep_is_looked_up() {
 
 #[test]
 fn rows_that_a_commit_under_way_changes_are_hidden() {
-    let hot = Hot::default();
+    let hot = RowCache::default();
     let (mut thread, other) = (thread_row(ThreadKey(1)), thread_row(ThreadKey(2)));
     let commit = |thread: &ThreadRow| {
         let changes =

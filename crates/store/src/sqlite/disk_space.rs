@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::connection::PAGE_BYTES;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::file::Reserve;
 use crate::open::Options;
 
@@ -12,34 +12,34 @@ const FREE_AGAIN: u64 = 16;
 
 /// What is given up when the disk is full, and taken back when it is not.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct DiskSpace {
     reserve: Reserve,
-    limit: Option<Limit>,
+    limit: Option<PageLimit>,
 }
 
 /// The largest size of the database, in pages.
 #[derive(Clone, Copy, Debug)]
-struct Limit {
+struct PageLimit {
     /// For everything.
     usual: u64,
     /// For what ends something.
     vital: u64,
 }
 
-// === impl Room ===
+// === impl DiskSpace ===
 
-impl Room {
+impl DiskSpace {
     pub(super) fn new(reserve: Reserve, options: &Options) -> Self {
         let limit = options.max_bytes.map(|bytes| {
             let vital = (bytes / u64::from(PAGE_BYTES)).max(1);
             let kept = (options.reserve_bytes / u64::from(PAGE_BYTES)).min(vital / 2);
-            Limit { usual: vital - kept, vital }
+            PageLimit { usual: vital - kept, vital }
         });
         Self { reserve, limit }
     }
 
     /// Lets the vital have what was kept for them.
-    pub(super) fn give_up(&mut self, conn: &Connection) -> Result<(), Fail> {
+    pub(super) fn give_up(&mut self, conn: &Connection) -> Result<(), SqliteError> {
         if let Err(error) = self.reserve.release() {
             tracing::warn!(%error, "the reserve could not be given up");
         }
@@ -50,7 +50,7 @@ impl Room {
     }
 
     /// Takes the reserve back. `false` while there is no room for it.
-    pub(super) fn take_back(&mut self, conn: &Connection) -> Result<bool, Fail> {
+    pub(super) fn take_back(&mut self, conn: &Connection) -> Result<bool, SqliteError> {
         if let Some(limit) = self.limit {
             let used = pages(conn, "page_count")?.saturating_sub(pages(conn, "freelist_count")?);
             if used + limit.usual / FREE_AGAIN > limit.usual {
@@ -65,7 +65,7 @@ impl Room {
     }
 
     /// Sets the limit for everything.
-    pub(super) fn limit_usual(&self, conn: &Connection) -> Result<(), Fail> {
+    pub(super) fn limit_usual(&self, conn: &Connection) -> Result<(), SqliteError> {
         match self.limit {
             Some(limit) => set_limit(conn, limit.usual),
             None => Ok(()),
@@ -73,12 +73,12 @@ impl Room {
     }
 }
 
-fn set_limit(conn: &Connection, pages: u64) -> Result<(), Fail> {
+fn set_limit(conn: &Connection, pages: u64) -> Result<(), SqliteError> {
     conn.pragma_update_and_check(None, "max_page_count", pages.cast_signed(), |_| Ok(()))?;
     Ok(())
 }
 
-fn pages(conn: &Connection, pragma: &str) -> Result<u64, Fail> {
+fn pages(conn: &Connection, pragma: &str) -> Result<u64, SqliteError> {
     let count: i64 = conn.pragma_query_value(None, pragma, |row| row.get(0))?;
     Ok(count.cast_unsigned())
 }

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use trilogue_domain::error::Result;
 use trilogue_domain::{PrincipalId, Rights, Scope, TenantId, Timestamp, TokenId};
 
-use super::fault::Fail;
-use super::job::{Desk, WorkKind};
+use super::error::SqliteError;
+use super::job::{WorkKind, WriteContext};
 use super::{SqliteStore, queue, row};
 use crate::core::already_exists;
 use crate::port::{Queue, Tokens};
@@ -29,7 +29,7 @@ impl Queue for SqliteStore {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),
         }
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             queue::claim(desk.conn, kind, now, lease_until, limit)
         })
         .await
@@ -37,7 +37,7 @@ impl Queue for SqliteStore {
 
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool> {
         let claim = claim.clone();
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             queue::extend(desk.conn, &claim, lease_until)
         })
         .await
@@ -45,15 +45,17 @@ impl Queue for SqliteStore {
 
     async fn finish(&self, claim: &Claim) -> Result<bool> {
         let claim = claim.clone();
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| queue::finish(desk.conn, &claim))
-            .await
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
+            queue::finish(desk.conn, &claim)
+        })
+        .await
     }
 
     async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {
         let (claim, error) = (claim.clone(), error.to_owned());
         let is_back = matches!(how, Abandon::RetryAt(_));
         let held = self
-            .write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+            .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
                 queue::abandon(desk.conn, &claim, &how, &error)
             })
             .await?;
@@ -70,7 +72,7 @@ impl Queue for SqliteStore {
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool> {
         let scope = scope.clone();
         let is_back = self
-            .write(WorkKind::USUAL, move |desk: &mut Desk<'_>| {
+            .write(WorkKind::USUAL, move |desk: &mut WriteContext<'_>| {
                 queue::revive(desk.conn, &scope, id, now)
             })
             .await?;
@@ -88,7 +90,7 @@ impl Queue for SqliteStore {
 #[async_trait]
 impl Tokens for SqliteStore {
     async fn put_token(&self, token: TokenRow) -> Result<()> {
-        self.write(WorkKind::USUAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::USUAL, move |desk: &mut WriteContext<'_>| {
             let sql = concat!(
                 "INSERT INTO tokens (tenant, id, principal, hash, body)",
                 " VALUES (?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
@@ -113,7 +115,7 @@ impl Tokens for SqliteStore {
 
     async fn revoke_token(&self, tenant: &TenantId, id: &TokenId) -> Result<Option<TokenRow>> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.write(WorkKind::VITAL, move |desk: &mut Desk<'_>| {
+        self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
             let params = params![tenant.as_str(), id.as_str()];
             let rest = "WHERE tenant = ?1 AND id = ?2";
             let found = readable(row::one(desk.conn, rest, params))?;
@@ -146,7 +148,7 @@ fn of_tenant(
     conn: &rusqlite::Connection,
     and: &str,
     params: impl rusqlite::Params,
-) -> Result<Vec<TokenRow>, Fail> {
+) -> Result<Vec<TokenRow>, SqliteError> {
     let rest = format!("WHERE tenant = ?1 {and} ORDER BY key DESC");
     let mut statement = conn.prepare_cached(&row::select::<TokenRow>(&rest))?;
     let mut rows = statement.query(params)?;
@@ -158,9 +160,9 @@ fn of_tenant(
 }
 
 /// A damaged token admits nobody.
-fn readable(found: Result<Option<TokenRow>, Fail>) -> Result<Option<TokenRow>, Fail> {
+fn readable(found: Result<Option<TokenRow>, SqliteError>) -> Result<Option<TokenRow>, SqliteError> {
     match found {
-        Err(Fail::Damaged(_, error)) => {
+        Err(SqliteError::Damaged(_, error)) => {
             tracing::error!(%error, "a stored token is damaged and admits nobody");
             Ok(None)
         }

@@ -4,7 +4,7 @@ use rusqlite::ErrorCode;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
-pub(super) use crate::core::health::{Health, State};
+pub(super) use crate::core::health::{Health, StoreState};
 pub(super) use trilogue_domain::lock;
 
 /// The extended code for "the shared-memory file cannot grow", which on a full disk comes before any other.
@@ -12,7 +12,7 @@ const IOERR_SHMSIZE: i32 = 4_874;
 
 /// Why something inside the engine did not work.
 #[derive(Debug)]
-pub(super) enum Fail {
+pub(super) enum SqliteError {
     /// SQLite said so.
     Sql(rusqlite::Error),
     /// A rule of ours said so; the store is well.
@@ -21,21 +21,21 @@ pub(super) enum Fail {
     Damaged(Option<ThreadKey>, Error),
 }
 
-// === impl Fail ===
+// === impl SqliteError ===
 
-impl From<rusqlite::Error> for Fail {
+impl From<rusqlite::Error> for SqliteError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<Error> for Fail {
+impl From<Error> for SqliteError {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl Fail {
+impl SqliteError {
     /// Whether the disk is full.
     pub(super) fn is_full(&self) -> bool {
         match self {
@@ -63,30 +63,30 @@ impl Fail {
 
 impl Health {
     /// What a failure means: changes the state and gives the error for the caller.
-    pub(super) fn settle(&self, fail: Fail) -> Error {
+    pub(super) fn settle(&self, fail: SqliteError) -> Error {
         match fail {
-            Fail::Refused(error) => error,
-            Fail::Damaged(thread, error) => {
+            SqliteError::Refused(error) => error,
+            SqliteError::Damaged(thread, error) => {
                 if let Some(thread) = thread {
                     self.quarantine.add(thread, error.message());
                 }
                 error
             }
-            Fail::Sql(error) => self.settle_sql(&error),
+            SqliteError::Sql(error) => self.settle_sql(&error),
         }
     }
 
     fn settle_sql(&self, error: &rusqlite::Error) -> Error {
         let state = match error {
             rusqlite::Error::SqliteFailure(inner, _) if inner.extended_code == IOERR_SHMSIZE => {
-                State::Full
+                StoreState::Full
             }
             rusqlite::Error::SqliteFailure(inner, _) => match inner.code {
-                ErrorCode::DiskFull => State::Full,
+                ErrorCode::DiskFull => StoreState::Full,
                 ErrorCode::SystemIoFailure | ErrorCode::ReadOnly | ErrorCode::CannotOpen => {
-                    State::ReadOnly
+                    StoreState::ReadOnly
                 }
-                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => State::Corrupt,
+                ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreState::Corrupt,
                 ErrorCode::ConstraintViolation => {
                     return Error::new(Code::AlreadyExists, "another row has an id of the change");
                 }
@@ -96,7 +96,7 @@ impl Health {
             rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::Utf8Error(..) => State::Corrupt,
+            | rusqlite::Error::Utf8Error(..) => StoreState::Corrupt,
             _ => return self.unexpected(error),
         };
         self.worsen(state, &error.to_string());

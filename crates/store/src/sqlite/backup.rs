@@ -7,8 +7,8 @@ use rusqlite::{Connection, ErrorCode};
 use trilogue_domain::error::{Code, Error, Result};
 
 use super::connection;
-use super::fault::{Fail, Health};
-use super::file::{self, Lock, beside, cannot, create_new, sync_directory};
+use super::error::{Health, SqliteError};
+use super::file::{self, FileLock, beside, cannot, create_new, sync_directory};
 use super::verify::{VerifyReport, verify};
 
 /// The page cache of a connection that goes through the whole file once, in KiB.
@@ -37,7 +37,7 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
 /// `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
 pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport> {
     let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
-    let _lock = Lock::take(&to)?;
+    let _lock = FileLock::take(&to)?;
     if !overwrite && to.exists() {
         return Err(Error::new(
             Code::AlreadyExists,
@@ -95,12 +95,12 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn vacuum_into(path: &Path, to: &Path) -> Result<(), Fail> {
+fn vacuum_into(path: &Path, to: &Path) -> Result<(), SqliteError> {
     let conn = connection::reader(path, COPY_CACHE_KIB)?;
     vacuum(&conn, to)
 }
 
-fn vacuum(conn: &Connection, to: &Path) -> Result<(), Fail> {
+fn vacuum(conn: &Connection, to: &Path) -> Result<(), SqliteError> {
     let Some(target) = to.to_str() else {
         let message = format!("the path '{}' is not text", to.display());
         return Err(Error::new(Code::InvalidRequest, message).into());
@@ -110,8 +110,8 @@ fn vacuum(conn: &Connection, to: &Path) -> Result<(), Fail> {
 }
 
 /// What a failed copy means. A disk that is full or broken where the copy goes is not the store's disk.
-fn backup_error(fail: Fail, to: &Path, health: &Health) -> Error {
-    let Fail::Sql(error) = &fail else { return health.settle(fail) };
+fn backup_error(fail: SqliteError, to: &Path, health: &Health) -> Error {
+    let SqliteError::Sql(error) = &fail else { return health.settle(fail) };
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => health.settle(fail),
         Some(ErrorCode::DiskFull) => {

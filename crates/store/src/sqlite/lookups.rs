@@ -7,7 +7,7 @@ use trilogue_domain::{
 };
 
 use super::Context;
-use super::fault::Fail;
+use super::error::SqliteError;
 use super::row::one;
 use crate::rows::{BindingRow, CheckpointRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
@@ -27,7 +27,7 @@ pub(super) fn thread(
     context: &Context,
     scope: &Scope,
     id: &ThreadId,
-) -> Result<Option<ThreadRow>, Fail> {
+) -> Result<Option<ThreadRow>, SqliteError> {
     let found = one::<ThreadRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
     let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
         return Ok(None);
@@ -42,7 +42,7 @@ pub(super) fn thread_of(
     context: &Context,
     scope: &Scope,
     key: ThreadKey,
-) -> Result<Option<ThreadRow>, Fail> {
+) -> Result<Option<ThreadRow>, SqliteError> {
     let found = one::<ThreadRow>(conn, "WHERE key = ?1", [key.0])?;
     let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
         return Ok(None);
@@ -57,7 +57,7 @@ pub(super) fn run(
     context: &Context,
     scope: &Scope,
     id: &RunId,
-) -> Result<Option<RunRow>, Fail> {
+) -> Result<Option<RunRow>, SqliteError> {
     let found = one::<RunRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
     let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.principal)) else {
         return Ok(None);
@@ -72,7 +72,7 @@ pub(super) fn interrupt(
     context: &Context,
     scope: &Scope,
     id: &InterruptId,
-) -> Result<Option<InterruptRow>, Fail> {
+) -> Result<Option<InterruptRow>, SqliteError> {
     let found = one::<InterruptRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
     let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.principal)) else {
         return Ok(None);
@@ -87,7 +87,7 @@ pub(super) fn message(
     context: &Context,
     scope: &Scope,
     id: &MessageId,
-) -> Result<Option<MessageRow>, Fail> {
+) -> Result<Option<MessageRow>, SqliteError> {
     let owner = scope.owner.as_ref().map(PrincipalId::as_str);
     let params = params![scope.tenant.as_str(), id.as_str(), owner];
     let Some(row) = one::<MessageRow>(conn, OF_RUN_SEEN, params)? else { return Ok(None) };
@@ -106,7 +106,7 @@ pub(super) fn message_in(
     context: &Context,
     thread: ThreadKey,
     id: &MessageId,
-) -> Result<Option<MessageRow>, Fail> {
+) -> Result<Option<MessageRow>, SqliteError> {
     context.health.check_thread(thread)?;
     let key = id.as_str();
     match one(conn, "WHERE thread = ?1 AND id = ?2", params![thread.0, key])? {
@@ -122,7 +122,7 @@ pub(super) fn checkpoint(
     scope: &Scope,
     id: &ThreadId,
     checkpoint: &CheckpointId,
-) -> Result<Option<CheckpointRow>, Fail> {
+) -> Result<Option<CheckpointRow>, SqliteError> {
     let Some(thread) = thread(conn, context, scope, id)? else { return Ok(None) };
     one(conn, "WHERE thread = ?1 AND id = ?2", params![thread.key.0, checkpoint.as_str()])
 }
@@ -135,7 +135,7 @@ pub(super) fn path(
     id: &ThreadId,
     from: Option<CheckpointKey>,
     limit: usize,
-) -> Result<Vec<CheckpointRow>, Fail> {
+) -> Result<Vec<CheckpointRow>, SqliteError> {
     // One snapshot for the whole path.
     let snapshot = conn.unchecked_transaction()?;
     let Some(thread) = thread(&snapshot, context, scope, id)? else { return Ok(Vec::new()) };
@@ -159,7 +159,7 @@ pub(super) fn binding(
     scope: &Scope,
     id: &ThreadId,
     agent: &AgentName,
-) -> Result<Option<BindingRow>, Fail> {
+) -> Result<Option<BindingRow>, SqliteError> {
     let Some(thread) = thread(conn, context, scope, id)? else { return Ok(None) };
     one(conn, "WHERE thread = ?1 AND agent = ?2", params![thread.key.0, agent.as_str()])
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use trilogue_domain::{AgentName, TenantId, ThreadId, ThreadKey};
 
-use super::fault::lock;
+use super::error::lock;
 use crate::port::{Batch, Change};
 use crate::rows::{BindingRow, ThreadRow};
 
@@ -22,11 +22,11 @@ const MAX_ROW_BYTES: usize = 4 * 1024;
 
 /// The rows. Shared by the writer and all readers.
 #[derive(Debug, Default)]
-pub(super) struct Hot(Mutex<Threads>);
+pub(super) struct RowCache(Mutex<CachedThreads>);
 
 #[derive(Debug, Default)]
-struct Threads {
-    rows: HashMap<ThreadKey, Rows>,
+struct CachedThreads {
+    rows: HashMap<ThreadKey, CachedThread>,
     keys: HashMap<(TenantId, ThreadId), ThreadKey>,
     /// Threads whose rows a commit under way changes.
     hidden: HashSet<ThreadKey>,
@@ -34,14 +34,14 @@ struct Threads {
 
 /// What is known of one thread.
 #[derive(Debug)]
-struct Rows {
+struct CachedThread {
     thread: ThreadRow,
     bindings: Vec<BindingRow>,
 }
 
-// === impl Hot ===
+// === impl RowCache ===
 
-impl Hot {
+impl RowCache {
     /// A thread by id, when its row is here.
     pub(super) fn thread(&self, tenant: &TenantId, id: &ThreadId) -> Option<ThreadRow> {
         lock(&self.0).get(tenant, id).map(|rows| rows.thread.clone())
@@ -81,7 +81,7 @@ impl Hot {
         }
     }
 
-    /// Hides the rows of these threads, which a commit is about to change, until [`Hot::show`].
+    /// Hides the rows of these threads, which a commit is about to change, until [`RowCache::show`].
     pub(super) fn hide(&self, threads: impl Iterator<Item = ThreadKey>) {
         let mut threads = threads.peekable();
         if threads.peek().is_some() {
@@ -100,16 +100,16 @@ impl Hot {
     }
 }
 
-// === impl Threads ===
+// === impl CachedThreads ===
 
-impl Threads {
-    fn get(&self, tenant: &TenantId, id: &ThreadId) -> Option<&Rows> {
+impl CachedThreads {
+    fn get(&self, tenant: &TenantId, id: &ThreadId) -> Option<&CachedThread> {
         // Cloning an id shares its bytes.
         let key = self.keys.get(&(tenant.clone(), id.clone()))?;
         self.of(*key)
     }
 
-    fn of(&self, key: ThreadKey) -> Option<&Rows> {
+    fn of(&self, key: ThreadKey) -> Option<&CachedThread> {
         self.rows.get(&key).filter(|_| !self.hidden.contains(&key))
     }
 
@@ -132,7 +132,7 @@ impl Threads {
             self.keys.clear();
         }
         self.keys.insert((row.tenant.clone(), row.id.clone()), row.key);
-        self.rows.insert(row.key, Rows { thread: row.clone(), bindings: Vec::new() });
+        self.rows.insert(row.key, CachedThread { thread: row.clone(), bindings: Vec::new() });
     }
 
     fn bind(&mut self, row: &BindingRow) {
