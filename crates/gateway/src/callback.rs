@@ -13,7 +13,7 @@ use trilogue_domain::port::Delivered;
 use trilogue_domain::{Code, DeliveryId, Timestamp, limits};
 use trilogue_egress::{Client, Error as EgressError};
 
-use crate::metric_names::DELIVERIES;
+use crate::core::metric_names::DELIVERIES;
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");

@@ -14,7 +14,7 @@ use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope};
 use trilogue_store::Read;
 
 use crate::callback::{Callback, Sender, Undelivered};
-use crate::shared::Ports;
+use crate::core::ports::Ports;
 
 /// The longest title, in characters.
 const MAX_TITLE_CHARS: usize = 200;

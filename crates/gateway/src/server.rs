@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -17,19 +16,23 @@ use trilogue_domain::{Code, Error, Principal};
 use trilogue_runtime::DrainReport;
 use trilogue_wire::native::Status;
 
-use crate::access::guard::Guard;
-use crate::access::peers::Doorkeeper;
-use crate::access::schemes::Scheme;
-use crate::access::tokens::Gatekeeper;
-use crate::faces::client::listen::Door;
-use crate::faces::client::{State as ClientState, Wrap};
+use crate::access::authenticator::Authenticator;
+use crate::access::origin_guard::OriginGuard;
+use crate::access::peer_filter::PeerFilter;
+use crate::core::exposure::Exposure;
+use crate::core::lifecycle::Lifecycle;
+use crate::core::meters::{self, Meters};
+use crate::core::options::{Access, Options};
+use crate::core::ports::Ports;
+use crate::core::scheme::Scheme;
+use crate::face::Services;
+use crate::faces::client::listen::LocalListener;
+use crate::faces::client::{self, ClientOptions, Wrap};
+use crate::faces::native;
 use crate::http::connection;
-use crate::metrics::{self, Meters};
-use crate::options::{Access, Exposure, Options};
-use crate::routes::Router;
-use crate::shared::{Ports, Shared};
-use crate::stream::feed::Feeds;
-use crate::stream::sample::Samplers;
+use crate::mounts::{Mount, Router};
+use crate::pipeline::{Pipeline, RequestIds};
+use crate::stream::Streams;
 
 /// How long to wait after a connection could not be accepted: the process may be out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -39,8 +42,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
-    client: Arc<ClientState>,
+    services: Services,
+    native: Arc<native::State>,
     addresses: Vec<SocketAddr>,
     local_connections: Arc<watch::Sender<usize>>,
     tasks: TaskTracker,
@@ -64,11 +67,16 @@ pub struct ShutdownReport {
 // === impl Server ===
 
 impl Server {
-    /// Serves on these listeners. Needs a Tokio runtime.
+    /// Serves these mounts beside our own face on these listeners. Needs a Tokio runtime.
     ///
     /// # Errors
-    /// `invalid_request` when a listener reaches further than the options allow, naming the fix.
-    pub fn start(options: Options, ports: Ports, listeners: Vec<TcpListener>) -> Result<Self> {
+    /// `invalid_request` when a listener reaches further than the options allow, naming the fix; as [`crate::check_mounts`].
+    pub fn start(
+        options: Options,
+        mounts: &[Mount],
+        ports: Ports,
+        listeners: Vec<TcpListener>,
+    ) -> Result<Self> {
         let addresses: std::io::Result<Vec<_>> =
             listeners.iter().map(TcpListener::local_addr).collect();
         let addresses = addresses.map_err(|error| {
@@ -76,33 +84,29 @@ impl Server {
         })?;
         check_exposure(&options, &addresses)?;
         check_schemes(&options)?;
-        let shared = Arc::new(share(options, ports, &addresses)?);
-        let client = ClientState::new(
-            &shared.options,
-            &shared.ports,
-            &shared.meters,
-            Arc::clone(&shared.draining),
-            shared.streams_end.clone(),
-        );
+        let services = services(options, ports)?;
+        let native = Arc::new(native::State::new(&services));
+        let pipeline = Arc::new(pipeline(&services, Arc::clone(&native), mounts, &addresses)?);
         let server = Self {
-            client: Arc::new(client),
             local_connections: Arc::new(watch::Sender::new(0)),
             tasks: TaskTracker::new(),
             accept_end: CancellationToken::new(),
             connections_end: CancellationToken::new(),
             drop_connections: CancellationToken::new(),
             addresses,
-            shared,
+            native,
+            services,
         };
-        let builder = Arc::new(connection::builder(&server.shared.options));
-        let room = Arc::new(Semaphore::new(server.shared.options.max_connections));
-        let door = Doorkeeper::of(&server.shared.options.exposure);
+        let options = &server.services.options;
+        let builder = Arc::new(connection::builder(options));
+        let room = Arc::new(Semaphore::new(options.max_connections));
+        let peers = PeerFilter::of(&options.exposure);
         for (listener, address) in listeners.into_iter().zip(&server.addresses) {
             let accepting = Accepting {
-                shared: Arc::clone(&server.shared),
+                pipeline: Arc::clone(&pipeline),
                 builder: Arc::clone(&builder),
                 room: Arc::clone(&room),
-                door: door.clone().filter(|_| reaches_out(*address)),
+                peers: peers.clone().filter(|_| reaches_out(*address)),
                 tasks: server.tasks.clone(),
                 accept_end: server.accept_end.clone(),
                 connections_end: server.connections_end.clone(),
@@ -113,16 +117,22 @@ impl Server {
         let accept_end = server.accept_end.clone();
         server.tasks.spawn(async move {
             while tokio::time::timeout(UPKEEP, accept_end.cancelled()).await.is_err() {
-                metrics::upkeep();
+                meters::upkeep();
             }
         });
         Ok(server)
     }
 
     /// Serves programs on this machine that connect to this socket, in the name of this principal, and only those of the user that the server runs as. May be called before anything else uses the server.
-    pub fn listen_local(&self, listener: UnixListener, owner: Principal, wrap: Arc<dyn Wrap>) {
-        let door = Door {
-            state: Arc::clone(&self.client),
+    pub fn listen_local(
+        &self,
+        listener: UnixListener,
+        options: ClientOptions,
+        owner: Principal,
+        wrap: Arc<dyn Wrap>,
+    ) {
+        let local = LocalListener {
+            state: Arc::new(client::State::new(&self.services, options)),
             owner: Arc::new(owner),
             wrap,
             connections: Arc::clone(&self.local_connections),
@@ -131,7 +141,7 @@ impl Server {
             connections_end: self.connections_end.clone(),
             drop_connections: self.drop_connections.clone(),
         };
-        self.tasks.spawn(door.run(listener));
+        self.tasks.spawn(local.run(listener));
     }
 
     /// How many programs are connected that [`Server::listen_local`] serves; changes as they come and go.
@@ -151,21 +161,21 @@ impl Server {
     /// # Errors
     /// When the store cannot count.
     pub async fn status(&self) -> Result<Status> {
-        crate::faces::native::meta::state(&self.shared).await
+        self.native.status().await
     }
 
     /// Stops: takes no new connections and runs, lets runs end until the deadline, ends streams and then connections, and reports what it abandoned.
     pub async fn shutdown(self, deadline: Duration) -> ShutdownReport {
-        self.shared.draining.store(true, Ordering::Relaxed);
+        self.services.lifecycle.drain();
         self.accept_end.cancel();
-        let runs = self.shared.runtime().drain(deadline).await;
-        self.shared.streams_end.cancel();
+        let runs = self.services.ports.runtime.drain(deadline).await;
+        self.services.lifecycle.end_streams();
         self.connections_end.cancel();
         self.tasks.close();
-        let grace = self.shared.options.connection_grace;
+        let grace = self.services.options.connection_grace;
         let mut dropped_connections = 0;
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
-            dropped_connections = self.shared.meters.connections.get();
+            dropped_connections = self.services.meters.connections.get();
             self.drop_connections.cancel();
             self.tasks.wait().await;
         }
@@ -175,11 +185,11 @@ impl Server {
 
 /// What one listener's loop needs.
 struct Accepting {
-    shared: Arc<Shared>,
+    pipeline: Arc<Pipeline>,
     builder: Arc<Builder<TokioExecutor>>,
     room: Arc<Semaphore>,
     /// Where not everybody may connect.
-    door: Option<Arc<Doorkeeper>>,
+    peers: Option<Arc<PeerFilter>>,
     tasks: TaskTracker,
     accept_end: CancellationToken,
     connections_end: CancellationToken,
@@ -196,19 +206,18 @@ impl Accepting {
                 accepted = self.accept(&listener) => accepted,
             };
             let Some((stream, permit)) = accepted else { continue };
-            let connection = connection::serve(
-                Arc::clone(&self.shared),
-                Arc::clone(&self.builder),
-                stream,
-                self.connections_end.clone(),
-            );
+            let (pipeline, builder) = (Arc::clone(&self.pipeline), Arc::clone(&self.builder));
+            let stop = self.connections_end.clone();
             let dropped = self.drop_connections.clone();
-            let shared = Arc::clone(&self.shared);
             self.tasks.spawn(async move {
-                let _held = shared.meters.connections.hold();
+                let _held = pipeline.meters.connections.hold();
                 let _permit = permit;
+                let answer = |request| {
+                    let pipeline = Arc::clone(&pipeline);
+                    async move { pipeline.answer(request).await }
+                };
                 tokio::select! {
-                    () = connection => {}
+                    () = connection::serve(&pipeline.options, answer, builder, stream, stop) => {}
                     () = dropped.cancelled() => {}
                 }
             });
@@ -223,8 +232,8 @@ impl Accepting {
         let permit = Arc::clone(&self.room).acquire_owned().await.ok()?;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let door = self.door.as_ref();
-                let admitted = door.is_none_or(|door| door.admits(peer, &self.shared.meters));
+                let meters = &self.pipeline.meters;
+                let admitted = self.peers.as_ref().is_none_or(|it| it.admits(peer, meters));
                 admitted.then_some((stream, permit))
             }
             Err(error) => {
@@ -289,44 +298,40 @@ fn check_schemes(options: &Options) -> Result<()> {
     }
 }
 
-fn share(options: Options, ports: Ports, addresses: &[SocketAddr]) -> Result<Shared> {
-    let router = Router::new(crate::faces::native::routes(), &options.mounts)?;
-    let durability = ports.admin.durability();
-    let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
-    let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
-    Ok(Shared {
-        guard: Guard::new(&options.allowed_hosts, &options.allowed_origins, addresses),
-        gatekeeper: Gatekeeper::new(&options, Arc::clone(&ports.tokens), Arc::clone(&ports.clock))?,
-        meters: Meters::new(router.routes()),
-        router,
-        feeds: Feeds::new(options.render_cache_bytes),
-        samplers: Samplers::default(),
-        started_at: ports.clock.now(),
-        known: crate::faces::connect::KnownAgents::default(),
-        bringing: crate::faces::communication::InOrder::default(),
-        configuring: crate::faces::communication::InOrder::default(),
-        draining: Arc::default(),
-        streams_end: CancellationToken::new(),
-        weak_durability: weak,
-        request_prefix: u32::try_from(random >> 32).unwrap_or_default(),
-        requests: AtomicU64::new(0),
-        address: public_address(&options, addresses),
-        options,
+fn services(options: Options, ports: Ports) -> Result<Services> {
+    let options = Arc::new(options);
+    let (tokens, clock) = (Arc::clone(&ports.tokens), Arc::clone(&ports.clock));
+    let authenticator = Arc::new(Authenticator::new(&options, tokens, clock)?);
+    let lifecycle = Arc::new(Lifecycle::begin(ports.clock.now()));
+    let meters = Arc::new(Meters::new());
+    let streams = Streams::new(&options, &ports, &authenticator, &lifecycle, &meters);
+    Ok(Services {
         ports,
+        options,
+        authenticator,
+        lifecycle,
+        meters,
+        streams: Arc::new(streams),
+        common_states: Arc::default(),
     })
 }
 
-/// Where everybody reaches the server: what the operator says, else the first listener.
-pub(crate) fn public_address(options: &Options, addresses: &[SocketAddr]) -> String {
-    if let Some(url) = &options.public_url {
-        return url.trim_end_matches('/').to_owned();
-    }
-    match addresses.first() {
-        // Nobody can connect to the address that stands for all of them.
-        Some(address) if address.ip().is_unspecified() => {
-            format!("http://localhost:{}", address.port())
-        }
-        Some(address) => format!("http://{address}"),
-        None => "http://localhost".to_owned(),
-    }
+fn pipeline(
+    services: &Services,
+    native: Arc<native::State>,
+    mounts: &[Mount],
+    addresses: &[SocketAddr],
+) -> Result<Pipeline> {
+    let Services { options, authenticator, meters, ports, .. } = services;
+    let durability = ports.admin.durability();
+    let weak = (durability != "fsync").then(|| HeaderValue::from_static(durability));
+    Ok(Pipeline {
+        guard: OriginGuard::new(&options.allowed_hosts, &options.allowed_origins, addresses),
+        authenticator: Arc::clone(authenticator),
+        router: Router::new(native, mounts, services, &options.address(addresses))?,
+        meters: Arc::clone(meters),
+        weak_durability: weak,
+        request_ids: RequestIds::begin(),
+        options: Arc::clone(options),
+    })
 }

@@ -9,12 +9,12 @@ use trilogue_backends::child::Children;
 use trilogue_backends::{NativeAgent, builtin};
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error, Json};
-use trilogue_gateway::{Mount, Protocol, Scheme};
+use trilogue_gateway::Scheme;
 use trilogue_mapping::{communication, connect};
 use trilogue_runtime::Backend;
 use trilogue_sdk::Agent;
 
-use crate::config::{self, AgentKind};
+use crate::config::{self, AgentKind, Mount, Protocol};
 use crate::descriptor::Descriptors;
 
 /// Agents to serve. Collects agents of different types.

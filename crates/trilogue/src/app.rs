@@ -11,7 +11,9 @@ use trilogue_domain::port::{Clock, ReadOriginal, SystemClock};
 use trilogue_domain::{Code, Error, Principal, Rights, RunId};
 use trilogue_egress::{Client, Policy};
 use trilogue_gateway::callback::Sender;
-use trilogue_gateway::{CallbackDelivery, ClientOptions, HistoryFetch, Ports, Scheme, Server};
+use trilogue_gateway::{
+    CallbackDelivery, ClientOptions, ConnectOptions, HistoryFetch, Ports, Scheme, Server,
+};
 use trilogue_mapping::agent_client::Originals;
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::Runtime;
@@ -34,6 +36,8 @@ const MAX_CALLBACK_RESPONSE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub struct App {
     gateway: trilogue_gateway::Options,
+    mounts: Vec<trilogue_gateway::Mount>,
+    client: ClientOptions,
     ports: Ports,
     store: Arc<dyn Store>,
     listeners: Listeners,
@@ -207,11 +211,10 @@ impl App {
         runtime.check_output_with(Arc::new(CommunicationRules));
         runtime.fetch_with(Arc::new(HistoryFetch::new(egress.clone())));
         let owner = Principal { tenant, id, rights: Rights::all(), own: false };
+        let mounts = config::to_gateway(&mounts)?;
         let gateway = trilogue_gateway::Options {
-            mounts,
             agent_schemes,
             anonymous: takes_anybody.then_some(anonymous),
-            client: client_options(options),
             ..options.server.to_options(owner.clone(), config::overrides(options))
         };
         let ports = Ports {
@@ -226,13 +229,18 @@ impl App {
         };
         let sender = callback_sender(options, policy, state.as_deref().ok())?;
         notify::start(&options.notify, &ports, &sender);
-        let delivery = CallbackDelivery::new(&gateway, &listeners.addresses, &ports, sender);
+        let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
+        let prefix = connect.map_or("", |mount| mount.prefix());
+        let delivery =
+            CallbackDelivery::new(&gateway, &listeners.addresses, prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
         door.announce(&listeners.addresses);
         let idle_exit = idle_exit(&options.server, &door);
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self {
+            client: client_options(options),
             gateway,
+            mounts,
             ports,
             store,
             listeners,
@@ -269,14 +277,15 @@ impl App {
     /// When a listener reaches further than the options allow, or the store cannot be closed cleanly.
     pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
         let runtime = self.ports.runtime.clone();
-        let server = Server::start(self.gateway, self.ports, self.listeners.listeners)?;
+        let server =
+            Server::start(self.gateway, &self.mounts, self.ports, self.listeners.listeners)?;
         if let Door::Open(claim) = &mut self.door {
             let listener = claim.listener().map_err(|error| {
                 Error::new(Code::Internal, format!("the socket cannot be listened on: {error}"))
             })?;
             let wrapped = Arc::new(Wrapped::new(runtime, Arc::clone(&self.children)));
             if let Some(listener) = listener {
-                server.listen_local(listener, self.owner, wrapped);
+                server.listen_local(listener, self.client, self.owner, wrapped);
             }
         }
         let connections = server.local_connections();

@@ -1,8 +1,7 @@
-//! Who may call: peers, host and origin checks, tokens and their secrets.
+//! Who may call: which peers may connect, which hosts and pages are served, and whose token it is.
 
-pub(crate) mod cors;
-pub(crate) mod guard;
-pub(crate) mod peers;
+pub(crate) mod authenticator;
+pub(crate) mod origin_guard;
+pub(crate) mod peer_filter;
 pub(crate) mod schemes;
 pub(crate) mod secret;
-pub(crate) mod tokens;

@@ -1,61 +1,20 @@
-//! How callers show who they are, and which ways each agent takes.
+//! Credentials as headers carry them, and principals of callers without any.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Principal, PrincipalId, Right, Rights, TenantId};
+use trilogue_domain::{AgentName, Principal, PrincipalId, Right, Rights, TenantId};
 
 /// The name of callers without a token.
 const ANONYMOUS: &str = "anonymous";
 
-/// A way to show who one is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Scheme {
-    /// None: callers without a token are taken too. They are one principal, who is kept from others' things by ids that cannot be guessed and by nothing else.
-    None,
-    /// The header `x-api-key`.
-    ApiKey,
-    /// `Authorization: Basic`: the password is the token, the user's name is not looked at.
-    Basic,
-    /// `Authorization: Bearer`.
-    Bearer,
-}
-
-/// What a caller must show who was refused at an agent.
+/// What an agent takes of a caller that it refused.
 #[derive(Clone, Debug)]
-pub(crate) struct Challenge {
-    /// How, one header value each.
-    pub(crate) ways: Vec<HeaderValue>,
-    /// Where more is said of it: a path below the mount.
-    pub(crate) place: String,
-}
-
-// === impl Scheme ===
-
-impl Scheme {
-    /// The ways of agents that have no say of their own.
-    pub const DEFAULT: &'static [Self] = &[Self::ApiKey, Self::Bearer];
-
-    /// What the header of a refusal says of it.
-    pub(crate) fn challenge(self) -> Option<HeaderValue> {
-        Some(HeaderValue::from_static(match self {
-            Self::None => return None,
-            Self::ApiKey => "ApiKey realm=\"trilogue\", header=\"x-api-key\"",
-            Self::Basic => "Basic realm=\"trilogue\", charset=\"UTF-8\"",
-            Self::Bearer => "Bearer realm=\"trilogue\"",
-        }))
-    }
-
-    /// How a caller sends it.
-    pub(crate) fn how(self) -> &'static str {
-        match self {
-            Self::None => "no token at all",
-            Self::ApiKey => "'x-api-key: TOKEN'",
-            Self::Basic => "'Authorization: Basic' with the token as password",
-            Self::Bearer => "'Authorization: Bearer TOKEN'",
-        }
-    }
+pub struct Challenge {
+    pub agent: AgentName,
+    /// The ways in, one header value each.
+    pub ways: Vec<HeaderValue>,
 }
 
 /// Who callers without a token are: they see only what their own kind made, and list nothing.

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
+use super::body::ReplyBody;
 use super::stall::Stall;
-use crate::options::Options;
-use crate::pipeline;
-use crate::shared::Shared;
+use crate::core::options::Options;
 
 /// The smallest buffer that the HTTP/1 reader takes, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 * 1024;
@@ -54,27 +55,30 @@ pub(crate) fn builder(options: &Options) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Serves one connection until it ends, idles too long, or the server stops.
-pub(crate) async fn serve(
-    shared: Arc<Shared>,
+/// Serves one connection with this handler until it ends, idles too long, or the server stops.
+pub(crate) async fn serve<A>(
+    options: &Options,
+    handle: impl Fn(Request<Incoming>) -> A,
     builder: Arc<Builder<TokioExecutor>>,
     stream: TcpStream,
     stop: CancellationToken,
-) {
+) where
+    A: Future<Output = Response<ReplyBody>> + Send + 'static,
+{
     // Small writes are whole events here: waiting to join them only delays them.
     drop(stream.set_nodelay(true));
-    let idle = shared.options.head_timeout;
+    let idle = options.head_timeout;
     let activity = Arc::new(Activity {
         opened: Instant::now(),
         requests: AtomicUsize::new(0),
         quiet_since_ms: AtomicU64::new(0),
     });
-    let io = TokioIo::new(Stall::new(stream, shared.options.write_timeout));
+    let io = TokioIo::new(Stall::new(stream, options.write_timeout));
     let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
         let at_work = AtWork::begin(&activity);
+        let answering = handle(request);
         async move {
-            let response = pipeline::handle(shared, request).await;
+            let response = answering.await;
             drop(at_work);
             Ok::<_, std::convert::Infallible>(response)
         }

@@ -1,11 +1,12 @@
-//! HTTP without routes: connections, bodies, replies, problems.
+//! HTTP without routes: connections, requests, bodies, replies, problems.
 
 pub(crate) mod body;
-pub(crate) mod call;
 pub(crate) mod connection;
-pub(crate) mod disconnect;
+pub(crate) mod cors;
+pub(crate) mod keep_alive;
 pub(crate) mod problem;
 pub(crate) mod receive;
 pub(crate) mod reply;
+pub(crate) mod request;
 pub(crate) mod stall;
-pub(crate) mod wait;
+pub(crate) mod trace;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
-use crate::options::Options;
+use crate::core::options::Options;
 
 /// Reads a whole body.
 ///

@@ -22,7 +22,7 @@ const SANDBOX: HeaderName = HeaderName::from_static("content-security-policy");
 
 /// A response under construction.
 #[derive(Debug)]
-pub(crate) struct Reply(Response<ReplyBody>);
+pub struct Reply(Response<ReplyBody>);
 
 /// What most answers take, in bytes: less than that is not worth growing for.
 const USUAL_BYTES: usize = 1024;
@@ -39,7 +39,7 @@ impl Reply {
         Self(response)
     }
 
-    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Self {
+    pub fn json(status: StatusCode, value: &impl Serialize) -> Self {
         // Only a map with keys that are no strings can fail, and there is none in the wire types.
         let mut bytes = Vec::with_capacity(USUAL_BYTES);
         if serde_json::to_writer(&mut bytes, value).is_err() {
@@ -48,11 +48,11 @@ impl Reply {
         Self::json_bytes(status, bytes)
     }
 
-    pub(crate) fn ok(value: &impl Serialize) -> Self {
+    pub fn ok(value: &impl Serialize) -> Self {
         Self::json(StatusCode::OK, value)
     }
 
-    pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Self {
+    pub fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Self {
         Self::new(status, ReplyBody::whole(bytes)).header(header::CONTENT_TYPE, JSON)
     }
 
@@ -65,11 +65,11 @@ impl Reply {
             .header(SANDBOX, HeaderValue::from_static("default-src 'none'; sandbox"))
     }
 
-    pub(crate) fn no_content() -> Self {
+    pub fn no_content() -> Self {
         Self::new(StatusCode::NO_CONTENT, ReplyBody::Whole(None))
     }
 
-    pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers_mut().insert(name, value);
         self
     }
@@ -87,14 +87,14 @@ impl Reply {
     }
 
     /// Sets a header from text; text that no header can hold is left out.
-    pub(crate) fn header_text(self, name: HeaderName, value: &str) -> Self {
+    pub fn header_text(self, name: HeaderName, value: &str) -> Self {
         match HeaderValue::from_str(value) {
             Ok(value) => self.header(name, value),
             Err(_) => self,
         }
     }
 
-    pub(crate) fn status(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         self.0.status()
     }
 

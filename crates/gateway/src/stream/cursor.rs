@@ -2,6 +2,7 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
+use trilogue_mapping::native::shown;
 
 /// The position of the last wire event of a log event.
 const LAST: u32 = u32::MAX;
@@ -34,7 +35,7 @@ impl Cursor {
     /// `invalid_cursor`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let malformed = || {
-            let text = crate::http::call::shown(text);
+            let text = shown(text);
             Error::new(Code::InvalidCursor, format!("'{text}' is no position on an event stream"))
                 .hint("give the 'id' of the last event that you have, or 0 for the beginning")
         };

@@ -8,8 +8,8 @@ use trilogue_store::record::NoOriginals;
 use trilogue_store::{Append as _, Batch, Change, Draft};
 use trilogue_wire::native::Gap;
 
-use super::super::view::NativeView;
 use super::*;
+use crate::faces::native::view::NativeView;
 
 /// Shows each event as its number and as how many came before it.
 #[derive(Clone, Debug, Default)]

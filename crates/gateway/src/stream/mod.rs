@@ -4,12 +4,13 @@
 //! - A reader has no queue: it asks for what follows its cursor, so a slow one costs nothing but its place.
 //! - What is sent was committed: everything comes from the store's read port.
 
-pub(crate) mod connect;
 pub(crate) mod cursor;
 pub(crate) mod feed;
 pub(crate) mod inline;
-pub(crate) mod page;
 pub(crate) mod reader;
 pub(crate) mod sample;
 mod sampling;
+mod streams;
 pub(crate) mod view;
+
+pub(crate) use streams::{OpenStream, Streams, stopping};

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right, RunId, Scope};
+use trilogue_domain::{Error, Right, RunId, Scope};
 use trilogue_runtime::Presence;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::native::Gap;
@@ -17,17 +17,18 @@ use trilogue_wire::native::Gap;
 use super::cursor::Cursor;
 use super::feed::{Chunk, Feed};
 use super::view::View;
-use crate::access::tokens::{Caller, revoked};
+use super::{OpenStream, Streams, stopping};
+use crate::access::authenticator::Caller;
+use crate::core::not_found::{no_run, no_thread};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
-use crate::shared::Shared;
 
 /// The most that a stream still sends once the server is stopping, apart from its last chunk, in bytes.
 const FAREWELL_BYTES: usize = 1024 * 1024;
 
 /// One client's place on a stream. It pulls: there is no queue.
 struct Reader {
-    shared: Arc<Shared>,
+    streams: Arc<Streams>,
     feed: Arc<Feed>,
     committed: watch::Receiver<u64>,
     caller: Caller,
@@ -46,11 +47,8 @@ struct Reader {
     checked_at: Instant,
     sent_at: Instant,
     _presence: Option<Presence>,
-    _open: Open,
+    _open: OpenStream,
 }
-
-/// Counts a stream as open until it is dropped.
-pub(super) struct Open(Arc<Shared>);
 
 /// What woke a reader at the end of the log.
 enum Woken {
@@ -65,18 +63,15 @@ enum Woken {
 /// # Errors
 /// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the position lies beyond the log.
 pub(crate) fn open(
-    shared: &Arc<Shared>,
+    streams: &Arc<Streams>,
     caller: &Caller,
     thread: ThreadRow,
     run: Option<&RunRow>,
     view: Arc<dyn View>,
     cursor: Cursor,
 ) -> Result<Reply> {
-    if shared.streams_end.is_cancelled() {
-        return Err(stopping());
-    }
-    let open = Open::new(shared)?;
-    let feed = shared.feeds.open(shared.read(), thread, run, view);
+    let open = streams.open()?;
+    let feed = streams.feeds.open(&streams.read, thread, run, view);
     let committed = feed.committed();
     let last = match run {
         None => Some(*committed.borrow()),
@@ -88,7 +83,7 @@ pub(crate) fn open(
         return Err(cursor.beyond(last));
     }
     let may_answer = caller.principal.rights.has(Right::Answer);
-    let mut ticks = interval(shared.options.token_recheck.min(shared.options.heartbeat));
+    let mut ticks = interval(streams.token_recheck.min(streams.heartbeat));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
     let reader = Reader {
@@ -104,10 +99,10 @@ pub(crate) fn open(
         ticks,
         checked_at: Instant::now(),
         sent_at: Instant::now(),
-        _presence: may_answer.then(|| shared.runtime().present(&feed.thread)),
+        _presence: may_answer.then(|| streams.runtime.present(&feed.thread)),
         _open: open,
         feed,
-        shared: Arc::clone(shared),
+        streams: Arc::clone(streams),
     };
     let content_type = reader.feed.view.content_type();
     let body = ReplyBody::pieces(pieces(reader));
@@ -121,7 +116,7 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
     futures_util::stream::unfold(reader, |mut reader| async move {
         let piece = reader.next().await?;
         reader.sent_at = Instant::now();
-        reader.shared.meters.stream_bytes.increment(piece.len() as u64);
+        reader.streams.meters.stream_bytes.increment(piece.len() as u64);
         Some((Ok(piece), reader))
     })
 }
@@ -131,7 +126,7 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
 impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
-            if self.checked_at.elapsed() >= self.shared.options.token_recheck
+            if self.checked_at.elapsed() >= self.streams.token_recheck
                 && let Some(end) = self.check_token().await
             {
                 return Some(end);
@@ -173,9 +168,9 @@ impl Reader {
         if let Some(chunk) = self.feed.rendered(self.cursor) {
             return Ok(Some(chunk));
         }
-        let advanced = self.feed.advance(self.shared.read(), self.cursor, self.at.as_ref());
+        let advanced = self.feed.advance(&self.streams.read, self.cursor, self.at.as_ref());
         let Some((chunk, rendered)) = advanced.await? else { return Ok(None) };
-        self.shared.meters.frames_rendered.increment(rendered as u64);
+        self.streams.meters.frames_rendered.increment(rendered as u64);
         Ok(Some(chunk))
     }
 
@@ -195,7 +190,7 @@ impl Reader {
         }
         for (cursor, run, interrupt) in &chunk.shown {
             if *cursor > self.cursor {
-                self.shared.runtime().shown(&self.caller.principal.id, run, interrupt);
+                self.streams.runtime.shown(&self.caller.principal.id, run, interrupt);
                 self.asked = true;
             }
         }
@@ -211,7 +206,7 @@ impl Reader {
                 Ok(()) => Woken::Committed,
                 Err(_) => Woken::LogGone,
             },
-            () = self.shared.streams_end.cancelled() => Woken::Stopping,
+            () = self.streams.lifecycle.streams_ended() => Woken::Stopping,
             _ = self.ticks.tick() => Woken::Tick,
         }
     }
@@ -236,13 +231,10 @@ impl Reader {
         if let Some(end) = self.check_token().await {
             return Some(end);
         }
-        // Nothing more will come: the client looks for the next life of the server.
-        if let Err(error) = self.shared.ports.admin.health()
-            && matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt)
-        {
+        if let Err(error) = self.streams.check_store() {
             return Some(self.end_with(&error));
         }
-        if self.sent_at.elapsed() < self.shared.options.heartbeat {
+        if self.sent_at.elapsed() < self.streams.heartbeat {
             return None;
         }
         match self.still_there().await {
@@ -254,10 +246,8 @@ impl Reader {
 
     async fn check_token(&mut self) -> Option<Bytes> {
         self.checked_at = Instant::now();
-        if self.shared.gatekeeper.still_admits(&self.caller).await {
-            return None;
-        }
-        Some(self.end_with(&revoked()))
+        let error = self.streams.check_token(&self.caller).await.err()?;
+        Some(self.end_with(&error))
     }
 
     /// Whether thread and run still exist; notes when the run has ended.
@@ -265,11 +255,11 @@ impl Reader {
         let scope = Scope { tenant: self.feed.thread.tenant.clone(), owner: None };
         match self.feed.run.as_ref().map(|(_, id)| id) {
             None => {
-                let found = self.shared.read().thread(&scope, &self.feed.thread.id).await?;
+                let found = self.streams.read.thread(&scope, &self.feed.thread.id).await?;
                 found.filter(|row| row.key == self.feed.thread.key).ok_or_else(|| self.gone())?;
             }
             Some(id) => {
-                let row = self.shared.read().run(&scope, id).await?.ok_or_else(|| self.gone())?;
+                let row = self.streams.read.run(&scope, id).await?.ok_or_else(|| self.gone())?;
                 self.run_ended = row.status.is_terminal();
             }
         }
@@ -278,8 +268,8 @@ impl Reader {
 
     fn gone(&self) -> Error {
         match self.feed.run.as_ref().map(|(_, id)| RunId::as_str(id)) {
-            Some(run) => crate::http::call::no_run(run),
-            None => crate::http::call::no_thread(self.feed.thread.id.as_str()),
+            Some(run) => no_run(run),
+            None => no_thread(self.feed.thread.id.as_str()),
         }
     }
 
@@ -287,33 +277,5 @@ impl Reader {
     fn end_with(&mut self, error: &Error) -> Bytes {
         self.done = true;
         Bytes::from(self.feed.view.error(error))
-    }
-}
-
-pub(super) fn stopping() -> Error {
-    Error::new(Code::ShuttingDown, "the server is shutting down")
-        .hint("connect again with the id of the last event that you have")
-}
-
-// === impl Open ===
-
-impl Open {
-    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self> {
-        let open = Self(Arc::clone(shared));
-        shared.meters.streams.add();
-        if shared.meters.streams.get() > shared.options.max_streams as u64 {
-            return Err(Error::new(
-                Code::Overloaded,
-                format!("{} event streams are open, which is the most", shared.options.max_streams),
-            )
-            .hint("an operator may raise `server.limits.max_streams`"));
-        }
-        Ok(open)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.meters.streams.remove();
     }
 }

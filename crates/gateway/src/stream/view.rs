@@ -6,14 +6,12 @@ use std::fmt;
 use bytes::Bytes;
 use http::HeaderValue;
 use trilogue_domain::content::BlobRef;
-use trilogue_domain::event::{Event, InterruptEvent};
-use trilogue_domain::{Body, Error, InterruptId, ThreadId};
-use trilogue_mapping::native as mapping;
+use trilogue_domain::event::Event;
+use trilogue_domain::{Error, InterruptId, ThreadId};
 use trilogue_wire::native::Gap;
 use trilogue_wire::sse;
 
 use super::cursor::Cursor;
-use crate::http::problem;
 
 /// How a face shows a log: a fold that yields any number of wire events for each log event.
 pub(crate) trait View: Send + Sync + fmt::Debug {
@@ -92,10 +90,6 @@ pub(crate) struct Mark {
     pub(crate) end: usize,
 }
 
-/// Our own face: each log event is one object.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NativeView;
-
 // === impl Out ===
 
 impl Out {
@@ -163,58 +157,5 @@ impl From<Vec<u8>> for Data {
 impl From<Bytes> for Data {
     fn from(bytes: Bytes) -> Self {
         Self::Shared(bytes)
-    }
-}
-
-// === impl NativeView ===
-
-impl View for NativeView {
-    fn name(&self) -> Cow<'static, str> {
-        Cow::Borrowed("native")
-    }
-
-    fn begin(&self) -> Box<dyn Fold> {
-        Box::new(*self)
-    }
-
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn content_type(&self) -> HeaderValue {
-        HeaderValue::from_static("text/event-stream")
-    }
-
-    fn heartbeat(&self) -> Bytes {
-        Bytes::from_static(b": still here\n\n")
-    }
-
-    fn error(&self, error: &Error) -> Vec<u8> {
-        let data = serde_json::to_vec(&problem::describe(error, None)).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(data.len() + 32);
-        sse::encode(&mut bytes, None, Some("error"), &data);
-        bytes
-    }
-
-    fn gap(&self, gap: &Gap) -> Vec<u8> {
-        let data = serde_json::to_vec(gap).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(data.len() + 32);
-        sse::encode(&mut bytes, None, Some("gap"), &data);
-        bytes
-    }
-}
-
-impl Fold for NativeView {
-    fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out) {
-        let wire = mapping::event::event(event, place.number, place.run_id, place.thread);
-        // Nothing in an event can fail to be written.
-        out.push(serde_json::to_vec(&wire).unwrap_or_default());
-        if let Body::Interrupt(InterruptEvent::Raised(interrupt)) = &event.body {
-            out.show(&interrupt.id);
-        }
-    }
-
-    fn fork(&self) -> Box<dyn Fold> {
-        Box::new(*self)
     }
 }

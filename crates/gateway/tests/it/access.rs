@@ -199,7 +199,7 @@ async fn open_access_is_for_loopback_only_and_a_public_bind_names_the_fix() {
     let start = async |options: Options, address: &str| {
         let listener = TcpListener::bind(address).await.unwrap();
         let ports = ports(std::sync::Arc::new(MemoryStore::default())).await;
-        Server::start(options, ports, vec![listener])
+        Server::start(options, &[], ports, vec![listener])
     };
     let error =
         start(Options { exposure: Exposure::DangerouslyPublic, ..open.clone() }, "0.0.0.0:0")

@@ -50,7 +50,8 @@ impl Door {
             rights: Rights::all(),
             own: false,
         };
-        rig.server.listen_local(listener, principal, Arc::new(Puppeteer(rig.runtime.clone())));
+        let wrap = Arc::new(Puppeteer(rig.runtime.clone()));
+        rig.server.listen_local(listener, rig.client.clone(), principal, wrap);
         Self { folder }
     }
 

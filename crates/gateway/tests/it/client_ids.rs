@@ -1,7 +1,7 @@
 //! Message ids: who makes which, what is acknowledged, and that they stay.
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, MessageIdFormat, Options, UserMessageId};
+use trilogue_gateway::{ClientOptions, MessageIdFormat, UserMessageId};
 use uuid::Uuid;
 
 use crate::client_editor::{Door, Editor};
@@ -10,7 +10,7 @@ use crate::rig::Rig;
 const UPPER: &str = "9B1DEB4D-3B7D-4BAD-9BDD-2B0D7B3DCB6D";
 
 async fn rig(client: ClientOptions) -> (Rig, Door, Editor, String) {
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let door = Door::of(&rig);
     let mut editor = door.plain("puppet").await;
     let session = editor.session().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, Options};
+use trilogue_gateway::ClientOptions;
 
 use crate::client_agent::Hosted;
 use crate::client_editor::{Door, Editor};
@@ -42,8 +42,7 @@ async fn bytes_that_are_no_base64_come_to_the_agent_as_they_were_written() {
 #[tokio::test]
 async fn bytes_that_are_no_base64_are_refused_where_the_letter_counts() {
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
-    let options = Options { client, ..Options::default() };
-    let rig = Rig::of(Setup { options, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
+    let rig = Rig::of(Setup { client, agents: vec![Arc::new(Hosted::new())], ..Setup::default() });
     let rig = rig.await;
     let mut editor = Door::of(&rig).plain("hosted").await;
     let session = editor.session().await;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trilogue_gateway::{ClientOptions, Options};
 
 use crate::client_editor::{Door, Editor};
-use crate::rig::{LIMIT, Rig};
+use crate::rig::{LIMIT, Rig, Setup};
 
 async fn numbered(door: &Door, client: &str) -> Editor {
     let hello =
@@ -166,9 +166,8 @@ async fn programs_are_counted_while_they_are_connected() {
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
     let client = ClientOptions { max_outbox_bytes: 64 * 1024, ..ClientOptions::default() };
-    let options =
-        Options { client, write_timeout: Duration::from_millis(300), ..Options::default() };
-    let rig = Rig::with(options).await;
+    let options = Options { write_timeout: Duration::from_millis(300), ..Options::default() };
+    let rig = Rig::of(Setup { client, options, ..Setup::default() }).await;
     let door = Door::of(&rig);
     let mut editor = door.plain("puppet").await;
     let session = editor.session().await;
@@ -189,7 +188,7 @@ async fn a_client_that_takes_nothing_is_dropped_and_its_session_lives_on() {
 #[tokio::test]
 async fn requests_and_sessions_have_their_limits() {
     let client = ClientOptions { max_requests: 3, max_sessions: 2, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     let first = editor.session().await;
     let second = editor.session().await;

@@ -1,7 +1,7 @@
 //! Lines that are no messages, and messages that do not fit: each gets its answer, and the connection goes on.
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, Options};
+use trilogue_gateway::ClientOptions;
 
 use crate::client_editor::{Door, Editor};
 use crate::rig::Rig;
@@ -134,7 +134,7 @@ async fn ids_come_back_as_they_were_written() {
 #[tokio::test]
 async fn a_line_that_is_too_long_is_a_refusal_of_that_line() {
     let client = ClientOptions { max_line_bytes: 4096, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     let session = editor.session().await;
     let prompt = editor.start_prompt(&session, &"x".repeat(10_000)).await;
@@ -172,7 +172,7 @@ async fn what_a_prompt_or_session_carries_is_held_to_the_schema_with_its_toleran
     let params = json!({"cwd": "/w", "mcpServers": servers});
     assert_eq!(editor.code("session/new", params).await, -32602);
     let client = ClientOptions { strict: true, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     assert_eq!(editor.code("session/new", json!({"cwd": "/w"})).await, -32602);
     works_strictly(&mut editor).await;

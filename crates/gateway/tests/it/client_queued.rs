@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, Options};
+use trilogue_gateway::ClientOptions;
 
 use crate::client_agent::Hosted;
 use crate::client_editor::{Door, Editor};
@@ -171,9 +171,8 @@ async fn crowded() -> (Rig, Editor, String) {
 
 /// A client with files, and its session with an agent that is hosted.
 async fn with(client: ClientOptions) -> (Rig, Editor, String) {
-    let options = Options { client, ..Options::default() };
     let agents = vec![Arc::new(Hosted::new()) as _];
-    let rig = Rig::of(Setup { agents, options, ..Setup::default() }).await;
+    let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
     let mut editor = Door::of(&rig).with("hosted", reads()).await;
     let session = editor.session().await;
     (rig, editor, session)
@@ -274,7 +273,7 @@ async fn what_stood_behind_something_large_goes_on_when_that_is_cancelled() {
 #[tokio::test]
 async fn a_prompt_that_was_sent_before_a_question_is_no_answer_to_it() {
     let client = ClientOptions { max_requests: 1, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     let session = editor.session().await;
     let first = editor.start_prompt(&session, "sleep").await;

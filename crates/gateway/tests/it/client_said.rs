@@ -1,7 +1,7 @@
 //! The ids of prompts that answer a question in words.
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, Options, UserMessageId};
+use trilogue_gateway::{ClientOptions, UserMessageId};
 use uuid::Uuid;
 
 use crate::client_editor::{Door, Editor};
@@ -16,7 +16,7 @@ async fn load(editor: &mut Editor, session: &str) {
 /// Has the agent ask in words, and answers; gives the result and how a client that was there and one that comes know the answer.
 async fn answer(user_message_id: UserMessageId, id: Option<&str>) -> (Value, Value) {
     let client = ClientOptions { user_message_id, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let door = Door::of(&rig);
     let mut editor = door.plain("puppet").await;
     let session = editor.session().await;
@@ -281,7 +281,7 @@ async fn a_copy_ends_at_an_answer_in_words_and_tells_it_once() {
 #[tokio::test]
 async fn an_answer_in_words_that_comes_again_is_known_by_its_id_where_that_is_asked_for() {
     let client = ClientOptions { dedupe: true, ..ClientOptions::default() };
-    let rig = Rig::with(Options { client, ..Options::default() }).await;
+    let rig = Rig::with(client).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     let session = editor.session().await;
     let asked = say(&mut editor, &session, "suspend", "asks").await;

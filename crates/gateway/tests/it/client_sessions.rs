@@ -211,11 +211,8 @@ async fn cancelling_ends_the_turn_and_what_waits_for_it() {
 
 #[tokio::test]
 async fn what_a_second_prompt_does_is_configured() {
-    use trilogue_gateway::{ClientOptions, Options, WhenBusy};
-    let of = |when_busy| {
-        let client = ClientOptions { when_busy, ..ClientOptions::default() };
-        Options { client, ..Options::default() }
-    };
+    use trilogue_gateway::{ClientOptions, WhenBusy};
+    let of = |when_busy| ClientOptions { when_busy, ..ClientOptions::default() };
     let rig = Rig::with(of(WhenBusy::Reject)).await;
     let mut editor = Door::of(&rig).plain("puppet").await;
     let session = editor.session().await;

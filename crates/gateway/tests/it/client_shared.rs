@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use trilogue_gateway::{ClientOptions, MessageIdFormat, Options};
+use trilogue_gateway::{ClientOptions, MessageIdFormat};
 use uuid::Uuid;
 
 use crate::agent::Puppet;
@@ -246,9 +246,8 @@ async fn threads_that_other_faces_have_begun_are_sessions_too() {
 async fn ids_that_are_made_uuids_are_the_same_live_and_again() {
     let client =
         ClientOptions { message_id_format: MessageIdFormat::Uuid, ..ClientOptions::default() };
-    let options = Options { client, ..Options::default() };
     let agents = vec![Arc::new(Hosted::new()) as _];
-    let rig = Rig::of(Setup { agents, options, ..Setup::default() }).await;
+    let rig = Rig::of(Setup { agents, client, ..Setup::default() }).await;
     let door = Door::of(&rig);
     let mut first = door.plain("hosted").await;
     let session = first.session().await;

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use trilogue_egress::Policy;
-use trilogue_gateway::{Mount, Options, Protocol};
+use trilogue_gateway::{CommunicationOptions, Mount};
 use trilogue_testkit::{Client, Reply, until};
 
 use crate::communication_agents;
@@ -16,15 +16,15 @@ pub(crate) const BASE: &str = "/communication";
 
 /// A mount of the face with these settings.
 pub(crate) fn mount(prefix: &str, strict: bool, require_interrupt_id: bool) -> Mount {
-    Mount { strict, require_interrupt_id, ..Mount::new(Protocol::Communication, prefix).unwrap() }
+    Mount::new(CommunicationOptions { strict, require_interrupt_id }, prefix).unwrap()
 }
 
 pub(crate) async fn start() -> Rig {
-    with(Options::default()).await
+    with(Setup::default()).await
 }
 
-pub(crate) async fn with(options: Options) -> Rig {
-    Rig::of(Setup { options, agents: communication_agents::all(), ..Setup::default() }).await
+pub(crate) async fn with(setup: impl Into<Setup>) -> Rig {
+    Rig::of(Setup { agents: communication_agents::all(), ..setup.into() }).await
 }
 
 pub(crate) async fn on_disk() -> Rig {
@@ -35,7 +35,7 @@ pub(crate) async fn on_disk() -> Rig {
 /// A compatible mount and a strict one, side by side.
 pub(crate) async fn both() -> Rig {
     let mounts = vec![mount(BASE, false, false), mount("/strict", true, false)];
-    with(Options { mounts, ..Options::default() }).await
+    with(mounts).await
 }
 
 /// One that may reach other servers of this machine.

@@ -339,7 +339,7 @@ async fn a_body_without_a_content_type_is_json_as_the_official_client_sends_it()
 #[tokio::test]
 async fn a_mount_at_the_root_serves_the_same_and_our_own_routes_stay() {
     let mounts = vec![mount("/", false, false)];
-    let rig = with(Options { mounts, ..Options::default() }).await;
+    let rig = with(mounts).await;
     let client = rig.alice();
     let done = client.post("/runs", &run_of("echo", "x", "sync")).await.unwrap().ok().unwrap();
     let session = client.get(&format!("/sessions/{}", text(&done, "/session_id"))).await.unwrap();

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use trilogue_gateway::Options;
 use trilogue_testkit::Client;
 
 use crate::communication::{
@@ -215,7 +214,7 @@ async fn an_answer_names_its_interrupt_in_the_message_or_in_a_header() {
 #[tokio::test]
 async fn a_mount_may_ask_that_answers_to_permissions_name_them() {
     let mounts = vec![mount(BASE, false, true)];
-    let rig = with(Options { mounts, ..Options::default() }).await;
+    let rig = with(mounts).await;
     let client = rig.alice();
     let (asked, interrupt) = waiting(&client, "asker").await;
     let id = text(&asked, "/run_id");

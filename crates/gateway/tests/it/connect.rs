@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use trilogue_gateway::{ConnectOptions, ErrorBody, Mount, Options, Protocol};
+use trilogue_gateway::{ConnectOptions, ErrorBody, Mount};
 use trilogue_testkit::{Client, Reply, until};
 
 use crate::connect_agents;
@@ -28,12 +28,6 @@ pub(crate) struct Face {
     strings: bool,
 }
 
-/// The default mount with these options.
-pub(crate) fn mounted(connect: ConnectOptions) -> Options {
-    let mount = Mount { connect, ..Mount::new(Protocol::Connect, BASE).unwrap() };
-    Options { mounts: vec![mount], ..Options::default() }
-}
-
 /// Input for the actor.
 pub(crate) fn told(word: &str, text: &str) -> Value {
     json!({"input": {"do": word, "text": text}})
@@ -45,17 +39,17 @@ impl Face {
     }
 
     pub(crate) async fn with(connect: ConnectOptions) -> Self {
-        Self::of(Setup { options: mounted(connect), ..Setup::default() }).await
+        let mounts = vec![Mount::new(connect, BASE).unwrap()];
+        let face = Self::of(mounts.into()).await;
+        Self { strings: connect.error_body == ErrorBody::String, ..face }
     }
 
     pub(crate) async fn of(setup: Setup) -> Self {
         let gate = Arc::new(Semaphore::new(0));
-        let strings =
-            setup.options.mounts.iter().any(|mount| mount.connect.error_body == ErrorBody::String);
         let agents = connect_agents::all(&gate);
         let rig = Rig::of(Setup { agents, ..setup }).await;
         let client = rig.alice();
-        Self { rig, client, gate, strings }
+        Self { rig, client, gate, strings: false }
     }
 
     /// The same server for somebody else.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use trilogue_gateway::Protocol;
+use trilogue_gateway::{ConnectOptions, Protocol};
 
 use crate::connect::{BASE, Face, NOBODY, refusal, said, told};
 use crate::rig::text;
@@ -277,7 +277,7 @@ async fn methods_that_a_path_does_not_have_are_named() {
 #[tokio::test]
 async fn query_parameters_that_nobody_knows_are_passed_over_on_every_route() {
     let face = Face::start().await;
-    for operation in Protocol::Connect.operations() {
+    for operation in ConnectOptions::default().operations() {
         let path = operation.path.replace("{agent_id}", "actor").replace(['{', '}'], "");
         let method = Method::from_bytes(operation.method.as_bytes()).unwrap();
         let send = async |query: &str| {

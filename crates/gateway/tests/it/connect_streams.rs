@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use trilogue_gateway::{ConnectOptions, Options};
+use trilogue_gateway::Options;
 
-use crate::connect::{BASE, Face, mounted, refusal, said, told};
+use crate::connect::{BASE, Face, refusal, said, told};
 use crate::connect_document::hold_event;
 use crate::rig::{Setup, text};
 
@@ -138,7 +138,7 @@ async fn what_is_not_streamed_is_refused_before_anything_runs() {
 
 #[tokio::test]
 async fn a_run_whose_stream_finds_no_room_goes_on_only_where_its_client_said_so() {
-    let options = Options { max_streams: 1, ..mounted(ConnectOptions::default()) };
+    let options = Options { max_streams: 1, ..Options::default() };
     let face = Face::of(Setup { options, ..Setup::default() }).await;
     let held = face.begin("/runs", &told("hold", "x")).await;
     let _held = face.client.stream(&format!("{BASE}/runs/{held}/stream"), None).await.unwrap();

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
-use trilogue_gateway::{Operation, Protocol};
+use trilogue_gateway::face::Operation;
+use trilogue_gateway::{ConnectOptions, Protocol};
 use trilogue_testkit::Client;
 use trilogue_testkit::client::Reply;
 
@@ -185,7 +186,7 @@ async fn check_every_route(rig: Rig) {
     for stranger in [rig.as_("beta", "mallory"), rig.as_("alpha", "own")] {
         let own = text(&posted(&stranger, "/threads", &json!({})).await, "/thread_id").to_owned();
         let mut checked = 0;
-        for operation in Protocol::Connect.operations() {
+        for operation in ConnectOptions::default().operations() {
             let requests = theirs.requests(&operation, &own);
             let never = unknown.requests(&operation, &own);
             for ((path, body), (other_path, other_body)) in requests.into_iter().zip(never) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::{Code, Rights};
-use trilogue_gateway::{Mount, Options, Protocol, Server};
+use trilogue_gateway::{CommunicationOptions, Mount, Options, Server};
 use trilogue_testkit::client::Reply;
 
 use crate::rig::{Rig, Setup};
@@ -12,11 +12,11 @@ use crate::rig::{Rig, Setup};
 const APP: &str = "https://app.example.com";
 
 pub(crate) fn at(prefix: &str) -> Mount {
-    Mount::new(Protocol::Communication, prefix).unwrap()
+    Mount::new(CommunicationOptions::default(), prefix).unwrap()
 }
 
 pub(crate) async fn mounted(mounts: Vec<Mount>) -> Rig {
-    Rig::with(Options { mounts, ..Options::default() }).await
+    Rig::with(mounts).await
 }
 
 async fn get(rig: &Rig, path: &str) -> Reply {
@@ -88,7 +88,8 @@ async fn our_own_routes_win_over_a_protocol_at_the_root() {
 
 #[tokio::test]
 async fn the_longest_prefix_decides() {
-    let strict = Mount { strict: true, ..at("/a/b") };
+    let options = CommunicationOptions { strict: true, ..CommunicationOptions::default() };
+    let strict = Mount::new(options, "/a/b").unwrap();
     let rig = mounted(vec![at("/a"), strict, at("/")]).await;
     // Only a strict mount asks for a role.
     let body = json!({"agent_name": "puppet", "input": [{"parts": [{"content": "x", "content_type": "text/plain"}]}]});
@@ -103,8 +104,7 @@ async fn the_longest_prefix_decides() {
 
 #[tokio::test]
 async fn a_mount_may_lie_beside_our_own_routes() {
-    let options = Options { mounts: vec![at("/api/v1/acp"), at("/")], ..Options::default() };
-    let rig = Rig::with(options).await;
+    let rig = mounted(vec![at("/api/v1/acp"), at("/")]).await;
     for (path, status) in [
         ("/api/v1/acp/ping", 200),
         ("/api/v1/agents", 200),
@@ -134,8 +134,7 @@ async fn mounts_that_collide_are_refused_at_the_start() {
         assert_eq!(checked.map_err(|error| error.code()), Err(code), "{mounts:?}");
         let store = std::sync::Arc::new(trilogue_store::memory::MemoryStore::default());
         let ports = crate::rig::ports(store).await;
-        let options = Options { mounts, ..Options::default() };
-        let started = Server::start(options, ports, Vec::new());
+        let started = Server::start(Options::default(), &mounts, ports, Vec::new());
         assert_eq!(started.map(drop).map_err(|error| error.code()), Err(code));
     }
 }
@@ -261,8 +260,9 @@ async fn addresses_that_are_handed_out_begin_with_the_clients_way_or_the_operato
         assert!(first.starts_with(base), "{first}");
     }
     let public_url = Some("https://agents.example.com/base/".to_owned());
-    let options = Options { mounts: vec![at("/a")], public_url, ..Options::default() };
-    let rig = Rig::of(Setup { options, ..Setup::default() }).await;
+    let options = Options { public_url, ..Options::default() };
+    let mounts = Some(vec![at("/a")]);
+    let rig = Rig::of(Setup { options, mounts, ..Setup::default() }).await;
     let first = history(&rig, "/a", "localhost").await;
     assert!(first.starts_with("https://agents.example.com/base/a/resources/"), "{first}");
 }

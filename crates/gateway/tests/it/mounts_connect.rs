@@ -4,17 +4,17 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::{Right, Rights};
-use trilogue_gateway::{ConnectOptions, ErrorBody, Mount, Options, Protocol};
+use trilogue_gateway::{ConnectOptions, ErrorBody, Mount, Options};
 use trilogue_testkit::client::Reply;
 
-use crate::rig::Rig;
+use crate::rig::{Rig, Setup};
 
 fn at(prefix: &str) -> Mount {
-    Mount::new(Protocol::Connect, prefix).unwrap()
+    Mount::new(ConnectOptions::default(), prefix).unwrap()
 }
 
 async fn mounted(mounts: Vec<Mount>) -> Rig {
-    Rig::with(Options { mounts, ..Options::default() }).await
+    Rig::with(mounts).await
 }
 
 async fn search(rig: &Rig, path: &str) -> u16 {
@@ -159,13 +159,10 @@ async fn errors_have_one_shape_whoever_finds_them() {
 #[tokio::test]
 async fn an_error_is_its_description_alone_where_the_mount_says_so() {
     let connect = ConnectOptions { error_body: ErrorBody::String, ..ConnectOptions::default() };
-    let strings = Mount { connect, ..at("/strings") };
-    let options = Options {
-        max_body_bytes: 1_000,
-        mounts: vec![strings, at("/connect")],
-        ..Options::default()
-    };
-    let rig = Rig::with(options).await;
+    let strings = Mount::new(connect, "/strings").unwrap();
+    let options = Options { max_body_bytes: 1_000, ..Options::default() };
+    let mounts = Some(vec![strings, at("/connect")]);
+    let rig = Rig::of(Setup { options, mounts, ..Setup::default() }).await;
     for (method, path, headers, body, (status, code, _)) in cases() {
         let under = |prefix: &str| format!("{prefix}{path}");
         let send = async |path: String| {

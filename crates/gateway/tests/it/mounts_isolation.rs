@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
-use trilogue_gateway::{Operation, Protocol};
+use trilogue_gateway::face::Operation;
+use trilogue_gateway::{CommunicationOptions, Protocol};
 use trilogue_testkit::Client;
 use trilogue_testkit::client::Reply;
 
@@ -133,7 +134,7 @@ async fn check_every_route(rig: Rig) {
     rig.token("beta", "mallory", Rights::all(), false).await;
     let (alice, mallory) = (rig.alice(), rig.as_("beta", "mallory"));
     let mut checked = 0;
-    for operation in Protocol::Communication.operations() {
+    for operation in CommunicationOptions::default().operations() {
         if !operation.path.contains('{') {
             continue;
         }
@@ -152,7 +153,8 @@ async fn check_every_route(rig: Rig) {
     assert!(checked >= 12, "{checked}");
 
     // Every one of those requests names something: its owner gets it.
-    let gets = Protocol::Communication.operations().into_iter().filter(|it| it.method == "GET");
+    let gets =
+        CommunicationOptions::default().operations().into_iter().filter(|it| it.method == "GET");
     for operation in gets.filter(|it| it.path.contains('{')) {
         let mut found = 0;
         for (path, _) in theirs.requests(&operation) {

@@ -36,7 +36,8 @@ async fn only_proxies_reach_a_public_listener_and_they_need_a_token_too() {
             listeners.push(TcpListener::bind(address).await.unwrap());
         }
         let ports = ports(std::sync::Arc::new(MemoryStore::default())).await;
-        Server::start(Options { exposure, ..Options::default() }, ports, listeners).unwrap()
+        let options = Options { exposure, ..Options::default() };
+        Server::start(options, &[], ports, listeners).unwrap()
     };
     let (proxy, other) = (Ipv4Addr::new(127, 0, 0, 3), Ipv4Addr::new(127, 0, 0, 2));
     let refused = "HTTP/1.1 401 Unauthorized";

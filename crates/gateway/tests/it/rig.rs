@@ -14,7 +14,9 @@ use trilogue_domain::port::{ReadOriginal, SystemClock};
 use trilogue_domain::{PrincipalId, Result, Right, Rights, TenantId, Timestamp, TokenId};
 use trilogue_egress::Policy;
 use trilogue_gateway::callback::Sender;
-use trilogue_gateway::{CallbackDelivery, HistoryFetch, Options, Ports, Server};
+use trilogue_gateway::{
+    CallbackDelivery, ClientOptions, ConnectOptions, HistoryFetch, Mount, Options, Ports, Server,
+};
 use trilogue_mapping::communication::strict::CommunicationRules;
 use trilogue_runtime::{Backend, Runtime};
 use trilogue_store::memory::MemoryStore;
@@ -34,6 +36,8 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Runtime,
+    /// How its clients of the Agent Client Protocol are spoken to.
+    pub(crate) client: ClientOptions,
     /// Holds the store's file, where it has one.
     _folder: Option<TempDir>,
 }
@@ -51,6 +55,9 @@ impl ReadOriginal for NoOriginals {
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) options: Options,
+    /// Where protocols are served, where that is not the default.
+    pub(crate) mounts: Option<Vec<Mount>>,
+    pub(crate) client: ClientOptions,
     /// What the server may reach.
     pub(crate) egress: Policy,
     /// How long a callback waits after its first failure.
@@ -61,13 +68,31 @@ pub(crate) struct Setup {
     pub(crate) on_disk: bool,
 }
 
+impl From<Options> for Setup {
+    fn from(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+}
+
+impl From<Vec<Mount>> for Setup {
+    fn from(mounts: Vec<Mount>) -> Self {
+        Self { mounts: Some(mounts), ..Self::default() }
+    }
+}
+
+impl From<ClientOptions> for Setup {
+    fn from(client: ClientOptions) -> Self {
+        Self { client, ..Self::default() }
+    }
+}
+
 impl Rig {
     pub(crate) async fn start() -> Self {
         Self::of(Setup::default()).await
     }
 
-    pub(crate) async fn with(options: Options) -> Self {
-        Self::of(Setup { options, ..Setup::default() }).await
+    pub(crate) async fn with(setup: impl Into<Setup>) -> Self {
+        Self::of(setup.into()).await
     }
 
     /// With a store on disk.
@@ -98,11 +123,14 @@ impl Rig {
         let client =
             trilogue_egress::Client::new(setup.egress, trilogue_egress::Options::default());
         let sender = Sender::new(client.unwrap(), vec![Bytes::from_static(CALLBACK_SECRET)]);
-        let delivery = CallbackDelivery::new(&setup.options, &[address], &ports, sender);
+        let mounts = setup.mounts.unwrap_or_else(Mount::defaults);
+        let connect = mounts.iter().find(|it| it.protocol().name() == ConnectOptions::NAME);
+        let prefix = connect.map_or("", Mount::prefix);
+        let delivery = CallbackDelivery::new(&setup.options, &[address], prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
         let runtime = ports.runtime.clone();
-        let server = Server::start(setup.options, ports, vec![listener]).unwrap();
-        let rig = Self { server, store, address, runtime, _folder: folder };
+        let server = Server::start(setup.options, &mounts, ports, vec![listener]).unwrap();
+        let rig = Self { server, store, address, runtime, client: setup.client, _folder: folder };
         rig.token("alpha", "alice", Rights::all(), false).await;
         rig
     }

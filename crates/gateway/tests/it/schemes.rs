@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::{AgentName, Principal, PrincipalId, Rights, TenantId};
-use trilogue_gateway::{Access, Options, Protocol, Scheme, Server, anonymous};
+use trilogue_gateway::{Access, ConnectOptions, Options, Protocol, Scheme, Server, anonymous};
 use trilogue_testkit::client::Reply;
 
 use crate::fountain::Quick;
@@ -135,7 +135,7 @@ async fn a_refusal_names_the_ways_and_the_place_that_tells_of_them() {
 async fn who_shows_nothing_lists_nothing() {
     let rig = rig().await;
     let mut closed = Vec::new();
-    for operation in Protocol::Connect.operations() {
+    for operation in ConnectOptions::default().operations() {
         let path = operation.path.replace("{agent_id}", "open").replace(['{', '}'], "");
         let method = Method::from_bytes(operation.method.as_bytes()).unwrap();
         let reply = send(&rig, method, &format!("/connect{path}"), &[], &Value::Null).await;
@@ -159,7 +159,7 @@ async fn who_shows_nothing_lists_nothing() {
 async fn where_no_agent_takes_them_callers_without_a_token_see_what_everybody_may() {
     let rig = Rig::start().await;
     let mut open = Vec::new();
-    for operation in Protocol::Connect.operations() {
+    for operation in ConnectOptions::default().operations() {
         let path = operation.path.replace("{agent_id}", "puppet").replace(['{', '}'], "");
         let method = Method::from_bytes(operation.method.as_bytes()).unwrap();
         let path = format!("/connect{path}");
@@ -239,7 +239,7 @@ async fn what_a_server_cannot_check_it_does_not_promise() {
     let start = async |options: Options| {
         let store = std::sync::Arc::new(trilogue_store::memory::MemoryStore::default());
         let ports = crate::rig::ports(store).await;
-        Server::start(options, ports, Vec::new()).map(drop).map_err(|error| error.to_string())
+        Server::start(options, &[], ports, Vec::new()).map(drop).map_err(|error| error.to_string())
     };
     let principal = Principal {
         tenant: TenantId::parse("local").unwrap(),

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 use indexmap::IndexMap;
-use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Options};
+use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Mount, Options, Protocol};
 use trilogue::local::Door;
 use trilogue::{App, token_file};
-use trilogue_gateway::{Mount, Protocol};
 
 use crate::arguments::Globals;
 use crate::exit::{Result, Stop};
@@ -101,8 +100,9 @@ fn named(address: SocketAddr, is_found: bool) -> String {
 }
 
 /// A first request in the words of a mount's protocol.
-fn first_request(Mount { protocol, prefix, .. }: &Mount, url: &str, file: &Path) -> String {
-    let (name, path, body) = match protocol {
+fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
+    let prefix = mount.path();
+    let (name, path, body) = match mount.protocol {
         Protocol::Communication => (
             "Agent Communication Protocol",
             "runs",

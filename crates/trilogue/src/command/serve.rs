@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use trilogue::config::{self, Options, Setting};
-use trilogue_gateway::Mount;
+use trilogue::config::{self, Mount, Options, Setting};
 
 use crate::arguments::Globals;
 use crate::exit::{Result, Stop};
@@ -84,7 +83,7 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
             .map(|mount| {
                 json!({
                     "protocol": mount.protocol.as_str(),
-                    "prefix": if mount.prefix.is_empty() { "/" } else { &mount.prefix },
+                    "prefix": shown_prefix(mount),
                     "strict": mount.strict,
                     "require_interrupt_id": mount.require_interrupt_id,
                 })
@@ -101,7 +100,7 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
     });
     print::out(&table::render(&["SETTING", "VALUE", "FROM"], rows))?;
     for mount in mounts {
-        let prefix = if mount.prefix.is_empty() { "/" } else { &mount.prefix };
+        let prefix = shown_prefix(mount);
         let mode = if mount.strict { "strict" } else { "compatible" };
         let ids = if mount.require_interrupt_id { ", permissions need their id" } else { "" };
         print::note(&format!("{} is served at {prefix} ({mode}{ids})", mount.protocol));
@@ -111,4 +110,8 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
     }
     print::note("the configuration is valid");
     Ok(())
+}
+
+fn shown_prefix(mount: &Mount) -> String {
+    Some(mount.path()).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned())
 }

@@ -35,6 +35,7 @@ pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};
 pub use list::{Item, List};
 pub use load::{Error, Loaded, load, nearest, parse};
+pub(crate) use mounts::to_gateway;
 pub use mounts::{ErrorBody, Mount, Protocol};
 pub use notify::Notify;
 pub use quantity::{NotAQuantity, Size, Span};

@@ -70,11 +70,32 @@ fn yes() -> bool {
 impl Protocol {
     const ALL: [Self; 2] = [Self::Communication, Self::Connect];
 
-    fn to_gateway(self) -> gateway::Protocol {
+    /// Its name in configuration and on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Communication => gateway::Protocol::Communication,
-            Self::Connect => gateway::Protocol::Connect,
+            Self::Communication => gateway::CommunicationOptions::NAME,
+            Self::Connect => gateway::ConnectOptions::NAME,
         }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.as_str() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::as_str).join(", ");
+            let text = text.escape_debug();
+            Error::new(Code::InvalidRequest, format!("there is no protocol '{text}'"))
+                .hint(format!("the protocols: {names}"))
+        })
     }
 }
 
@@ -124,22 +145,34 @@ impl Mount {
     /// `invalid_request` if the prefix cannot begin a path, or if a setting belongs to another protocol.
     fn to_gateway(&self) -> Result<gateway::Mount> {
         self.check()?;
-        let protocol = self.protocol.to_gateway();
-        let default = || format!("/{protocol}");
-        let prefix = self.prefix.clone().unwrap_or_else(default);
-        Ok(gateway::Mount {
-            strict: self.strict,
-            require_interrupt_id: self.require_interrupt_id,
-            connect: gateway::ConnectOptions {
-                literal: self.literal,
-                hide_undeclared_state: self.hide_undeclared_state,
-                error_body: match self.error_body {
-                    ErrorBody::Object => gateway::ErrorBody::Object,
-                    ErrorBody::String => gateway::ErrorBody::String,
-                },
-            },
-            ..gateway::Mount::new(protocol, &prefix)?
-        })
+        let prefix = self.prefix.clone().unwrap_or_else(|| format!("/{}", self.protocol));
+        let require_interrupt_id = self.require_interrupt_id;
+        match self.protocol {
+            Protocol::Communication => {
+                let strict = self.strict;
+                let options = gateway::CommunicationOptions { strict, require_interrupt_id };
+                gateway::Mount::new(options, &prefix)
+            }
+            Protocol::Connect => {
+                let options = gateway::ConnectOptions {
+                    literal: self.literal,
+                    hide_undeclared_state: self.hide_undeclared_state,
+                    error_body: match self.error_body {
+                        ErrorBody::Object => gateway::ErrorBody::Object,
+                        ErrorBody::String => gateway::ErrorBody::String,
+                    },
+                    require_interrupt_id,
+                };
+                gateway::Mount::new(options, &prefix)
+            }
+        }
+    }
+
+    /// What its paths begin with: nothing for the root, else such as `/communication`, without a slash at its end.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let prefix = self.prefix.clone().unwrap_or_else(|| format!("/{}", self.protocol));
+        prefix.strip_suffix('/').map(str::to_owned).unwrap_or(prefix)
     }
 }
 
@@ -155,12 +188,7 @@ impl FromStr for Mount {
             )
             .hint("write PROTOCOL=PREFIX, such as communication=/"));
         };
-        let named: gateway::Protocol = name.parse()?;
-        let protocol = Protocol::ALL.into_iter().find(|it| it.to_gateway() == named);
-        let protocol = protocol.ok_or_else(|| {
-            Error::new(Code::InvalidRequest, format!("the protocol '{named}' is not mounted here"))
-        })?;
-        let mount = Self { prefix: Some(prefix.to_owned()), ..Self::of(protocol) };
+        let mount = Self { prefix: Some(prefix.to_owned()), ..Self::of(name.parse()?) };
         mount.to_gateway().map(|_| mount)
     }
 }
@@ -168,7 +196,7 @@ impl FromStr for Mount {
 /// Writes the form of the command line.
 impl fmt::Display for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = self.protocol.to_gateway();
+        let protocol = self.protocol;
         match &self.prefix {
             Some(prefix) => write!(f, "{protocol}={prefix}"),
             None => write!(f, "{protocol}=/{protocol}"),
@@ -203,16 +231,22 @@ impl Options {
     ///
     /// # Errors
     /// `invalid_request` for an invalid prefix or one that hides the server's own routes, `already_exists` if two mounts share a prefix.
-    pub fn mounts_in_force(&self) -> Result<Vec<gateway::Mount>> {
+    pub fn mounts_in_force(&self) -> Result<Vec<Mount>> {
         let unnamed = |protocol: &Protocol| !self.mounts.iter().any(|it| it.protocol == *protocol);
         let defaults = Protocol::ALL.into_iter().filter(unnamed).map(Mount::of);
         let named = self.mounts.iter().filter(|mount| mount.enabled).cloned();
-        let mounts: Result<Vec<_>> =
-            named.chain(defaults).map(|mount| mount.to_gateway()).collect();
-        let mounts = mounts?;
-        gateway::check_mounts(&mounts)?;
+        let mounts: Vec<_> = named.chain(defaults).collect();
+        gateway::check_mounts(&to_gateway(&mounts)?)?;
         Ok(mounts)
     }
+}
+
+/// The mounts as the gateway takes them.
+///
+/// # Errors
+/// As [`Options::mounts_in_force`].
+pub(crate) fn to_gateway(mounts: &[Mount]) -> Result<Vec<gateway::Mount>> {
+    mounts.iter().map(Mount::to_gateway).collect()
 }
 
 #[cfg(test)]
@@ -269,13 +303,16 @@ mod tests {
     fn each_protocol_has_settings_of_its_own() {
         let connect = "[[mounts]]\nprotocol = \"connect\"\nliteral = true\nhide_undeclared_state = true\nerror_body = \"string\"\n";
         let mounts = options(connect).mounts_in_force().unwrap();
-        let expected = gateway::ConnectOptions {
+        let served = to_gateway(&mounts).unwrap();
+        let options = gateway::ConnectOptions {
             literal: true,
             hide_undeclared_state: true,
             error_body: gateway::ErrorBody::String,
+            require_interrupt_id: false,
         };
-        assert_eq!(mounts[0].connect, expected);
-        assert_eq!(mounts[1].connect, gateway::ConnectOptions::default());
+        assert_eq!(format!("{:?}", served[0].protocol()), format!("{options:?}"));
+        let options = gateway::CommunicationOptions::default();
+        assert_eq!(format!("{:?}", served[1].protocol()), format!("{options:?}"));
         assert!(refused(&connect.replace("connect", "communication")).contains("`literal`"));
         let strict = "[[mounts]]\nprotocol = \"connect\"\nstrict = true\n";
         assert_eq!(

@@ -27,7 +27,7 @@ use crate::http::stall::Stall;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What the loop of a socket needs.
-pub(crate) struct Door {
+pub(crate) struct LocalListener {
     pub(crate) state: Arc<State>,
     pub(crate) owner: Arc<Principal>,
     pub(crate) wrap: Arc<dyn Wrap>,
@@ -41,9 +41,9 @@ pub(crate) struct Door {
 /// Counts a program as connected until it is dropped.
 struct Connected(Arc<watch::Sender<usize>>);
 
-// === impl Door ===
+// === impl LocalListener ===
 
-impl Door {
+impl LocalListener {
     pub(crate) async fn run(self, listener: UnixListener) {
         let room = Arc::new(Semaphore::new(self.state.options.max_connections));
         let door = Arc::new(self);

@@ -359,7 +359,7 @@ async fn again(
     if session.order(Order::Start(start)).await {
         return None;
     }
-    Some(Err(session_error(&crate::http::call::no_thread(session.id()), &lane.id)))
+    Some(Err(session_error(&crate::core::not_found::no_thread(session.id()), &lane.id)))
 }
 
 /// The session of a lane, opened where it was not.

@@ -19,7 +19,7 @@ use super::question::{self, Asked};
 use super::session::{Ended, OpenPrompt, Session};
 use super::settings::is_setting;
 use super::show::Show;
-use crate::http::call::no_thread;
+use crate::core::not_found::no_thread;
 use crate::stream::feed::run_id;
 
 /// How much of the log is read at once, in bytes.

@@ -165,7 +165,7 @@ async fn elsewhere(link: &Arc<Link>, met: &Met, asked: Asked, params: String) ->
 fn nameless<T: Read>(link: &Link, params: &str) -> Answer {
     read::<T>(link, params)?;
     let session = splice::get_text(params, &["sessionId"]).unwrap_or_default();
-    Err(mapping::session_error(&crate::http::call::no_thread(&session), &session))
+    Err(mapping::session_error(&crate::core::not_found::no_thread(&session), &session))
 }
 
 /// Takes a notification.

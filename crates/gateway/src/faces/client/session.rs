@@ -20,7 +20,7 @@ use super::open_sessions::Counted;
 use super::pump::{Order, Pump};
 use super::said::Said;
 use super::voice::Voice;
-use crate::http::call::no_thread;
+use crate::core::not_found::no_thread;
 
 /// The most orders that wait for a pump.
 const MAX_ORDERS: usize = 64;

@@ -1,7 +1,6 @@
 //! What every connection of this face shares.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics::Counter;
@@ -13,9 +12,8 @@ use trilogue_store::Read;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
 use super::voice::Voices;
-use crate::metrics::Meters;
-use crate::options::Options;
-use crate::shared::Ports;
+use crate::core::lifecycle::Lifecycle;
+use crate::face::Services;
 
 /// What every connection of this face shares: the ports that it needs, and what is counted over all connections.
 #[derive(Debug)]
@@ -34,7 +32,7 @@ pub(crate) struct State {
     pub(super) life: String,
     pub(super) panics: Counter,
     pub(super) repeated_ids: Counter,
-    draining: Arc<AtomicBool>,
+    lifecycle: Arc<Lifecycle>,
     /// Cancelled when sessions are not shown any more.
     pub(super) streams_end: CancellationToken,
 }
@@ -42,15 +40,10 @@ pub(crate) struct State {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(
-        options: &Options,
-        ports: &Ports,
-        meters: &Meters,
-        draining: Arc<AtomicBool>,
-        streams_end: CancellationToken,
-    ) -> Self {
+    pub(crate) fn new(services: &Services, client: ClientOptions) -> Self {
+        let Services { ports, options, meters, lifecycle, .. } = services;
         Self {
-            options: options.client.clone(),
+            options: client,
             connection_grace: options.connection_grace,
             write_timeout: options.write_timeout,
             runtime: ports.runtime.clone(),
@@ -61,12 +54,12 @@ impl State {
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),
-            draining,
-            streams_end,
+            streams_end: lifecycle.streams_end(),
+            lifecycle: Arc::clone(lifecycle),
         }
     }
 
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.lifecycle.is_draining()
     }
 }

@@ -3,12 +3,11 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, AgentName, Code, Error};
 use trilogue_mapping::communication as mapping;
+use trilogue_mapping::native::shown;
 use trilogue_wire::agent_communication::AgentsList;
 
-use super::BASE;
-use crate::http::call::{Call, shown};
+use super::{BASE, Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::Route;
 
 /// The most agents of one page.
 const MAX_PAGE: usize = 1_000;
@@ -37,14 +36,14 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-pub(super) fn ping(_: &Call) -> Reply {
+pub(super) fn ping() -> Reply {
     Reply::json_bytes(http::StatusCode::OK, &b"{}"[..])
 }
 
 fn list(call: &Call) -> Result<Reply> {
     let limit = number(call, "limit", 1..=MAX_PAGE)?;
     let offset = number(call, "offset", 0..=usize::MAX)?;
-    let cards = call.shared.runtime().agents();
+    let cards = call.state.runtime.agents();
     let page = cards.into_iter().skip(offset.unwrap_or(0)).take(limit.unwrap_or(usize::MAX));
     Ok(Reply::ok(&AgentsList { agents: page.map(mapping::agent).collect() }))
 }
@@ -58,7 +57,7 @@ fn get(call: &Call) -> Result<Reply> {
 /// # Errors
 /// `agent_not_found`.
 pub(super) fn agent<'a>(call: &'a Call, name: &str) -> Result<&'a AgentCard> {
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     // A name of this face has no dot; where the configured one has none either, they are the same.
     if !name.contains('.') {
         let same = AgentName::parse(name).ok().and_then(|name| runtime.agent(&name).ok());

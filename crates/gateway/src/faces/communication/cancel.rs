@@ -6,11 +6,10 @@ use trilogue_domain::event::{Body, Event, RunEvent};
 use trilogue_domain::{Code, Error, Right};
 use trilogue_store::rows::RunRow;
 
-use super::BASE;
 use super::log::{self, Until};
-use crate::http::call::Call;
+use super::{BASE, Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb};
+use crate::route::{Access, Verb};
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     verb: Verb::Post,
@@ -29,7 +28,7 @@ async fn cancel(call: Call) -> Result<Reply> {
     if row.status.is_terminal() {
         return Err(ended(&row));
     }
-    let cancelled = call.shared.runtime().cancel(call.principal(), &row.id).await;
+    let cancelled = call.state.runtime.cancel(call.principal(), &row.id).await;
     let row = cancelled.map_err(|error| match error.code() {
         Code::RunEnded => ended(&row),
         _ => error,
@@ -40,7 +39,7 @@ async fn cancel(call: Call) -> Result<Reply> {
         number: 0,
         run: Some(row.key),
         run_number: row.last_run_number,
-        at: call.shared.ports.clock.now(),
+        at: call.state.clock.now(),
         body: Body::Run(RunEvent::Cancelling { reason: None }),
         original: None,
     };

@@ -6,12 +6,12 @@ use trilogue_domain::error::Result;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::splice;
 
-use super::{BASE, log, view};
-use crate::faces::native::run_create::log_of;
-use crate::faces::native::{after, wants_stream};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, log, view};
+use crate::core::log_ref::log_of;
+use crate::faces::common::cursors::after;
+use crate::faces::common::negotiation::wants_stream;
 use crate::http::reply::Reply;
-use crate::routes::{Parameter, Route};
+use crate::route::Parameter;
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 
@@ -47,5 +47,5 @@ async fn list(call: Call) -> Result<Reply> {
 /// As opening any stream.
 pub(super) fn stream(call: &Call, row: &RunRow, cursor: Cursor) -> Result<Reply> {
     let view = view::of(call);
-    reader::open(&call.shared, &call.caller, log_of(row), Some(row), view, cursor)
+    reader::open(&call.state.streams, &call.caller, log_of(row), Some(row), view, cursor)
 }

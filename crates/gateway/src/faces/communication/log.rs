@@ -11,8 +11,8 @@ use trilogue_mapping::communication::{Projection, Said, Show};
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 
-use crate::faces::native::run_create::log_of;
-use crate::http::call::Call;
+use super::Call;
+use crate::core::log_ref::log_of;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;
 
@@ -64,8 +64,8 @@ fn show(call: &Call, input: bool) -> Show {
     Show {
         input,
         strict: call.is_strict(),
-        base: Arc::from(call.base_url()),
-        max_inline_bytes: call.shared.options.max_output_bytes as u64,
+        base: Arc::from(call.state.place.base_for(call)),
+        max_inline_bytes: call.state.max_output_bytes as u64,
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<Said>> {
 /// As [`fold`].
 pub(super) async fn events(call: &Call, run: &RunRow) -> Result<(Projection, Vec<Bytes>)> {
     let (mut events, mut size) = (Vec::new(), 0);
-    let most = call.shared.options.max_output_bytes;
+    let most = call.state.max_output_bytes;
     let mut fold = Fold::new(call, Log::of(run), false);
     fold.read(Until::Now, |event| {
         size += event.len();
@@ -145,7 +145,7 @@ pub(super) fn note_shown<'a>(
     projection: &'a Projection,
 ) -> Option<&'a str> {
     let interrupt = projection.awaiting()?;
-    call.shared.runtime().shown(&call.principal().id, run, &interrupt.id);
+    call.state.runtime.shown(&call.principal().id, run, &interrupt.id);
     Some(interrupt.id.as_str())
 }
 
@@ -176,7 +176,7 @@ impl<'a> Fold<'a> {
         until: Until,
         mut each: impl FnMut(Bytes) -> Result<()> + Send,
     ) -> Result<()> {
-        let (read, mut after) = (Arc::clone(self.call.shared.read()), 0);
+        let (read, mut after) = (Arc::clone(&self.call.state.read), 0);
         loop {
             let range = Range { run: Some(self.log.run), after, max_bytes: READ_BYTES };
             let frames = read.frames(&self.log.thread, range).await?;
@@ -204,7 +204,7 @@ impl<'a> Fold<'a> {
         if self.begun {
             self.size += frame.bytes().len();
         }
-        let most = self.call.shared.options.max_output_bytes;
+        let most = self.call.state.max_output_bytes;
         if self.size > most { Err(too_large(most)) } else { Ok(()) }
     }
 
@@ -241,7 +241,7 @@ impl<'a> Fold<'a> {
     ) -> Result<()> {
         self.begun |= matches!(event.body, Body::Run(RunEvent::Started));
         let wants = |blob: &_| self.projection.wants(blob);
-        let event = inlined(self.call.shared.read(), &self.log.thread, event, wants).await?;
+        let event = inlined(&self.call.state.read, &self.log.thread, event, wants).await?;
         self.projection.push(&event, &self.log.thread.id).into_iter().try_for_each(each)
     }
 }

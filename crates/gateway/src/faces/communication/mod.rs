@@ -3,12 +3,12 @@
 //! Paths stand without the mount's prefix, which the router has cut off.
 
 mod agents;
-mod answering;
+mod answer_target;
 mod cancel;
 mod events;
+mod fault;
 mod fetch;
-mod given;
-mod in_order;
+mod history_replacement;
 mod log;
 mod request;
 mod resources;
@@ -17,16 +17,55 @@ mod run_create;
 mod run_list;
 mod runs;
 mod sessions;
+mod view;
 
-pub(crate) mod fault;
-pub(crate) mod view;
+use std::sync::Arc;
+
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Error, Right};
+use trilogue_runtime::Runtime;
+use trilogue_store::Read;
 
 pub use fetch::HistoryFetch;
-pub(crate) use in_order::InOrder;
 
-use trilogue_domain::Right;
+use crate::face::{Face, MountPoint, Protocol, Services};
+use crate::faces::common::turns::Turns;
+use crate::http::reply::Reply;
+use crate::route::{self, Access, Endpoint, Operation, Parameter, Verb, bind};
+use crate::stream::Streams;
 
-use crate::routes::{Access, Parameter, Route, Verb};
+type Call = route::Call<State>;
+type Route = route::Route<State>;
+
+/// How a mount speaks the Agent Communication Protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CommunicationOptions {
+    /// Whether the protocol's documents are enforced literally, on input and on what agents say.
+    pub strict: bool,
+    /// Whether an answer to a permission must name its interrupt.
+    pub require_interrupt_id: bool,
+}
+
+/// What the handlers of one mount need.
+#[derive(Debug)]
+pub(crate) struct State {
+    options: CommunicationOptions,
+    place: MountPoint,
+    runtime: Runtime,
+    read: Arc<dyn Read>,
+    clock: Arc<dyn Clock>,
+    streams: Arc<Streams>,
+    common: Arc<CommonState>,
+    max_output_bytes: usize,
+    max_part_metadata_bytes: usize,
+}
+
+/// What all mounts have in common.
+#[derive(Debug, Default)]
+struct CommonState {
+    /// Keeps requests that bring a session in order.
+    session_turns: Turns,
+}
 
 /// Clients of this protocol send parameters that a server need not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
@@ -42,11 +81,11 @@ const BASE: Route = Route {
     request: None,
     answers: &[],
     errors: &[],
-    handler: |call| Box::pin(async move { Ok(agents::ping(&call)) }),
+    handler: |_| Box::pin(async { Ok(agents::ping()) }),
 };
 
 /// Every route of this protocol.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     [
         agents::ROUTES,
         run_list::ROUTES,
@@ -59,4 +98,47 @@ pub(crate) fn routes() -> Vec<Route> {
         resources::ROUTES,
     ]
     .concat()
+}
+
+// === impl CommunicationOptions ===
+
+impl CommunicationOptions {
+    pub const NAME: &'static str = "communication";
+}
+
+impl Protocol for CommunicationOptions {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        route::operations(&routes())
+    }
+
+    fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face> {
+        let Services { ports, options, .. } = services;
+        Arc::new(State {
+            options: *self,
+            place,
+            runtime: ports.runtime.clone(),
+            read: Arc::clone(&ports.read),
+            clock: Arc::clone(&ports.clock),
+            streams: Arc::clone(&services.streams),
+            common: services.common_state(),
+            max_output_bytes: options.max_output_bytes,
+            max_part_metadata_bytes: options.max_part_metadata_bytes,
+        })
+    }
+}
+
+// === impl State ===
+
+impl Face for State {
+    fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
+        bind(&routes(), &self)
+    }
+
+    fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {
+        fault::respond(error, request_id)
+    }
 }

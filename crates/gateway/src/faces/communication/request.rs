@@ -3,11 +3,13 @@
 use http::{HeaderName, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunId, ThreadId};
+use trilogue_mapping::native::shown;
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_communication::{Read, Rules, read};
 use uuid::Uuid;
 
-use crate::http::call::{Call, no_run, no_thread, shown};
+use super::Call;
+use crate::core::not_found::{no_run, no_thread};
 
 /// Names the run that a request created or went on with.
 pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
@@ -17,7 +19,7 @@ pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
 impl Call {
     /// Whether the mount enforces the documents literally.
     pub(super) fn is_strict(&self) -> bool {
-        self.mount.as_ref().is_some_and(|mount| mount.strict)
+        self.state.options.strict
     }
 
     /// The rules of the mount for what clients send.
@@ -66,7 +68,7 @@ impl Call {
     /// `invalid_id` and `run_not_found`.
     pub(super) async fn named_run(&self) -> Result<RunRow> {
         let id = RunId::from_uuid(self.uuid("run_id")?);
-        let found = self.shared.read().run(&self.scope(), &id).await?;
+        let found = self.state.read.run(&self.scope(), &id).await?;
         found.ok_or_else(|| no_run(id.as_str()))
     }
 
@@ -76,7 +78,7 @@ impl Call {
     /// `invalid_id` and `thread_not_found`.
     pub(super) async fn named_session(&self) -> Result<ThreadRow> {
         let id = ThreadId::from_uuid(self.uuid("session_id")?);
-        let found = self.shared.read().thread(&self.scope(), &id).await?;
+        let found = self.state.read.thread(&self.scope(), &id).await?;
         found.ok_or_else(|| no_thread(id.as_str()))
     }
 }

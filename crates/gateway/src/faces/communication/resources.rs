@@ -7,12 +7,10 @@ use trilogue_mapping::communication::{Kind, Said};
 use trilogue_store::rows::{MessageRow, RunRow};
 use uuid::Uuid;
 
-use super::BASE;
 use super::log::{self, Log};
 use super::request::no_uuid;
-use crate::http::call::Call;
+use super::{BASE, Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::Route;
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     path: "/resources/{resource_id}",
@@ -41,7 +39,7 @@ async fn get(call: Call) -> Result<Reply> {
         Resource::Message(row) => {
             // Who sees the message sees it, whoever its thread belongs to.
             let scope = Scope { tenant: row.tenant.clone(), owner: None };
-            let thread = call.shared.read().thread_of(&scope, row.thread).await?;
+            let thread = call.state.read.thread_of(&scope, row.thread).await?;
             let thread = thread.ok_or_else(missing)?;
             (Log { thread, run: row.run, last: None }, Some(row.id))
         }
@@ -60,7 +58,7 @@ async fn get(call: Call) -> Result<Reply> {
 /// # Errors
 /// As reading the store.
 pub(super) async fn find(call: &Call, text: &str) -> Result<Option<Resource>> {
-    let (scope, read) = (call.scope(), call.shared.read());
+    let (scope, read) = (call.scope(), &call.state.read);
     let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
     let other = canonical.as_deref().filter(|canonical| *canonical != text);
     for id in [Some(text), other].into_iter().flatten() {

@@ -10,10 +10,9 @@ use trilogue_wire::agent_communication::{RunMode, RunResumeRequest};
 
 use super::log::{self, Until};
 use super::request::RUN_ID;
-use super::{BASE, answering, events};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, answer_target, events};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb};
+use crate::route::{Access, Parameter, Verb};
 use crate::stream::cursor::Cursor;
 
 pub(crate) const ROUTES: &[Route] = &[Route {
@@ -39,15 +38,15 @@ async fn resume(call: Call) -> Result<Reply> {
     call.uuid("run_id")?;
     let RunResumeRequest { await_resume, mode, .. } = call.message_body()?;
     let message = await_resume.message;
-    let named = answering::named(&call, &message)?;
+    let named = answer_target::named(&call, &message)?;
     let row = call.named_run().await?;
     call.reach(&row.agent)?;
-    let interrupt = answering::target(&call, &row, named.as_deref()).await?;
+    let interrupt = answer_target::target(&call, &row, named.as_deref()).await?;
     let (_, answer) = mapping::answer(&interrupt, message)?;
     // Keeps what follows in memory until it was read below.
-    let _tail = call.shared.read().tail(row.thread);
+    let _tail = call.state.read.tail(row.thread);
     let to = AnswerTo::Interrupt(interrupt.id);
-    call.shared.runtime().answer(call.principal(), to, answer).await?;
+    call.state.runtime.answer(call.principal(), to, answer).await?;
     let reply = match mode {
         RunMode::Sync => wait(&call, &row).await?,
         RunMode::Async => {
@@ -63,7 +62,7 @@ async fn resume(call: Call) -> Result<Reply> {
 }
 
 async fn wait(call: &Call, row: &RunRow) -> Result<Reply> {
-    let row = call.shared.runtime().settled(call.principal(), &row.id).await?;
+    let row = call.state.runtime.settled(call.principal(), &row.id).await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))
 }

@@ -13,11 +13,10 @@ use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uui
 use super::agents::agent;
 use super::log::{self, Until};
 use super::request::RUN_ID;
-use super::{BASE, events, fault, given};
-use crate::faces::native::run_create::{REPLAYED, idempotency};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, events, fault, history_replacement};
+use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb};
+use crate::route::{Access, Parameter, Verb};
 use crate::stream::cursor::Cursor;
 
 pub(crate) const ROUTES: &[Route] = &[Route {
@@ -47,11 +46,11 @@ async fn create(call: Call) -> Result<Reply> {
         );
         return Ok(fault::respond_with(StatusCode::BAD_REQUEST, &error, None));
     }
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     let mut turn = None;
     if let Some(session) = session {
         let (tenant, id) = (&call.principal().tenant, ThreadId::from_uuid(session.id.get()));
-        turn = Some(call.shared.bringing.turn(tenant, id.as_str()).await);
+        turn = Some(call.state.common.session_turns.turn(tenant, id.as_str()).await);
         // Whatever can be refused is refused before the history is touched, and a repeated request does not touch it again.
         runtime.admit(&new)?;
         if let Some(known) = runtime.known(call.principal(), &new).await? {
@@ -59,7 +58,7 @@ async fn create(call: Call) -> Result<Reply> {
             drop(turn);
             return reply(&call, mode, known).await;
         }
-        new.thread = ThreadChoice::Existing(given::replace(&call, session).await?);
+        new.thread = ThreadChoice::Existing(history_replacement::replace(&call, session).await?);
     }
     let submitted = runtime.submit(call.principal(), new).await?;
     drop(turn);
@@ -71,9 +70,8 @@ fn differ(session_id: Option<Uuid>, session: Option<&Session>) -> bool {
 }
 
 fn new_run(call: &Call, body: RunCreateRequest) -> Result<NewRun> {
-    let options = &call.shared.options;
-    let now = call.shared.ports.clock.now();
-    let input = mapping::input(body.input, now, options.max_part_metadata_bytes)?;
+    let now = call.state.clock.now();
+    let input = mapping::input(body.input, now, call.state.max_part_metadata_bytes)?;
     let config = body.config.map(read_json).transpose()?;
     let idempotency = idempotency(call)?;
     let agent: AgentName = agent(call, &body.agent_name)?.name.clone();
@@ -118,7 +116,7 @@ async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
         return Ok(log::answer(call, StatusCode::OK, &row.id, &projection));
     }
     // Keeps the end of the log in memory until it was read below.
-    let _tail = call.shared.read().tail(submitted.run.thread);
+    let _tail = call.state.read.tail(submitted.run.thread);
     let row = submitted.settled.wait().await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))

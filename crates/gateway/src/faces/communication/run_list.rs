@@ -4,16 +4,17 @@ use bytes::Bytes;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, RunStatus, ThreadId};
+use trilogue_mapping::native::shown;
 use trilogue_store::rows::{Listing, Page, RunFilter, RunRow};
 use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
 
 use super::agents::{agent, number};
 use super::log::{self, Until};
 use super::request::read_uuid;
-use super::{ANYTHING, BASE};
-use crate::http::call::{Call, no_thread, shown};
+use super::{ANYTHING, BASE, Call, Route};
+use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
-use crate::routes::{Parameter, Route};
+use crate::route::Parameter;
 
 /// How many runs a page has where the client does not say, and the most it may ask for: they are whole.
 const DEFAULT_LIMIT: usize = 20;
@@ -49,7 +50,7 @@ async fn list(call: Call) -> Result<Reply> {
     };
     let thread = match session.map(ThreadId::from_uuid) {
         Some(id) => {
-            let found = call.shared.read().thread(&call.scope(), &id).await?;
+            let found = call.state.read.thread(&call.scope(), &id).await?;
             Some(found.ok_or_else(|| no_thread(id.as_str()))?.id)
         }
         None => None,
@@ -57,13 +58,13 @@ async fn list(call: Call) -> Result<Reply> {
     let statuses = statuses.to_vec();
     let filter = RunFilter { thread, agent, statuses, ..RunFilter::default() };
     let page_asked = Page { limit, after, skip: 0 };
-    let listing = call.shared.read().runs(&call.scope(), &filter, &page_asked).await?;
+    let listing = call.state.read.runs(&call.scope(), &filter, &page_asked).await?;
     page(&call, listing).await
 }
 
 /// The runs, whole. Where they are too large together, the page ends earlier.
 async fn page(call: &Call, listing: Listing<RunRow>) -> Result<Reply> {
-    let most = call.shared.options.max_output_bytes;
+    let most = call.state.max_output_bytes;
     let (mut runs, mut size, mut next) = (Vec::new(), 0, listing.next);
     let mut left = listing.rows.iter().peekable();
     while let Some(row) = left.next() {

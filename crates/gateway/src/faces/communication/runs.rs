@@ -4,11 +4,9 @@ use http::StatusCode;
 use trilogue_domain::Code;
 use trilogue_domain::error::Result;
 
-use super::BASE;
 use super::log::{self, Until};
-use crate::http::call::Call;
+use super::{BASE, Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::Route;
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     path: "/runs/{run_id}",

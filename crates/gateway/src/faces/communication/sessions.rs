@@ -5,15 +5,14 @@ use std::fmt::Write as _;
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Reference, ThreadId};
-use trilogue_mapping::native::{message::PATH_SEGMENT, read_sha256};
+use trilogue_mapping::native::message::PATH_SEGMENT;
+use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_runtime::StateAt;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_communication::Session;
 
-use super::BASE;
-use crate::http::call::{Call, shown};
+use super::{BASE, Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::Route;
 
 const SESSION: Route = Route {
     path: "/sessions/{session_id}",
@@ -53,8 +52,8 @@ pub(crate) const ROUTES: &[Route] = &[
 async fn get(call: Call) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = call.uuid("session_id")?.into();
-    let path = call.shared.runtime().path_references(&call.scope(), &row.id).await?;
-    let base = call.base_url();
+    let path = call.state.runtime.path_references(&call.scope(), &row.id).await?;
+    let base = call.state.place.base_for(&call);
     let history = path.entries.iter().map(|entry| address(&base, entry)).collect();
     let state = path.state.map(|state| match state {
         StateAt::Value { checkpoint } => state_address(&base, &row.id, &checkpoint),
@@ -85,7 +84,7 @@ fn state_address(base: &str, thread: &ThreadId, checkpoint: &CheckpointId) -> St
 async fn state(call: Call) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = CheckpointId::from_uuid(call.uuid("checkpoint_id")?);
-    let found = call.shared.read().checkpoint(&call.scope(), &row.id, &id).await?;
+    let found = call.state.read.checkpoint(&call.scope(), &row.id, &id).await?;
     let value = found
         .and_then(|checkpoint| checkpoint.value)
         .ok_or_else(|| Error::new(Code::NotFound, format!("the session has no state '{id}'")))?;
@@ -98,7 +97,7 @@ async fn blob(call: Call) -> Result<Reply> {
     let missing =
         || Error::new(Code::NotFound, format!("the session has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
-    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let (blob, bytes) = call.state.read.blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
 }
 
@@ -108,7 +107,7 @@ async fn blob(call: Call) -> Result<Reply> {
 /// `invalid_id` and `thread_not_found`.
 async fn linked_session(call: &Call) -> Result<ThreadRow> {
     if let Ok(id) = ThreadId::parse(call.param("session_id"))
-        && let Some(row) = call.shared.read().thread(&call.scope(), &id).await?
+        && let Some(row) = call.state.read.thread(&call.scope(), &id).await?
     {
         return Ok(row);
     }

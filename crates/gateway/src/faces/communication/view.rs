@@ -13,10 +13,7 @@ use trilogue_mapping::communication::{Projection, Show};
 use trilogue_wire::agent_communication as wire;
 use trilogue_wire::native::Gap;
 
-use super::fault;
-use crate::http::call::Call;
-use crate::mount::Mount;
-use crate::shared::Shared;
+use super::{Call, fault};
 use crate::stream::view::{Fold, Out, Place, View};
 
 /// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
@@ -32,21 +29,14 @@ struct Folding(Projection);
 
 /// The view of the mount that a request came in by.
 pub(super) fn of(call: &Call) -> Arc<CommunicationView> {
-    let mount = call.mount.as_deref();
-    Arc::new(CommunicationView::new(&call.shared, mount))
+    Arc::new(CommunicationView {
+        strict: call.state.options.strict,
+        base: Arc::clone(&call.state.place.base),
+        max_inline_bytes: call.state.max_output_bytes as u64,
+    })
 }
 
 // === impl CommunicationView ===
-
-impl CommunicationView {
-    fn new(shared: &Shared, mount: Option<&Mount>) -> Self {
-        Self {
-            strict: mount.is_some_and(|mount| mount.strict),
-            base: mount.map_or_else(|| shared.address.clone(), |it| shared.base_of(it)).into(),
-            max_inline_bytes: shared.options.max_output_bytes as u64,
-        }
-    }
-}
 
 impl View for CommunicationView {
     fn name(&self) -> Cow<'static, str> {

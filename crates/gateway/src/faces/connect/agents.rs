@@ -6,10 +6,9 @@ use trilogue_domain::{AgentCard, Code, Right};
 use trilogue_mapping::connect as mapping;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, look_up, request};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, look_up, request};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
+use crate::route::{Access, Verb, answer, of};
 
 const AGENT: Route = Route {
     path: "/agents/{agent_id}",
@@ -90,7 +89,7 @@ fn search(call: &Call) -> Result<Reply> {
     };
     let limit = body.limit.map_or(usize::MAX, |limit| request::size(limit.get()));
     let offset = body.offset.map_or(0, |offset| request::size(offset.get()));
-    let found = call.shared.runtime().registered().into_iter().filter(fits);
+    let found = call.state.runtime.registered().into_iter().filter(fits);
     let page = found.skip(offset).take(limit);
     let literal = request::is_literal(call);
     Ok(Reply::ok(&page.map(|card| mapping::agent(card, literal)).collect::<Vec<_>>()))

@@ -6,11 +6,10 @@ use trilogue_domain::{AgentCard, Code};
 use trilogue_mapping::connect as mapping;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, look_up};
-use crate::access::schemes::Scheme;
-use crate::http::call::Call;
+use super::{BASE, Call, Route, look_up};
+use crate::core::scheme::Scheme;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, of};
+use crate::route::{Access, answer, of};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -35,7 +34,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn of_server(call: &Call) -> Reply {
-    said(call, call.shared.gatekeeper.own_schemes(), None)
+    said(call, call.authenticator.own_schemes(), None)
 }
 
 fn of_agent(call: &Call) -> Result<Reply> {
@@ -64,7 +63,7 @@ fn permissions(call: &Call, card: Option<&AgentCard>) -> Option<Vec<String>> {
     if !call.caller.is_known() {
         return None;
     }
-    let gatekeeper = &call.shared.gatekeeper;
+    let gatekeeper = &call.authenticator;
     if card.is_some_and(|card| !gatekeeper.takes(&call.caller, &card.name)) {
         return Some(Vec::new());
     }
@@ -73,7 +72,7 @@ fn permissions(call: &Call, card: Option<&AgentCard>) -> Option<Vec<String>> {
 
 /// The ways in to an agent.
 pub(super) fn schemes_of<'a>(call: &'a Call, card: &AgentCard) -> &'a [Scheme] {
-    call.shared.gatekeeper.schemes_of(&card.name)
+    call.authenticator.schemes_of(&card.name)
 }
 
 /// The alternatives as a security requirement.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
+use trilogue_mapping::native::shown;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::CancelAction;
 
-use super::{ANYTHING, BASE, look_up, request};
-use crate::http::call::{Call, shown};
+use super::{ANYTHING, BASE, Call, Route, look_up, request};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb};
+use crate::route::{Access, Parameter, Verb};
 
 /// How long a rollback that the client does not wait for is waited for all the same: its agent is told by then.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const CANCEL: Route = Route {
         },
         ANYTHING,
     ],
-    answers: &[super::no_content("It is asked to stop.")],
+    answers: &[crate::route::no_content("It is asked to stop.")],
     errors: &[Code::RunNotFound, Code::InvalidRequest],
     handler: |call| Box::pin(cancel(call)),
     ..BASE
@@ -41,7 +41,7 @@ const DELETE: Route = Route {
     operation: "connect_delete_run",
     summary: "Remove a run; one that has not ended is cancelled first",
     query: &[ANYTHING],
-    answers: &[super::no_content("It is gone.")],
+    answers: &[crate::route::no_content("It is gone.")],
     errors: &[Code::RunNotFound],
     handler: |call| Box::pin(delete(call)),
     ..CANCEL
@@ -85,7 +85,7 @@ async fn cancel(call: Call) -> Result<Reply> {
 }
 
 async fn stop(call: &Call, row: &RunRow, wait: bool) -> Result<()> {
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     match runtime.cancel(call.principal(), &row.id).await {
         Ok(_) if wait => {
             gone_is_stopped(runtime.settled(call.principal(), &row.id).await.map(drop))
@@ -97,8 +97,7 @@ async fn stop(call: &Call, row: &RunRow, wait: bool) -> Result<()> {
 
 /// Goes on when the client does not wait any more. Says whether the run goes: one that has ended in between stays.
 async fn roll_back(call: &Call, row: &RunRow, wait: bool) -> Result<bool> {
-    let (runtime, by, id) =
-        (call.shared.runtime().clone(), call.principal().clone(), row.id.clone());
+    let (runtime, by, id) = (call.state.runtime.clone(), call.principal().clone(), row.id.clone());
     let removing = tokio::spawn(async move { runtime.roll_back(&by, &id).await });
     let removed = if wait {
         removing.await
@@ -137,6 +136,6 @@ async fn delete(call: Call) -> Result<Reply> {
     if !row.status.is_terminal() && roll_back(&call, &row, true).await? {
         return Ok(Reply::no_content());
     }
-    call.shared.runtime().remove_run(call.principal(), &row.id).await?;
+    call.state.runtime.remove_run(call.principal(), &row.id).await?;
     Ok(Reply::no_content())
 }

@@ -10,10 +10,9 @@ use trilogue_mapping::native::{json, read_json};
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, fault, look_up, no_content, request};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, fault, look_up, request};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
+use crate::route::{Access, Verb, answer, no_content, of};
 
 /// The longest name of an instance, in bytes.
 const MAX_NAME_BYTES: usize = 256;
@@ -99,7 +98,7 @@ async fn create(call: Call) -> Result<Reply> {
     call.reach(&card.name)?;
     let keep = body.if_exists == Some(wire::IfExists::DoNothing);
     let row = new_row(&call, card, body)?;
-    let port = &call.shared.ports.configurations;
+    let port = &call.state.configurations;
     match port.create_configuration(row.clone()).await {
         Ok(()) => Ok(shown(card, &row)),
         Err(error) if error.code() == Code::AlreadyExists => {
@@ -122,9 +121,9 @@ async fn patch(call: Call) -> Result<Reply> {
     let body: wire::ConfigurationPatch = request::body_or_empty(&call)?;
     // Two changes at once would each take the instance as it was before the other.
     let instance = call.param("configuration_id");
-    let _turn = call.shared.configuring.turn(&call.principal().tenant, instance).await;
+    let _turn = call.state.common.config_turns.turn(&call.principal().tenant, instance).await;
     let (card, mut row) = named(&call).await?;
-    let now = call.shared.ports.clock.now();
+    let now = call.state.clock.now();
     if let Some(config) = body.config {
         row.config = checked(&call, card, config)?;
     }
@@ -135,7 +134,7 @@ async fn patch(call: Call) -> Result<Reply> {
         row.name = Some(check_name(name)?);
     }
     row.updated_at = now;
-    let port = &call.shared.ports.configurations;
+    let port = &call.state.configurations;
     if !port.update_configuration(&call.scope(), row.clone()).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
@@ -144,7 +143,7 @@ async fn patch(call: Call) -> Result<Reply> {
 
 async fn delete(call: Call) -> Result<Reply> {
     let (_, row) = named(&call).await?;
-    let port = &call.shared.ports.configurations;
+    let port = &call.state.configurations;
     if !port.remove_configuration(&call.scope(), &row.id).await? {
         return Err(look_up::no_configuration(row.id.as_str()));
     }
@@ -159,8 +158,8 @@ async fn search(call: Call) -> Result<Reply> {
         metadata: request::members(body.metadata)?,
     };
     let page = request::page(body.limit, body.offset);
-    let now = call.shared.ports.clock.now();
-    let port = &call.shared.ports.configurations;
+    let now = call.state.clock.now();
+    let port = &call.state.configurations;
     let found = port.configurations(&call.scope(), &filter, &page, now).await?;
     Ok(Reply::ok(&found.rows.iter().map(|row| configuration(card, row)).collect::<Vec<_>>()))
 }
@@ -189,7 +188,7 @@ fn new_row(
         .hint("its capabilities say so: 'configurations'"));
     }
     let by = call.principal();
-    let now = call.shared.ports.clock.now();
+    let now = call.state.clock.now();
     let id = body.configuration_id.as_deref().map(ConfigurationId::parse).transpose()?;
     let lifetime = body.ttl_seconds.map(|ttl| Duration::from_secs(ttl.get().into()));
     let metadata = request::metadata(body.metadata)?;
@@ -224,7 +223,7 @@ fn checked(call: &Call, card: &AgentCard, config: wire::Json) -> Result<Json> {
             format!("'config' is larger than {most} bytes"),
         ));
     }
-    call.shared.runtime().check_config(&card.name, &config)?;
+    call.state.runtime.check_config(&card.name, &config)?;
     Ok(config)
 }
 

@@ -10,18 +10,16 @@ use trilogue_mapping::connect::Modes;
 use trilogue_runtime::{NewRun, Submitted};
 use trilogue_wire::agent_connect as wire;
 
-use super::given::{self, Given, How};
+use super::disconnect::CancelOnDrop;
 use super::join::{self, LAST_EVENT, STREAM};
+use super::parsed_request::{self, ParsedRequest, ReplyMode};
 use super::run_show::{self, Form};
+use super::stream::Since;
 use super::wait::{self, TIMEOUT, Waiting};
-use super::{ANYTHING, BASE, answer, request};
-use crate::faces::native::run_create::REPLAYED;
-use crate::http::call::Call;
-use crate::http::disconnect::CancelOnDrop;
+use super::{ANYTHING, BASE, Call, Route, State, request};
+use crate::faces::common::idempotency::REPLAYED;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb, of};
-use crate::shared::Shared;
-use crate::stream::connect::Since;
+use crate::route::{Access, Parameter, Verb, answer, of};
 
 const IDEMPOTENCY: Parameter = Parameter {
     name: "Idempotency-Key",
@@ -64,7 +62,7 @@ const CREATE: Route = Route {
     request: Some(of::<wire::RunCreate>),
     answers: &[answer(200, "The run, which is pending.", of::<wire::Run>)],
     errors: ERRORS,
-    handler: |call| Box::pin(create(call, How::Later)),
+    handler: |call| Box::pin(create(call, ReplyMode::Later)),
     ..BASE
 };
 
@@ -74,7 +72,7 @@ const WAIT: Route = Route {
     summary: "Run an agent and wait for its output",
     query: &[TIMEOUT, ANYTHING],
     answers: wait::ANSWERS,
-    handler: |call| Box::pin(create(call, How::Waiting)),
+    handler: |call| Box::pin(create(call, ReplyMode::Waiting)),
     ..CREATE
 };
 
@@ -84,7 +82,7 @@ const STREAMED: Route = Route {
     summary: "Run an agent and stream its output",
     headers: &[IDEMPOTENCY, LAST_EVENT],
     answers: &[STREAM],
-    handler: |call| Box::pin(create(call, How::Streaming)),
+    handler: |call| Box::pin(create(call, ReplyMode::Streaming)),
     ..CREATE
 };
 
@@ -115,30 +113,32 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn create(call: Call, how: How) -> Result<Reply> {
+async fn create(call: Call, mode: ReplyMode) -> Result<Reply> {
     // What cannot be understood is refused before there is a run.
-    let patience = match how {
-        How::Waiting => request::patience(&call)?,
-        How::Later | How::Streaming => None,
+    let patience = match mode {
+        ReplyMode::Waiting => request::patience(&call)?,
+        ReplyMode::Later | ReplyMode::Streaming => None,
     };
-    if how == How::Streaming {
+    if mode == ReplyMode::Streaming {
         Since::of(&call, Since::Beginning)?;
     }
-    let Given { new, modes, ends_with_connection, warnings } = given::read(&call, how).await?;
+    let ParsedRequest { new, modes, ends_with_connection, warnings } =
+        parsed_request::read(&call, mode).await?;
     let submitted = Submitting::new(&call, new, ends_with_connection).done().await?;
-    let guard = ends_with_connection.then(|| CancelOnDrop::new(&call, &submitted.run.id));
+    let guard = ends_with_connection
+        .then(|| CancelOnDrop::new(&call.state, &call.caller.principal, &submitted.run.id));
     let created = submitted.created;
-    let reply = match how {
-        How::Later => accepted(&call, &submitted).await?,
-        How::Streaming => streamed(&call, &submitted, modes, guard).await?,
-        How::Waiting => {
+    let reply = match mode {
+        ReplyMode::Later => accepted(&call, &submitted).await?,
+        ReplyMode::Streaming => streamed(&call, &submitted, modes, guard).await?,
+        ReplyMode::Waiting => {
             let Submitted { run, settled, log, .. } = submitted;
             let (call, settled) = (Arc::new(call), Some(settled));
             let waiting = Waiting { call, run, form: Form::Whole, settled, log };
             waiting.reply(patience, guard).await?
         }
     };
-    let reply = given::warned(reply, &warnings);
+    let reply = parsed_request::warned(reply, &warnings);
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
 }
 
@@ -161,7 +161,7 @@ async fn streamed(
 struct Submitting {
     /// `None` when it is done.
     submission: Option<Submission>,
-    shared: Arc<Shared>,
+    state: Arc<State>,
     by: Arc<trilogue_domain::Principal>,
     ends_with_connection: bool,
 }
@@ -172,10 +172,10 @@ type Submission = Pin<Box<dyn Future<Output = Result<Submitted>> + Send>>;
 
 impl Submitting {
     fn new(call: &Call, new: NewRun, ends_with_connection: bool) -> Self {
-        let (shared, by) = (Arc::clone(&call.shared), Arc::clone(&call.caller.principal));
-        let (runtime, principal) = (shared.runtime().clone(), Arc::clone(&by));
+        let (state, by) = (Arc::clone(&call.state), Arc::clone(&call.caller.principal));
+        let (runtime, principal) = (state.runtime.clone(), Arc::clone(&by));
         let submission: Submission = Box::pin(async move { runtime.submit(&principal, new).await });
-        Self { submission: Some(submission), shared, by, ends_with_connection }
+        Self { submission: Some(submission), state, by, ends_with_connection }
     }
 
     async fn done(mut self) -> Result<Submitted> {
@@ -194,10 +194,10 @@ impl Drop for Submitting {
             return;
         };
         let Ok(tasks) = tokio::runtime::Handle::try_current() else { return };
-        let (shared, by) = (Arc::clone(&self.shared), Arc::clone(&self.by));
+        let (state, by) = (Arc::clone(&self.state), Arc::clone(&self.by));
         tasks.spawn(async move {
             if let Ok(submitted) = submission.await {
-                drop(CancelOnDrop::of(&shared, &by, &submitted.run.id));
+                drop(CancelOnDrop::new(&state, &by, &submitted.run.id));
             }
         });
     }

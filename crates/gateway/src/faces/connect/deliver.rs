@@ -25,11 +25,9 @@ use trilogue_store::{Range, Read};
 
 use super::view::card_of;
 use crate::callback::{Callback, Sender, Undelivered};
-use crate::faces::native::run_create::log_of;
-use crate::mount::Protocol;
-use crate::options::Options;
-use crate::server::public_address;
-use crate::shared::Ports;
+use crate::core::log_ref::log_of;
+use crate::core::options::Options;
+use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
 
 /// How much of a run's log is read at once, in bytes.
@@ -98,17 +96,21 @@ struct Rendered {
 // === impl CallbackDelivery ===
 
 impl CallbackDelivery {
-    /// Delivers through this sender what runs of a server with these options and addresses have to tell.
+    /// Delivers through this sender what runs of a server with these options and addresses have to tell; links lead to the mount with this prefix.
     #[must_use]
-    pub fn new(options: &Options, addresses: &[SocketAddr], ports: &Ports, sender: Sender) -> Self {
-        let mount = options.mounts.iter().find(|mount| mount.protocol == Protocol::Connect);
-        let prefix = mount.map_or("", |mount| mount.prefix.as_str());
+    pub fn new(
+        options: &Options,
+        addresses: &[SocketAddr],
+        prefix: &str,
+        ports: &Ports,
+        sender: Sender,
+    ) -> Self {
         Self {
             runtime: ports.runtime.clone(),
             read: Arc::clone(&ports.read),
             clock: Arc::clone(&ports.clock),
             sender,
-            base: format!("{}{prefix}", public_address(options, addresses)).into(),
+            base: format!("{}{prefix}", options.address(addresses)).into(),
             max_output_bytes: options.max_output_bytes,
             folds: Mutex::default(),
         }

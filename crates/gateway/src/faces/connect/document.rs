@@ -9,11 +9,10 @@ use trilogue_domain::error::Result;
 use trilogue_mapping::connect::{self as mapping, Security};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, authentication, look_up, request};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, authentication, look_up, request};
+use crate::faces::common::openapi::{self, Failures};
 use crate::http::reply::Reply;
-use crate::openapi::{self, Failures};
-use crate::routes::{Access, Route, of};
+use crate::route::{Access, answer, of};
 
 const DOCUMENT: Route = Route {
     path: "/openapi.json",
@@ -39,7 +38,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// The document of the whole face.
 pub(super) fn of_face(call: &Call) -> Reply {
-    let schemes = call.shared.gatekeeper.own_schemes();
+    let schemes = call.authenticator.own_schemes();
     let mut document = placed(call);
     document["components"]["securitySchemes"] = Value::Object(authentication::objects(schemes));
     document["security"] = Value::Array(authentication::security(schemes));
@@ -61,7 +60,7 @@ fn of_agent(call: &Call) -> Result<Reply> {
 fn placed(call: &Call) -> Value {
     static BASE: OnceLock<Value> = OnceLock::new();
     let mut document = BASE.get_or_init(base).clone();
-    document["servers"] = json!([{ "url": call.base_url() }]);
+    document["servers"] = json!([{ "url": call.state.place.base_for(call) }]);
     document
 }
 

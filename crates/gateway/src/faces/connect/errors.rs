@@ -5,10 +5,9 @@ use trilogue_domain::{Code, Right};
 use trilogue_mapping::connect as mapping;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, look_up};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, look_up};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, of};
+use crate::route::{Access, answer, of};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {

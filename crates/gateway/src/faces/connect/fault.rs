@@ -5,11 +5,10 @@ use trilogue_domain::{Code, Error};
 use trilogue_mapping::connect::{Definition, definition, error_as, of_code};
 use trilogue_wire::agent_connect::ErrorBody as Body;
 
-use crate::access::schemes::Scheme;
-use crate::http::call::Call;
+use super::{Call, ErrorBody, State};
+use crate::core::scheme::Scheme;
 use crate::http::problem;
 use crate::http::reply::Reply;
-use crate::mount::{ErrorBody, Mount};
 
 /// The code of the error, for programs that do not read bodies.
 const ERROR_CODE: HeaderName = HeaderName::from_static("x-acp-error-code");
@@ -17,30 +16,30 @@ const ERROR_CODE: HeaderName = HeaderName::from_static("x-acp-error-code");
 const ERROR_TRANSIENT: HeaderName = HeaderName::from_static("x-acp-error-transient");
 
 /// The error as a response. The request's id stands in a header of every answer.
-pub(crate) fn respond(mount: Option<&Mount>, error: &Error, request_id: Option<&str>) -> Reply {
+pub(super) fn respond(state: &State, error: &Error, request_id: Option<&str>) -> Reply {
     let known = of_code(error.code());
-    answer(status(known, error.code()), known, mount, &told(error, request_id))
+    answer(status(known, error.code()), known, state, &told(error, request_id))
 }
 
 /// The error as a response with a status of its own.
 pub(super) fn respond_with(status: StatusCode, call: &Call, error: &Error) -> Reply {
-    answer(status, of_code(error.code()), call.mount.as_deref(), &told(error, None))
+    answer(status, of_code(error.code()), &call.state, &told(error, None))
 }
 
 /// The error as a response under a code of the protocol that says it better than its own.
 pub(super) fn respond_as(code: &str, call: &Call, error: &Error) -> Reply {
     let known = definition(code);
-    answer(status(known, error.code()), known, call.mount.as_deref(), &told(error, None))
+    answer(status(known, error.code()), known, &call.state, &told(error, None))
 }
 
 /// The error as the object that bodies and streams have.
-pub(crate) fn describe(error: &Error) -> Body {
+pub(super) fn describe(error: &Error) -> Body {
     error_as(of_code(error.code()), &told(error, None))
 }
 
-fn answer(status: StatusCode, known: &Definition, mount: Option<&Mount>, error: &Error) -> Reply {
+fn answer(status: StatusCode, known: &Definition, state: &State, error: &Error) -> Reply {
     let body = error_as(known, error);
-    let reply = match mount.map(|mount| mount.connect.error_body).unwrap_or_default() {
+    let reply = match state.options.error_body {
         ErrorBody::Object => Reply::json(status, &body),
         ErrorBody::String => Reply::json(status, &body.description),
     };
@@ -48,7 +47,7 @@ fn answer(status: StatusCode, known: &Definition, mount: Option<&Mount>, error: 
     let reply = problem::mark(reply, error)
         .header_text(ERROR_CODE, known.code)
         .header(ERROR_TRANSIENT, transient);
-    if error.code() == Code::Unauthenticated { challenged(reply, mount) } else { reply }
+    if error.code() == Code::Unauthenticated { challenged(reply, state) } else { reply }
 }
 
 /// The status of an error on this face.
@@ -74,11 +73,11 @@ fn told(error: &Error, request_id: Option<&str>) -> Error {
 }
 
 /// What the server takes where no agent has a say.
-fn challenged(reply: Reply, mount: Option<&Mount>) -> Reply {
+fn challenged(reply: Reply, state: &State) -> Reply {
     let ways = Scheme::DEFAULT.iter().filter_map(|scheme| scheme.challenge());
     let reply = ways.fold(reply.without(&header::WWW_AUTHENTICATE), |reply, way| {
         reply.also(header::WWW_AUTHENTICATE, way)
     });
-    let prefix = mount.map_or("", |mount| mount.prefix.as_str());
+    let prefix = &state.place.prefix;
     reply.header_text(header::LINK, &format!("<{prefix}/authentication>; rel=\"authentication\""))
 }

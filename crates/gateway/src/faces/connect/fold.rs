@@ -9,9 +9,8 @@ use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 
-use super::{look_up, request};
-use crate::faces::native::run_create::log_of;
-use crate::http::call::Call;
+use super::{Call, look_up, request};
+use crate::core::log_ref::log_of;
 use crate::stream::inline::inlined;
 
 /// How much of a run's log is read at once, in bytes.
@@ -29,9 +28,9 @@ pub(super) enum Said {
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
-    let (read, thread) = (call.shared.read(), log_of(run));
+    let (read, thread) = (&call.state.read, log_of(run));
     let (mut values, mut after, mut size) = (begun(call, run), 0, 0);
-    let most = call.shared.options.max_output_bytes;
+    let most = call.state.max_output_bytes;
     loop {
         let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
         let frames = read.frames(&thread, range).await?;
@@ -78,7 +77,7 @@ pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) 
 /// # Errors
 /// When the log cannot be read.
 pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<Said>> {
-    let (read, thread) = (call.shared.read(), log_of(run));
+    let (read, thread) = (&call.state.read, log_of(run));
     let (mut said, mut after) = (Transcript::default(), 0);
     loop {
         let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
@@ -111,21 +110,21 @@ fn ended(said: Transcript) -> Option<Said> {
 
 /// How content of a thread is linked to.
 pub(super) fn links(call: &Call, thread: &trilogue_domain::ThreadId) -> Links {
-    Links::new(&Arc::from(call.base_url()), thread)
+    Links::new(&Arc::from(call.state.place.base_for(call)), thread)
 }
 
 fn begun(call: &Call, run: &RunRow) -> Values {
     let show = Show {
         card: look_up::agent_of(call, run).card,
         literal: request::is_literal(call),
-        base: Arc::from(call.base_url()),
-        max_inline_bytes: call.shared.options.max_output_bytes as u64,
+        base: Arc::from(call.state.place.base_for(call)),
+        max_inline_bytes: call.state.max_output_bytes as u64,
     };
     mapping::Values::new(show, &run.id, &run.thread_id)
 }
 
 async fn take(call: &Call, thread: &ThreadRow, values: &mut Values, event: &Event) -> Result<()> {
-    let event = inlined(call.shared.read(), thread, event, |blob| values.wants(blob)).await?;
+    let event = inlined(&call.state.read, thread, event, |blob| values.wants(blob)).await?;
     values.push(&event);
     Ok(())
 }

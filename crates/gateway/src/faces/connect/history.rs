@@ -3,14 +3,14 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right, limits};
-use trilogue_mapping::native::read_sha256;
+use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{ANYTHING, BASE, answer, look_up, request, thread_show, threads};
-use crate::http::call::{Call, no_thread, shown};
+use super::{ANYTHING, BASE, Call, Route, look_up, request, thread_show, threads};
+use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer, Content, Parameter, Route, of};
+use crate::route::{Access, Answer, Content, Parameter, answer, of};
 
 /// Of one thread, whose id nobody guesses.
 const THREAD: Route = Route { access: Access::Agent(Right::Read), ..BASE };
@@ -88,7 +88,7 @@ async fn path(
         Some(CheckpointRow { parent: None, .. }) => return Ok(Vec::new()),
         Some(before) => before.parent,
     };
-    call.shared.read().path(&call.scope(), &row.id, from, limit + 1).await
+    call.state.read.path(&call.scope(), &row.id, from, limit + 1).await
 }
 
 async fn state(call: Call) -> Result<Reply> {
@@ -104,7 +104,7 @@ async fn run_state(call: Call) -> Result<Reply> {
         None => Vec::new(),
         Some(_) => {
             let limit = limits::MAX_PAGE_ROWS;
-            call.shared.read().path(&call.scope(), &row.id, None, limit).await?
+            call.state.read.path(&call.scope(), &row.id, None, limit).await?
         }
     };
     let left = path.iter().find(|checkpoint| checkpoint.run == Some(run.key));
@@ -115,20 +115,20 @@ async fn bare(call: &Call, row: &ThreadRow, at: trilogue_domain::CheckpointKey) 
     if thread_show::is_hidden(call, row).await? {
         return Err(no_state());
     }
-    let state = call.shared.runtime().state_at(row, Some(at)).await?;
+    let state = call.state.runtime.state_at(row, Some(at)).await?;
     Ok(Reply::json_bytes(StatusCode::OK, thread_show::bare(call, row, &state)))
 }
 
 /// Content of any thread that the caller may see, those of single runs included.
 async fn blob(call: Call) -> Result<Reply> {
     let id = call.thread_id()?;
-    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    let found = call.state.read.thread(&call.scope(), &id).await?;
     let row = found.ok_or_else(|| no_thread(id.as_str()))?;
     let text = call.param("sha256");
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
-    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let (blob, bytes) = call.state.read.blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
 }
 

@@ -6,12 +6,11 @@ use trilogue_mapping::connect::{self as mapping, Modes};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, look_up, request, run_show};
-use crate::http::call::Call;
-use crate::http::disconnect::CancelOnDrop;
+use super::disconnect::CancelOnDrop;
+use super::stream::{self, Since, open};
+use super::{BASE, Call, Route, look_up, request, run_show};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer, Content, Parameter, Route};
-use crate::stream::connect::{self, Since, open};
+use crate::route::{Access, Answer, Content, Parameter};
 
 /// What a reconnecting client sends.
 pub(super) const LAST_EVENT: Parameter = Parameter {
@@ -62,7 +61,7 @@ struct Asked {
 
 async fn join(call: Call) -> Result<Reply> {
     let row = look_up::run(&call).await?;
-    let modes = match call.shared.runtime().agent(&row.agent) {
+    let modes = match call.state.runtime.agent(&row.agent) {
         Ok(card) => {
             let asked = asked(row.request.as_ref());
             mapping::modes(card, asked.as_ref(), request::is_literal(&call))?
@@ -86,7 +85,7 @@ pub(super) async fn stream(
 ) -> Result<Reply> {
     let since = Since::of(call, otherwise)?;
     let Modes { values, updates } = modes;
-    let shown = connect::Modes { values, updates };
+    let shown = stream::Modes { values, updates };
     let reply = open(call, row, shown, since, on_disconnect).await?;
     Ok(run_show::named(call, reply, row))
 }

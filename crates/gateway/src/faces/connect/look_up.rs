@@ -2,10 +2,12 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId, ThreadId};
+use trilogue_mapping::native::shown;
 use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
 
-use super::known::KnownAgent;
-use crate::http::call::{Call, no_run, no_thread, shown};
+use super::Call;
+use super::agent_index::IndexedAgent;
+use crate::core::not_found::{no_run, no_thread};
 
 /// The agent that a request is for.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub(super) async fn thread(call: &Call) -> Result<ThreadRow> {
 
 async fn thread_of(call: &Call, text: &str) -> Result<ThreadRow> {
     let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
-    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    let found = call.state.read.thread(&call.scope(), &id).await?;
     found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(text))
 }
 
@@ -39,7 +41,7 @@ pub(super) async fn run(call: &Call) -> Result<RunRow> {
     let id = RunId::parse(text).map_err(|_| no_run(text))?;
     let thread = call.param("thread_id");
     let thread = if thread.is_empty() { None } else { Some(thread_of(call, thread).await?) };
-    let found = call.shared.read().run(&call.scope(), &id).await?;
+    let found = call.state.read.run(&call.scope(), &id).await?;
     let fits = |row: &RunRow| thread.as_ref().is_none_or(|thread| thread.key == row.thread);
     let row = found.filter(fits).ok_or_else(|| no_run(text))?;
     call.reach(&row.agent)?;
@@ -73,7 +75,7 @@ pub(super) async fn target<'a>(
     text: Option<&str>,
     configuration: Option<&str>,
 ) -> Result<Target<'a>> {
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     let target = match (text, configuration) {
         (None, Some(id)) => {
             let row = instance(call, id).await?.ok_or_else(|| no_configuration(id))?;
@@ -105,8 +107,8 @@ pub(super) async fn target<'a>(
 /// What reading can fail with.
 pub(super) async fn instance(call: &Call, text: &str) -> Result<Option<ConfigurationRow>> {
     let Ok(id) = ConfigurationId::parse(text) else { return Ok(None) };
-    let now = call.shared.ports.clock.now();
-    call.shared.ports.configurations.configuration(&call.scope(), &id, now).await
+    let now = call.state.clock.now();
+    call.state.configurations.configuration(&call.scope(), &id, now).await
 }
 
 pub(super) fn no_configuration(id: &str) -> Error {
@@ -116,14 +118,14 @@ pub(super) fn no_configuration(id: &str) -> Error {
 
 /// The agent with this id; `None` where there is none.
 pub(super) fn known_agent<'a>(call: &'a Call, text: &str) -> Option<&'a AgentCard> {
-    let runtime = call.shared.runtime();
-    let known = call.shared.known.find(runtime, text)?;
+    let runtime = &call.state.runtime;
+    let known = call.state.common.agents.find(runtime, text)?;
     runtime.agent(&known.card.name).ok()
 }
 
 /// The agent of a run; next to nothing is known of one that is not served any more.
-pub(super) fn agent_of(call: &Call, row: &RunRow) -> KnownAgent {
-    call.shared.known.of_run(call.shared.runtime(), &row.agent)
+pub(super) fn agent_of(call: &Call, row: &RunRow) -> IndexedAgent {
+    call.state.common.agents.of_run(&call.state.runtime, &row.agent)
 }
 
 fn no_agent(text: &str) -> Error {

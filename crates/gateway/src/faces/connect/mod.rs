@@ -2,40 +2,105 @@
 //!
 //! Paths stand without the mount's prefix, which the router has cut off.
 
+mod agent_index;
 mod agents;
-mod asked;
 mod authentication;
 mod cancel;
 mod configurations;
 mod create;
+mod deliver;
+mod disconnect;
 mod document;
 mod errors;
+mod fault;
 mod fold;
-mod given;
 mod history;
 mod join;
-mod known;
 mod look_up;
+mod parsed_request;
 mod request;
+mod requested_agent;
 mod resume;
 mod run_list;
 mod run_show;
 mod runs;
+mod stream;
 mod thread_list;
 mod thread_show;
 mod threads;
+mod view;
 mod wait;
 
-pub(crate) mod deliver;
-pub(crate) mod fault;
-pub(crate) mod view;
+use std::borrow::Cow;
+use std::sync::Arc;
 
-pub(crate) use asked::asked_agent;
-pub(crate) use known::KnownAgents;
+use async_trait::async_trait;
+use http::header;
+use trilogue_domain::port::Clock;
+use trilogue_domain::{AgentName, Error, Right};
+use trilogue_runtime::Runtime;
+use trilogue_store::{Configurations, Read};
 
-use trilogue_domain::Right;
+pub use deliver::CallbackDelivery;
 
-use crate::routes::{Access, Answer, Content, Parameter, Route, SchemaOf, Verb};
+use self::agent_index::AgentIndex;
+use crate::core::lifecycle::Lifecycle;
+use crate::face::{Challenge, Face, MountPoint, Protocol, Services, UnknownCaller};
+use crate::faces::common::turns::Turns;
+use crate::http::reply::Reply;
+use crate::route::{self, Access, Endpoint, Operation, Parameter, Verb, bind};
+use crate::stream::Streams;
+
+type Call = route::Call<State>;
+type Route = route::Route<State>;
+
+/// How a mount speaks the Agent Connect Protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConnectOptions {
+    /// Whether the member names of the protocol's prose stand beside those of its OpenAPI document, and only what a descriptor declares is streamed.
+    pub literal: bool,
+    /// Whether a thread's state is kept from clients where no agent of its runs declares one.
+    pub hide_undeclared_state: bool,
+    /// What the body of an error is.
+    pub error_body: ErrorBody,
+    /// Whether an answer to a permission must name its interrupt.
+    pub require_interrupt_id: bool,
+}
+
+/// What the body of an error is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ErrorBody {
+    /// An object: code, number, description, whether trying again can help, details.
+    #[default]
+    Object,
+    /// The description alone, as a JSON string: what version 0.2.3 of the OpenAPI document says.
+    String,
+}
+
+/// What the handlers of one mount need.
+#[derive(Debug)]
+pub(crate) struct State {
+    options: ConnectOptions,
+    place: MountPoint,
+    runtime: Runtime,
+    read: Arc<dyn Read>,
+    configurations: Arc<dyn Configurations>,
+    clock: Arc<dyn Clock>,
+    /// Checks where callbacks are to go.
+    egress: trilogue_egress::Client,
+    lifecycle: Arc<Lifecycle>,
+    streams: Arc<Streams>,
+    common: Arc<CommonState>,
+    max_output_bytes: usize,
+}
+
+/// What all mounts have in common.
+#[derive(Debug, Default)]
+struct CommonState {
+    agents: AgentIndex,
+    /// Keeps changes of a configured instance in order.
+    config_turns: Turns,
+}
 
 /// How many rows a list has where the client does not say.
 const DEFAULT_LIMIT: usize = 10;
@@ -58,7 +123,7 @@ const BASE: Route = Route {
 };
 
 /// Every route of this protocol.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     [
         agents::ROUTES,
         authentication::ROUTES,
@@ -79,10 +144,68 @@ pub(crate) fn routes() -> Vec<Route> {
     .concat()
 }
 
-const fn answer(status: u16, about: &'static str, schema: SchemaOf) -> Answer {
-    Answer { status, about, content: Content::Json(schema) }
+// === impl ConnectOptions ===
+
+impl ConnectOptions {
+    pub const NAME: &'static str = "connect";
 }
 
-const fn no_content(about: &'static str) -> Answer {
-    Answer { status: 204, about, content: Content::Nothing }
+impl Protocol for ConnectOptions {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn operations(&self) -> Vec<Operation> {
+        route::operations(&routes())
+    }
+
+    fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face> {
+        let Services { ports, options, .. } = services;
+        Arc::new(State {
+            options: *self,
+            place,
+            runtime: ports.runtime.clone(),
+            read: Arc::clone(&ports.read),
+            configurations: Arc::clone(&ports.configurations),
+            clock: Arc::clone(&ports.clock),
+            egress: ports.egress.clone(),
+            lifecycle: Arc::clone(&services.lifecycle),
+            streams: Arc::clone(&services.streams),
+            common: services.common_state(),
+            max_output_bytes: options.max_output_bytes,
+        })
+    }
+}
+
+// === impl State ===
+
+#[async_trait]
+impl Face for State {
+    fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
+        bind(&routes(), &self)
+    }
+
+    fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {
+        fault::respond(self, error, request_id)
+    }
+
+    fn challenge(&self, refusal: Reply, challenge: &Challenge) -> Reply {
+        let (prefix, agent) = (&self.place.prefix, &challenge.agent);
+        let link = format!("<{prefix}/agents/{agent}/authentication>; rel=\"authentication\"");
+        refusal.header_text(header::LINK, &link)
+    }
+
+    /// Doubled slashes, and one at the end, are overlooked: clients join a base address and a path as they come.
+    fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        let is_tidy = !path.contains("//") && (path == "/" || !path.ends_with('/'));
+        if is_tidy {
+            return Cow::Borrowed(path);
+        }
+        let segments = path.split('/').filter(|segment| !segment.is_empty());
+        Cow::Owned(segments.flat_map(|segment| ["/", segment]).collect())
+    }
+
+    async fn requested_agent(&self, caller: UnknownCaller<'_>) -> Option<AgentName> {
+        requested_agent::requested_agent(self, caller).await
+    }
 }

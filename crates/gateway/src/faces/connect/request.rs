@@ -6,12 +6,11 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::{Code, Error, Json, limits};
-use trilogue_mapping::native::{read_json, read_object};
+use trilogue_mapping::native::{read_json, read_object, shown};
 use trilogue_store::rows::Page;
 use trilogue_wire::agent_connect as wire;
 
-use super::DEFAULT_LIMIT;
-use crate::http::call::{Call, shown};
+use super::{Call, DEFAULT_LIMIT};
 
 /// The longest that a client may ask to wait.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -35,7 +34,7 @@ fn check_text(call: &Call) -> Result<()> {
 
 /// Whether the mount speaks as the protocol's document does.
 pub(super) fn is_literal(call: &Call) -> bool {
-    call.mount.as_ref().is_some_and(|mount| mount.connect.literal)
+    call.state.options.literal
 }
 
 /// A switch of the query; off where it is not sent.

@@ -9,13 +9,12 @@ use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, look_up, run_show};
-use crate::answering::{self, Words};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, look_up, run_show};
+use crate::faces::common::answer_target::{self, Hints};
 use crate::http::reply::{INTERRUPT_ID, Reply};
-use crate::routes::{Access, Parameter, Route, Verb, of};
+use crate::route::{Access, Parameter, Verb, answer, of};
 
-const WORDS: Words = Words {
+const HINTS: Hints = Hints {
     question: "pending interrupt",
     naming: "in the header 'Interrupt-Id', or as 'interrupt_id' beside 'interrupt_type' and 'resume_payload'",
 };
@@ -63,15 +62,15 @@ async fn resume(call: Call) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let body = Json::parse(call.body.clone())?;
     superseded(&row)?;
-    let pending = answering::pending(&call, &row).await?;
+    let pending = answer_target::pending(call.state.read.as_ref(), &call, &row).await?;
     let goes_on = pending.len() <= 1;
     let (interrupt, answer) = aimed(&call, &row, pending, &body)?;
     let to = AnswerTo::Interrupt(interrupt.id);
-    let answered = call.shared.runtime().answer(call.principal(), to, answer).await?;
+    let answered = call.state.runtime.answer(call.principal(), to, answer).await?;
     // What the run has done since is not part of the answer: it was accepted, and the run goes on.
     let status = if goes_on { RunStatus::Running } else { RunStatus::Interrupted };
     let shown = RunRow { status, outcome: None, ended_at: None, ..row };
-    let changed = answered.resolved_at.unwrap_or_else(|| call.shared.ports.clock.now());
+    let changed = answered.resolved_at.unwrap_or_else(|| call.state.clock.now());
     let bytes = run_show::run_at(&call, &shown, changed).await?;
     Ok(run_show::named(&call, Reply::json_bytes(StatusCode::OK, bytes), &shown))
 }
@@ -90,7 +89,7 @@ fn superseded(row: &RunRow) -> Result<()> {
 /// The interrupt that the answer is for, and the answer in the form that it takes.
 ///
 /// # Errors
-/// As [`answering::target`]; `invalid_request` where body and header name two; `answer_invalid`.
+/// As [`answer_target::target`]; `invalid_request` where body and header name two; `answer_invalid`.
 fn aimed(
     call: &Call,
     row: &RunRow,
@@ -108,7 +107,9 @@ fn aimed(
         }
         (header, body) => header.or(body),
     };
-    let interrupt = answering::target(call, row, pending, named, WORDS)?;
+    let must_name = call.state.options.require_interrupt_id;
+    let interrupt =
+        answer_target::target(&call.state.runtime, call, row, pending, named, must_name, HINTS)?;
     let card = look_up::agent_of(call, row).card;
     let (_, answer) = mapping::resume(&card, &interrupt, body)?;
     Ok((interrupt, answer))

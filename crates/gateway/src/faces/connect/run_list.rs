@@ -7,10 +7,9 @@ use trilogue_mapping::connect as mapping;
 use trilogue_store::rows::RunFilter;
 use trilogue_wire::agent_connect as wire;
 
-use super::{ANYTHING, BASE, answer, look_up, request, run_show};
-use crate::http::call::Call;
+use super::{ANYTHING, BASE, Call, Route, look_up, request, run_show};
 use crate::http::reply::Reply;
-use crate::routes::{Parameter, Route, Verb, of};
+use crate::route::{Parameter, Verb, answer, of};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -55,7 +54,7 @@ async fn search(call: Call) -> Result<Reply> {
         metadata: request::members(body.metadata)?,
     };
     let page = request::page(body.limit, body.offset);
-    let found = call.shared.read().runs(&call.scope(), &filter, &page).await?;
+    let found = call.state.read.runs(&call.scope(), &filter, &page).await?;
     Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
 }
 
@@ -63,6 +62,6 @@ async fn list(call: Call) -> Result<Reply> {
     let page = request::queried_page(&call)?;
     let thread = look_up::thread(&call).await?;
     let filter = RunFilter { thread: Some(thread.id), ..RunFilter::default() };
-    let found = call.shared.read().runs(&call.scope(), &filter, &page).await?;
+    let found = call.state.read.runs(&call.scope(), &filter, &page).await?;
     Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
 }

@@ -16,8 +16,7 @@ use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
 use super::fold::{self, Said};
-use super::{fault, look_up, request};
-use crate::http::call::Call;
+use super::{Call, fault, look_up, request};
 use crate::http::reply::Reply;
 
 /// Names the run that a request created or joined.
@@ -46,7 +45,7 @@ struct Kept<'a> {
 /// Names the run in the answer's head, so that its client has the id before anything else.
 pub(super) fn named(call: &Call, reply: Reply, row: &RunRow) -> Reply {
     let encoded = |text| utf8_percent_encode(text, PATH_SEGMENT);
-    let prefix = call.mount.as_ref().map_or("", |mount| mount.prefix.as_str());
+    let prefix = &call.state.place.prefix;
     let run = encoded(row.id.as_str());
     let place = match call.param("thread_id") {
         "" => format!("{prefix}/runs/{run}"),
@@ -116,7 +115,7 @@ pub(super) async fn settled(
         (values.output(), asked.filter(|_| !values.ended()))
     };
     if let Some(interrupt) = &asked {
-        call.shared.runtime().shown(&call.principal().id, &row.id, interrupt);
+        call.state.runtime.shown(&call.principal().id, &row.id, interrupt);
     }
     // What is gone from the log has left at least its row.
     let output = output.unwrap_or_else(|| failed(call, row, row.outcome.as_ref()));
@@ -177,7 +176,7 @@ fn rendered(call: &Call, row: &RunRow, changed: Timestamp, creation: &[u8]) -> V
         configuration_id: kept.configuration_id.as_deref(),
         status: row.status,
         is_scheduled: row.status == RunStatus::Queued
-            && row.not_before.is_some_and(|time| time > call.shared.ports.clock.now()),
+            && row.not_before.is_some_and(|time| time > call.state.clock.now()),
         created_at: row.created_at,
         updated_at: changed,
         creation,
@@ -248,7 +247,7 @@ async fn changed(call: &Call, row: &RunRow) -> Result<Timestamp> {
     }
     let filter = InterruptFilter { run: Some(row.id.clone()), ..InterruptFilter::default() };
     let newest = Page { limit: 1, ..Page::default() };
-    let found = call.shared.read().interrupts(&call.scope(), &filter, &newest).await?;
+    let found = call.state.read.interrupts(&call.scope(), &filter, &newest).await?;
     let asked = found.rows.first().map(|row| row.resolved_at.unwrap_or(row.raised_at));
     Ok(asked.unwrap_or(started).max(started))
 }

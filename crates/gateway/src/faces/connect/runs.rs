@@ -5,10 +5,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, look_up, run_show};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, look_up, run_show};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, of};
+use crate::route::{Access, answer, of};
 
 const RUN: Route = Route {
     path: "/runs/{run_id}",

@@ -7,10 +7,9 @@ use trilogue_mapping::connect as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, request, thread_show};
-use crate::http::call::Call;
+use super::{BASE, Call, Route, request, thread_show};
 use crate::http::reply::Reply;
-use crate::routes::{Route, Verb, of};
+use crate::route::{Verb, answer, of};
 
 const LEFT_OUT: HeaderValue = HeaderValue::from_static(
     "199 - \"the states are large: some threads are shown without theirs\"",
@@ -53,7 +52,7 @@ async fn search(call: Call) -> Result<Reply> {
 /// # Errors
 /// `filter_too_broad`.
 async fn found(call: &Call, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
-    let read = call.shared.read();
+    let read = &call.state.read;
     if filter.values.is_empty() || !thread_show::hides(call) {
         return Ok(read.threads(&call.scope(), filter, &page).await?.rows);
     }

@@ -8,8 +8,7 @@ use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
 use trilogue_runtime::StateOf;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
-use super::fold;
-use crate::http::call::Call;
+use super::{Call, fold};
 use crate::stream::feed;
 
 /// One thread, with its state.
@@ -17,7 +16,7 @@ use crate::stream::feed;
 /// # Errors
 /// What reading can fail with.
 pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
-    let standings = call.shared.read().standings(&call.scope(), &[row.key]).await?;
+    let standings = call.state.read.standings(&call.scope(), &[row.key]).await?;
     let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
     let state = shown_state(call, row).await?;
     Ok(Bytes::from(rendered(call, row, standing, state.as_ref())))
@@ -29,8 +28,8 @@ pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
 /// What reading can fail with.
 pub(super) async fn threads(call: &Call, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
-    let standings = call.shared.read().standings(&call.scope(), &keys).await?;
-    let most = call.shared.options.max_output_bytes;
+    let standings = call.state.read.standings(&call.scope(), &keys).await?;
+    let most = call.state.max_output_bytes;
     let (mut out, mut left_out) = (vec![b'['], false);
     for (place, row) in rows.iter().enumerate() {
         if place > 0 {
@@ -59,7 +58,7 @@ pub(super) async fn states(
         return Ok(Bytes::from_static(b"[]"));
     }
     let page = path.get(..limit).unwrap_or(path);
-    let states = call.shared.runtime().states(thread, page).await?;
+    let states = call.state.runtime.states(thread, page).await?;
     let links = fold::links(call, &thread.id);
     let mut out = vec![b'['];
     for (place, (checkpoint, state)) in page.iter().zip(&states).enumerate() {
@@ -103,7 +102,7 @@ async fn origin(
 }
 
 async fn run_id(call: &Call, thread: &ThreadRow, key: RunKey) -> Result<Option<RunId>> {
-    feed::run_id(call.shared.read(), thread, key).await
+    feed::run_id(&call.state.read, thread, key).await
 }
 
 /// A state alone.
@@ -122,7 +121,7 @@ async fn shown_state(call: &Call, row: &ThreadRow) -> Result<Option<StateOf>> {
     if row.head.is_none() || is_hidden(call, row).await? {
         return Ok(None);
     }
-    call.shared.runtime().state_at(row, None).await.map(Some)
+    call.state.runtime.state_at(row, None).await.map(Some)
 }
 
 fn rendered(
@@ -144,7 +143,7 @@ fn rendered(
 
 /// Whether the mount keeps states from its clients that nobody declares.
 pub(super) fn hides(call: &Call) -> bool {
-    call.mount.as_ref().is_some_and(|mount| mount.connect.hide_undeclared_state)
+    call.state.options.hide_undeclared_state
 }
 
 /// Whether the mount keeps a thread's state from its clients: nobody declares it.
@@ -157,17 +156,17 @@ pub(super) async fn is_hidden(call: &Call, row: &ThreadRow) -> Result<bool> {
     }
     let filter = RunFilter { thread: Some(row.id.clone()), ..RunFilter::default() };
     let newest = Page { limit: 1, ..Page::default() };
-    let runs = call.shared.read().runs(&call.scope(), &filter, &newest).await?;
+    let runs = call.state.read.runs(&call.scope(), &filter, &newest).await?;
     let Some(run) = runs.rows.first() else {
         // What only clients have set is theirs to see; not so what a run has left that is gone.
         let path = match row.head {
             Some(_) => {
-                call.shared.read().path(&call.scope(), &row.id, None, limits::MAX_PAGE_ROWS).await?
+                call.state.read.path(&call.scope(), &row.id, None, limits::MAX_PAGE_ROWS).await?
             }
             None => Vec::new(),
         };
         return Ok(path.iter().any(|checkpoint| checkpoint.run.is_some()));
     };
-    let card = call.shared.runtime().agent(&run.agent);
+    let card = call.state.runtime.agent(&run.agent);
     Ok(!card.is_ok_and(|card| mapping::schemas(card).state_schema.is_some()))
 }

@@ -3,15 +3,14 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, Json, Right, ThreadId};
-use trilogue_mapping::native::read_json;
+use trilogue_mapping::native::{read_json, shown};
 use trilogue_runtime::{NewThread, StateOf, ThreadPatch};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, answer, fault, look_up, no_content, request, thread_show};
-use crate::http::call::{Call, shown};
+use super::{BASE, Call, Route, fault, look_up, request, thread_show};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
+use crate::route::{Access, Verb, answer, no_content, of};
 
 const THREAD: Route = Route {
     path: "/threads/{thread_id}",
@@ -78,12 +77,12 @@ async fn create(call: Call) -> Result<Reply> {
     let id = body.thread_id.as_deref().map(ThreadId::parse).transpose()?;
     let known = id.clone();
     let new = NewThread { id, metadata: request::metadata(body.metadata)? };
-    let row = match call.shared.runtime().create_thread(call.principal(), new).await {
+    let row = match call.state.runtime.create_thread(call.principal(), new).await {
         Ok(row) => row,
         Err(error) if error.code() == Code::AlreadyExists => {
             let existing = match (body.if_exists, known) {
                 (Some(wire::IfExists::DoNothing), Some(id)) => {
-                    call.shared.read().thread(&call.scope(), &id).await?
+                    call.state.read.thread(&call.scope(), &id).await?
                 }
                 _ => None,
             };
@@ -140,7 +139,7 @@ async fn patch(call: Call) -> Result<Reply> {
     let if_idle = values.is_some() || from.is_some();
     let from = from.map(|row| row.id);
     let patch = ThreadPatch { metadata, values, from, if_idle, only_where_set: true };
-    let row = call.shared.runtime().patch_thread(call.principal(), &row.id, patch).await?;
+    let row = call.state.runtime.patch_thread(call.principal(), &row.id, patch).await?;
     whole(&call, &row).await
 }
 
@@ -154,7 +153,7 @@ pub(super) async fn checkpoint(call: &Call, thread: &ThreadRow, id: &str) -> Res
         Error::new(Code::CheckpointNotFound, message)
     };
     let key = CheckpointId::parse(id).map_err(|_| missing())?;
-    let found = call.shared.read().checkpoint(&call.scope(), &thread.id, &key).await?;
+    let found = call.state.read.checkpoint(&call.scope(), &thread.id, &key).await?;
     found.ok_or_else(missing)
 }
 
@@ -170,7 +169,7 @@ async fn with_messages(
         Some(values) => values,
         None => {
             let at = from.map(|row| row.key);
-            match call.shared.runtime().state_at(thread, at).await? {
+            match call.state.runtime.state_at(thread, at).await? {
                 StateOf::Value(value) => value,
                 StateOf::Messages(_) => return Ok(None),
             }
@@ -197,7 +196,7 @@ fn hidden() -> Error {
 
 async fn delete(call: Call) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
-    match call.shared.runtime().erase_idle_thread(call.principal(), &row.id).await {
+    match call.state.runtime.erase_idle_thread(call.principal(), &row.id).await {
         Ok(()) => Ok(Reply::no_content()),
         // The protocol has no conflict here.
         Err(error) if error.code() == Code::ThreadBusy => {
@@ -209,7 +208,7 @@ async fn delete(call: Call) -> Result<Reply> {
 
 async fn copy(call: Call) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     let copy = runtime.copy_thread(call.principal(), &row.id, NewThread::default()).await?;
     whole(&call, &copy).await
 }

@@ -16,18 +16,16 @@ use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::{self as wire, sse};
 use trilogue_wire::native::Gap;
 
-use super::fault;
-use crate::http::call::Call;
-use crate::shared::Shared;
+use super::{Call, fault};
 use crate::stream::sample::{SampleFold, SampleView};
 use crate::stream::view::{Fold, Out, Place, View};
 
 /// What a stream without news sends.
-pub(crate) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
+pub(super) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
 
 /// How a mount shows one run on streams. What it renders is shared between readers, so it names no host of one request.
 #[derive(Clone, Debug)]
-pub(crate) struct ConnectView {
+pub(super) struct ConnectView {
     runtime: Runtime,
     agent: AgentName,
     run: RunId,
@@ -48,7 +46,7 @@ struct Sampled {
 struct Updating(Updates);
 
 /// What is known of the agent of a run; where it is not served any more, what its name says.
-pub(crate) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
+pub(super) fn card_of(runtime: &Runtime, agent: &AgentName) -> AgentCard {
     runtime.agent(agent).cloned().unwrap_or_else(|_| unknown(agent.clone()))
 }
 
@@ -79,17 +77,16 @@ pub(super) fn unknown(name: AgentName) -> AgentCard {
 
 impl ConnectView {
     /// The view of the mount that a request came in by.
-    pub(crate) fn of(call: &Call, run: &RunRow) -> Self {
-        let shared: &Shared = &call.shared;
-        let mount = call.mount.as_deref();
+    pub(super) fn of(call: &Call, run: &RunRow) -> Self {
+        let state = &call.state;
         Self {
-            runtime: shared.runtime().clone(),
+            runtime: state.runtime.clone(),
             agent: run.agent.clone(),
             run: run.id.clone(),
             thread: run.thread_id.clone(),
-            literal: mount.is_some_and(|mount| mount.connect.literal),
-            base: mount.map_or_else(|| shared.address.clone(), |it| shared.base_of(it)).into(),
-            max_inline_bytes: shared.options.max_output_bytes as u64,
+            literal: state.options.literal,
+            base: Arc::clone(&state.place.base),
+            max_inline_bytes: state.max_output_bytes as u64,
         }
     }
 

@@ -12,14 +12,13 @@ use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
+use super::disconnect::CancelOnDrop;
 use super::run_show::{self, Form};
-use super::{ANYTHING, BASE, answer, look_up, request};
-use crate::access::tokens::revoked;
-use crate::http::call::Call;
-use crate::http::disconnect::CancelOnDrop;
+use super::{ANYTHING, BASE, Call, Route, look_up, request};
+use crate::access::authenticator::revoked;
+use crate::http::keep_alive::with_signs_of_life;
 use crate::http::reply::{INTERRUPT_ID, Reply};
-use crate::http::wait::patiently;
-use crate::routes::{Access, Answer, Parameter, Route, of};
+use crate::route::{Access, Answer, Parameter, answer, of};
 
 /// How long the client waits.
 pub(super) const TIMEOUT: Parameter = Parameter {
@@ -30,7 +29,7 @@ pub(super) const TIMEOUT: Parameter = Parameter {
 /// How waiting ends.
 pub(super) const ANSWERS: &[Answer] = &[
     answer(200, "The run, and its result, its question or its error.", of::<wire::RunWaitResponse>),
-    super::no_content("The time is over and the run goes on."),
+    crate::route::no_content("The time is over and the run goes on."),
 ];
 
 const WAIT: Route = Route {
@@ -59,7 +58,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "A run's output alone, as earlier versions of the protocol had it: nothing while it goes on, unless `block_timeout` says how long to wait",
         answers: &[
             answer(200, "The output.", of::<wire::RunOutput>),
-            super::no_content("There is none yet."),
+            crate::route::no_content("There is none yet."),
         ],
         handler: |call| Box::pin(output(call)),
         ..WAIT
@@ -124,7 +123,7 @@ impl Waiting {
                 };
                 let (late, gone) = (Arc::clone(&call), run.clone());
                 let late = move |error: &Error| run_show::late(&late, &gone, form, error);
-                patiently(Box::pin(making), late).await
+                with_signs_of_life(Box::pin(making), late).await
             }
         };
         // An error is an answer too.
@@ -151,14 +150,14 @@ impl Waiting {
             return run_show::settled(&call, &row, Some(&log), form).await;
         }
         // Keeps the end of the log in memory until it was read below.
-        let _tail = call.shared.read().tail(run.thread);
-        let stop = call.shared.streams_end.cancelled();
+        let _tail = call.state.read.tail(run.thread);
+        let stop = call.state.lifecycle.streams_ended();
         let row = tokio::select! {
             row = ending(&call, &run, settled) => row?,
             () = stop => return Err(stopping()),
         };
         // Waiting takes as long as the run: whose token was revoked in the meantime learns nothing more.
-        if !call.shared.gatekeeper.still_admits(&call.caller).await {
+        if !call.authenticator.still_admits(&call.caller).await {
             return Err(revoked());
         }
         run_show::settled(&call, &row, None, form).await
@@ -169,7 +168,7 @@ async fn ending(call: &Call, run: &RunRow, settled: Option<Settled>) -> Result<R
     match settled {
         Some(settled) => settled.wait().await,
         None if has_settled(run) => Ok(run.clone()),
-        None => call.shared.runtime().settled(call.principal(), &run.id).await,
+        None => call.state.runtime.settled(call.principal(), &run.id).await,
     }
 }
 

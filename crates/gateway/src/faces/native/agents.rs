@@ -2,13 +2,12 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Right};
-use trilogue_mapping::native as mapping;
+use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_wire::native::{Agent, List};
 
-use super::answer;
-use crate::http::call::{Call, shown};
+use super::{Call, Route};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
+use crate::route::{Access, Verb, answer, of};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -40,13 +39,13 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn list(call: &Call) -> Reply {
-    let items = call.shared.runtime().agents().into_iter().map(mapping::agent::agent).collect();
+    let items = call.state.runtime.agents().into_iter().map(mapping::agent::agent).collect();
     Reply::ok(&List { items, next: None })
 }
 
 fn get(call: &Call) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
-    Ok(Reply::ok(&mapping::agent::agent(call.shared.runtime().agent(&name)?)))
+    Ok(Reply::ok(&mapping::agent::agent(call.state.runtime.agent(&name)?)))
 }
 
 /// # Errors

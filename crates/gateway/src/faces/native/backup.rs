@@ -7,10 +7,10 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 
+use super::{Call, Route};
 use crate::http::body::ReplyBody;
-use crate::http::call::Call;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer, Content, Route, Verb};
+use crate::route::{Access, Answer, Content, Verb};
 
 /// How much of the copy is sent at once, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -40,7 +40,7 @@ async fn back_up(call: Call) -> Result<Reply> {
         .tempdir()
         .map_err(|error| failed(&error))?;
     let path = folder.path().join("backup");
-    call.shared.ports.admin.backup(&path).await?;
+    call.state.admin.backup(&path).await?;
     let file = std::fs::File::open(&path).map_err(|error| failed(&error))?;
     let length = file.metadata().map_err(|error| failed(&error))?.len();
     let pieces = futures_util::stream::unfold((file, folder), |(mut file, folder)| async move {

@@ -2,13 +2,12 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_mapping::native as mapping;
+use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_wire::native::{Delivery, List};
 
-use super::{AFTER, LIMIT, answer, no_content};
-use crate::http::call::{Call, shown};
+use super::{AFTER, Call, LIMIT, Route};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
+use crate::route::{Access, Verb, answer, no_content, of};
 
 pub(crate) const ROUTES: &[Route] = &[
     Route {
@@ -40,7 +39,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 async fn list(call: Call) -> Result<Reply> {
-    let listing = call.shared.read().dead_deliveries(&call.scope(), &call.page()?).await?;
+    let listing = call.state.read.dead_deliveries(&call.scope(), &call.page()?).await?;
     let items = listing.rows.iter().map(|dead| Delivery {
         id: dead.id.to_string(),
         attempts: dead.attempts,
@@ -56,8 +55,8 @@ async fn redeliver(call: Call) -> Result<Reply> {
     let missing =
         || Error::new(Code::NotFound, format!("there is no dead delivery '{}'", shown(text)));
     let id = text.parse().map_err(|_| missing())?;
-    let now = call.shared.ports.clock.now();
-    match call.shared.ports.queue.revive(&call.scope(), id, now).await? {
+    let now = call.state.clock.now();
+    match call.state.queue.revive(&call.scope(), id, now).await? {
         true => Ok(Reply::no_content()),
         false => Err(missing()),
     }

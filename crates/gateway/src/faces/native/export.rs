@@ -18,12 +18,10 @@ use trilogue_runtime::Runtime;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
 use trilogue_store::{Range, Read};
 
-use super::thread;
+use super::{Call, Route, rows, thread};
 use crate::http::body::ReplyBody;
-use crate::http::call::Call;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer as Reply200, Content as Carries, Route, Verb};
-use crate::rows;
+use crate::route::{Access, Answer as Reply200, Content as Carries, Verb};
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -74,8 +72,8 @@ enum Stage {
 async fn export(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
     let mut export = Export {
-        read: Arc::clone(call.shared.read()),
-        runtime: call.shared.runtime().clone(),
+        read: Arc::clone(&call.state.read),
+        runtime: call.state.runtime.clone(),
         reader: call.principal().id.clone(),
         scope: Scope { tenant: row.tenant.clone(), owner: None },
         thread: row,

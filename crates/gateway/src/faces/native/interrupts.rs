@@ -2,17 +2,16 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunId};
-use trilogue_mapping::native as mapping;
+use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
 
 use super::runs::known_thread;
-use super::{AFTER, LIMIT, answer, run};
-use crate::http::call::{Call, no_interrupt, no_run, shown};
+use super::{AFTER, Call, LIMIT, Route, rows, run};
+use crate::core::not_found::{no_interrupt, no_run};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb, of};
-use crate::rows;
+use crate::route::{Access, Parameter, Verb, answer, of};
 
 const BASE: Route = Route {
     verb: Verb::Get,
@@ -93,7 +92,7 @@ async fn list(call: Call) -> Result<Reply> {
         None => None,
         Some(text) => {
             let id = RunId::parse(text).map_err(|_| no_run(text))?;
-            let found = call.shared.read().run(&call.scope(), &id).await?;
+            let found = call.state.read.run(&call.scope(), &id).await?;
             Some(found.ok_or_else(|| no_run(text))?.id)
         }
     };
@@ -106,7 +105,7 @@ async fn list(call: Call) -> Result<Reply> {
         }
     };
     let filter = InterruptFilter { thread, run, pending };
-    let listing = call.shared.read().interrupts(&call.scope(), &filter, &call.page()?).await?;
+    let listing = call.state.read.interrupts(&call.scope(), &filter, &call.page()?).await?;
     // The newest is noted last, as the one that was shown last.
     listing.rows.iter().rev().for_each(|row| note_shown(&call, row));
     Ok(Reply::ok(&List {
@@ -133,7 +132,7 @@ async fn answer_interrupt(call: Call) -> Result<Reply> {
             "the body names another interrupt than the path",
         ));
     }
-    if let Some(row) = call.shared.read().interrupt(&call.scope(), &id).await? {
+    if let Some(row) = call.state.read.interrupt(&call.scope(), &id).await? {
         call.reach(&row.agent)?;
     }
     let to = AnswerTo::Interrupt(id);
@@ -159,19 +158,19 @@ async fn answer_run(call: Call) -> Result<Reply> {
 
 async fn give(call: &Call, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
     let answer = mapping::answer::answer(body)?;
-    let row = call.shared.runtime().answer(call.principal(), to, answer).await?;
+    let row = call.state.runtime.answer(call.principal(), to, answer).await?;
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
 
 async fn interrupt(call: &Call, text: &str) -> Result<InterruptRow> {
     let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
-    let found = call.shared.read().interrupt(&call.scope(), &id).await?;
+    let found = call.state.read.interrupt(&call.scope(), &id).await?;
     found.ok_or_else(|| no_interrupt(text))
 }
 
 fn note_shown(call: &Call, row: &InterruptRow) {
     if row.resolution.is_none() {
         let id = &row.interrupt.id;
-        call.shared.runtime().shown(&call.principal().id, &row.run_id, id);
+        call.state.runtime.shown(&call.principal().id, &row.run_id, id);
     }
 }

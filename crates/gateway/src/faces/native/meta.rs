@@ -1,31 +1,26 @@
 //! Health, status, metrics, the table of fidelity and the document.
 
-use std::sync::Arc;
-
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 use trilogue_mapping::native::fidelity;
 use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
 
-use super::answer;
+use super::document::openapi_document;
+use super::{Route, State};
+use crate::core::meters;
 use crate::http::body::ReplyBody;
-use crate::http::call::Call;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer, Content, Route, Verb, of};
-use crate::shared::Shared;
-use crate::{metrics, openapi};
-
-const ALIVE: &str = "get_health";
-const READY: &str = "get_readiness";
+use crate::route::{Access, Answer, Content, Verb, answer, of};
 
 pub(crate) const ROUTES: &[Route] = &[
-    public("/healthz", ALIVE, "Whether the process lives"),
-    public(
-        "/readyz",
-        READY,
-        "Whether the server takes work: fails while the store takes no writes and while it shuts down",
-    ),
+    Route { operation: "get_health", summary: "Whether the process lives", ..open("/healthz") },
+    Route {
+        operation: "get_readiness",
+        summary: "Whether the server takes work: fails while the store takes no writes and while it shuts down",
+        handler: |call| Box::pin(async move { Ok(readiness(&call.state)) }),
+        ..open("/readyz")
+    },
     Route {
         operation: "get_metrics",
         summary: "Metrics in the exposition format of Prometheus",
@@ -34,14 +29,14 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "The metrics.",
             content: Content::Other("text/plain"),
         }],
-        handler: |call| Box::pin(async move { metrics_text(&call) }),
+        handler: |_| Box::pin(async { metrics_text() }),
         ..read("/metrics")
     },
     Route {
         operation: "get_status",
         summary: "What the server is and does",
         answers: &[answer(200, "The status.", of::<Status>)],
-        handler: |call| Box::pin(status(call)),
+        handler: |call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }),
         ..read("/api/v1/status")
     },
     Route {
@@ -61,17 +56,15 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "An OpenAPI 3.1 document.",
             content: Content::Other("application/json"),
         }],
-        handler: |call| Box::pin(async move { Ok(document(&call)) }),
+        handler: |_| Box::pin(async { Ok(document()) }),
         ..read("/api/v1/openapi.json")
     },
 ];
 
 /// A route that answers everybody with nothing but a word.
-const fn public(path: &'static str, operation: &'static str, summary: &'static str) -> Route {
+const fn open(path: &'static str) -> Route {
     Route {
-        access: Access::Public,
-        operation,
-        summary,
+        access: Access::Open,
         answers: &[Answer { status: 200, about: "Yes.", content: Content::Other("text/plain") }],
         ..read(path)
     }
@@ -90,25 +83,21 @@ const fn read(path: &'static str) -> Route {
         request: None,
         answers: &[],
         errors: &[],
-        handler: |call| Box::pin(async move { public_answer(&call.shared, ALIVE) }),
+        handler: |_| Box::pin(async { Ok(word(true)) }),
     }
 }
 
-/// Answers a route that needs no caller.
-///
-/// # Errors
-/// Never; the type is that of every handler.
-pub(crate) fn public_answer(shared: &Arc<Shared>, operation: &'static str) -> Result<Reply> {
-    let ready = operation != READY
-        || (!shared.is_draining()
-            && !shared.runtime().status().draining
-            && shared.ports.admin.health().is_ok());
-    let (status, word) = if ready {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+fn readiness(state: &State) -> Reply {
+    let is_draining = state.lifecycle.is_draining() || state.runtime.status().draining;
+    word(!is_draining && state.admin.health().is_ok())
+}
+
+fn word(is_ready: bool) -> Reply {
+    let (status, word) = match is_ready {
+        true => (StatusCode::OK, "ok\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
     };
-    Ok(text(status, "text/plain; charset=utf-8", word))
+    text(status, "text/plain; charset=utf-8", word)
 }
 
 fn text(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -> Reply {
@@ -116,50 +105,49 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<bytes::Bytes>) -
         .header(header::CONTENT_TYPE, HeaderValue::from_static(kind))
 }
 
-fn metrics_text(_: &Call) -> Result<Reply> {
-    let rendered = metrics::render().ok_or_else(|| {
+fn metrics_text() -> Result<Reply> {
+    let rendered = meters::render().ok_or_else(|| {
         Error::new(Code::NotFound, "another recorder than ours was installed in this process")
     })?;
     Ok(text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", rendered))
 }
 
-fn document(call: &Call) -> Reply {
-    Reply::json_bytes(StatusCode::OK, openapi::document(call.shared.router.own_routes()))
+fn document() -> Reply {
+    Reply::json_bytes(StatusCode::OK, openapi_document())
 }
 
-async fn status(call: Call) -> Result<Reply> {
-    Ok(Reply::ok(&state(&call.shared).await?))
-}
+// === impl State ===
 
-/// What the server is and does.
-///
-/// # Errors
-/// When the store cannot count.
-pub(crate) async fn state(shared: &Arc<Shared>) -> Result<Status> {
-    let admin = &shared.ports.admin;
-    let (stats, runtime) = (admin.stats().await?, shared.runtime().status());
-    Ok(Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: shared.started_at.to_string(),
-        durability: admin.durability().to_owned(),
-        store_problem: admin.health().err().map(|error| error.code().as_str().to_owned()),
-        store: StoreState {
-            threads: stats.threads,
-            runs: stats.runs,
-            bytes: stats.bytes,
-            cache_bytes: stats.cache_bytes,
-            quarantined: stats.quarantined,
-            commits: stats.commits,
-            frames: stats.frames,
-            schema_version: stats.schema_version,
-        },
-        runtime: RuntimeState {
-            running: runtime.running as u64,
-            owners: runtime.owners as u64,
-            draining: runtime.draining || shared.is_draining(),
-        },
-        connections: shared.meters.connections.get(),
-        streams: shared.meters.streams.get(),
-        dangerously: shared.options.dangerously.clone(),
-    })
+impl State {
+    /// What the server is and does.
+    ///
+    /// # Errors
+    /// When the store cannot count.
+    pub(crate) async fn status(&self) -> Result<Status> {
+        let (stats, runtime) = (self.admin.stats().await?, self.runtime.status());
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.lifecycle.started_at.to_string(),
+            durability: self.admin.durability().to_owned(),
+            store_problem: self.admin.health().err().map(|error| error.code().as_str().to_owned()),
+            store: StoreState {
+                threads: stats.threads,
+                runs: stats.runs,
+                bytes: stats.bytes,
+                cache_bytes: stats.cache_bytes,
+                quarantined: stats.quarantined,
+                commits: stats.commits,
+                frames: stats.frames,
+                schema_version: stats.schema_version,
+            },
+            runtime: RuntimeState {
+                running: runtime.running as u64,
+                owners: runtime.owners as u64,
+                draining: runtime.draining || self.lifecycle.is_draining(),
+            },
+            connections: self.meters.connections.get(),
+            streams: self.meters.streams.get(),
+            dangerously: self.dangerously.clone(),
+        })
+    }
 }

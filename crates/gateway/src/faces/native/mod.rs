@@ -1,33 +1,69 @@
-//! The handlers of `/api/v1`, one file a noun, each with its rows of the route table.
+//! The face of our own, `/api/v1`: one file a noun, each with its rows of the route table.
 
-pub(crate) mod agents;
-pub(crate) mod backup;
-pub(crate) mod deliveries;
-pub(crate) mod export;
-pub(crate) mod interrupts;
-pub(crate) mod meta;
+mod agents;
+mod backup;
+mod deliveries;
+mod document;
+mod export;
+mod interrupts;
+mod meta;
 mod named_message;
-pub(crate) mod run_create;
-pub(crate) mod run_log;
-pub(crate) mod runs;
-pub(crate) mod thread_log;
-pub(crate) mod threads;
-pub(crate) mod tokens;
+mod page;
+mod rows;
+mod run_create;
+mod run_log;
+mod runs;
+mod thread_log;
+mod threads;
+mod tokens;
+pub(crate) mod view;
 
 use std::sync::Arc;
 
-use http::{HeaderName, header};
 use trilogue_domain::error::Result;
+use trilogue_domain::port::Clock;
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::native::shown;
+use trilogue_runtime::Runtime;
 use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Admin, Queue, Read, Tokens};
+use trilogue_wire::native::{Event, List};
 
-use crate::http::call::{Call, no_run, no_thread};
+pub use document::openapi_document;
+
+use crate::core::lifecycle::Lifecycle;
+use crate::core::meters::Meters;
+use crate::core::not_found::{no_run, no_thread};
+use crate::face::{Face, Services};
+use crate::faces::common::cursors::after;
+use crate::faces::common::negotiation::wants_stream;
+use crate::http::problem;
 use crate::http::reply::Reply;
-use crate::routes::{Answer, Content, Parameter, Route, SchemaOf};
+use crate::route::{self, Answer, Content, Endpoint, Operation, Parameter, bind};
 use crate::stream::cursor::Cursor;
-use crate::stream::view::NativeView;
-use crate::stream::{page, reader};
+use crate::stream::{Streams, reader};
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+use self::view::NativeView;
+
+type Call = route::Call<State>;
+type Route = route::Route<State>;
+
+/// What the handlers of `/api/v1` need.
+#[derive(Debug)]
+pub(crate) struct State {
+    runtime: Runtime,
+    read: Arc<dyn Read>,
+    tokens: Arc<dyn Tokens>,
+    admin: Arc<dyn Admin>,
+    queue: Arc<dyn Queue>,
+    clock: Arc<dyn Clock>,
+    lifecycle: Arc<Lifecycle>,
+    meters: Arc<Meters>,
+    streams: Arc<Streams>,
+    max_output_bytes: usize,
+    /// Protections that were switched off.
+    dangerously: Vec<String>,
+}
 
 const LIMIT: Parameter =
     Parameter { name: "limit", about: "The most items of the page: 1 to 1000, by default 100." };
@@ -55,9 +91,7 @@ const IDEMPOTENCY: Parameter = Parameter {
 const EVENTS: Answer = Answer {
     status: 200,
     about: "The events: a page, or a stream where `Accept` asks for `text/event-stream`.",
-    content: Content::Json(
-        crate::routes::of::<trilogue_wire::native::List<trilogue_wire::native::Event>>,
-    ),
+    content: Content::Json(route::of::<List<Event>>),
 };
 const EVENT_STREAM: Answer = Answer {
     status: 200,
@@ -66,7 +100,7 @@ const EVENT_STREAM: Answer = Answer {
 };
 
 /// Every route.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     [
         meta::ROUTES,
         agents::ROUTES,
@@ -84,32 +118,65 @@ pub(crate) fn routes() -> Vec<Route> {
     .concat()
 }
 
-const fn answer(status: u16, about: &'static str, schema: SchemaOf) -> Answer {
-    Answer { status, about, content: Content::Json(schema) }
+/// Everything that our own clients can ask for.
+pub(crate) fn operations() -> Vec<Operation> {
+    route::operations(&routes())
 }
 
-const fn no_content(about: &'static str) -> Answer {
-    Answer { status: 204, about, content: Content::Nothing }
+// === impl State ===
+
+impl State {
+    pub(crate) fn new(services: &Services) -> Self {
+        let Services { ports, options, .. } = services;
+        Self {
+            runtime: ports.runtime.clone(),
+            read: Arc::clone(&ports.read),
+            tokens: Arc::clone(&ports.tokens),
+            admin: Arc::clone(&ports.admin),
+            queue: Arc::clone(&ports.queue),
+            clock: Arc::clone(&ports.clock),
+            lifecycle: Arc::clone(&services.lifecycle),
+            meters: Arc::clone(&services.meters),
+            streams: Arc::clone(&services.streams),
+            max_output_bytes: options.max_output_bytes,
+            dangerously: options.dangerously.clone(),
+        }
+    }
+}
+
+impl Face for State {
+    fn endpoints(self: Arc<Self>) -> Vec<Endpoint> {
+        bind(&routes(), &self)
+    }
+
+    fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply {
+        problem::respond(error, request_id)
+    }
+
+    fn unknown_path(&self, path: &str) -> Error {
+        Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
+            .hint("the routes are listed at /api/v1/openapi.json")
+    }
 }
 
 /// The thread that the path names.
 async fn thread(call: &Call) -> Result<ThreadRow> {
     let id = call.thread_id()?;
-    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    let found = call.state.read.thread(&call.scope(), &id).await?;
     found.ok_or_else(|| no_thread(id.as_str()))
 }
 
 /// The run that the path names.
 async fn run(call: &Call) -> Result<RunRow> {
     let id = call.run_id()?;
-    let found = call.shared.read().run(&call.scope(), &id).await?;
+    let found = call.state.read.run(&call.scope(), &id).await?;
     found.ok_or_else(|| no_run(id.as_str()))
 }
 
 /// The thread of a run that was looked up in the caller's scope.
 async fn thread_of(call: &Call, run: &RunRow) -> Result<ThreadRow> {
     let scope = trilogue_domain::Scope { tenant: run.tenant.clone(), owner: None };
-    let found = call.shared.read().thread(&scope, &run.thread_id).await?;
+    let found = call.state.read.thread(&scope, &run.thread_id).await?;
     found.ok_or_else(|| no_run(run.id.as_str()))
 }
 
@@ -127,32 +194,9 @@ async fn events_after(
 ) -> Result<Reply> {
     if wants_stream(call) {
         let view = Arc::new(NativeView);
-        return reader::open(&call.shared, &call.caller, thread, run, view, cursor);
+        return reader::open(&call.state.streams, &call.caller, thread, run, view, cursor);
     }
     let limit = call.limit()?;
-    let bytes = page::page(&call.shared, &call.caller, &thread, run, cursor, limit).await?;
+    let bytes = page::page(&call.state.streams, &call.caller, &thread, run, cursor, limit).await?;
     Ok(Reply::json_bytes(http::StatusCode::OK, bytes))
-}
-
-/// The position that a client asks for, `Last-Event-ID` before `after`; the beginning where it names none.
-///
-/// # Errors
-/// `invalid_cursor`.
-pub(crate) fn after(call: &Call) -> Result<Cursor> {
-    asked_position(call).map_or(Ok(Cursor::START), Cursor::parse)
-}
-
-/// The position that a client names, where it names one.
-fn asked_position(call: &Call) -> Option<&str> {
-    call.header(&LAST_EVENT_ID).filter(|id| !id.is_empty()).or(call.query("after"))
-}
-
-/// Whether the client accepts a stream.
-pub(crate) fn wants_stream(call: &Call) -> bool {
-    call.header(&header::ACCEPT).is_some_and(|accept| {
-        accept.split(',').any(|kind| {
-            let kind = kind.split(';').next().unwrap_or_default().trim();
-            kind.eq_ignore_ascii_case("text/event-stream")
-        })
-    })
 }

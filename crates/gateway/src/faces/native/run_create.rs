@@ -2,30 +2,23 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, StatusCode, header};
-use sha2::{Digest, Sha256};
-use trilogue_domain::Right;
+use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, RunId, Strategy, ThreadId, limits};
+use trilogue_domain::{Code, Error, Right, RunId, Strategy, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, read_time};
 use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
-use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_wire::native;
-use trilogue_wire::native::{Run, RunCreate, RunMode};
+use trilogue_store::rows::RunRow;
+use trilogue_wire::native::{self, Run, RunCreate, RunMode};
 
 use super::agents::agent_name;
-use super::{EVENT_STREAM, IDEMPOTENCY, answer, runs, thread_of};
-use crate::http::call::Call;
+use super::view::NativeView;
+use super::{Call, EVENT_STREAM, IDEMPOTENCY, Route, rows, runs, thread_of};
+use crate::core::log_ref::log_of;
+use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
-use crate::rows;
+use crate::route::{Access, Verb, answer, of};
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
-use crate::stream::view::NativeView;
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says that the run was created by an earlier request under the same key.
-pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     verb: Verb::Post,
@@ -65,7 +58,7 @@ async fn create(call: Call) -> Result<Reply> {
     let mode = body.mode;
     call.reach(&agent_name(&body.agent)?)?;
     let new = new_run(&call, body)?;
-    let submitted = call.shared.runtime().submit(call.principal(), new).await?;
+    let submitted = call.state.runtime.submit(call.principal(), new).await?;
     let replayed = !submitted.created;
     let reply = match mode {
         RunMode::Wait => wait(&call, submitted).await?,
@@ -78,12 +71,12 @@ async fn create(call: Call) -> Result<Reply> {
 async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
     if let Some(log) = submitted.log {
         let row = submitted.settled.wait().await?;
-        return Ok(Reply::ok(&runs::whole_of(&call.shared, &call.caller, &row, &log).await?));
+        return Ok(Reply::ok(&runs::whole_of(&call.state, &call.caller, &row, &log).await?));
     }
     // Keeps the end of the log in memory until it was read below.
-    let _tail = call.shared.read().tail(submitted.run.thread);
+    let _tail = call.state.read.tail(submitted.run.thread);
     let row = submitted.settled.wait().await?;
-    let run = runs::whole(&call.shared, &call.caller, &log_of(&row), &row).await?;
+    let run = runs::whole(&call.state, &call.caller, &log_of(&row), &row).await?;
     Ok(Reply::ok(&run))
 }
 
@@ -95,7 +88,8 @@ fn accepted(row: &RunRow) -> Reply {
 async fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
     let thread = thread_of(call, row).await?;
     let view = Arc::new(NativeView);
-    let reply = reader::open(&call.shared, &call.caller, thread, Some(row), view, Cursor::START)?;
+    let reply =
+        reader::open(&call.state.streams, &call.caller, thread, Some(row), view, Cursor::START)?;
     Ok(reply.header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id))))
 }
 
@@ -103,25 +97,8 @@ fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
     percent_encoding::utf8_percent_encode(id.as_str(), mapping::message::PATH_SEGMENT)
 }
 
-/// Enough of the thread of a run that was just created in the caller's scope to read its log: looking it up again would cost a query a run.
-pub(crate) fn log_of(run: &RunRow) -> ThreadRow {
-    ThreadRow {
-        key: run.thread,
-        id: run.thread_id.clone(),
-        tenant: run.tenant.clone(),
-        owner: run.principal.clone(),
-        metadata: trilogue_domain::Json::empty_object(),
-        created_at: run.created_at,
-        updated_at: run.created_at,
-        head: None,
-        owner_node: String::new(),
-        epoch: 0,
-        ephemeral: false,
-    }
-}
-
 fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
-    let now = call.shared.ports.clock.now();
+    let now = call.state.clock.now();
     let thread_id = body.thread_id.as_deref();
     let thread_metadata = read_object(body.thread_metadata, "thread_metadata")?;
     if thread_metadata.is_some() && !body.create_thread {
@@ -133,7 +110,7 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
     let thread = match (thread_id, body.create_thread) {
         (None, false) => ThreadChoice::Ephemeral,
         (Some(id), false) => ThreadChoice::Existing(
-            ThreadId::parse(id).map_err(|_| crate::http::call::no_thread(id))?,
+            ThreadId::parse(id).map_err(|_| crate::core::not_found::no_thread(id))?,
         ),
         (id, true) => ThreadChoice::Ensure(NewThread {
             id: id.map(ThreadId::parse).transpose()?,
@@ -164,28 +141,4 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
         request: None,
         synchronous: body.mode == RunMode::Wait,
     })
-}
-
-/// The idempotency key of a request, with the hash of its body.
-///
-/// # Errors
-/// `invalid_request` where the key is none.
-pub(crate) fn idempotency(call: &Call) -> Result<Option<(String, [u8; 32])>> {
-    let Some(key) = call.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    if call.caller.is_anonymous() {
-        // They share one name: whoever guesses the key of another would be given that one's run.
-        return Err(Error::new(
-            Code::InvalidRequest,
-            "an Idempotency-Key is only taken from callers with a token",
-        ));
-    }
-    match key.to_str() {
-        Ok(key) if !key.is_empty() && key.len() <= limits::MAX_ID_BYTES => {
-            Ok(Some((key.to_owned(), Sha256::digest(&call.body).into())))
-        }
-        _ => Err(Error::new(
-            Code::InvalidRequest,
-            format!("the Idempotency-Key is not 1 to {} characters of ASCII", limits::MAX_ID_BYTES),
-        )),
-    }
 }

@@ -3,10 +3,11 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 
-use super::{EVENT_STREAM, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, events, run, thread_of};
-use crate::http::call::Call;
+use super::{
+    Call, EVENT_STREAM, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, Route, events, run, thread_of,
+};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb};
+use crate::route::{Access, Verb};
 
 pub(crate) const ROUTES: &[Route] = &[Route {
     verb: Verb::Get,

@@ -8,19 +8,17 @@ use trilogue_domain::event::RunEvent;
 use trilogue_domain::{
     Body, Code, Error, Event, Json, Message, Right, RunStatus, ThreadId, Transcript,
 };
-use trilogue_mapping::native as mapping;
+use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
-use super::{AFTER, LIMIT, METADATA, answer, no_content, run, thread_of};
-use crate::access::tokens::Caller;
-use crate::http::call::{Call, no_thread, shown};
+use super::{AFTER, Call, LIMIT, METADATA, Route, State, rows, run, thread_of};
+use crate::access::authenticator::Caller;
+use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
-use crate::routes::{Access, Parameter, Route, Verb, of};
-use crate::rows;
-use crate::shared::Shared;
+use crate::route::{Access, Parameter, Verb, answer, no_content, of};
 
 /// How much of a run's log is read at once, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
@@ -112,12 +110,12 @@ async fn list(call: Call) -> Result<Reply> {
     };
     let agent = call.query("agent").map(agent_name).transpose()?;
     if let Some(agent) = &agent {
-        call.shared.runtime().agent(agent)?;
+        call.state.runtime.agent(agent)?;
     }
     let status = call.query("status").map(read_status).transpose()?;
     let statuses = status.into_iter().collect();
     let filter = RunFilter { thread, agent, statuses, metadata: call.metadata_filter() };
-    let listing = call.shared.read().runs(&call.scope(), &filter, &call.page()?).await?;
+    let listing = call.state.read.runs(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
         items: listing.rows.iter().map(rows::run).collect(),
         next: listing.next.map(|next| next.to_string()),
@@ -127,7 +125,7 @@ async fn list(call: Call) -> Result<Reply> {
 /// The thread that a filter names: a foreign one is as unknown as one that never was.
 pub(crate) async fn known_thread(call: &Call, text: &str) -> Result<ThreadId> {
     let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
-    let found = call.shared.read().thread(&call.scope(), &id).await?;
+    let found = call.state.read.thread(&call.scope(), &id).await?;
     found.map(|_| id).ok_or_else(|| no_thread(text))
 }
 
@@ -142,7 +140,7 @@ fn read_status(text: &str) -> Result<RunStatus> {
 async fn get(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
     let thread = thread_of(&call, &row).await?;
-    Ok(Reply::ok(&whole(&call.shared, &call.caller, &thread, &row).await?))
+    Ok(Reply::ok(&whole(&call.state, &call.caller, &thread, &row).await?))
 }
 
 async fn wait(call: Call) -> Result<Reply> {
@@ -151,9 +149,9 @@ async fn wait(call: Call) -> Result<Reply> {
     let seconds = call.query("timeout_seconds").map(read_seconds).transpose()?;
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
     // Keeps the end of the log in memory until it was read below.
-    let _tail = call.shared.read().tail(row.thread);
-    let settled = call.shared.runtime().settled(call.principal(), &row.id);
-    let stop = call.shared.streams_end.cancelled();
+    let _tail = call.state.read.tail(row.thread);
+    let settled = call.state.runtime.settled(call.principal(), &row.id);
+    let stop = call.state.lifecycle.streams_ended();
     let row = tokio::select! {
         settled = tokio::time::timeout(limit, settled) => match settled {
             Ok(settled) => settled?,
@@ -161,7 +159,7 @@ async fn wait(call: Call) -> Result<Reply> {
         },
         () = stop => return Err(Error::new(Code::ShuttingDown, "the server is shutting down")),
     };
-    Ok(Reply::ok(&whole(&call.shared, &call.caller, &thread, &row).await?))
+    Ok(Reply::ok(&whole(&call.state, &call.caller, &thread, &row).await?))
 }
 
 fn read_seconds(text: &str) -> Result<u64> {
@@ -174,13 +172,13 @@ fn read_seconds(text: &str) -> Result<u64> {
 async fn cancel(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
     call.reach(&row.agent)?;
-    let row = call.shared.runtime().cancel(call.principal(), &row.id).await?;
+    let row = call.state.runtime.cancel(call.principal(), &row.id).await?;
     Ok(Reply::ok(&rows::run(&row)))
 }
 
 async fn remove(call: Call) -> Result<Reply> {
     let id = call.run_id()?;
-    call.shared.runtime().remove_run(call.principal(), &id).await?;
+    call.state.runtime.remove_run(call.principal(), &id).await?;
     Ok(Reply::no_content())
 }
 
@@ -189,13 +187,13 @@ async fn remove(call: Call) -> Result<Reply> {
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
 pub(crate) async fn whole(
-    shared: &Arc<Shared>,
+    state: &State,
     caller: &Caller,
     thread: &ThreadRow,
     row: &RunRow,
 ) -> Result<Run> {
-    let (said, result) = output(shared, thread, row).await?;
-    with_output(shared, caller, row, &said, result.as_ref()).await
+    let (said, result) = output(state, thread, row).await?;
+    with_output(state, caller, row, &said, result.as_ref()).await
 }
 
 /// The same from the run's whole log.
@@ -203,7 +201,7 @@ pub(crate) async fn whole(
 /// # Errors
 /// As [`whole`].
 pub(crate) async fn whole_of(
-    shared: &Arc<Shared>,
+    state: &State,
     caller: &Caller,
     row: &RunRow,
     log: &[Arc<Frame>],
@@ -215,11 +213,11 @@ pub(crate) async fn whole_of(
         }
     }
     let (said, result) = output.end();
-    with_output(shared, caller, row, &said, result.as_ref()).await
+    with_output(state, caller, row, &said, result.as_ref()).await
 }
 
 async fn with_output(
-    shared: &Arc<Shared>,
+    state: &State,
     caller: &Caller,
     row: &RunRow,
     said: &[Message],
@@ -236,9 +234,9 @@ async fn with_output(
     let scope = trilogue_domain::Scope { tenant: row.tenant.clone(), owner: None };
     let filter =
         InterruptFilter { run: Some(row.id.clone()), pending: true, ..InterruptFilter::default() };
-    let listing = shared.read().interrupts(&scope, &filter, &Page::default()).await?;
+    let listing = state.read.interrupts(&scope, &filter, &Page::default()).await?;
     for pending in listing.rows.iter().rev() {
-        shared.runtime().shown(&caller.principal.id, &row.id, &pending.interrupt.id);
+        state.runtime.shown(&caller.principal.id, &row.id, &pending.interrupt.id);
     }
     let pending = listing.rows.iter().rev().map(rows::interrupt);
     run.interrupts = Some(pending.collect());
@@ -247,7 +245,7 @@ async fn with_output(
 
 /// What the agent said and answered: what stands in the log behind its start.
 async fn output(
-    shared: &Arc<Shared>,
+    state: &State,
     thread: &ThreadRow,
     run: &RunRow,
 ) -> Result<(Vec<Message>, Option<Json>)> {
@@ -255,7 +253,7 @@ async fn output(
     let (mut after, mut size) = (0, 0);
     loop {
         let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-        let frames = shared.read().frames(thread, range).await?;
+        let frames = state.read.frames(thread, range).await?;
         let mut last = after;
         for frame in &frames {
             size += frame.bytes().len();
@@ -264,8 +262,8 @@ async fn output(
                 output.push(event);
             }
         }
-        if size > shared.options.max_output_bytes {
-            let most = shared.options.max_output_bytes;
+        if size > state.max_output_bytes {
+            let most = state.max_output_bytes;
             return Err(Error::new(
                 Code::BodyTooLarge,
                 format!("the run's output is larger than {most} bytes"),

@@ -2,23 +2,22 @@
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript};
-use trilogue_mapping::native::{self as mapping, read_sha256};
-use trilogue_store::rows::ThreadRow;
-use trilogue_store::{Range, rows::CheckpointRow};
+use trilogue_mapping::native::{self as mapping, read_sha256, shown};
+use trilogue_store::Range;
+use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
 use super::named_message::{message_named, message_of};
+use super::page::Names;
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{
-    AFTER, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, after, answer, asked_position,
-    events_after, thread,
+    AFTER, Call, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, Route, events_after, rows,
+    thread,
 };
-use crate::http::call::{Call, shown};
+use crate::faces::common::cursors::{after, position};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Answer, Content, Route, Verb, of};
-use crate::rows;
+use crate::route::{Access, Answer, Content, Verb, answer, of};
 use crate::stream::cursor::Cursor;
-use crate::stream::page::Names;
 
 /// How much of a run's log is read at once, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
@@ -88,7 +87,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 async fn list_events(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
-    let cursor = match (asked_position(&call), call.query("from_message")) {
+    let cursor = match (position(&call), call.query("from_message")) {
         (None, Some(message)) => Cursor::after(begin_of(&call, &row, message).await? - 1),
         _ => after(&call)?,
     };
@@ -103,11 +102,11 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
     let id = MessageId::parse(text).map_err(|_| missing())?;
-    let row = message_named(call.shared.read(), thread, &id).await?.ok_or_else(missing)?;
+    let row = message_named(&call.state.read, thread, &id).await?.ok_or_else(missing)?;
     let mut after = 0;
     loop {
         let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
-        let frames = call.shared.read().frames(thread, range).await?;
+        let frames = call.state.read.frames(thread, range).await?;
         for frame in &frames {
             let begins = |event: &&Event| message_of(event) == Some(&row.id);
             if let Some(event) = frame.events()?.iter().find(begins) {
@@ -121,7 +120,7 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
     }
     // What is said outside of runs is in none's log: it stands where the row says.
     let range = Range { run: None, after: row.position.saturating_sub(1), max_bytes: READ_BYTES };
-    for frame in call.shared.read().frames(thread, range).await? {
+    for frame in call.state.read.frames(thread, range).await? {
         let begins = |event: &&Event| message_of(event) == Some(&row.id);
         if let Some(event) = frame.events()?.iter().find(begins) {
             return Ok(event.number.max(1));
@@ -140,7 +139,9 @@ async fn list_messages(call: Call) -> Result<Reply> {
             break;
         }
         taken += 1;
-        let Some(name) = names.find(&call.shared, &row, checkpoint.run).await? else { continue };
+        let Some(name) = names.find(&call.state.read, &row, checkpoint.run).await? else {
+            continue;
+        };
         let mut said = messages(&call, &row, checkpoint, &name).await?;
         size += said.iter().map(|message| message.text().len()).sum::<usize>();
         said.reverse();
@@ -160,7 +161,7 @@ async fn messages(
     let (mut transcript, mut after) = (Transcript::default(), 0);
     loop {
         let range = Range { run: checkpoint.run, after, max_bytes: READ_BYTES };
-        let frames = call.shared.read().frames(thread, range).await?;
+        let frames = call.state.read.frames(thread, range).await?;
         for event in frames.iter().map(|frame| frame.events()).collect::<Result<Vec<_>>>()? {
             event
                 .iter()
@@ -186,7 +187,7 @@ async fn list_checkpoints(call: Call) -> Result<Reply> {
     let (mut items, mut names) = (Vec::new(), Names::default());
     for (place, checkpoint) in path.iter().take(limit).enumerate() {
         let parent = path.get(place + 1).map(|parent| &parent.id);
-        let run = names.find(&call.shared, &row, checkpoint.run).await?;
+        let run = names.find(&call.state.read, &row, checkpoint.run).await?;
         items.push(rows::checkpoint(checkpoint, parent, run.as_ref()));
     }
     let next = path.get(limit).map(|checkpoint| checkpoint.id.as_str().to_owned());
@@ -199,14 +200,14 @@ async fn path(call: &Call, row: &ThreadRow, limit: usize) -> Result<Vec<Checkpoi
         None => None,
         Some(text) => {
             let id = checkpoint_id(text)?;
-            let found = call.shared.read().checkpoint(&call.scope(), &row.id, &id).await?;
+            let found = call.state.read.checkpoint(&call.scope(), &row.id, &id).await?;
             Some(found.ok_or_else(|| no_checkpoint(text))?.key)
         }
     };
     if from.is_none() && row.head.is_none() {
         return Ok(Vec::new());
     }
-    call.shared.read().path(&call.scope(), &row.id, from, limit).await
+    call.state.read.path(&call.scope(), &row.id, from, limit).await
 }
 
 async fn get_blob(call: Call) -> Result<Reply> {
@@ -215,6 +216,6 @@ async fn get_blob(call: Call) -> Result<Reply> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no blob '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
-    let (blob, bytes) = call.shared.read().blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let (blob, bytes) = call.state.read.blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
 }

@@ -3,18 +3,15 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointId, Code, Error, MessageId, Right, ThreadId};
-use trilogue_mapping::native::{self as mapping, read_json, read_object};
+use trilogue_mapping::native::{self as mapping, read_json, read_object, shown};
 use trilogue_runtime::{NewThread, ThreadPatch};
 use trilogue_store::rows::{ThreadFilter, ThreadRow};
-use trilogue_wire::native;
-use trilogue_wire::native::{List, Thread};
+use trilogue_wire::native::{self, List, Thread};
 
 use super::named_message::message_named;
-use super::{AFTER, LIMIT, METADATA, answer, no_content, thread};
-use crate::http::call::{Call, shown};
+use super::{AFTER, Call, LIMIT, METADATA, Route, rows, thread};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
-use crate::rows;
+use crate::route::{Access, Verb, answer, no_content, of};
 
 /// How far back on the path a thread's newest state is looked for, in checkpoints.
 const MAX_STATE_PATH: usize = 64;
@@ -101,13 +98,13 @@ async fn create(call: Call) -> Result<Reply> {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
     };
-    let row = call.shared.runtime().create_thread(call.principal(), new).await?;
+    let row = call.state.runtime.create_thread(call.principal(), new).await?;
     Ok(Reply::json(StatusCode::CREATED, &rows::thread(&row)))
 }
 
 async fn list(call: Call) -> Result<Reply> {
     let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
-    let listing = call.shared.read().threads(&call.scope(), &filter, &call.page()?).await?;
+    let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
         items: listing.rows.iter().map(rows::thread).collect(),
         next: listing.next.map(|next| next.to_string()),
@@ -133,7 +130,7 @@ async fn patch(call: Call) -> Result<Reply> {
     }
     let from = body.from.as_deref().map(checkpoint_id).transpose()?;
     let patch = ThreadPatch { metadata, values, from, ..ThreadPatch::default() };
-    let row = call.shared.runtime().patch_thread(call.principal(), &id, patch).await?;
+    let row = call.state.runtime.patch_thread(call.principal(), &id, patch).await?;
     Ok(Reply::ok(&whole(&call, &row).await?))
 }
 
@@ -144,7 +141,7 @@ async fn copy(call: Call) -> Result<Reply> {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
         metadata: read_object(body.metadata, "metadata")?,
     };
-    let (runtime, by) = (call.shared.runtime(), call.principal());
+    let (runtime, by) = (&call.state.runtime, call.principal());
     let row = match &body.until_message {
         None => runtime.copy_thread(by, &id, new).await?,
         Some(until) => {
@@ -154,7 +151,7 @@ async fn copy(call: Call) -> Result<Reply> {
             };
             let until = MessageId::parse(until).map_err(missing)?;
             let source = thread(&call).await?;
-            let named = message_named(call.shared.read(), &source, &until).await?;
+            let named = message_named(&call.state.read, &source, &until).await?;
             let until = named.map_or(until, |row| row.id);
             runtime.copy_thread_until(by, &id, &until, new).await?
         }
@@ -164,7 +161,7 @@ async fn copy(call: Call) -> Result<Reply> {
 
 async fn erase(call: Call) -> Result<Reply> {
     let id = call.thread_id()?;
-    call.shared.runtime().erase_thread(call.principal(), &id).await?;
+    call.state.runtime.erase_thread(call.principal(), &id).await?;
     Ok(Reply::no_content())
 }
 
@@ -184,7 +181,7 @@ async fn whole(call: &Call, row: &ThreadRow) -> Result<Thread> {
     if row.head.is_none() {
         return Ok(thread);
     }
-    let path = call.shared.read().path(&call.scope(), &row.id, None, MAX_STATE_PATH).await?;
+    let path = call.state.read.path(&call.scope(), &row.id, None, MAX_STATE_PATH).await?;
     thread.head = path.first().map(|checkpoint| checkpoint.id.as_str().to_owned());
     let value = path.iter().find_map(|checkpoint| checkpoint.value.as_ref());
     thread.values = value.map(mapping::json);

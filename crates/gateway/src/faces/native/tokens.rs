@@ -3,17 +3,16 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, PrincipalId, Right, Rights, TokenId};
-use trilogue_mapping::native::read_time;
 use trilogue_mapping::native::token::read_right;
+use trilogue_mapping::native::{read_time, shown};
 use trilogue_store::rows::TokenRow;
 use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 
-use super::{answer, no_content};
+use super::rows::token;
+use super::{Call, Route};
 use crate::access::secret::{hash_secret, new_secret};
-use crate::http::call::{Call, shown};
 use crate::http::reply::Reply;
-use crate::routes::{Access, Route, Verb, of};
-use crate::rows::token;
+use crate::route::{Access, Verb, answer, no_content, of};
 
 /// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 256;
@@ -60,7 +59,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 async fn list(call: Call) -> Result<Reply> {
-    let rows = call.shared.ports.tokens.tokens(&call.principal().tenant).await?;
+    let rows = call.state.tokens.tokens(&call.principal().tenant).await?;
     Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
 }
 
@@ -72,7 +71,7 @@ async fn create(call: Call) -> Result<Reply> {
             format!("'label' is longer than {MAX_LABEL_BYTES} bytes or holds a control character"),
         ));
     }
-    let now = call.shared.ports.clock.now();
+    let now = call.state.clock.now();
     let expires_at = body.expires_at.map(|text| read_time(&text, "expires_at")).transpose()?;
     if expires_at.is_some_and(|end| end <= now) {
         return Err(Error::new(Code::InvalidRequest, "'expires_at' has passed"));
@@ -106,7 +105,7 @@ async fn create(call: Call) -> Result<Reply> {
         expires_at,
     };
     let created = TokenCreated { token: token(&row), secret };
-    call.shared.ports.tokens.put_token(row).await?;
+    call.state.tokens.put_token(row).await?;
     Ok(Reply::json(StatusCode::CREATED, &created))
 }
 
@@ -115,7 +114,7 @@ async fn revoke(call: Call) -> Result<Reply> {
     let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;
     let tenant = &call.principal().tenant;
-    let row = call.shared.ports.tokens.revoke_token(tenant, &id).await?.ok_or_else(missing)?;
-    call.shared.gatekeeper.forget(&row.hash);
+    let row = call.state.tokens.revoke_token(tenant, &id).await?.ok_or_else(missing)?;
+    call.authenticator.forget(&row.hash);
     Ok(Reply::no_content())
 }

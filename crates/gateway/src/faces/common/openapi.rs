@@ -1,13 +1,11 @@
-//! The OpenAPI document, built from the route table.
+//! OpenAPI documents, built from route tables.
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use trilogue_domain::Code;
-use trilogue_wire::native::{Event, Gap, Problem};
 
-use crate::http::problem;
-use crate::routes::{Access, Answer, Content, Parameter, Route};
+use crate::route::{Access, Answer, Content, Parameter, Route};
 
 /// What can go wrong on every route that needs a caller.
 const EVERYWHERE: &[Code] = &[
@@ -25,18 +23,18 @@ const EVERYWHERE: &[Code] = &[
 ];
 
 /// How a face says that a request failed.
-pub(crate) struct Failures {
+pub(in crate::faces) struct Failures {
     /// The schema of the body.
-    pub(crate) schema: schemars::Schema,
+    pub(in crate::faces) schema: schemars::Schema,
     /// The body's content type.
-    pub(crate) kind: &'static str,
-    pub(crate) status: fn(Code) -> u16,
+    pub(in crate::faces) kind: &'static str,
+    pub(in crate::faces) status: fn(Code) -> u16,
     /// What the body calls it.
-    pub(crate) code: fn(Code) -> &'static str,
+    pub(in crate::faces) code: fn(Code) -> &'static str,
 }
 
 /// Makes schemas that stand among a document's components.
-pub(crate) fn generator() -> SchemaGenerator {
+pub(in crate::faces) fn generator() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -44,45 +42,9 @@ pub(crate) fn generator() -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// The document, pretty-printed, with a line break at its end.
-pub(crate) fn document(routes: &[Route]) -> String {
-    let mut generator = generator();
-    let failures = Failures {
-        schema: generator.subschema_for::<Problem>(),
-        kind: "application/problem+json",
-        status: |code| problem::status(code).as_u16(),
-        code: Code::as_str,
-    };
-    // What streams carry is named by no response of its own.
-    let _streams = (generator.subschema_for::<Event>(), generator.subschema_for::<Gap>());
-    let paths = paths(routes, &mut generator, &failures);
-    let schemas = generator.take_definitions(true);
-    let document = json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Trilogue",
-            "version": "v1",
-            "description": "Our own face: agents, threads, runs, interrupts and events of one durable log. Errors are `application/problem+json`; programs branch on `code`.",
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        },
-        "security": [{ "bearer": [] }, { "key": [] }],
-        "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer" },
-                "key": { "type": "apiKey", "in": "header", "name": "x-api-key" },
-            },
-        },
-    });
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
 /// The operations of a route table, by path and method.
-pub(crate) fn paths(
-    routes: &[Route],
+pub(in crate::faces) fn paths<S>(
+    routes: &[Route<S>],
     generator: &mut SchemaGenerator,
     failures: &Failures,
 ) -> Map<String, Value> {
@@ -97,7 +59,7 @@ pub(crate) fn paths(
     paths
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator, failures: &Failures) -> Value {
+fn operation<S>(route: &Route<S>, generator: &mut SchemaGenerator, failures: &Failures) -> Value {
     let mut parameters: Vec<Value> = route
         .parameters()
         .map(|name| {
@@ -121,7 +83,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, failures: &Failures
         });
     }
     match route.access {
-        Access::Public => operation["security"] = json!([]),
+        Access::Open | Access::Public => operation["security"] = json!([]),
         Access::Right(right) | Access::Agent(right) => {
             operation["x-right"] = json!(right.as_str());
         }
@@ -138,10 +100,10 @@ fn named(parameter: &Parameter, place: &str) -> Value {
     })
 }
 
-fn responses(
-    route: &Route,
+fn responses<S>(
+    route: &Route<S>,
     generator: &mut SchemaGenerator,
-    said: &Failures,
+    how: &Failures,
 ) -> Map<String, Value> {
     let mut responses: Map<String, Value> = Map::new();
     for Answer { status, about, content } in route.answers {
@@ -159,10 +121,13 @@ fn responses(
             Content::Other(kind) => response["content"][*kind] = json!({}),
         }
     }
-    let everywhere: &[Code] = if route.access == Access::Public { &[] } else { EVERYWHERE };
+    let everywhere: &[Code] = match route.access {
+        Access::Open | Access::Public => &[],
+        Access::Right(_) | Access::Agent(_) => EVERYWHERE,
+    };
     let mut failures: Vec<(u16, &str)> = Vec::new();
     for code in everywhere.iter().chain(route.errors) {
-        failures.push(((said.status)(*code), (said.code)(*code)));
+        failures.push(((how.status)(*code), (how.code)(*code)));
     }
     failures.sort_unstable();
     failures.dedup();
@@ -173,7 +138,7 @@ fn responses(
             None => format!("`{code}`"),
         };
         response["description"] = json!(about);
-        response["content"][said.kind]["schema"] = json!(said.schema);
+        response["content"][how.kind]["schema"] = json!(how.schema);
     }
     responses
 }

@@ -4,20 +4,21 @@ use http::HeaderValue;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Callback, Code, Error, Json, Strategy, ThreadId};
 use trilogue_mapping::connect::{self as mapping, Modes, RunConfig};
+use trilogue_mapping::native::shown;
 use trilogue_runtime::{NewRun, NewThread, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::ConfigurationRow;
 use trilogue_wire::agent_connect as wire;
 
 use super::look_up::{self, Target};
-use super::request;
+use super::{Call, request};
 use crate::callback::check_callback_url;
-use crate::faces::native::run_create::idempotency;
-use crate::http::call::{Call, no_thread, shown};
+use crate::core::not_found::no_thread;
+use crate::faces::common::idempotency::idempotency;
 use crate::http::reply::Reply;
 
 /// A run that a request asks for.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct ParsedRequest {
     pub(super) new: NewRun,
     pub(super) modes: Option<Modes>,
     /// Whether the run ends with the connection that waits for it.
@@ -28,7 +29,7 @@ pub(super) struct Given {
 
 /// How the client learns of the run's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum How {
+pub(super) enum ReplyMode {
     /// It asks later.
     Later,
     /// It waits.
@@ -45,7 +46,7 @@ const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
 ///
 /// # Errors
 /// What is wrong with it, before anything has happened.
-pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
+pub(super) async fn read(call: &Call, mode: ReplyMode) -> Result<ParsedRequest> {
     let body: wire::RunCreate = request::body_or_empty(call)?;
     let (agent, configuration) = (body.agent_id.as_deref(), body.configuration_id.as_deref());
     let Target { card, instance } = look_up::target(call, agent, configuration).await?;
@@ -55,7 +56,7 @@ pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
     if (!is_stateless || keeps) && !card.abilities.threads {
         return Err(no_threads(card));
     }
-    let modes = modes(call, card, &body, how)?;
+    let modes = modes(call, card, &body, mode)?;
     let instance = named_instance(call, card, &body, instance).await?;
     let mut warnings = Vec::new();
     let config = config(&body, instance.as_ref(), &mut warnings)?;
@@ -63,7 +64,7 @@ pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
         warnings.push(NO_SUBGRAPHS);
     }
     let callback = callback(call, card, &body, &mut warnings).await?;
-    let now = call.shared.ports.clock.now();
+    let now = call.state.clock.now();
     let delay = body.after_seconds.map_or(0, wire::AfterSeconds::get);
     let not_before =
         (delay > 0).then(|| now.after(std::time::Duration::from_secs(u64::from(delay))));
@@ -84,10 +85,10 @@ pub(super) async fn read(call: &Call, how: How) -> Result<Given> {
         rules: None,
         callback,
         request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
-        synchronous: how == How::Waiting,
+        synchronous: mode == ReplyMode::Waiting,
     };
-    let ends_with_connection = ends && how != How::Later;
-    Ok(Given { new, modes, ends_with_connection, warnings })
+    let ends_with_connection = ends && mode != ReplyMode::Later;
+    Ok(ParsedRequest { new, modes, ends_with_connection, warnings })
 }
 
 /// Tells the client what of its request has no effect.
@@ -114,7 +115,7 @@ async fn thread(call: &Call, body: &wire::RunCreate, is_stateless: bool) -> Resu
         Err(error) if creates => return Err(error),
         Err(_) => return Err(no_thread(text)),
     };
-    match call.shared.read().thread(&call.scope(), &id).await? {
+    match call.state.read.thread(&call.scope(), &id).await? {
         Some(row) if row.ephemeral => Err(no_thread(text)),
         Some(_) => Ok(ThreadChoice::Existing(id)),
         None if creates => Ok(ThreadChoice::Ensure(NewThread { id: Some(id), metadata: None })),
@@ -128,8 +129,13 @@ fn no_threads(card: &AgentCard) -> Error {
 }
 
 /// How the run is streamed: refused before it exists. A client that only asks later need not have said.
-fn modes(call: &Call, card: &AgentCard, body: &wire::RunCreate, how: How) -> Result<Option<Modes>> {
-    if how != How::Streaming && body.stream_mode.is_none() {
+fn modes(
+    call: &Call,
+    card: &AgentCard,
+    body: &wire::RunCreate,
+    mode: ReplyMode,
+) -> Result<Option<Modes>> {
+    if mode != ReplyMode::Streaming && body.stream_mode.is_none() {
         return Ok(None);
     }
     mapping::modes(card, body.stream_mode.as_ref(), request::is_literal(call)).map(Some)
@@ -193,7 +199,7 @@ async fn callback(
         warnings.push(NO_CALLBACK);
         return Ok(None);
     }
-    check_callback_url(&call.shared.ports.egress, &callback.url).await?;
+    check_callback_url(&call.state.egress, &callback.url).await?;
     Ok(Some(callback))
 }
 

@@ -14,19 +14,18 @@ use trilogue_domain::{Code, Error, Right, RunId};
 use trilogue_runtime::Presence;
 use trilogue_store::rows::RunRow;
 
-use super::cursor::Cursor;
-use super::feed::{Chunk, Feed};
-use super::reader::{Open, stopping};
-use super::sample::{End, Sample, SampleView, State, Watching};
-use super::view::View;
-use crate::access::tokens::{Caller, revoked};
-use crate::faces::connect::view::{ConnectView, HEARTBEAT};
-use crate::faces::native::run_create::log_of;
+use super::Call;
+use super::disconnect::CancelOnDrop;
+use super::view::{ConnectView, HEARTBEAT};
+use crate::access::authenticator::Caller;
+use crate::core::log_ref::log_of;
 use crate::http::body::ReplyBody;
-use crate::http::call::Call;
-use crate::http::disconnect::CancelOnDrop;
 use crate::http::reply::Reply;
-use crate::shared::Shared;
+use crate::stream::cursor::Cursor;
+use crate::stream::feed::{Chunk, Feed};
+use crate::stream::sample::{End, Sample, SampleView, State, Watching};
+use crate::stream::view::View;
+use crate::stream::{OpenStream, Streams, stopping};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
@@ -38,16 +37,16 @@ const FAREWELL: Duration = Duration::from_millis(200);
 
 /// What a stream shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Modes {
+pub(super) struct Modes {
     /// The output so far, the newest in place of what came before.
-    pub(crate) values: bool,
+    pub(super) values: bool,
     /// Each of the agent's own updates, in order.
-    pub(crate) updates: bool,
+    pub(super) updates: bool,
 }
 
 /// Where on a run's stream a client begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Since {
+pub(super) enum Since {
     /// At the run's beginning.
     Beginning,
     /// With what comes from now on, and the newest state.
@@ -58,7 +57,7 @@ pub(crate) enum Since {
 
 /// One client's place on a stream. It pulls: there is no queue.
 struct Reader {
-    shared: Arc<Shared>,
+    streams: Arc<Streams>,
     caller: Caller,
     run: RunId,
     values: bool,
@@ -83,7 +82,7 @@ struct Reader {
     sent_at: Instant,
     on_disconnect: Option<CancelOnDrop>,
     _presence: Option<Presence>,
-    _open: Open,
+    _open: OpenStream,
 }
 
 /// What the sampler has for a reader.
@@ -112,7 +111,7 @@ impl Since {
     ///
     /// # Errors
     /// `invalid_cursor`.
-    pub(crate) fn of(call: &Call, otherwise: Self) -> Result<Self> {
+    pub(super) fn of(call: &Call, otherwise: Self) -> Result<Self> {
         match call.header(&LAST_EVENT_ID).map(str::trim) {
             None | Some("") => Ok(otherwise),
             Some("0" | "-1") => Ok(Self::Beginning),
@@ -128,18 +127,15 @@ impl Since {
 ///
 /// # Errors
 /// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the place lies beyond the log.
-pub(crate) async fn open(
+pub(super) async fn open(
     call: &Call,
     run: &RunRow,
     modes: Modes,
     since: Since,
     on_disconnect: Option<CancelOnDrop>,
 ) -> Result<Reply> {
-    let shared = &call.shared;
-    if shared.streams_end.is_cancelled() {
-        return Err(stopping());
-    }
-    let open = Open::new(shared)?;
+    let streams = &call.state.streams;
+    let open = streams.open()?;
     if let Since::After { number, .. } = since
         && run.status.is_terminal()
         && number > run.last_run_number
@@ -150,7 +146,8 @@ pub(crate) async fn open(
     let view = Arc::new(ConnectView::of(call, run));
     let sampled = Arc::clone(&view) as Arc<dyn SampleView>;
     let Modes { values, updates } = modes;
-    let mut watching = shared.samplers.watch(shared.read(), &thread, run, sampled, values, updates);
+    let mut watching =
+        streams.samplers.watch(&streams.read, &thread, run, sampled, values, updates);
     let cursor = match since {
         Since::Beginning => Cursor::START,
         Since::After { number, .. } => Cursor::after(number),
@@ -159,9 +156,9 @@ pub(crate) async fn open(
     };
     let updates_view = || Arc::clone(&view) as Arc<dyn View>;
     let feed = updates
-        .then(|| shared.feeds.open(shared.read(), thread.clone(), Some(run), updates_view()));
-    let heartbeat = shared.options.heartbeat.min(MAX_SILENCE);
-    let mut ticks = interval(shared.options.token_recheck.min(heartbeat));
+        .then(|| streams.feeds.open(&streams.read, thread.clone(), Some(run), updates_view()));
+    let heartbeat = streams.heartbeat.min(MAX_SILENCE);
+    let mut ticks = interval(streams.token_recheck.min(heartbeat));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.reset();
     let may_answer = call.principal().rights.has(Right::Answer);
@@ -186,9 +183,9 @@ pub(crate) async fn open(
         checked_at: Instant::now(),
         sent_at: Instant::now(),
         on_disconnect,
-        _presence: may_answer.then(|| shared.runtime().present(&thread)),
+        _presence: may_answer.then(|| streams.runtime.present(&thread)),
         _open: open,
-        shared: Arc::clone(shared),
+        streams: Arc::clone(streams),
     };
     Ok(Reply::new(StatusCode::OK, ReplyBody::pieces(pieces(reader)))
         .header(header::CONTENT_TYPE, EVENT_STREAM)
@@ -209,7 +206,7 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
             return None;
         };
         reader.sent_at = Instant::now();
-        reader.shared.meters.stream_bytes.increment(piece.len() as u64);
+        reader.streams.meters.stream_bytes.increment(piece.len() as u64);
         Some((Ok(piece), reader))
     })
 }
@@ -219,7 +216,7 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
 impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
-            if self.checked_at.elapsed() >= self.shared.options.token_recheck
+            if self.checked_at.elapsed() >= self.streams.token_recheck
                 && let Some(end) = self.check_token().await
             {
                 return Some(end);
@@ -292,10 +289,10 @@ impl Reader {
             let chunk = match feed.rendered(self.cursor) {
                 Some(chunk) => chunk,
                 None => {
-                    let read = self.shared.read();
+                    let read = &self.streams.read;
                     let advanced = feed.advance(read, self.cursor, self.at.as_ref());
                     let Some((chunk, rendered)) = advanced.await? else { return Ok(None) };
-                    self.shared.meters.frames_rendered.increment(rendered as u64);
+                    self.streams.meters.frames_rendered.increment(rendered as u64);
                     chunk
                 }
             };
@@ -315,7 +312,7 @@ impl Reader {
     fn take_end(&mut self, end: &End) -> Bytes {
         if let Some(interrupt) = &end.asks {
             let to = &self.caller.principal.id;
-            self.shared.runtime().shown(to, &self.run, interrupt);
+            self.streams.runtime.shown(to, &self.run, interrupt);
         }
         self.finish();
         end.bytes.clone()
@@ -328,7 +325,7 @@ impl Reader {
                 Ok(()) => Woken::News,
                 Err(_) => Woken::Broken,
             },
-            () = self.shared.streams_end.cancelled() => Woken::Stopping,
+            () = self.streams.lifecycle.streams_ended() => Woken::Stopping,
             _ = self.ticks.tick() => Woken::Tick,
         };
         match woken {
@@ -360,9 +357,7 @@ impl Reader {
         if let Some(end) = self.check_token().await {
             return Some(end);
         }
-        if let Err(error) = self.shared.ports.admin.health()
-            && matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt)
-        {
+        if let Err(error) = self.streams.check_store() {
             return Some(self.end_with(&error));
         }
         (self.sent_at.elapsed() >= self.heartbeat).then_some(HEARTBEAT)
@@ -370,10 +365,8 @@ impl Reader {
 
     async fn check_token(&mut self) -> Option<Bytes> {
         self.checked_at = Instant::now();
-        if self.shared.gatekeeper.still_admits(&self.caller).await {
-            return None;
-        }
-        Some(self.end_with(&revoked()))
+        let error = self.streams.check_token(&self.caller).await.err()?;
+        Some(self.end_with(&error))
     }
 
     /// The last piece of a stream that ends before its run does. It has no id, so that a client's place stays.

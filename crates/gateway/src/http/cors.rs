@@ -3,10 +3,11 @@
 //! Only origins that the operator named get these headers, each its own name and never `*`. Credentials that a browser adds by itself are never allowed: a page shows its token.
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::http::body::ReplyBody;
-use crate::http::reply::Reply;
+use super::body::ReplyBody;
+use super::reply::Reply;
+use crate::access::origin_guard::AllowedOrigin;
 
 const ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 /// The headers that a page may send.
@@ -21,29 +22,12 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const REQUEST_METHOD: HeaderName = header::ACCESS_CONTROL_REQUEST_METHOD;
 
-/// The origin of the page that asks, where the operator allows it.
-#[derive(Clone, Debug)]
-pub(crate) struct AllowedOrigin(HeaderValue);
-
-// === impl AllowedOrigin ===
-
-impl AllowedOrigin {
-    /// `None` where no page asks, where its origin is not among `allowed`, and where more than one is named.
-    pub(crate) fn of(headers: &HeaderMap, allowed: &[String]) -> Option<Self> {
-        let mut named = headers.get_all(header::ORIGIN).iter();
-        let (origin, None) = (named.next()?, named.next()) else { return None };
-        let text = origin.to_str().ok()?;
-        let listed = allowed.iter().any(|known| known.eq_ignore_ascii_case(text));
-        listed.then(|| Self(origin.clone()))
-    }
-
-    /// Lets the page read an answer.
-    pub(crate) fn mark(self, reply: Reply) -> Reply {
-        reply
-            .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, self.0)
-            .header(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
-            .header(header::VARY, ORIGIN)
-    }
+/// Lets the page of this origin read an answer.
+pub(crate) fn mark(reply: Reply, origin: AllowedOrigin) -> Reply {
+    reply
+        .header(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.0)
+        .header(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
+        .header(header::VARY, ORIGIN)
 }
 
 /// Whether a browser asks what a page may do.

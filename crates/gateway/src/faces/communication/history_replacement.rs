@@ -8,11 +8,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{
     CheckpointId, ClientHistory, Code, Error, Json, MessageId, Reference, ThreadId, limits,
 };
+use trilogue_mapping::native::shown;
 use trilogue_wire::agent_communication::Session;
 use uuid::Uuid;
 
+use super::Call;
 use super::resources::{self, Resource};
-use crate::http::call::{Call, shown};
 
 /// Tells our own addresses from those of other servers.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ pub(super) async fn replace(call: &Call, session: Session) -> Result<ThreadId> {
             None => (None, Some(Arc::from(address))),
         },
     };
-    let runtime = call.shared.runtime();
+    let runtime = &call.state.runtime;
     let given = ClientHistory { entries, state };
     runtime.replace_history_and_state(call.principal(), &thread, given, value).await?;
     Ok(thread)
@@ -75,7 +76,7 @@ async fn value(
     thread: ThreadId,
     checkpoint: CheckpointId,
 ) -> Result<Json> {
-    let found = call.shared.read().checkpoint(&call.scope(), &thread, &checkpoint).await?;
+    let found = call.state.read.checkpoint(&call.scope(), &thread, &checkpoint).await?;
     found.and_then(|checkpoint| checkpoint.value).ok_or_else(|| {
         Error::new(
             Code::InvalidInput,
@@ -100,8 +101,8 @@ fn decoded(text: &str) -> Cow<'_, str> {
 impl Own {
     /// What this client, and everybody, reaches the mount by.
     fn of(call: &Call) -> Self {
-        let for_all = call.mount.as_ref().map(|mount| call.shared.base_of(mount));
-        Self::new([Some(call.base_url()), for_all].into_iter().flatten())
+        let place = &call.state.place;
+        Self::new([place.base_for(call), place.base.to_string()])
     }
 
     fn new(addresses: impl IntoIterator<Item = String>) -> Self {

@@ -1,4 +1,4 @@
-//! Tokens: secrets to principals, looked up by hash, and forgotten soon enough.
+//! Authentication: from a request's token to its principal, looked up by hash and forgotten soon enough.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,9 +13,10 @@ use trilogue_domain::port::Clock;
 use trilogue_domain::{AgentName, Code, Error, Principal, Timestamp};
 use trilogue_store::Tokens;
 
-use crate::access::schemes::{self, Challenge, Scheme};
-use crate::access::secret::hash_secret;
-use crate::options::{Access, Options};
+use super::schemes::{self, Challenge};
+use super::secret::hash_secret;
+use crate::core::options::{Access, Options};
+use crate::core::scheme::Scheme;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// The longest secret that is looked at, in bytes.
@@ -25,16 +26,16 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Who calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) principal: Arc<Principal>,
+pub struct Caller {
+    pub principal: Arc<Principal>,
     /// How the caller showed it; [`Scheme::None`] where no token is asked for.
     pub(crate) scheme: Scheme,
     /// The token's hash; `None` where no token is asked for.
     hash: Option<[u8; 32]>,
 }
 
-/// Knows tokens, and which callers each agent takes.
-pub(crate) struct Gatekeeper {
+/// Authenticates callers, and knows which of them each agent takes.
+pub(crate) struct Authenticator {
     open: Option<Arc<Principal>>,
     /// Who shows no token, where some agent takes such callers.
     anonymous: Option<Arc<Principal>>,
@@ -46,12 +47,12 @@ pub(crate) struct Gatekeeper {
     tokens: Arc<dyn Tokens>,
     clock: Arc<dyn Clock>,
     recheck: Duration,
-    known: RwLock<HashMap<[u8; 32], Known>>,
+    known: RwLock<HashMap<[u8; 32], CachedToken>>,
 }
 
 /// What was read of a token, and when.
 #[derive(Clone)]
-struct Known {
+struct CachedToken {
     principal: Arc<Principal>,
     expires_at: Option<Timestamp>,
     read_at: Instant,
@@ -75,9 +76,9 @@ impl Caller {
     }
 }
 
-// === impl Gatekeeper ===
+// === impl Authenticator ===
 
-impl Gatekeeper {
+impl Authenticator {
     /// # Errors
     /// Never: the names that it makes up are checked like any other.
     pub(crate) fn new(
@@ -126,7 +127,7 @@ impl Gatekeeper {
     /// The same on a route that leads to an agent: who shows nothing is let in where some agent takes such callers.
     ///
     /// # Errors
-    /// As [`Gatekeeper::admit`].
+    /// As [`Authenticator::admit`].
     pub(crate) async fn admit_to_agents(&self, headers: &HeaderMap) -> Result<Caller> {
         match &self.anonymous {
             Some(anonymous) if self.open.is_none() && shows_nothing(headers) => {
@@ -140,8 +141,13 @@ impl Gatekeeper {
     pub(crate) async fn admit_to_public(&self, headers: &HeaderMap) -> Caller {
         match self.admit(headers).await {
             Ok(caller) => caller,
-            Err(_) => Caller::without_token(&self.nobody),
+            Err(_) => self.nobody(),
         }
+    }
+
+    /// A caller without any right.
+    pub(crate) fn nobody(&self) -> Caller {
+        Caller::without_token(&self.nobody)
     }
 
     /// How callers of an agent may show who they are.
@@ -155,10 +161,8 @@ impl Gatekeeper {
     /// What callers of an agent are told who did not show who they are, and a hint that says it in words.
     pub(crate) fn challenge_of(&self, agent: &AgentName) -> (Challenge, String) {
         let schemes = self.schemes_of(agent);
-        let challenge = Challenge {
-            ways: schemes.iter().filter_map(|scheme| scheme.challenge()).collect(),
-            place: format!("/agents/{agent}/authentication"),
-        };
+        let ways = schemes.iter().filter_map(|scheme| scheme.challenge()).collect();
+        let challenge = Challenge { agent: agent.clone(), ways };
         let ways: Vec<_> = schemes.iter().map(|scheme| scheme.how()).collect();
         (challenge, format!("send {}", ways.join(" or ")))
     }
@@ -229,7 +233,7 @@ impl Gatekeeper {
         if known.len() >= MAX_REMEMBERED {
             known.clear();
         }
-        let remembered = Known {
+        let remembered = CachedToken {
             principal: Arc::clone(&principal),
             expires_at: row.expires_at,
             read_at: Instant::now(),
@@ -238,7 +242,7 @@ impl Gatekeeper {
         Ok(Some(principal).filter(|_| self.is_current(row.expires_at)))
     }
 
-    fn remembered(&self, hash: &[u8; 32]) -> Option<Known> {
+    fn remembered(&self, hash: &[u8; 32]) -> Option<CachedToken> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(hash).filter(|known| known.read_at.elapsed() < self.recheck).cloned()
     }
@@ -248,9 +252,9 @@ impl Gatekeeper {
     }
 }
 
-impl fmt::Debug for Gatekeeper {
+impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gatekeeper").field("open", &self.open.is_some()).finish_non_exhaustive()
+        f.debug_struct("Authenticator").field("open", &self.open.is_some()).finish_non_exhaustive()
     }
 }
 

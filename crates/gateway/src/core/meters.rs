@@ -10,8 +10,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use trilogue_domain::Code;
 
-use crate::metric_names as names;
-use crate::routes::Route;
+use super::metric_names as names;
 
 /// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: &[f64] =
@@ -24,7 +23,6 @@ static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
 /// Everything the gateway counts.
 pub(crate) struct Meters {
-    routes: Vec<RouteMeters>,
     pub(crate) refused_peers: Counter,
     pub(crate) connections: Level,
     pub(crate) streams: Level,
@@ -34,7 +32,9 @@ pub(crate) struct Meters {
     pub(crate) repeated_ids: Counter,
 }
 
-struct RouteMeters {
+/// What is counted of one operation.
+#[derive(Clone)]
+pub(crate) struct OperationMeters {
     answered: [Counter; 5],
     seconds: Histogram,
 }
@@ -51,18 +51,9 @@ pub(crate) struct Held<'a>(&'a Level);
 // === impl Meters ===
 
 impl Meters {
-    pub(crate) fn new(routes: &[Route]) -> Self {
+    pub(crate) fn new() -> Self {
         recorder();
-        let meters = |route: &Route| {
-            RouteMeters {
-            answered: CLASSES.map(|class| {
-                counter!(names::REQUESTS, "operation" => route.operation, "status" => class)
-            }),
-            seconds: histogram!(names::REQUEST_SECONDS, "operation" => route.operation),
-        }
-        };
         Self {
-            routes: routes.iter().map(meters).collect(),
             refused_peers: counter!(names::REFUSED_PEERS),
             connections: Level::new(gauge!(names::CONNECTIONS)),
             streams: Level::new(gauge!(names::STREAMS)),
@@ -73,15 +64,6 @@ impl Meters {
         }
     }
 
-    pub(crate) fn answered(&self, route: usize, status: StatusCode, took: Duration) {
-        let Some(meters) = self.routes.get(route) else { return };
-        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
-        if let Some(counter) = meters.answered.get(class) {
-            counter.increment(1);
-        }
-        meters.seconds.record(took.as_secs_f64());
-    }
-
     pub(crate) fn refused(&self, code: Code) {
         counter!(names::REFUSED, "code" => code.as_str()).increment(1);
     }
@@ -89,7 +71,35 @@ impl Meters {
 
 impl fmt::Debug for Meters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meters").field("routes", &self.routes.len()).finish_non_exhaustive()
+        f.debug_struct("Meters").finish_non_exhaustive()
+    }
+}
+
+// === impl OperationMeters ===
+
+impl OperationMeters {
+    pub(crate) fn new(operation: &'static str) -> Self {
+        recorder();
+        Self {
+            answered: CLASSES.map(
+                |class| counter!(names::REQUESTS, "operation" => operation, "status" => class),
+            ),
+            seconds: histogram!(names::REQUEST_SECONDS, "operation" => operation),
+        }
+    }
+
+    pub(crate) fn answered(&self, status: StatusCode, took: Duration) {
+        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
+        if let Some(counter) = self.answered.get(class) {
+            counter.increment(1);
+        }
+        self.seconds.record(took.as_secs_f64());
+    }
+}
+
+impl fmt::Debug for OperationMeters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperationMeters").finish_non_exhaustive()
     }
 }
 

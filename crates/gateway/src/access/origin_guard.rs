@@ -7,27 +7,30 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
-
-use crate::access::cors::AllowedOrigin;
+use trilogue_mapping::native::shown;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Names of query parameters that clients put secrets into.
 const SECRET_PARAMETERS: &[&str] =
     &["token", "_token", "access_token", "auth_token", "api_key", "apikey", "api-key", "x-api-key"];
 
-/// What this server answers for.
+/// The hosts that this server answers for, and the origins whose pages may call it.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct OriginGuard {
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-// === impl Guard ===
+/// The origin of the page that asks, where the operator allows it.
+#[derive(Clone, Debug)]
+pub(crate) struct AllowedOrigin(pub(crate) HeaderValue);
 
-impl Guard {
+// === impl OriginGuard ===
+
+impl OriginGuard {
     pub(crate) fn new(hosts: &[String], origins: &[String], listeners: &[SocketAddr]) -> Self {
         let mut known: Vec<String> =
             ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
@@ -44,7 +47,12 @@ impl Guard {
 
     /// The origin of the page that asks, where it is one that the operator named.
     pub(crate) fn allowed_origin(&self, headers: &HeaderMap) -> Option<AllowedOrigin> {
-        AllowedOrigin::of(headers, &self.origins)
+        let mut named = headers.get_all(header::ORIGIN).iter();
+        // A request that names two is nobody's.
+        let (origin, None) = (named.next()?, named.next()) else { return None };
+        let text = origin.to_str().ok()?;
+        let is_listed = self.origins.iter().any(|known| known.eq_ignore_ascii_case(text));
+        is_listed.then(|| AllowedOrigin(origin.clone()))
     }
 
     /// # Errors
@@ -72,7 +80,7 @@ impl Guard {
         if self.hosts.iter().any(|known| known.eq_ignore_ascii_case(without_port(host))) {
             return Ok(host);
         }
-        Err(foreign_host(&format!("the host '{}'", crate::http::call::shown(host))))
+        Err(foreign_host(&format!("the host '{}'", shown(host))))
     }
 
     fn check_origin(&self, headers: &HeaderMap, host: &str) -> Result<()> {
@@ -93,7 +101,7 @@ impl Guard {
         if origins.next().is_none() && (own || listed) {
             return Ok(());
         }
-        Err(foreign_origin(&format!("the page '{}'", crate::http::call::shown(origin))))
+        Err(foreign_origin(&format!("the page '{}'", shown(origin))))
     }
 }
 
@@ -142,7 +150,7 @@ mod tests {
     use super::*;
 
     fn check(uri: &str, headers: &[(&str, &str)]) -> Result<(), Code> {
-        let guard = Guard::new(
+        let guard = OriginGuard::new(
             &["agents.example.com".to_owned()],
             &["https://inspector.example.com".to_owned()],
             &["192.0.2.7:80".parse().unwrap()],

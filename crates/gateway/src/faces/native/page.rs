@@ -5,14 +5,14 @@ use std::sync::Arc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Body, RunId};
-use trilogue_store::Range;
 use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::{Range, Read};
 
-use super::cursor::Cursor;
-use super::feed;
-use super::view::{Fold, NativeView, Out, Place};
-use crate::access::tokens::Caller;
-use crate::shared::Shared;
+use super::view::NativeView;
+use crate::access::authenticator::Caller;
+use crate::stream::cursor::Cursor;
+use crate::stream::view::{Fold, Out, Place};
+use crate::stream::{Streams, feed};
 
 /// The most bytes of events on one page.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// # Errors
 /// When the log cannot be read.
 pub(crate) async fn page(
-    shared: &Arc<Shared>,
+    streams: &Streams,
     caller: &Caller,
     thread: &ThreadRow,
     run: Option<&RunRow>,
@@ -36,12 +36,12 @@ pub(crate) async fn page(
     let mut names = Names::default();
     'reading: loop {
         let range = Range { run: run.map(|run| run.key), after, max_bytes: READ_BYTES };
-        let frames = shared.read().frames(thread, range).await?;
+        let frames = streams.read.frames(thread, range).await?;
         let begun = after;
         for frame in &frames {
             let run_id = match run {
                 Some(run) => Some(run.id.clone()),
-                None => names.find(shared, thread, frame.run()).await?,
+                None => names.find(&streams.read, thread, frame.run()).await?,
             };
             for event in frame.events()? {
                 let number = if run.is_some() { event.run_number } else { event.number };
@@ -69,7 +69,7 @@ pub(crate) async fn page(
                 if let (Body::Interrupt(InterruptEvent::Raised(raised)), Some(run)) =
                     (&event.body, &run_id)
                 {
-                    shared.runtime().shown(&caller.principal.id, run, &raised.id);
+                    streams.runtime.shown(&caller.principal.id, run, &raised.id);
                 }
                 after = number;
             }
@@ -94,7 +94,7 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) async fn find(
         &mut self,
-        shared: &Arc<Shared>,
+        read: &Arc<dyn Read>,
         thread: &ThreadRow,
         key: Option<trilogue_domain::RunKey>,
     ) -> Result<Option<RunId>> {
@@ -104,7 +104,7 @@ impl Names {
         {
             return Ok(name.clone());
         }
-        let name = feed::run_id(shared.read(), thread, key).await?;
+        let name = feed::run_id(read, thread, key).await?;
         self.last = Some((key, name.clone()));
         Ok(name)
     }

@@ -25,14 +25,14 @@ pub(crate) type Making = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 ///
 /// # Errors
 /// What making the answer fails with in time.
-pub(crate) async fn patiently(
+pub(crate) async fn with_signs_of_life(
     making: Making,
     late: impl FnOnce(&Error) -> Bytes + Send + 'static,
 ) -> Result<Reply> {
-    patiently_for(PATIENCE, making, late).await
+    with_signs_of_life_for(PATIENCE, making, late).await
 }
 
-async fn patiently_for(
+async fn with_signs_of_life_for(
     patience: Duration,
     mut making: Making,
     late: impl FnOnce(&Error) -> Bytes + Send + 'static,
@@ -70,10 +70,10 @@ mod tests {
     #[tokio::test]
     async fn an_answer_in_time_is_itself() {
         let making: Making = Box::pin(async { Ok(Reply::no_content()) });
-        let reply = patiently(making, |_| Bytes::new()).await.unwrap();
+        let reply = with_signs_of_life(making, |_| Bytes::new()).await.unwrap();
         assert_eq!(reply.status(), StatusCode::NO_CONTENT);
         let making: Making = Box::pin(async { Err(Error::new(Code::RunNotFound, "x")) });
-        let refused = patiently(making, |_| Bytes::new()).await;
+        let refused = with_signs_of_life(making, |_| Bytes::new()).await;
         assert_eq!(refused.unwrap_err().code(), Code::RunNotFound);
     }
 
@@ -82,7 +82,7 @@ mod tests {
         let (done, is_done) = tokio::sync::oneshot::channel();
         let making: Making = Box::pin(async { is_done.await.unwrap() });
         let late = |error: &Error| Bytes::from(error.code().as_str());
-        let reply = patiently_for(SHORT, making, late).await.unwrap();
+        let reply = with_signs_of_life_for(SHORT, making, late).await.unwrap();
         assert_eq!(reply.status(), StatusCode::OK);
         let mut body = reply.into_response().into_body();
         for _ in 0..2 {

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
 
-use crate::http::reply::REQUEST_ID;
+use super::reply::REQUEST_ID;
 
 /// Carries the trace that a request belongs to.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -6,11 +6,11 @@ use trilogue_mapping::communication as mapping;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::Message;
 
-use crate::answering::{self, Words};
-use crate::http::call::Call;
+use super::Call;
+use crate::faces::common::answer_target::{self as common, Hints};
 use crate::http::reply::INTERRUPT_ID;
 
-const WORDS: Words = Words {
+const HINTS: Hints = Hints {
     question: "await request",
     naming: "in the header 'Interrupt-Id', or as 'x_trilogue.interrupt_id' in the first part",
 };
@@ -34,8 +34,9 @@ pub(super) fn named(call: &Call, answer: &Message) -> Result<Option<String>> {
 /// The pending interrupt that an answer is for.
 ///
 /// # Errors
-/// As [`answering::target`].
+/// As [`common::target`].
 pub(super) async fn target(call: &Call, run: &RunRow, named: Option<&str>) -> Result<Interrupt> {
-    let pending = answering::pending(call, run).await?;
-    answering::target(call, run, pending, named, WORDS)
+    let must_name = call.state.options.require_interrupt_id;
+    let pending = common::pending(call.state.read.as_ref(), call, run).await?;
+    common::target(&call.state.runtime, call, run, pending, named, must_name, HINTS)
 }

@@ -1,14 +1,13 @@
 //! The gateway's settings.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use trilogue_domain::{AgentName, Principal, limits};
 
-use crate::access::peers::Proxies;
-use crate::access::schemes::Scheme;
-use crate::faces::client::ClientOptions;
-use crate::mount::{ConnectOptions, Mount, Protocol};
+use super::exposure::Exposure;
+use super::scheme::Scheme;
 
 /// The gateway's settings.
 #[derive(Clone, Debug)]
@@ -21,10 +20,6 @@ pub struct Options {
     pub anonymous: Option<Principal>,
     /// How far the listeners may reach.
     pub exposure: Exposure,
-    /// The protocols beside our own face, and where each is served.
-    pub mounts: Vec<Mount>,
-    /// How clients of the Agent Client Protocol are spoken to.
-    pub client: ClientOptions,
     /// The address under which clients reach the server, without a mount's prefix; where there is none, addresses that are handed out begin with the host that a request names.
     pub public_url: Option<String>,
     /// Host names that this server answers for beside loopback ones, without port.
@@ -74,18 +69,24 @@ pub enum Access {
     Open(Principal),
 }
 
-/// How far the listeners may reach.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Exposure {
-    /// Only this machine.
-    Loopback,
-    /// Proxies that encrypt stand in front. On a listener beyond loopback, connections from elsewhere are closed before a request is read.
-    BehindProxy(Proxies),
-    /// Anybody, unencrypted; the operator said `dangerously_…`.
-    DangerouslyPublic,
-}
-
 // === impl Options ===
+
+impl Options {
+    /// Where everybody reaches the server, without a slash at the end: what the operator says, else the first listener.
+    pub(crate) fn address(&self, listeners: &[SocketAddr]) -> String {
+        if let Some(url) = &self.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        match listeners.first() {
+            // Nobody can connect to the address that stands for all of them.
+            Some(address) if address.ip().is_unspecified() => {
+                format!("http://localhost:{}", address.port())
+            }
+            Some(address) => format!("http://{address}"),
+            None => "http://localhost".to_owned(),
+        }
+    }
+}
 
 impl Default for Options {
     fn default() -> Self {
@@ -94,8 +95,6 @@ impl Default for Options {
             agent_schemes: HashMap::new(),
             anonymous: None,
             exposure: Exposure::Loopback,
-            mounts: Protocol::ALL.map(default_mount).to_vec(),
-            client: ClientOptions::default(),
             public_url: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -116,16 +115,5 @@ impl Default for Options {
             render_cache_bytes: 32 * 1024 * 1024,
             connection_grace: Duration::from_secs(5),
         }
-    }
-}
-
-/// Where a protocol is served by default: under its name.
-fn default_mount(protocol: Protocol) -> Mount {
-    Mount {
-        protocol,
-        prefix: format!("/{protocol}"),
-        strict: false,
-        require_interrupt_id: false,
-        connect: ConnectOptions::default(),
     }
 }

@@ -11,61 +11,61 @@ use super::view;
 
 /// The agents, read when they are first asked for, and again when one has joined.
 #[derive(Debug, Default)]
-pub(crate) struct KnownAgents(RwLock<Arc<Known>>);
+pub(super) struct AgentIndex(RwLock<Arc<Agents>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Agents {
     /// How many agents there were.
     count: usize,
-    by_name: HashMap<AgentName, KnownAgent>,
+    by_name: HashMap<AgentName, IndexedAgent>,
     /// By everything that an `agent_id` of a request may be, ids in lower case.
     by_text: HashMap<String, AgentName>,
 }
 
 /// An agent, made ready for showing.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownAgent {
-    pub(crate) card: Arc<AgentCard>,
+pub(super) struct IndexedAgent {
+    pub(super) card: Arc<AgentCard>,
     /// Its id on this face.
-    pub(crate) id: Arc<str>,
+    pub(super) id: Arc<str>,
 }
 
-// === impl KnownAgents ===
+// === impl AgentIndex ===
 
-impl KnownAgents {
+impl AgentIndex {
     /// The agent that a request names.
-    pub(crate) fn find(&self, runtime: &Runtime, text: &str) -> Option<KnownAgent> {
-        let known = self.known(runtime);
+    pub(super) fn find(&self, runtime: &Runtime, text: &str) -> Option<IndexedAgent> {
+        let known = self.current(runtime);
         let found = known.by_text.get(text);
         let name = found.or_else(|| known.by_text.get(&text.to_ascii_lowercase()))?;
         known.by_name.get(name).cloned()
     }
 
     /// The agent of a run; next to nothing is known of one that is not served any more.
-    pub(crate) fn of_run(&self, runtime: &Runtime, name: &AgentName) -> KnownAgent {
-        let served = self.known(runtime).by_name.get(name).cloned();
-        served.unwrap_or_else(|| KnownAgent::of(view::card_of(runtime, name)))
+    pub(super) fn of_run(&self, runtime: &Runtime, name: &AgentName) -> IndexedAgent {
+        let served = self.current(runtime).by_name.get(name).cloned();
+        served.unwrap_or_else(|| IndexedAgent::of(view::card_of(runtime, name)))
     }
 
     /// The agents that there are now. None ever leaves, so that their number says whether these are all.
-    fn known(&self, runtime: &Runtime) -> Arc<Known> {
+    fn current(&self, runtime: &Runtime) -> Arc<Agents> {
         let cards = runtime.registered();
         let known = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         if known.count == cards.len() {
             return known;
         }
-        let known = Arc::new(Known::of(&cards));
+        let known = Arc::new(Agents::of(&cards));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&known);
         known
     }
 }
 
-// === impl Known ===
+// === impl Agents ===
 
-impl Known {
+impl Agents {
     fn of(cards: &[&AgentCard]) -> Self {
         let (mut by_name, mut by_text) = (HashMap::new(), HashMap::new());
-        let agents: Vec<_> = cards.iter().map(|card| KnownAgent::of((*card).clone())).collect();
+        let agents: Vec<_> = cards.iter().map(|card| IndexedAgent::of((*card).clone())).collect();
         // Of two agents that one text names, the name under which one is served counts most, then an id; else the first.
         for agent in &agents {
             let title = mapping::name(&agent.card).to_owned();
@@ -83,9 +83,9 @@ impl Known {
     }
 }
 
-// === impl KnownAgent ===
+// === impl IndexedAgent ===
 
-impl KnownAgent {
+impl IndexedAgent {
     fn of(card: AgentCard) -> Self {
         let id = mapping::agent_id(&card);
         Self { card: Arc::new(card), id: Arc::from(id) }

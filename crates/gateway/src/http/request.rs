@@ -1,4 +1,4 @@
-//! A request that was let in, as a handler sees it.
+//! A request that was let in.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,44 +8,39 @@ use http::{HeaderMap, HeaderName, header};
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Principal, RunId, Scope, ThreadId, limits};
-pub(crate) use trilogue_mapping::native::shown;
 use trilogue_store::rows::Page;
 
+use crate::access::authenticator::{Authenticator, Caller};
 use crate::access::schemes::Challenge;
-use crate::access::tokens::Caller;
-use crate::mount::Mount;
-use crate::shared::Shared;
+use crate::core::not_found::{no_run, no_thread};
 
 /// A request that was let in.
 #[derive(Debug)]
-pub(crate) struct Call {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) caller: Caller,
-    /// Where the route is mounted; `None` for our own face.
-    pub(crate) mount: Option<Arc<Mount>>,
+pub struct Request {
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub caller: Caller,
     /// The host that the request's address names, where it names one.
     pub(crate) authority: Option<Authority>,
-    pub(crate) headers: HeaderMap,
+    pub headers: HeaderMap,
     pub(crate) params: Vec<(&'static str, String)>,
     pub(crate) query: Vec<(String, String)>,
-    pub(crate) body: Bytes,
+    pub body: Bytes,
     /// What the caller must show, once an agent has refused it.
     pub(crate) challenge: Arc<OnceLock<Challenge>>,
 }
 
-// === impl Call ===
+// === impl Request ===
 
-impl Call {
+impl Request {
     /// Passes when this agent takes callers who show what this one does. Asked before anything of the agent is said or done.
     ///
     /// # Errors
     /// `unauthenticated`, naming what the agent takes.
-    pub(crate) fn reach(&self, agent: &AgentName) -> Result<()> {
-        let gatekeeper = &self.shared.gatekeeper;
-        if gatekeeper.takes(&self.caller, agent) {
+    pub fn reach(&self, agent: &AgentName) -> Result<()> {
+        if self.authenticator.takes(&self.caller, agent) {
             return Ok(());
         }
-        let (challenge, hint) = gatekeeper.challenge_of(agent);
+        let (challenge, hint) = self.authenticator.challenge_of(agent);
         // Whoever is refused twice in one request is told of the first agent.
         drop(self.challenge.set(challenge));
         Err(Error::new(
@@ -55,57 +50,50 @@ impl Call {
         .hint(hint))
     }
 
-    pub(crate) fn principal(&self) -> &Principal {
+    pub fn principal(&self) -> &Principal {
         &self.caller.principal
     }
 
-    pub(crate) fn scope(&self) -> Scope {
+    pub fn scope(&self) -> Scope {
         self.caller.principal.scope()
     }
 
-    /// The absolute address of the mount for this client, without a slash at its end: what it reaches us by, unless the operator says what everybody does.
-    pub(crate) fn base_url(&self) -> String {
-        let prefix = self.mount.as_ref().map_or("", |mount| mount.prefix.as_str());
-        let host = self.header(&header::HOST).or(self.authority.as_ref().map(Authority::as_str));
-        match host {
-            Some(host) if self.shared.options.public_url.is_none() => {
-                format!("http://{host}{prefix}")
-            }
-            _ => format!("{}{prefix}", self.shared.address),
-        }
+    /// The host by which the client reaches the server.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.header(&header::HOST).or(self.authority.as_ref().map(Authority::as_str))
     }
 
     /// A parameter of the path. The router fills every one that the route's path names.
-    pub(crate) fn param(&self, name: &str) -> &str {
+    pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// # Errors
     /// `thread_not_found` where the id cannot be one: it names nothing.
-    pub(crate) fn thread_id(&self) -> Result<ThreadId> {
+    pub fn thread_id(&self) -> Result<ThreadId> {
         let text = self.param("thread_id");
         ThreadId::parse(text).map_err(|_| no_thread(text))
     }
 
     /// # Errors
     /// `run_not_found` where the id cannot be one: it names nothing.
-    pub(crate) fn run_id(&self) -> Result<RunId> {
+    pub fn run_id(&self) -> Result<RunId> {
         let text = self.param("run_id");
         RunId::parse(text).map_err(|_| no_run(text))
     }
 
     /// A parameter of the query; the first where it is repeated.
-    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+    pub fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// # Errors
     /// `invalid_json` or `invalid_request`.
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T> {
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         super::receive::json(&self.body)
     }
 
@@ -113,7 +101,7 @@ impl Call {
     ///
     /// # Errors
     /// `invalid_request` or `invalid_cursor`.
-    pub(crate) fn page(&self) -> Result<Page> {
+    pub fn page(&self) -> Result<Page> {
         let after = match self.query("after") {
             Some(text) => Some(text.parse().map_err(|_| {
                 Error::new(
@@ -131,7 +119,7 @@ impl Call {
     ///
     /// # Errors
     /// `invalid_request`.
-    pub(crate) fn limit(&self) -> Result<usize> {
+    pub fn limit(&self) -> Result<usize> {
         let Some(text) = self.query("limit") else { return Ok(limits::DEFAULT_PAGE_ROWS) };
         match text.parse() {
             Ok(limit @ 1..=limits::MAX_PAGE_ROWS) => Ok(limit),
@@ -144,7 +132,7 @@ impl Call {
     }
 
     /// The conditions `metadata.KEY=VALUE`: the value is JSON, or text where it is none.
-    pub(crate) fn metadata_filter(&self) -> Vec<(String, String)> {
+    pub fn metadata_filter(&self) -> Vec<(String, String)> {
         let conditions = self.query.iter().filter_map(|(name, value)| {
             let key = name.strip_prefix("metadata.")?;
             let value = match serde_json::from_str::<serde_json::Value>(value) {
@@ -155,16 +143,4 @@ impl Call {
         });
         conditions.collect()
     }
-}
-
-pub(crate) fn no_thread(id: &str) -> Error {
-    Error::new(Code::ThreadNotFound, format!("there is no thread '{}'", shown(id)))
-}
-
-pub(crate) fn no_run(id: &str) -> Error {
-    Error::new(Code::RunNotFound, format!("there is no run '{}'", shown(id)))
-}
-
-pub(crate) fn no_interrupt(id: &str) -> Error {
-    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{}'", shown(id)))
 }

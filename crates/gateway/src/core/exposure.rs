@@ -1,0 +1,65 @@
+//! How far the listeners may reach.
+
+use std::net::IpAddr;
+
+use trilogue_egress::Cidr;
+
+/// How far the listeners may reach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exposure {
+    /// Only this machine.
+    Loopback,
+    /// Proxies that encrypt stand in front. On a listener beyond loopback, connections from elsewhere are closed before a request is read.
+    BehindProxy(Proxies),
+    /// Anybody, unencrypted; the operator said `dangerously_…`.
+    DangerouslyPublic,
+}
+
+/// Proxies that end TLS in front of the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proxies {
+    /// Where they connect from.
+    pub blocks: Vec<Cidr>,
+    /// Whether programs on this machine may connect too.
+    pub loopback: bool,
+}
+
+// === impl Proxies ===
+
+impl Proxies {
+    /// Whether a connection from this address is let in.
+    #[must_use]
+    pub fn admit(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        (self.loopback && peer.is_loopback()) || self.blocks.iter().any(|it| it.contains(peer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(loopback: bool) -> Proxies {
+        let blocks = ["10.0.0.0/8", "fd00::/8"].map(|block| block.parse().unwrap()).to_vec();
+        Proxies { blocks, loopback }
+    }
+
+    #[test]
+    fn proxies_and_this_machine_are_let_in_and_nobody_else() {
+        for (peer, open, closed) in [
+            ("10.1.2.3", true, true),
+            ("::ffff:10.1.2.3", true, true),
+            ("fd12::1", true, true),
+            ("127.0.0.2", true, false),
+            ("::1", true, false),
+            ("::ffff:127.0.0.1", true, false),
+            ("192.168.0.1", false, false),
+            ("::ffff:192.168.0.1", false, false),
+            ("fe80::1", false, false),
+        ] {
+            let peer: IpAddr = peer.parse().unwrap();
+            assert_eq!(proxies(true).admit(peer), open, "{peer}");
+            assert_eq!(proxies(false).admit(peer), closed, "{peer}");
+        }
+    }
+}

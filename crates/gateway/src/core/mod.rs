@@ -1,0 +1,11 @@
+//! What everything else rests on: settings, ports, meters, log references. Nothing here knows who uses it.
+
+pub(crate) mod exposure;
+pub(crate) mod lifecycle;
+pub(crate) mod log_ref;
+pub(crate) mod meters;
+pub mod metric_names;
+pub(crate) mod not_found;
+pub(crate) mod options;
+pub(crate) mod ports;
+pub(crate) mod scheme;

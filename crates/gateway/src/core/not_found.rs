@@ -1,0 +1,16 @@
+//! How the absence of a thing is said, the same wherever it is looked for.
+
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::native::shown;
+
+pub(crate) fn no_thread(id: &str) -> Error {
+    Error::new(Code::ThreadNotFound, format!("there is no thread '{}'", shown(id)))
+}
+
+pub(crate) fn no_run(id: &str) -> Error {
+    Error::new(Code::RunNotFound, format!("there is no run '{}'", shown(id)))
+}
+
+pub(crate) fn no_interrupt(id: &str) -> Error {
+    Error::new(Code::InterruptNotFound, format!("there is no interrupt '{}'", shown(id)))
+}

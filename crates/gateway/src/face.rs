@@ -1,0 +1,143 @@
+//! What a face is, and what it is made of.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{Extensions, header};
+use hyper::body::Incoming;
+use trilogue_domain::{AgentName, Code, Error, lock};
+use trilogue_mapping::native::shown;
+
+use crate::access::authenticator::Authenticator;
+pub use crate::access::schemes::Challenge;
+use crate::core::lifecycle::Lifecycle;
+use crate::core::meters::Meters;
+use crate::core::options::Options;
+use crate::core::ports::Ports;
+use crate::http::receive;
+pub use crate::http::reply::Reply;
+pub use crate::http::request::Request;
+pub use crate::route::{
+    Access, Answer, Answering, Call, Content, Endpoint, Operation, Parameter, Route, SchemaOf,
+    Verb, bind, of, operations,
+};
+use crate::stream::Streams;
+
+/// A protocol that can be mounted, with its options.
+pub trait Protocol: fmt::Debug + Send + Sync {
+    /// Its name in configuration and on the command line.
+    fn name(&self) -> &'static str;
+    /// Everything that its clients can ask for.
+    fn operations(&self) -> Vec<Operation>;
+    /// The protocol as it is served at one place.
+    fn open(&self, services: &Services, place: MountPoint) -> Arc<dyn Face>;
+}
+
+/// A protocol as it is served at one place.
+#[async_trait]
+pub trait Face: fmt::Debug + Send + Sync {
+    /// Its routes, bound to its state.
+    fn endpoints(self: Arc<Self>) -> Vec<Endpoint>;
+    /// The error as a response.
+    fn respond(&self, error: &Error, request_id: Option<&str>) -> Reply;
+    /// Adds to the refusal of an agent where more is said of what it takes.
+    fn challenge(&self, refusal: Reply, _: &Challenge) -> Reply {
+        refusal
+    }
+    /// That no route has this path.
+    fn unknown_path(&self, path: &str) -> Error {
+        Error::new(Code::NotFound, format!("there is no route '{}'", shown(path)))
+    }
+    /// The path behind the mount's prefix as it is looked for.
+    fn tidied<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(path)
+    }
+    /// The agent that a request of an unknown caller is for, where the request names one: the caller is told what that agent takes.
+    async fn requested_agent(&self, _: UnknownCaller<'_>) -> Option<AgentName> {
+        None
+    }
+}
+
+/// What every face is made of; each keeps what it needs.
+#[derive(Clone, Debug)]
+pub struct Services {
+    pub ports: Ports,
+    pub options: Arc<Options>,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) common_states: Arc<Mutex<Extensions>>,
+}
+
+/// Where a face is served.
+#[derive(Clone, Debug)]
+pub struct MountPoint {
+    /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
+    pub prefix: Arc<str>,
+    /// The absolute address for what many readers share: it names no host of one request.
+    pub base: Arc<str>,
+    /// Whether the operator says by which address everybody reaches the server.
+    is_public: bool,
+}
+
+/// A request of a caller whom nobody knows.
+#[derive(Debug)]
+pub struct UnknownCaller<'a> {
+    pub operation: &'static str,
+    pub params: &'a [(&'static str, String)],
+    pub(crate) body: Incoming,
+    pub(crate) options: &'a Options,
+}
+
+// === impl Services ===
+
+impl Services {
+    /// What all mounts of one face have in common: one for each server and type.
+    pub fn common_state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        let mut states = lock(&self.common_states);
+        Arc::clone(states.get_or_insert_with(Arc::<T>::default))
+    }
+}
+
+// === impl MountPoint ===
+
+impl MountPoint {
+    /// `address` is where everybody reaches the server, without a slash at its end.
+    pub(crate) fn new(prefix: &str, address: &str, options: &Options) -> Self {
+        Self {
+            prefix: Arc::from(prefix),
+            base: Arc::from(format!("{address}{prefix}")),
+            is_public: options.public_url.is_some(),
+        }
+    }
+
+    /// The absolute address of the mount for this client, without a slash at its end: what it reaches us by, unless the operator says what everybody does.
+    pub fn base_for(&self, request: &Request) -> String {
+        match request.host() {
+            Some(host) if !self.is_public => format!("http://{host}{}", self.prefix),
+            _ => self.base.to_string(),
+        }
+    }
+}
+
+// === impl UnknownCaller ===
+
+impl UnknownCaller<'_> {
+    /// The body, where it has at most this many bytes and comes in time.
+    pub async fn body(self, max_bytes: usize) -> Option<Bytes> {
+        receive::body_up_to(max_bytes, self.body, self.options).await.ok()
+    }
+}
+
+/// The refusal of an agent, with what it takes instead.
+pub(crate) fn challenged(face: &dyn Face, refusal: Reply, challenge: &Challenge) -> Reply {
+    let refusal =
+        challenge.ways.iter().fold(refusal.without(&header::WWW_AUTHENTICATE), |reply, way| {
+            reply.also(header::WWW_AUTHENTICATE, way.clone())
+        });
+    face.challenge(refusal, challenge)
+}

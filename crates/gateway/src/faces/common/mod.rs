@@ -1,0 +1,8 @@
+//! What faces share.
+
+pub(super) mod answer_target;
+pub(super) mod cursors;
+pub(super) mod idempotency;
+pub(super) mod negotiation;
+pub(super) mod openapi;
+pub(super) mod turns;

@@ -1,0 +1,44 @@
+//! Which agent a request is for, before anybody knows who sends it.
+
+use serde::Deserialize;
+use trilogue_domain::AgentName;
+
+use super::{Route, State, configurations, create};
+use crate::face::UnknownCaller;
+
+/// The longest body that is read of a caller whom nobody knows, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// What of a body names an agent.
+#[derive(Deserialize, Default)]
+struct NamedAgent {
+    #[serde(default)]
+    agent_id: Option<String>,
+    #[serde(default)]
+    configuration_id: Option<String>,
+}
+
+/// The agent that the path or the body names, or that a run without a name is for. Instances are not looked up: who they belong to is not known yet.
+pub(super) async fn requested_agent(state: &State, caller: UnknownCaller<'_>) -> Option<AgentName> {
+    let known = |text: &str| {
+        let agent = state.common.agents.find(&state.runtime, text)?;
+        Some(agent.card.name.clone())
+    };
+    if let Some((_, agent)) = caller.params.iter().find(|(name, _)| *name == "agent_id") {
+        return known(agent);
+    }
+    let is_wanted = |route: &Route| route.operation == caller.operation;
+    if !create::ROUTES.iter().chain(configurations::ROUTES).any(is_wanted) {
+        return None;
+    }
+    let body = caller.body(MAX_BYTES).await?;
+    let named: NamedAgent = match body.trim_ascii() {
+        b"" => NamedAgent::default(),
+        body => serde_json::from_slice(body).ok()?,
+    };
+    match named {
+        NamedAgent { agent_id: Some(agent), .. } => known(&agent),
+        NamedAgent { configuration_id: Some(_), .. } => None,
+        _ => state.runtime.registered().first().map(|card| card.name.clone()),
+    }
+}

@@ -1,0 +1,318 @@
+//! The registry of faces: which there are, where each is mounted, and which route a request is for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Error};
+use trilogue_mapping::native::shown;
+
+use crate::core::meters::OperationMeters;
+use crate::face::{Face, MountPoint, Protocol, Services};
+use crate::faces::communication::CommunicationOptions;
+use crate::faces::connect::ConnectOptions;
+use crate::faces::native;
+use crate::route::Endpoint;
+
+/// The longest prefix of a mount, in bytes.
+const MAX_PREFIX_BYTES: usize = 256;
+
+/// Every protocol that is mounted by default, under its name. A new face is one more line here.
+#[must_use]
+pub fn protocols() -> Vec<Arc<dyn Protocol>> {
+    vec![Arc::new(CommunicationOptions::default()), Arc::new(ConnectOptions::default())]
+}
+
+/// Where a protocol is served.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    prefix: String,
+    protocol: Arc<dyn Protocol>,
+}
+
+/// Finds routes: our own, and those of the protocols below their mounts.
+#[derive(Debug)]
+pub(crate) struct Router {
+    own: Place,
+    /// First segments of our own paths, which no mount takes.
+    reserved: Vec<&'static str>,
+    /// The longest prefix first.
+    mounts: Vec<Place>,
+}
+
+/// A face at its prefix.
+pub(crate) struct Place {
+    prefix: String,
+    pub(crate) face: Arc<dyn Face>,
+    /// The endpoints of each path.
+    paths: matchit::Router<Vec<MeteredEndpoint>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MeteredEndpoint {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) meters: OperationMeters,
+}
+
+/// An endpoint that was found, with the parameters of its path.
+#[derive(Debug)]
+pub(crate) struct Match<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) meters: &'a OperationMeters,
+    pub(crate) params: Vec<(&'static str, String)>,
+    pub(crate) face: &'a Arc<dyn Face>,
+}
+
+/// Why no route was found.
+#[derive(Debug)]
+pub(crate) struct Miss {
+    pub(crate) error: Error,
+    /// The methods that the path has.
+    pub(crate) allow: Option<String>,
+}
+
+/// Whether a server could serve these mounts together.
+///
+/// # Errors
+/// `already_exists` when two have one prefix, `invalid_request` when one would hide the server's own routes.
+pub fn check_mounts(mounts: &[Mount]) -> Result<()> {
+    for (place, mount) in mounts.iter().enumerate() {
+        let earlier = mounts.iter().take(place);
+        if let Some(other) = earlier.rev().find(|it| it.prefix == mount.prefix) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                format!("the mounts {other} and {mount} have one prefix"),
+            )
+            .hint("give each mount a prefix of its own"));
+        }
+        let own = native::operations();
+        if let Some(route) = own.iter().find(|route| lies_below(route.path, &mount.prefix))
+            && !mount.prefix.is_empty()
+        {
+            let path = route.path;
+            let message =
+                format!("the mount {mount} lies where the server's own routes are: {path}");
+            return Err(Error::new(Code::InvalidRequest, message)
+                .hint("choose another prefix, such as /communication or /api/v1/acp"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a route's path is this prefix, or begins with it; a parameter begins with anything.
+fn lies_below(path: &str, prefix: &str) -> bool {
+    let mut segments = path.split('/');
+    prefix.split('/').all(|wanted| {
+        segments.next().is_some_and(|segment| segment == wanted || segment.starts_with('{'))
+    })
+}
+
+// === impl Mount ===
+
+impl Mount {
+    /// The protocol at this prefix. `/` and nothing are the root.
+    ///
+    /// # Errors
+    /// `invalid_request` where the prefix cannot begin a path.
+    pub fn new(protocol: impl Protocol + 'static, prefix: &str) -> Result<Self> {
+        Self::of(Arc::new(protocol), prefix)
+    }
+
+    fn of(protocol: Arc<dyn Protocol>, prefix: &str) -> Result<Self> {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let is_prefix = prefix.is_empty()
+            || prefix.strip_prefix('/').is_some_and(|it| it.split('/').all(is_segment));
+        if !is_prefix || prefix.len() > MAX_PREFIX_BYTES {
+            let prefix = prefix.escape_debug();
+            return Err(Error::new(Code::InvalidRequest, format!("'{prefix}' is no prefix of a mount"))
+                .hint("write '/', or segments such as '/communication' or '/acp/v0': letters, digits, '-', '_', '.' and '~'"));
+        }
+        Ok(Self { prefix: prefix.to_owned(), protocol })
+    }
+
+    /// Each protocol under its name, with its options at their defaults.
+    #[must_use]
+    pub fn defaults() -> Vec<Self> {
+        let mount = |protocol: Arc<dyn Protocol>| {
+            let prefix = format!("/{}", protocol.name());
+            Self { prefix, protocol }
+        };
+        protocols().into_iter().map(mount).collect()
+    }
+
+    /// What every path begins with: nothing for the root, else such as `/communication`, without a slash at its end.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    #[must_use]
+    pub fn protocol(&self) -> &dyn Protocol {
+        self.protocol.as_ref()
+    }
+}
+
+/// As it is written on the command line.
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = if self.prefix.is_empty() { "/" } else { &self.prefix };
+        write!(f, "{}={prefix}", self.protocol.name())
+    }
+}
+
+fn is_segment(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    !text.is_empty() && text != "." && text != ".." && text.bytes().all(fits)
+}
+
+// === impl Router ===
+
+impl Router {
+    /// # Errors
+    /// As [`check_mounts`]; when two routes have paths that cannot be told apart: a mistake in a table.
+    pub(crate) fn new(
+        own: Arc<dyn Face>,
+        mounts: &[Mount],
+        services: &Services,
+        address: &str,
+    ) -> Result<Self> {
+        check_mounts(mounts)?;
+        let first = |path: &'static str| path.split('/').nth(1).unwrap_or_default();
+        let mut reserved: Vec<_> =
+            native::operations().iter().map(|route| first(route.path)).collect();
+        reserved.sort_unstable();
+        reserved.dedup();
+        let place = |mount: &Mount| {
+            let point = MountPoint::new(&mount.prefix, address, &services.options);
+            Place::new(&mount.prefix, mount.protocol.open(services, point))
+        };
+        let mounts: Result<Vec<_>> = mounts.iter().map(place).collect();
+        let mut router = Self { own: Place::new("", own)?, reserved, mounts: mounts? };
+        router.mounts.sort_by_key(|place| std::cmp::Reverse(place.prefix.len()));
+        Ok(router)
+    }
+
+    fn is_reserved(&self, path: &str) -> bool {
+        path.split('/').nth(1).is_some_and(|segment| self.reserved.contains(&segment))
+    }
+
+    /// The face that answers below a path.
+    pub(crate) fn face(&self, path: &str) -> &dyn Face {
+        self.place(path).0.face.as_ref()
+    }
+
+    fn place<'p>(&self, path: &'p str) -> (&Place, &'p str) {
+        let mut below = self.mounts.iter().filter_map(|place| Some((place, place.rest(path)?)));
+        // What nobody has below our own first segments is ours to refuse, unless a mount was put there.
+        let is_theirs = |it: &Place| !self.is_reserved(path) || self.is_reserved(&it.prefix);
+        match below.next() {
+            Some((place, rest)) if is_theirs(place) => (place, rest),
+            _ => (&self.own, path),
+        }
+    }
+
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Result<Match<'_>, Miss> {
+        let (place, rest) = self.place(path);
+        let face = &place.face;
+        let rest = face.tidied(rest);
+        let Ok(found) = place.paths.at(&rest) else {
+            return Err(Miss { error: face.unknown_path(path), allow: None });
+        };
+        let Some(MeteredEndpoint { endpoint, meters }) =
+            found.value.iter().find(|it| it.endpoint.verb.takes(method))
+        else {
+            let allow: Vec<_> = found.value.iter().map(|it| it.endpoint.verb.as_str()).collect();
+            let allow = allow.join(", ");
+            let method = shown(method.as_str());
+            let error = Error::new(
+                Code::MethodNotAllowed,
+                format!("the route '{}' has no method {method}", shown(path)),
+            )
+            .hint(format!("it has: {allow}"));
+            return Err(Miss { error, allow: Some(allow) });
+        };
+        let decode = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
+        let values = found.params.iter().map(|(_, value)| decode(value));
+        let params = endpoint.parameters().zip(values).collect();
+        Ok(Match { endpoint, meters, params, face })
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    fn new(prefix: &str, face: Arc<dyn Face>) -> Result<Self> {
+        let mut by_path: Vec<(&'static str, Vec<MeteredEndpoint>)> = Vec::new();
+        for endpoint in Arc::clone(&face).endpoints() {
+            let path = endpoint.path;
+            let meters = OperationMeters::new(endpoint.operation);
+            let metered = MeteredEndpoint { endpoint, meters };
+            match by_path.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, endpoints)) => endpoints.push(metered),
+                None => by_path.push((path, vec![metered])),
+            }
+        }
+        let mut paths = matchit::Router::new();
+        for (path, endpoints) in by_path {
+            paths.insert(path, endpoints).map_err(|error| {
+                Error::new(Code::Internal, format!("the route {path} cannot be added: {error}"))
+            })?;
+        }
+        Ok(Self { prefix: prefix.to_owned(), face, paths })
+    }
+
+    /// What follows the prefix, when the path begins with it at the border of a segment.
+    fn rest<'p>(&self, path: &'p str) -> Option<&'p str> {
+        below(path, &self.prefix)
+    }
+}
+
+/// What follows a prefix, when the path begins with it at the border of a segment.
+fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("prefix", &self.prefix)
+            .field("face", &self.face)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_the_root_or_whole_segments() {
+        let of = |text: &str| {
+            Mount::new(CommunicationOptions::default(), text).map(|mount| mount.prefix)
+        };
+        for (text, prefix) in [
+            ("", ""),
+            ("/", ""),
+            ("/communication", "/communication"),
+            ("/a/b-c/v0.1/", "/a/b-c/v0.1"),
+        ] {
+            assert_eq!(of(text).as_deref(), Ok(prefix), "{text}");
+        }
+        for bad in ["a", "//", "/a//b", "/a b", "/{x}", "/..", "/a/./b", "/a?b", "/%61", "/ä"] {
+            assert_eq!(of(bad).map_err(|error| error.code()), Err(Code::InvalidRequest), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_lies_under_a_mount_at_the_border_of_a_segment() {
+        for (path, rest) in [("/a/b", Some("")), ("/a/b/c", Some("/c")), ("/a/b/", Some("/"))] {
+            assert_eq!(below(path, "/a/b"), rest, "{path}");
+        }
+        for path in ["/a/bc", "/a", "/", "/x/a/b"] {
+            assert_eq!(below(path, "/a/b"), None, "{path}");
+        }
+        assert_eq!(below("/runs", ""), Some("/runs"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Routes as data: what answers requests, the OpenAPI documents and the isolation tests are built from the same tables.
+
+use std::fmt;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::Method;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use trilogue_domain::error::Result;
+use trilogue_domain::{Code, Right};
+
+use crate::http::reply::Reply;
+use crate::http::request::Request;
+
+/// An answer that is being made.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+/// Makes the JSON Schema of a type.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One method on one path of a face with this state.
+pub struct Route<S> {
+    pub verb: Verb,
+    /// The path behind the mount's prefix, with parameters in braces.
+    pub path: &'static str,
+    pub access: Access,
+    /// Names the operation in the document, in metrics and in the log.
+    pub operation: &'static str,
+    pub summary: &'static str,
+    pub query: &'static [Parameter],
+    pub headers: &'static [Parameter],
+    pub request: Option<SchemaOf>,
+    pub answers: &'static [Answer],
+    /// What can go wrong beside what can go wrong everywhere.
+    pub errors: &'static [Code],
+    pub handler: fn(Call<S>) -> Answering,
+}
+
+/// A request, with the state of the face that answers it.
+pub struct Call<S> {
+    pub state: Arc<S>,
+    pub request: Request,
+}
+
+/// A route that is bound to the state of its face.
+pub struct Endpoint {
+    pub(crate) verb: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) access: Access,
+    pub(crate) operation: &'static str,
+    pub(crate) query: &'static [Parameter],
+    pub(crate) handler: Box<dyn Fn(Request) -> Answering + Send + Sync>,
+}
+
+/// Something that a protocol's clients can ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// The method.
+    pub method: &'static str,
+    /// The path behind the mount's prefix, with parameters in braces.
+    pub path: &'static str,
+    /// Names the operation in metrics and in the log.
+    pub name: &'static str,
+}
+
+/// The methods that routes have; unlike [`Method`] it can stand in a constant table and be copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    Get,
+    Post,
+    Patch,
+    Delete,
+}
+
+/// Who may call a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody who passes the host and origin checks. Nobody looks at tokens or bodies.
+    Open,
+    /// The same; the handler learns whose token comes along.
+    Public,
+    /// Who has this right.
+    Right(Right),
+    /// Who has this right, and whoever shows no token while some agent takes such callers: the handler asks [`Request::reach`] before it touches an agent, and lists nothing.
+    Agent(Right),
+}
+
+/// A parameter of the query, or a header. A name that ends in `*` stands for every name with that beginning; `*` alone for every name.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub about: &'static str,
+}
+
+/// One way in which a route answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub about: &'static str,
+    pub content: Content,
+}
+
+/// What an answer carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    Nothing,
+    Json(SchemaOf),
+    /// Anything else, by its MIME type.
+    Other(&'static str),
+}
+
+/// The schema of a type, for the table.
+pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+pub(crate) const fn answer(status: u16, about: &'static str, schema: SchemaOf) -> Answer {
+    Answer { status, about, content: Content::Json(schema) }
+}
+
+pub(crate) const fn no_content(about: &'static str) -> Answer {
+    Answer { status: 204, about, content: Content::Nothing }
+}
+
+/// These routes, bound to the state of their face.
+pub fn bind<S: Send + Sync + 'static>(routes: &[Route<S>], state: &Arc<S>) -> Vec<Endpoint> {
+    routes.iter().map(|route| route.bind(state)).collect()
+}
+
+pub fn operations<S>(routes: &[Route<S>]) -> Vec<Operation> {
+    let operation = |route: &Route<S>| Operation {
+        method: route.verb.as_str(),
+        path: route.path,
+        name: route.operation,
+    };
+    routes.iter().map(operation).collect()
+}
+
+// === impl Route ===
+
+impl<S> Route<S> {
+    /// The path's parameters, in order.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<S> {
+        parameters(self.path)
+    }
+}
+
+impl<S: Send + Sync + 'static> Route<S> {
+    fn bind(&self, state: &Arc<S>) -> Endpoint {
+        let (state, handler) = (Arc::clone(state), self.handler);
+        Endpoint {
+            verb: self.verb,
+            path: self.path,
+            access: self.access,
+            operation: self.operation,
+            query: self.query,
+            handler: Box::new(move |request| handler(Call { state: Arc::clone(&state), request })),
+        }
+    }
+}
+
+impl<S> Clone for Route<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Route<S> {}
+
+impl<S> fmt::Debug for Route<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} ({})", self.verb, self.path, self.operation)
+    }
+}
+
+// === impl Call ===
+
+impl<S> Deref for Call<S> {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.request
+    }
+}
+
+impl<S> fmt::Debug for Call<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// The path's parameters, in order.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        parameters(self.path)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} ({})", self.verb, self.path, self.operation)
+    }
+}
+
+fn parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+}
+
+// === impl Verb ===
+
+impl Verb {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    pub(crate) fn takes(self, method: &Method) -> bool {
+        method.as_str() == self.as_str() || (self == Self::Get && method == Method::HEAD)
+    }
+}
