@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Deliver, Delivered, Delivery};
-use trilogue_store::rows::{Abandon, Claim, QueueKind};
+use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
 
 use crate::handle::Runtime;
 use crate::request::Options;
@@ -100,7 +100,7 @@ async fn deliver(services: &Services, kind: WorkerKind, sender: &dyn Deliver, cl
             let wait = backoff(&services.options, claim.attempts, jitter(&claim))
                 .max(after.unwrap_or_default());
             let again = services.clock.now().after(wait.min(services.options.callback_backoff_max));
-            services.store.abandon(&claim, Abandon::RetryAt(again), &error).await
+            services.store.abandon(&claim, RetryDecision::RetryAt(again), &error).await
         }
     };
     if let Err(error) = settled {
@@ -117,7 +117,7 @@ async fn give_up(
     error: &str,
 ) -> Result<bool> {
     match kind {
-        WorkerKind::Callbacks => services.store.abandon(claim, Abandon::Dead, error).await,
+        WorkerKind::Callbacks => services.store.abandon(claim, RetryDecision::Dead, error).await,
         WorkerKind::Notices => {
             let interrupt = &claim.item.key;
             tracing::warn!(interrupt, error, "nobody could be told that an interrupt waits");

@@ -174,7 +174,7 @@ impl Runtime {
             position: copy.last,
             value,
             created_at: checkpoint.created_at,
-            given: checkpoint.given.clone(),
+            client_history: checkpoint.client_history.clone(),
         }));
         if is_head {
             let moved = ThreadEvent::HeadMoved { checkpoint: id, by: HeadMove::Copy };

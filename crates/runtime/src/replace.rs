@@ -156,7 +156,7 @@ impl Runtime {
                 position: events.len() as u64,
                 value: state,
                 created_at: row.created_at,
-                given: Some(given),
+                client_history: Some(given),
             }));
         }
         match self.append_new(&row, &events, changes).await {

@@ -281,7 +281,7 @@ impl ThreadContext {
             agent: self.agent.clone(),
             remote: remote.to_owned(),
             capabilities,
-            told: None,
+            last_seen: None,
         };
         let draft = Draft::default();
         let command = Command::Note { draft, bound: Some(row), title: None, begun: None };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use trilogue_domain::{InterruptId, Json, Resolution, RunKey, RunStatus, Timestamp};
-use trilogue_store::Acquired;
+use trilogue_store::OwnedThread;
 use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadRow};
 
 use trilogue_domain::Input;
@@ -76,7 +76,7 @@ impl ThreadState {
 
     /// A thread as the store has it. Runs are not yet queued: recovery decides.
     pub(crate) fn from_stored(
-        acquired: Acquired,
+        acquired: OwnedThread,
         max_queued: usize,
         is_native: impl Fn(&RunRow) -> bool,
     ) -> Self {

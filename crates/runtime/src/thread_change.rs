@@ -190,7 +190,7 @@ impl Runtime {
             }
             let Some(binding) = store.binding(scope, &thread.id, name).await? else { continue };
             let remembers_more = binding
-                .told
+                .last_seen
                 .is_some_and(|told| kept.iter().all(|checkpoint| checkpoint.key != told));
             if remembers_more {
                 return Err(Error::new(

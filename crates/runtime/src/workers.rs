@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, InterruptId, Right, RunKey, ThreadKey};
-use trilogue_store::rows::{Abandon, Claim, QueueKind};
+use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
 
 use crate::handle::Runtime;
 use crate::step::Command;
@@ -80,10 +80,10 @@ async fn handle(runtime: &Runtime, claim: &Claim) {
     let settled = match outcome {
         Ok(None) => services.store.finish(claim).await,
         Ok(Some(later)) => {
-            services.store.abandon(claim, Abandon::RetryAt(now.after(later)), "not yet").await
+            services.store.abandon(claim, RetryDecision::RetryAt(now.after(later)), "not yet").await
         }
         Err(error) if error.code().is_transient() => {
-            let retry = Abandon::RetryAt(now.after(RETRY_AFTER));
+            let retry = RetryDecision::RetryAt(now.after(RETRY_AFTER));
             services.store.abandon(claim, retry, error.message()).await
         }
         // The thread or run is gone: there is nothing left to do.

@@ -13,7 +13,7 @@ pub struct ThreadFilter {
     /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
     pub values: Vec<(String, String)>,
     /// Only those that stand so.
-    pub standing: Option<ThreadActivity>,
+    pub activity: Option<ThreadActivity>,
     /// Only those of this agent: their metadata names it as [`AGENT_MEMBER`], or a run of it is in them.
     pub agent: Option<AgentName>,
 }

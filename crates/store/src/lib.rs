@@ -23,7 +23,7 @@ extern crate self as trilogue_store;
 
 pub use open::{Durability, Options, open};
 pub use port::{
-    Acquired, Admin, Append, Batch, Change, Configurations, Housekeeping, Queue, Range, Read,
+    Admin, Append, Batch, Change, Configurations, Housekeeping, OwnedThread, Queue, Range, Read,
     Stats, Store, Tail, TailGuard, Tokens,
 };
 pub use record::{Draft, Frame, RawOriginal, RawRecord, RawRecords};

@@ -16,9 +16,10 @@ use trilogue_domain::{
 
 use crate::record::Frame;
 use crate::rows::{
-    Abandon, BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadItem,
+    BindingRow, CheckpointRow, Claim, ConfigurationFilter, ConfigurationRow, DeadLetter,
     IdempotencyKey, IdempotencyRow, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    QueueItem, QueueKind, RetentionPolicy, RunFilter, RunRow, ThreadFilter, ThreadRow, TokenRow,
+    QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter, RunRow, ThreadFilter,
+    ThreadRow, TokenRow,
 };
 
 /// Everything that the runtime needs of a store.
@@ -101,12 +102,12 @@ pub trait Append: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `thread_not_found`, and as [`Append::append`].
-    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired>;
+    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 }
 
 /// What the owner of a thread begins with.
 #[derive(Clone, Debug)]
-pub struct Acquired {
+pub struct OwnedThread {
     /// The thread, with the epoch to write under.
     pub thread: ThreadRow,
     /// The last number of its log; zero when it is empty.
@@ -146,7 +147,8 @@ pub trait Read: Send + Sync + fmt::Debug {
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
     /// How visible threads stand, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>>;
+    async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
+    -> Result<Vec<ThreadActivity>>;
     /// A run by id.
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
     /// Runs, newest first.
@@ -214,7 +216,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     ) -> Result<Option<(BlobRef, Bytes)>>;
 
     /// Callback deliveries that were given up, newest first.
-    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>>;
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>>;
 }
 
 /// A reader attached to one thread.
@@ -278,7 +280,7 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// Removes a finished item. `false` when somebody else holds it by now.
     async fn finish(&self, claim: &Claim) -> Result<bool>;
     /// Gives an item back, or up. `false` when somebody else holds it by now.
-    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool>;
+    async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool>;
     /// When the next item of this kind falls due or its lease ends.
     async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>>;
     /// Puts a dead item of this scope's tenant back, due now. `false` when there is none.

@@ -161,7 +161,7 @@ pub struct CheckpointRow {
     /// When it was made.
     pub created_at: Timestamp,
     /// The history that a client brought: on the path it stands before what the run said.
-    pub given: Option<ClientHistory>,
+    pub client_history: Option<ClientHistory>,
 }
 
 /// An interrupt and how it ended.
@@ -203,7 +203,7 @@ pub struct BindingRow {
     /// What both sides agreed on.
     pub capabilities: Json,
     /// The checkpoint up to which the agent was told.
-    pub told: Option<CheckpointKey>,
+    pub last_seen: Option<CheckpointKey>,
 }
 
 /// An idempotency key that was used.
@@ -307,7 +307,7 @@ pub struct Claim {
 
 /// A queue item that was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DeadItem {
+pub struct DeadLetter {
     /// The store's integer for the item.
     pub id: i64,
     /// How often it was tried.
@@ -320,7 +320,7 @@ pub struct DeadItem {
 
 /// What to do with a claimed item that did not succeed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Abandon {
+pub enum RetryDecision {
     /// Try again at this time.
     RetryAt(Timestamp),
     /// Keep it on the dead-letter list.

@@ -195,13 +195,13 @@ impl RunContext {
     /// [`Stopped`] as [`Self::commit`].
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
         let known = self.binding().await.map_err(|_| Stopped)?;
-        let told = known.filter(|row| row.remote == remote).and_then(|row| row.told);
+        let told = known.filter(|row| row.remote == remote).and_then(|row| row.last_seen);
         let row = BindingRow {
             thread: self.0.thread_key,
             agent: self.0.agent.clone(),
             remote: remote.to_owned(),
             capabilities,
-            told,
+            last_seen: told,
         };
         self.0.bind(Some(row));
         tokio::select! {
@@ -221,16 +221,17 @@ impl RunContext {
         let store = self.0.store.as_ref();
         let (scope, thread) = (&self.0.scope, &self.0.thread);
         let base = self.0.base();
-        if binding.told == base {
+        if binding.last_seen == base {
             // The usual case: it was there all the time.
             return Ok(MemoryState::Bound { binding, missed: Vec::new() });
         }
         let path = history::path(store, scope, thread, base).await?;
-        let told = |row: &CheckpointRow| Some(row.key) == binding.told;
-        if binding.told.is_some() && !path.iter().any(told) {
+        let told = |row: &CheckpointRow| Some(row.key) == binding.last_seen;
+        if binding.last_seen.is_some() && !path.iter().any(told) {
             return Ok(MemoryState::Rewound { binding });
         }
-        let missed = history::messages_after(self.0.source(), thread, base, binding.told).await?;
+        let missed =
+            history::messages_after(self.0.source(), thread, base, binding.last_seen).await?;
         Ok(MemoryState::Bound { binding, missed })
     }
 

@@ -73,7 +73,7 @@ pub(crate) async fn messages_after(
         return Ok(Vec::new());
     }
     let row = thread_row(store, scope, thread).await?;
-    let given = path.iter().rev().filter_map(|checkpoint| checkpoint.given.as_ref());
+    let given = path.iter().rev().filter_map(|checkpoint| checkpoint.client_history.as_ref());
     let entries = given.flat_map(|given| &given.entries);
     let elsewhere = reference::read(source, entries).await?;
     let mut messages = Vec::new();
@@ -90,7 +90,7 @@ async fn said_at(
     checkpoint: &CheckpointRow,
     elsewhere: &FoundReferences,
 ) -> Result<Vec<Message>> {
-    let given = checkpoint.given.iter().flat_map(|given| &given.entries);
+    let given = checkpoint.client_history.iter().flat_map(|given| &given.entries);
     let mut messages: Vec<_> = given.filter_map(|entry| elsewhere.get(entry).cloned()).collect();
     if let Some(run) = checkpoint.run {
         let said = of_run(store, thread, run).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn values(
         if checkpoint.value.is_some() {
             return Ok(checkpoint.value);
         }
-        if let Some(address) = checkpoint.given.and_then(|given| given.state) {
+        if let Some(address) = checkpoint.client_history.and_then(|given| given.state) {
             return reference::read_state(source.external, &address).await.map(Some);
         }
     }
@@ -135,7 +135,8 @@ pub(crate) async fn set_value(
     }
     let path = path(store, scope, thread, Some(head)).await?;
     let is_set = |row: &CheckpointRow| {
-        row.value.is_some() || row.given.as_ref().is_some_and(|given| given.state.is_some())
+        row.value.is_some()
+            || row.client_history.as_ref().is_some_and(|given| given.state.is_some())
     };
     Ok(path.into_iter().find(is_set).and_then(|row| row.value))
 }

@@ -64,7 +64,8 @@ impl Path {
         let path = path(store, scope, thread, row.head).await?;
         let mut entries = Vec::new();
         for checkpoint in path.iter().rev() {
-            entries.extend(checkpoint.given.iter().flat_map(|given| &given.entries).cloned());
+            entries
+                .extend(checkpoint.client_history.iter().flat_map(|given| &given.entries).cloned());
             let Some(run) = checkpoint.run else { continue };
             let mut collected = Collected::default();
             each_event(store, &row, run, |event| collected.push(event)).await?;
@@ -77,7 +78,7 @@ impl Path {
                 value = checkpoint.value;
                 break;
             }
-            if let Some(address) = checkpoint.given.and_then(|given| given.state) {
+            if let Some(address) = checkpoint.client_history.and_then(|given| given.state) {
                 state = Some(StateAt::Address(address));
                 break;
             }

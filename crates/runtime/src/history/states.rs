@@ -107,7 +107,7 @@ async fn on_path(
             last_said = place + 1;
         }
     }
-    let entries = path.iter().rev().take(last_said).filter_map(|row| row.given.as_ref());
+    let entries = path.iter().rev().take(last_said).filter_map(|row| row.client_history.as_ref());
     let elsewhere = reference::read(source, entries.flat_map(|given| &given.entries)).await?;
     let mut walk = Walk::default();
     let mut found = HashMap::new();
@@ -143,7 +143,7 @@ impl Walk {
 impl Set {
     /// What a checkpoint itself sets.
     fn of(row: &CheckpointRow) -> Option<Self> {
-        let address = || row.given.as_ref().and_then(|given| given.state.clone());
+        let address = || row.client_history.as_ref().and_then(|given| given.state.clone());
         row.value.clone().map(Self::Here).or_else(|| address().map(Self::There))
     }
 

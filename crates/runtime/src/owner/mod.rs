@@ -388,7 +388,8 @@ impl Owner {
             let (thread, store) = (&state.thread, &self.services.store);
             let scope = Scope { tenant: thread.tenant.clone(), owner: None };
             let known = store.binding(&scope, &thread.id, &bound.agent).await?;
-            bound.told = known.filter(|row| row.remote == bound.remote).and_then(|row| row.told);
+            bound.last_seen =
+                known.filter(|row| row.remote == bound.remote).and_then(|row| row.last_seen);
         }
         for task in self.tasks.values().filter(|task| task.shared.agent == bound.agent) {
             task.shared.rebind(bound.clone());

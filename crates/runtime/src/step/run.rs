@@ -316,7 +316,7 @@ impl StepOutput<'_> {
         let Some(state) = self.run(run) else { return };
         let value = state.values.take();
         if let Some(mut bound) = state.bound.take() {
-            bound.told = Some(key);
+            bound.last_seen = Some(key);
             self.change(Change::Binding(bound));
         }
         self.change(Change::Checkpoint(CheckpointRow {
@@ -328,7 +328,7 @@ impl StepOutput<'_> {
             position,
             value,
             created_at: now,
-            given: None,
+            client_history: None,
         }));
         self.state.thread.head = Some(key);
         self.save_thread();

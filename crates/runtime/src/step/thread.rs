@@ -93,8 +93,8 @@ impl StepOutput<'_> {
         }
         let parent = self.state.thread.head.filter(|_| replace.extends);
         let checkpoint = self.checkpoint(key, id, parent, replace.state);
-        let given = Some(replace.given);
-        self.move_head(HeadMove::Replacement, CheckpointRow { given, ..checkpoint });
+        let client_history = Some(replace.given);
+        self.move_head(HeadMove::Replacement, CheckpointRow { client_history, ..checkpoint });
         self.save_thread();
         self.reply(Reply::Thread(Box::new(self.state.thread.clone())));
     }
@@ -116,7 +116,7 @@ impl StepOutput<'_> {
             position: self.state.last,
             value,
             created_at: self.now,
-            given: None,
+            client_history: None,
         }
     }
 

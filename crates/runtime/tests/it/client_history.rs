@@ -114,7 +114,7 @@ async fn a_history_that_begins_with_the_threads_own_continues_it() {
         assert_eq!(house.references(&thread).await, longer);
         let after = house.path(&thread).await;
         assert_eq!((after.len(), &after[1..]), (2, &before[..]));
-        assert_eq!(after[0].given, Some(given(vec![address(0), address(1)])));
+        assert_eq!(after[0].client_history, Some(given(vec![address(0), address(1)])));
         // The same again says nothing new.
         house.replace(&thread, longer.clone()).await;
         assert_eq!(house.path(&thread).await, after);

@@ -149,7 +149,7 @@ async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
         assert_eq!((row.callback.as_ref(), row.request.is_some()), (Some(&callback), true));
     }
     let keys: Vec<_> = paths.iter().map(|path| path[0].thread).collect();
-    let standings = house.store.standings(&scope(), &keys).await.unwrap();
+    let standings = house.store.activities(&scope(), &keys).await.unwrap();
     assert_eq!(
         standings,
         [

@@ -134,7 +134,7 @@ async fn a_binding_that_is_made_while_a_run_is_at_work_stays() {
         submitted.settled.wait().await.unwrap();
         let binding = context.binding().await.unwrap().unwrap();
         assert_eq!(binding.remote, "s2");
-        assert_eq!(binding.told, row(&house, &thread).await.head);
+        assert_eq!(binding.last_seen, row(&house, &thread).await.head);
     }
 }
 
@@ -158,7 +158,7 @@ async fn binding_a_thread_again_takes_nothing_back_of_what_its_agent_was_told() 
             bound.unwrap();
             assert_eq!(run.unwrap().status, RunStatus::Completed);
             let binding = context.binding().await.unwrap().unwrap();
-            assert_eq!(binding.told, row(&house, &thread).await.head, "{number}");
+            assert_eq!(binding.last_seen, row(&house, &thread).await.head, "{number}");
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use trilogue_domain::{RunKey, Timestamp};
 
-use crate::rows::{Abandon, Claim, QueueItem, QueueKind};
+use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 
 /// The longest error that is kept, in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
@@ -120,20 +120,20 @@ impl QueueEntry {
         FinishOutcome::Replaced
     }
 
-    pub(crate) fn abandon(&mut self, how: &Abandon, error: &str) {
+    pub(crate) fn abandon(&mut self, how: &RetryDecision, error: &str) {
         match (how, self.next.take()) {
-            (Abandon::RetryAt(at), Some(next)) => self.replace(next, *at),
-            (Abandon::Dead, Some(next)) => {
+            (RetryDecision::RetryAt(at), Some(next)) => self.replace(next, *at),
+            (RetryDecision::Dead, Some(next)) => {
                 self.attempts = 0;
                 let due = next.due;
                 self.replace(next, due);
             }
-            (Abandon::RetryAt(at), None) => {
+            (RetryDecision::RetryAt(at), None) => {
                 self.release(error);
                 self.item.due = *at;
                 self.free_at = Some(*at);
             }
-            (Abandon::Dead, None) => {
+            (RetryDecision::Dead, None) => {
                 self.release(error);
                 self.is_dead = true;
                 self.free_at = None;

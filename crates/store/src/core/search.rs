@@ -39,7 +39,7 @@ pub(crate) fn value_hash(value: &str) -> i64 {
 }
 
 /// How a thread stands whose newest run is in this status, when none of its runs is in flight.
-pub(crate) fn standing_of(newest: Option<RunStatus>) -> ThreadActivity {
+pub(crate) fn activity_of(newest: Option<RunStatus>) -> ThreadActivity {
     match newest {
         Some(RunStatus::Interrupted) => ThreadActivity::Interrupted,
         Some(RunStatus::Failed | RunStatus::TimedOut) => ThreadActivity::Failed,
@@ -72,6 +72,7 @@ impl Candidates {
 impl CheckpointRow {
     /// Whether the state at this checkpoint is known without those before it: it has a value, or its history names the address of one.
     pub(crate) fn ends_state_search(&self) -> bool {
-        self.value.is_some() || self.given.as_ref().is_some_and(|given| given.state.is_some())
+        self.value.is_some()
+            || self.client_history.as_ref().is_some_and(|history| history.state.is_some())
     }
 }

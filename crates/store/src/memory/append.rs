@@ -14,7 +14,7 @@ use super::state::State;
 use super::{MemoryStore, REFUSING_FACTOR};
 use crate::core::batch::blob_ref;
 use crate::core::no_thread;
-use crate::port::{Acquired, Append, Batch, Change};
+use crate::port::{Append, Batch, Change, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 // === impl MemoryStore ===
@@ -64,7 +64,7 @@ impl Append for MemoryStore {
         Ok(blob)
     }
 
-    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired> {
+    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         let mut state = self.open()?;
         state.quarantine.check(thread)?;
         let Some(held) = state.threads.get_mut(&thread) else {
@@ -93,7 +93,7 @@ impl Append for MemoryStore {
             .filter_map(|key| state.interrupts.get(key))
             .filter(|row| row.resolution.is_none())
             .map(|row| InterruptRow::clone(row));
-        Ok(Acquired {
+        Ok(OwnedThread {
             thread: row,
             last,
             open_runs: open_runs.collect(),

@@ -5,7 +5,7 @@ use trilogue_domain::{AgentName, Json, ThreadActivity, ThreadKey, limits};
 
 use super::state::State;
 use super::thread::ThreadEntry;
-use crate::core::search::{Candidates, Condition, is_composite, matches, standing_of};
+use crate::core::search::{Candidates, Condition, activity_of, is_composite, matches};
 use crate::rows::{RunRow, ThreadFilter, ThreadRow};
 
 /// The conditions on an object, and the rows that were read for those that no index would answer.
@@ -19,7 +19,7 @@ pub(super) struct MetadataFilter<'a> {
 /// What a thread's listing has to know beside its row.
 #[derive(Debug, Default)]
 pub(super) struct ThreadFacts {
-    standing: Option<ThreadActivity>,
+    activity: Option<ThreadActivity>,
     value: Option<Json>,
     /// Whether a run of the wanted agent is in it.
     has_run: bool,
@@ -55,19 +55,19 @@ impl<'a> MetadataFilter<'a> {
 impl ThreadFacts {
     /// What the filter asks of a thread beside its metadata.
     pub(super) fn of(state: &State, thread: &ThreadEntry, filter: &ThreadFilter) -> Self {
-        let standing = filter.standing.map(|_| state.standing(thread.row.key));
+        let activity = filter.activity.map(|_| state.activity(thread.row.key));
         let is_named = filter.agent.is_some() && thread.row.agent() == filter.agent;
         let wanted = |agent: &AgentName| state.runs_of(thread).any(|row| row.agent == *agent);
         let has_run = !is_named && filter.agent.as_ref().is_some_and(wanted);
-        let mut beside = Self { standing, has_run, ..Self::default() };
+        let mut beside = Self { activity, has_run, ..Self::default() };
         if !filter.values.is_empty() {
             (beside.value, beside.looked_at) = state.value_at_head(thread);
         }
-        beside.looked_at += usize::from(standing.is_some());
+        beside.looked_at += usize::from(activity.is_some());
         beside
     }
 
-    /// Whether the thread fulfils the filter's conditions on its agent, state and standing.
+    /// Whether the thread fulfils the filter's conditions on its agent, state and activity.
     pub(super) fn fits(
         &self,
         row: &ThreadRow,
@@ -80,7 +80,7 @@ impl ThreadFacts {
         if self.looked_at > 0 {
             residual.candidates.add(self.looked_at)?;
         }
-        if filter.standing.is_some() && self.standing != filter.standing {
+        if filter.activity.is_some() && self.activity != filter.activity {
             return Ok(false);
         }
         match &self.value {
@@ -101,7 +101,7 @@ impl State {
     }
 
     /// How a thread stands.
-    pub(super) fn standing(&self, key: ThreadKey) -> ThreadActivity {
+    pub(super) fn activity(&self, key: ThreadKey) -> ThreadActivity {
         use trilogue_domain::RunStatus::{Cancelling, Queued, Running};
         let runs = self.threads.get(&key).into_iter().flat_map(|thread| &thread.runs);
         let mut statuses =
@@ -110,7 +110,7 @@ impl State {
         if statuses.any(|status| matches!(status, Queued | Running | Cancelling)) {
             return ThreadActivity::Busy;
         }
-        standing_of(newest)
+        activity_of(newest)
     }
 
     /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.

@@ -13,7 +13,7 @@ use super::listing::MetadataFilter;
 use crate::core::page::PageBuilder;
 use crate::port::{Configurations, Queue, Tokens};
 use crate::rows::{
-    Abandon, Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, TokenRow,
+    Claim, ConfigurationFilter, ConfigurationRow, Listing, Page, QueueKind, RetryDecision, TokenRow,
 };
 
 // === impl MemoryStore ===
@@ -40,7 +40,7 @@ impl Queue for MemoryStore {
         Ok(self.open()?.queue.finish(claim))
     }
 
-    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {
+    async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool> {
         let mut state = self.open()?;
         Ok(state.queue.update_held(claim, |entry| entry.abandon(&how, error)).is_some())
     }

@@ -21,8 +21,8 @@ use crate::core::tail::bounded;
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
-    BindingRow, CheckpointRow, DeadItem, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    RunFilter, RunRow, ThreadFilter, ThreadRow,
+    BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
+    Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
 
 // === impl MemoryStore ===
@@ -49,7 +49,11 @@ impl Read for MemoryStore {
         Ok(Some(Arc::unwrap_or_clone(row)))
     }
 
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>> {
+    async fn activities(
+        &self,
+        scope: &Scope,
+        threads: &[ThreadKey],
+    ) -> Result<Vec<ThreadActivity>> {
         let state = self.open()?;
         let is_seen = |key: &ThreadKey| {
             let thread = state.threads.get(key);
@@ -57,7 +61,7 @@ impl Read for MemoryStore {
                 && state.quarantine.check(*key).is_ok()
         };
         let stands = |key: &ThreadKey| {
-            if is_seen(key) { state.standing(*key) } else { ThreadActivity::Idle }
+            if is_seen(key) { state.activity(*key) } else { ThreadActivity::Idle }
         };
         Ok(threads.iter().map(stands).collect())
     }
@@ -311,7 +315,7 @@ impl Read for MemoryStore {
         Ok(found)
     }
 
-    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
         let state = self.open()?;
         let mut pages = PageBuilder::new(page);
         for (id, entry) in state.queue.dead(scope, page.before()) {
@@ -319,7 +323,7 @@ impl Read for MemoryStore {
                 break;
             }
         }
-        Ok(pages.finish().map(|(id, entry)| DeadItem {
+        Ok(pages.finish().map(|(id, entry)| DeadLetter {
             id,
             attempts: entry.attempts,
             error: entry.error.clone(),

@@ -37,7 +37,9 @@ pub(super) fn run(row: &RunRow) -> usize {
 }
 
 pub(super) fn checkpoint(row: &CheckpointRow) -> usize {
-    SMALL_ROW_BYTES + row.value.as_ref().map_or(0, json) + row.given.as_ref().map_or(0, given)
+    SMALL_ROW_BYTES
+        + row.value.as_ref().map_or(0, json)
+        + row.client_history.as_ref().map_or(0, client_history)
 }
 
 pub(super) fn interrupt(row: &InterruptRow) -> usize {
@@ -54,14 +56,15 @@ pub(super) fn entry(entry: &QueueEntry) -> usize {
     item(&entry.item) + entry.next.as_ref().map_or(0, item)
 }
 
-fn given(given: &ClientHistory) -> usize {
-    let entries = given.entries.iter().map(|entry| match entry {
+fn client_history(history: &ClientHistory) -> usize {
+    let entries = history.entries.iter().map(|entry| match entry {
         Reference::Message(id) => id.as_str().len(),
         Reference::Result(id) => id.as_str().len(),
         Reference::Address(address) => address.len(),
     });
     let each = size_of::<Reference>();
-    entries.map(|bytes| bytes + each).sum::<usize>() + given.state.as_ref().map_or(0, |at| at.len())
+    entries.map(|bytes| bytes + each).sum::<usize>()
+        + history.state.as_ref().map_or(0, |at| at.len())
 }
 
 pub(super) fn json(json: &Json) -> usize {

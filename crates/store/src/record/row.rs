@@ -101,7 +101,7 @@ record!(3, "message", MessageRow { id, tenant, thread, run, role, position, alia
 record!(
     4,
     "checkpoint",
-    CheckpointRow { key, id, thread, parent, run, position, value, created_at, given }
+    CheckpointRow { key, id, thread, parent, run, position, value, created_at, client_history }
 );
 record!(
     5,
@@ -120,7 +120,7 @@ record!(
         resolved_at,
     }
 );
-record!(6, "binding", BindingRow { thread, agent, remote, capabilities, told });
+record!(6, "binding", BindingRow { thread, agent, remote, capabilities, last_seen });
 record!(7, "idempotency", IdempotencyRow { key, request, run, thread, created_at });
 record!(
     8,

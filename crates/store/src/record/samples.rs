@@ -79,7 +79,7 @@ pub(super) fn interrupt(kind: InterruptKind) -> Interrupt {
 }
 
 /// A history with each kind of reference.
-pub(super) fn given() -> ClientHistory {
+pub(super) fn client_history() -> ClientHistory {
     ClientHistory {
         entries: vec![
             Reference::Message(message_id("m")),

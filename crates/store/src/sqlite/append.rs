@@ -14,7 +14,7 @@ use super::job::{self, Job, WorkKind, WriteContext};
 use super::{KeyCounters, SqliteStore, blob, done, row};
 use crate::core::batch::{Head, blob_ref};
 use crate::core::{closed, no_thread};
-use crate::port::{Acquired, Append, Batch};
+use crate::port::{Append, Batch, OwnedThread};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Append for SqliteStore {
         Ok(blob)
     }
 
-    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<Acquired> {
+    async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread> {
         self.context.health.check_thread(thread)?;
         let found = self.read(move |conn, context| acquired(conn, context, thread)).await?;
         if found.thread.owner_node == node {
@@ -80,7 +80,7 @@ fn acquired(
     conn: &rusqlite::Connection,
     context: &super::Context,
     thread: ThreadKey,
-) -> Result<Acquired, SqliteError> {
+) -> Result<OwnedThread, SqliteError> {
     let row = row::one::<ThreadRow>(conn, "WHERE key = ?1", [thread.0])?;
     let row = row.ok_or_else(|| no_thread(thread))?;
     let open = "WHERE thread = ?1 AND ended_at IS NULL ORDER BY key";
@@ -90,7 +90,7 @@ fn acquired(
         let last = heads::last_of_run(conn, context, thread, run.key)?;
         run.last_run_number = run.last_run_number.max(last);
     }
-    Ok(Acquired {
+    Ok(OwnedThread {
         thread: row,
         last: heads::last(conn, context, thread)?,
         open_runs,

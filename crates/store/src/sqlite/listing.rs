@@ -12,7 +12,7 @@ use crate::core::page::PageBuilder;
 use crate::core::search::{Candidates, Condition, is_composite, matches};
 use crate::core::table::TableRow;
 use crate::rows::{
-    DeadItem, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
+    DeadLetter, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
 };
 
 /// The conditions of a listing beside the driver.
@@ -113,7 +113,7 @@ pub(super) fn dead_deliveries(
     conn: &Connection,
     scope: &Scope,
     page: &Page,
-) -> Result<Listing<DeadItem>, SqliteError> {
+) -> Result<Listing<DeadLetter>, SqliteError> {
     let mut pages = PageBuilder::new(page);
     queue::dead(conn, &scope.tenant, QueueKind::Callback, page.before(), |dead| {
         let is_seen = scope.sees(&dead.item.tenant, &dead.item.principal);

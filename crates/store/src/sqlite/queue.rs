@@ -7,7 +7,7 @@ use super::error::SqliteError;
 use super::row;
 use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
 use crate::record::Record;
-use crate::rows::{Abandon, Claim, DeadItem, QueueItem, QueueKind};
+use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
 /// When an item that is not free can be claimed: never.
 const BLOCKED: i64 = i64::MAX;
@@ -133,7 +133,7 @@ pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteErr
 pub(super) fn abandon(
     conn: &Connection,
     claim: &Claim,
-    how: &Abandon,
+    how: &RetryDecision,
     error: &str,
 ) -> Result<bool, SqliteError> {
     let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
@@ -181,7 +181,7 @@ pub(super) fn dead(
     tenant: &TenantId,
     kind: QueueKind,
     before: i64,
-    mut each: impl FnMut(DeadItem) -> bool,
+    mut each: impl FnMut(DeadLetter) -> bool,
 ) -> Result<(), SqliteError> {
     let sql = select("WHERE tenant = ?1 AND dead = 1 AND kind = ?2 AND id < ?3 ORDER BY id DESC");
     let mut statement = conn.prepare_cached(&sql)?;
@@ -189,7 +189,7 @@ pub(super) fn dead(
     while let Some(row) = rows.next()? {
         // A damaged item is left out: nobody can tell any more what it was.
         if let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row)
-            && !each(DeadItem { id, attempts, error, item })
+            && !each(DeadLetter { id, attempts, error, item })
         {
             break;
         }

@@ -16,8 +16,8 @@ use super::{SqliteStore, blob, frames, heads, listing, lookups, thread_listing};
 use crate::port::{Range, Read, Tail};
 use crate::record::Frame;
 use crate::rows::{
-    BindingRow, CheckpointRow, DeadItem, InterruptFilter, InterruptRow, Listing, MessageRow, Page,
-    RunFilter, RunRow, ThreadFilter, ThreadRow,
+    BindingRow, CheckpointRow, DeadLetter, InterruptFilter, InterruptRow, Listing, MessageRow,
+    Page, RunFilter, RunRow, ThreadFilter, ThreadRow,
 };
 
 #[async_trait]
@@ -40,9 +40,13 @@ impl Read for SqliteStore {
         self.read(move |conn, context| lookups::thread_of(conn, context, &scope, key)).await
     }
 
-    async fn standings(&self, scope: &Scope, threads: &[ThreadKey]) -> Result<Vec<ThreadActivity>> {
+    async fn activities(
+        &self,
+        scope: &Scope,
+        threads: &[ThreadKey],
+    ) -> Result<Vec<ThreadActivity>> {
         let (scope, threads) = (scope.clone(), threads.to_vec());
-        self.read(move |conn, context| thread_listing::standings(conn, context, &scope, &threads))
+        self.read(move |conn, context| thread_listing::activities(conn, context, &scope, &threads))
             .await
     }
 
@@ -183,7 +187,7 @@ impl Read for SqliteStore {
         self.read(move |conn, _| blob::read(conn, key, &hash, None)).await
     }
 
-    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadItem>> {
+    async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
         let (scope, page) = (scope.clone(), page.clone());
         self.read(move |conn, _| listing::dead_deliveries(conn, &scope, &page)).await
     }

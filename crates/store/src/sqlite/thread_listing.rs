@@ -8,7 +8,7 @@ use super::error::SqliteError;
 use super::listing::{ListConditions, is_text, list};
 use super::row::one;
 use super::{Context, lookups, thread_agents};
-use crate::core::search::{Candidates, matches, standing_of};
+use crate::core::search::{Candidates, activity_of, matches};
 use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
 
 /// Threads that the scope sees.
@@ -24,7 +24,7 @@ pub(super) fn threads(
     drivers.extend(filter.agent.as_ref().map(AccessPath::ThreadAgent));
     drivers.extend(scope.owner.as_ref().map(|_| AccessPath::Owner));
     let is_open =
-        matches!(filter.standing, Some(ThreadActivity::Busy | ThreadActivity::Interrupted));
+        matches!(filter.activity, Some(ThreadActivity::Busy | ThreadActivity::Interrupted));
     drivers.extend(is_open.then_some(AccessPath::Open));
     let driver = AccessPath::rarest::<ThreadRow>(conn, scope, &drivers)?;
     let columns = |row: &Row<'_>| {
@@ -38,8 +38,8 @@ pub(super) fn threads(
         {
             return Ok((false, 0));
         }
-        let stands = match filter.standing {
-            Some(wanted) => standing(conn, row.key)? == wanted,
+        let stands = match filter.activity {
+            Some(wanted) => activity(conn, row.key)? == wanted,
             None => true,
         };
         if !stands || filter.values.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn threads(
         Ok((value.is_some_and(|value| matches(&value, &filter.values)), looked_at))
     };
     let has_other =
-        filter.agent.is_some() || filter.standing.is_some() || !filter.values.is_empty();
+        filter.agent.is_some() || filter.activity.is_some() || !filter.values.is_empty();
     let residual = ListConditions {
         columns: &columns,
         has_columns,
@@ -60,7 +60,7 @@ pub(super) fn threads(
 }
 
 /// How threads stand that the scope sees, in the order of the keys.
-pub(super) fn standings(
+pub(super) fn activities(
     conn: &Connection,
     context: &Context,
     scope: &Scope,
@@ -70,7 +70,7 @@ pub(super) fn standings(
     threads
         .iter()
         .map(|key| match lookups::thread_of(&snapshot, context, scope, *key) {
-            Ok(Some(_)) => standing(&snapshot, *key),
+            Ok(Some(_)) => activity(&snapshot, *key),
             Ok(None) | Err(SqliteError::Refused(_) | SqliteError::Damaged(..)) => {
                 Ok(ThreadActivity::Idle)
             }
@@ -79,7 +79,7 @@ pub(super) fn standings(
         .collect()
 }
 
-fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, SqliteError> {
+fn activity(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, SqliteError> {
     let mut open = conn.prepare_cached(
         "SELECT status FROM runs INDEXED BY runs_open WHERE thread = ?1 AND ended_at IS NULL",
     )?;
@@ -97,7 +97,7 @@ fn standing(conn: &Connection, thread: ThreadKey) -> Result<ThreadActivity, Sqli
         .query_row([thread.0], |row| row.get(0))
         .optional()?;
     let newest = newest.and_then(|status| RunStatus::from_text(&status));
-    Ok(standing_of(newest))
+    Ok(activity_of(newest))
 }
 
 /// The state that was set last on the path to a thread's head, and how many checkpoints were looked at for it.

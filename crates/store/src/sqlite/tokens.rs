@@ -13,7 +13,7 @@ use super::job::{WorkKind, WriteContext};
 use super::{SqliteStore, queue, row};
 use crate::core::already_exists;
 use crate::port::{Queue, Tokens};
-use crate::rows::{Abandon, Claim, QueueKind, TokenRow};
+use crate::rows::{Claim, QueueKind, RetryDecision, TokenRow};
 
 #[async_trait]
 impl Queue for SqliteStore {
@@ -51,9 +51,9 @@ impl Queue for SqliteStore {
         .await
     }
 
-    async fn abandon(&self, claim: &Claim, how: Abandon, error: &str) -> Result<bool> {
+    async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool> {
         let (claim, error) = (claim.clone(), error.to_owned());
-        let is_back = matches!(how, Abandon::RetryAt(_));
+        let is_back = matches!(how, RetryDecision::RetryAt(_));
         let held = self
             .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
                 queue::abandon(desk.conn, &claim, &how, &error)

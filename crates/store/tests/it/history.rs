@@ -199,7 +199,7 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
     };
     log.step().change(Change::Binding(row.clone())).commit().await.unwrap();
     let other = BindingRow { agent: agent("echo"), ..row.clone() };
-    (row.remote, row.told) = ("s-2".to_owned(), Some(CheckpointKey(4)));
+    (row.remote, row.last_seen) = ("s-2".to_owned(), Some(CheckpointKey(4)));
     log.step()
         .change(Change::Binding(row.clone()))
         .change(Change::Binding(other.clone()))
@@ -216,7 +216,7 @@ async fn a_binding_is_one_for_each_thread_and_agent(world: World) {
 async fn a_brought_history_stays_as_it_was_brought(world: World) {
     let (mut log, run) = world.ended("t", "r").await;
     let mut a = log.checkpoint("a", None);
-    a.given = Some(ClientHistory {
+    a.client_history = Some(ClientHistory {
         entries: vec![
             Reference::Message(rows::message_id("m")),
             Reference::Result(run.id.clone()),
@@ -226,7 +226,7 @@ async fn a_brought_history_stays_as_it_was_brought(world: World) {
         state: Some("http://example.com/state".into()),
     });
     let mut b = log.checkpoint("b", Some(a.key));
-    (b.run, b.given) = (Some(run.key), Some(ClientHistory::default()));
+    (b.run, b.client_history) = (Some(run.key), Some(ClientHistory::default()));
     log.row.head = Some(b.key);
     let row = log.row.clone();
     log.step()

@@ -16,7 +16,7 @@ use trilogue_domain::{
     CheckpointKey, Outcome, Resolution, RunKey, RunStatus, Scope, ThreadActivity, ThreadKey,
 };
 use trilogue_store::rows::{
-    Abandon, Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunFilter,
+    Claim, InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RetryDecision, RunFilter,
     RunRow, ThreadFilter,
 };
 use trilogue_store::{Batch, Change, Draft, Range, Store};
@@ -61,7 +61,7 @@ enum Op {
     Claim { kind: usize, now: i64, until: i64, limit: usize },
     Finish { claim: usize },
     Extend { claim: usize, until: i64 },
-    Abandon { claim: usize, retry: Option<i64> },
+    RetryDecision { claim: usize, retry: Option<i64> },
     Revive { now: i64 },
     Configure { id: usize, is_foreign: bool, now: i64, end: Option<i64> },
     Reconfigure { id: usize, is_own: bool, now: i64 },
@@ -103,7 +103,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(kind, now, lease, limit)| Op::Claim { kind, now, until: now + lease, limit }),
         1 => (0..8_usize).prop_map(|claim| Op::Finish { claim }),
         1 => (0..8_usize, 0..99_i64).prop_map(|(claim, until)| Op::Extend { claim, until }),
-        2 => (0..8_usize, prop::option::of(0..60_i64)).prop_map(|(claim, retry)| Op::Abandon { claim, retry }),
+        2 => (0..8_usize, prop::option::of(0..60_i64)).prop_map(|(claim, retry)| Op::RetryDecision { claim, retry }),
         1 => (0..60_i64).prop_map(|now| Op::Revive { now }),
         2 => (0..4_usize, any::<bool>(), 0..30_i64, prop::option::of(0..40_i64))
             .prop_map(|(id, is_foreign, now, end)| Op::Configure { id, is_foreign, now, end }),
@@ -180,8 +180,8 @@ impl Pair {
                 let until = at(*until);
                 self.settle(*claim, async |store, claim| store.extend(claim, until).await).await;
             }
-            Op::Abandon { claim, retry } => {
-                let how = retry.map_or(Abandon::Dead, |due| Abandon::RetryAt(at(due)));
+            Op::RetryDecision { claim, retry } => {
+                let how = retry.map_or(RetryDecision::Dead, |due| RetryDecision::RetryAt(at(due)));
                 let abandon = async |store: &dyn Store, claim: &Claim| {
                     store.abandon(claim, how.clone(), "it did not work").await
                 };
@@ -438,7 +438,7 @@ async fn answers(
     };
     answers.push(format!("{:?}", store.expired_runs(&policy, at(0), 99).await.unwrap()));
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
-    answers.push(format!("{:?}", store.standings(&alice(), &keys).await.unwrap()));
+    answers.push(format!("{:?}", store.activities(&alice(), &keys).await.unwrap()));
     for kind in KINDS {
         answers.push(format!("{:?}", store.next_due(kind).await.unwrap()));
     }
@@ -482,7 +482,7 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         }
     }
     let other = Some(agent(AGENTS[1]));
-    for (values, standing, agent) in [
+    for (values, activity, agent) in [
         (wanted("n", "1"), None, None),
         (vec![], Some(ThreadActivity::Busy), None),
         (vec![], Some(ThreadActivity::Idle), None),
@@ -491,7 +491,7 @@ async fn listings(store: &dyn Store, scope: &Scope) -> String {
         (vec![], Some(ThreadActivity::Busy), other),
         (vec![], None, Some(agent(AGENTS[0]))),
     ] {
-        let filter = ThreadFilter { values, standing, agent, ..ThreadFilter::default() };
+        let filter = ThreadFilter { values, activity, agent, ..ThreadFilter::default() };
         for skip in [0, 1] {
             let page = Page { skip, ..page(2, None) };
             writeln!(text, "{:?}", store.threads(scope, &filter, &page).await.unwrap()).unwrap();

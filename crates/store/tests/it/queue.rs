@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use trilogue_store::Change;
-use trilogue_store::rows::{Abandon, Claim, QueueKind};
+use trilogue_store::rows::{Claim, QueueKind, RetryDecision};
 
 use crate::harness::{Log, World, alice, at, contract, page, tenant_scope};
 
@@ -77,8 +77,8 @@ async fn a_holder_that_lost_its_item_is_told(world: World) {
     let store = &world.store;
     assert!(!store.extend(&stale, at(99)).await.unwrap());
     assert!(!store.finish(&stale).await.unwrap());
-    assert!(!store.abandon(&stale, Abandon::Dead, "x").await.unwrap());
-    assert!(!store.abandon(&stale, Abandon::RetryAt(at(1)), "x").await.unwrap());
+    assert!(!store.abandon(&stale, RetryDecision::Dead, "x").await.unwrap());
+    assert!(!store.abandon(&stale, RetryDecision::RetryAt(at(1)), "x").await.unwrap());
     assert_eq!(store.next_due(KIND).await.unwrap(), Some(at(20)), "nothing of it happened");
     assert!(store.finish(&holder).await.unwrap());
     assert!(!store.finish(&holder).await.unwrap(), "it is gone");
@@ -99,7 +99,9 @@ async fn an_item_comes_back_when_it_shall(world: World) {
     let mut log = world.thread("t").await;
     offer(&mut log, KIND, "k", 1).await;
     let holder = claim(&world, 1, 10, 1).await.remove(0);
-    assert!(world.store.abandon(&holder, Abandon::RetryAt(at(30)), "no route").await.unwrap());
+    assert!(
+        world.store.abandon(&holder, RetryDecision::RetryAt(at(30)), "no route").await.unwrap()
+    );
     assert!(!world.store.finish(&holder).await.unwrap(), "it was given back");
     assert_eq!(claim(&world, 29, 99, 1).await, []);
     let again = claim(&world, 30, 99, 1).await.remove(0);
@@ -112,9 +114,9 @@ async fn a_dead_item_is_listed_until_it_is_revived(world: World) {
     offer(&mut log, KIND, "other", 1).await;
     let store = &world.store;
     let holder = store.claim(QueueKind::Callback, at(1), at(10), 1).await.unwrap().remove(0);
-    assert!(store.abandon(&holder, Abandon::Dead, "refused with 500").await.unwrap());
+    assert!(store.abandon(&holder, RetryDecision::Dead, "refused with 500").await.unwrap());
     let other = claim(&world, 1, 10, 1).await.remove(0);
-    assert!(store.abandon(&other, Abandon::Dead, "no callback").await.unwrap());
+    assert!(store.abandon(&other, RetryDecision::Dead, "no callback").await.unwrap());
     assert_eq!(store.claim(QueueKind::Callback, at(999), at(1_000), 9).await.unwrap(), []);
     assert_eq!(store.next_due(QueueKind::Callback).await.unwrap(), None);
     let dead = store.dead_deliveries(&alice(), &page(10, None)).await.unwrap();
@@ -139,7 +141,7 @@ async fn dead_items_have_pages(world: World) {
         offer(&mut log, QueueKind::Callback, key, 1).await;
     }
     for claim in world.store.claim(QueueKind::Callback, at(1), at(2), 9).await.unwrap() {
-        assert!(world.store.abandon(&claim, Abandon::Dead, "x").await.unwrap());
+        assert!(world.store.abandon(&claim, RetryDecision::Dead, "x").await.unwrap());
     }
     let first = world.store.dead_deliveries(&alice(), &page(2, None)).await.unwrap();
     let rest = world.store.dead_deliveries(&alice(), &page(2, first.next)).await.unwrap();

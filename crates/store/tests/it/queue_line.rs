@@ -3,7 +3,7 @@
 use serde_json::json;
 use trilogue_domain::{Json, RunKey};
 use trilogue_store::Change;
-use trilogue_store::rows::{Abandon, Claim, QueueItem, QueueKind};
+use trilogue_store::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 
 use crate::harness::{Log, World, alice, at, contract, page};
 
@@ -72,7 +72,7 @@ async fn an_item_that_failed_holds_those_behind_it_back(world: World) {
     offer(&mut log, run, "a", 1, 1).await;
     offer(&mut log, run, "b", 2, 1).await;
     let first = claim(&world, 1).await.remove(0);
-    assert!(world.store.abandon(&first, Abandon::RetryAt(at(20)), "500").await.unwrap());
+    assert!(world.store.abandon(&first, RetryDecision::RetryAt(at(20)), "500").await.unwrap());
     assert_eq!(world.store.next_due(KIND).await.unwrap(), Some(at(20)));
     assert_eq!(claimed(&world, 19).await.1, [""; 0]);
     let (again, told) = claimed(&world, 20).await;
@@ -88,7 +88,7 @@ async fn a_dead_item_holds_nobody_back_and_comes_back_in_its_place(world: World)
         offer(&mut log, run, key, number, 1).await;
     }
     let first = claim(&world, 1).await.remove(0);
-    assert!(world.store.abandon(&first, Abandon::Dead, "410").await.unwrap());
+    assert!(world.store.abandon(&first, RetryDecision::Dead, "410").await.unwrap());
     let (second, told) = claimed(&world, 2).await;
     assert_eq!(told, ["b 2"]);
     let dead = world.store.dead_deliveries(&alice(), &page(9, None)).await.unwrap().rows;
@@ -122,7 +122,7 @@ async fn a_failed_item_is_replaced_and_keeps_its_patience(world: World) {
     let run = log.start("r").await.key;
     offer(&mut log, run, "values", 5, 1).await;
     let failed = claim(&world, 1).await.remove(0);
-    assert!(world.store.abandon(&failed, Abandon::RetryAt(at(20)), "500").await.unwrap());
+    assert!(world.store.abandon(&failed, RetryDecision::RetryAt(at(20)), "500").await.unwrap());
     offer(&mut log, run, "values", 6, 2).await;
     offer(&mut log, run, "values", 7, 3).await;
     assert_eq!(world.store.next_due(KIND).await.unwrap(), Some(at(20)));
@@ -131,7 +131,7 @@ async fn a_failed_item_is_replaced_and_keeps_its_patience(world: World) {
     assert_eq!((told, newest[0].attempts), (vec!["values 7".to_owned()], 2));
     assert_eq!(newest[0].item.due, at(20));
     // What was given up is over: the next begins anew.
-    assert!(world.store.abandon(&newest[0], Abandon::Dead, "500").await.unwrap());
+    assert!(world.store.abandon(&newest[0], RetryDecision::Dead, "500").await.unwrap());
     offer(&mut log, run, "values", 9, 21).await;
     let (anew, told) = claimed(&world, 21).await;
     assert_eq!((told, anew[0].attempts), (vec!["values 9".to_owned()], 1));
@@ -154,12 +154,12 @@ async fn a_held_item_is_replaced_when_its_holder_is_done(world: World) {
     assert_eq!((told, newer[0].attempts), (vec!["values 9".to_owned()], 1));
     // What failed is not tried again where there is something newer, which waits as long as that would have.
     offer(&mut log, run, "values", 11, 4).await;
-    assert!(store.abandon(&newer[0], Abandon::RetryAt(at(20)), "500").await.unwrap());
+    assert!(store.abandon(&newer[0], RetryDecision::RetryAt(at(20)), "500").await.unwrap());
     assert_eq!(claimed(&world, 19).await.1, [""; 0]);
     let (newest, told) = claimed(&world, 20).await;
     assert_eq!((told, newest[0].attempts), (vec!["values 11".to_owned()], 2));
     offer(&mut log, run, "values", 13, 21).await;
-    assert!(store.abandon(&newest[0], Abandon::Dead, "400").await.unwrap());
+    assert!(store.abandon(&newest[0], RetryDecision::Dead, "400").await.unwrap());
     let dead = store.dead_deliveries(&alice(), &page(9, None)).await.unwrap().rows;
     assert_eq!(dead, [], "something newer took its place");
     let (end, told) = claimed(&world, 22).await;

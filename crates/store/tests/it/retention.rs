@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trilogue_domain::{RunStatus, Timestamp};
-use trilogue_store::rows::{Abandon, QueueItem, QueueKind, RetentionPolicy};
+use trilogue_store::rows::{QueueItem, QueueKind, RetentionPolicy, RetryDecision};
 use trilogue_store::{Change, Housekeeping};
 
 use crate::harness::{Log, World, at, contract, json, now, tenant_scope};
@@ -100,7 +100,7 @@ async fn a_run_stays_until_its_client_was_called_back(world: World) {
     }
     // One that was given up waits for a person, not for the run.
     let claim = world.store.claim(kind, at(1), at(2), 1).await.unwrap().remove(0);
-    assert!(world.store.abandon(&claim, Abandon::Dead, "410").await.unwrap());
+    assert!(world.store.abandon(&claim, RetryDecision::Dead, "410").await.unwrap());
     for policy in policies {
         assert_eq!(expired(&world, policy, 999, 9).await, ["a", "b"]);
     }

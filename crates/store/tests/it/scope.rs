@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use trilogue_domain::{Scope, ThreadKey};
 use trilogue_store::rows::{
-    Abandon, BindingRow, InterruptFilter, Page, QueueKind, RunFilter, ThreadFilter,
+    BindingRow, InterruptFilter, Page, QueueKind, RetryDecision, RunFilter, ThreadFilter,
 };
 use trilogue_store::{Change, Store};
 
@@ -25,7 +25,8 @@ async fn furnish(world: &World) {
     let checkpoint = log.checkpoint("c", None);
     log.row.head = Some(checkpoint.key);
     let blob = world.store.put_blob(&scope.tenant, Bytes::from_static(b"x"), true).await.unwrap();
-    let binding = BindingRow { told: Some(checkpoint.key), ..rows::binding_row(log.row.key, "s") };
+    let binding =
+        BindingRow { last_seen: Some(checkpoint.key), ..rows::binding_row(log.row.key, "s") };
     let (message, interrupt) = (log.message("m", run.key), log.interrupt("i", &run));
     let (item, row) = (log.item(QueueKind::Callback, "d", 1), log.row.clone());
     log.step()
@@ -41,7 +42,7 @@ async fn furnish(world: &World) {
         .await
         .unwrap();
     let claims = world.store.claim(QueueKind::Callback, at(2), at(3), 1).await.unwrap();
-    assert!(world.store.abandon(&claims[0], Abandon::Dead, "refused").await.unwrap());
+    assert!(world.store.abandon(&claims[0], RetryDecision::Dead, "refused").await.unwrap());
 }
 
 /// Which look-ups find something.

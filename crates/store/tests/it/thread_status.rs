@@ -36,11 +36,11 @@ async fn set(
     log: &mut Log,
     id: &str,
     value: Option<serde_json::Value>,
-    given: Option<ClientHistory>,
+    client_history: Option<ClientHistory>,
 ) {
     let mut row = log.checkpoint(id, log.row.head);
     row.value = value.as_ref().map(json);
-    row.given = given;
+    row.client_history = client_history;
     log.row.head = Some(row.key);
     let thread = Change::Thread(log.row.clone());
     log.step().change(Change::Checkpoint(row)).change(thread).commit().await.unwrap();
@@ -75,22 +75,22 @@ async fn a_thread_stands_as_its_runs_do(world: World) {
         (&[Interrupted, Completed], ThreadActivity::Idle),
     ];
     let (mut keys, mut expected) = (Vec::new(), Vec::new());
-    for (case, (statuses, standing)) in cases.into_iter().enumerate() {
+    for (case, (statuses, activity)) in cases.into_iter().enumerate() {
         let mut log = world.thread(&format!("t{case}")).await;
         for (place, status) in statuses.iter().enumerate() {
             run(&mut log, &format!("r{case}-{place}"), *status).await;
         }
         keys.push(log.row.key);
-        expected.push(standing);
+        expected.push(activity);
     }
-    assert_eq!(world.store.standings(&alice(), &keys).await.unwrap(), expected);
+    assert_eq!(world.store.activities(&alice(), &keys).await.unwrap(), expected);
     // Who does not see a thread is not told how it stands.
     for stranger in [tenant_scope("other"), own_scope("default", "bob")] {
-        let told = world.store.standings(&stranger, &keys).await.unwrap();
+        let told = world.store.activities(&stranger, &keys).await.unwrap();
         assert_eq!(told, vec![ThreadActivity::Idle; keys.len()]);
     }
     let missing = [ThreadKey(i64::MAX), keys[1]];
-    let told = world.store.standings(&alice(), &missing).await.unwrap();
+    let told = world.store.activities(&alice(), &missing).await.unwrap();
     assert_eq!(told, [ThreadActivity::Idle, ThreadActivity::Busy]);
 }
 
@@ -109,13 +109,13 @@ async fn threads_are_found_by_how_they_stand(world: World) {
     let mut foreign = world.thread_of(&tenant_scope("other"), "busy").await;
     run(&mut foreign, "x", RunStatus::Running).await;
     world.thread("new").await;
-    for (standing, expected) in [
+    for (activity, expected) in [
         (ThreadActivity::Busy, &["busy too", "busy"][..]),
         (ThreadActivity::Interrupted, &["waits"]),
         (ThreadActivity::Failed, &["failed"]),
         (ThreadActivity::Idle, &["new", "idle"]),
     ] {
-        let filter = ThreadFilter { standing: Some(standing), ..ThreadFilter::default() };
+        let filter = ThreadFilter { activity: Some(activity), ..ThreadFilter::default() };
         assert_eq!(threads(&world, &filter, &page(9, None)).await, expected);
         let second = Page { skip: 1, ..page(9, None) };
         assert_eq!(threads(&world, &filter, &second).await, expected[1..]);
@@ -247,7 +247,7 @@ async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
     }
     let filter = |values: &[(&str, &str)]| ThreadFilter {
         values: wanted(values),
-        standing: values.is_empty().then_some(ThreadActivity::Failed),
+        activity: values.is_empty().then_some(ThreadActivity::Failed),
         ..ThreadFilter::default()
     };
     for filter in [filter(&[("n", "1")]), filter(&[])] {
@@ -255,6 +255,6 @@ async fn a_state_that_no_index_finds_is_looked_for_in_so_many_threads() {
         assert_eq!(code(result), Code::FilterTooBroad);
     }
     // A page that is full before that is given.
-    let idle = ThreadFilter { standing: Some(ThreadActivity::Idle), ..ThreadFilter::default() };
+    let idle = ThreadFilter { activity: Some(ThreadActivity::Idle), ..ThreadFilter::default() };
     assert_eq!(threads(&world, &idle, &page(3, None)).await.len(), 3);
 }

@@ -37,7 +37,7 @@ async fn search(call: Call) -> Result<Reply> {
     let filter = ThreadFilter {
         metadata: request::members(body.metadata)?,
         values: request::members(body.values)?,
-        standing: body.status.map(mapping::standing),
+        activity: body.status.map(mapping::standing),
         agent: None,
     };
     let page = request::page(body.limit, body.offset);

@@ -16,7 +16,7 @@ use crate::stream::feed;
 /// # Errors
 /// What reading can fail with.
 pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
-    let standings = call.state.read.standings(&call.scope(), &[row.key]).await?;
+    let standings = call.state.read.activities(&call.scope(), &[row.key]).await?;
     let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
     let state = shown_state(call, row).await?;
     Ok(Bytes::from(rendered(call, row, standing, state.as_ref())))
@@ -28,7 +28,7 @@ pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
 /// What reading can fail with.
 pub(super) async fn threads(call: &Call, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
-    let standings = call.state.read.standings(&call.scope(), &keys).await?;
+    let standings = call.state.read.activities(&call.scope(), &keys).await?;
     let most = call.state.max_output_bytes;
     let (mut out, mut left_out) = (vec![b'['], false);
     for (place, row) in rows.iter().enumerate() {

@@ -124,7 +124,7 @@ fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
         agent: run.agent.clone(),
         remote: "s".to_owned(),
         capabilities: Json::null(),
-        told: None,
+        last_seen: None,
     };
     let step = table.step(note(Some(bound.clone()))).unwrap();
     assert_eq!(told(&step), [format!("{} - opaque", table.state.last)]);
@@ -132,7 +132,7 @@ fn a_note_is_of_no_run_and_leaves_runs_as_they_are() {
     assert_eq!(table.state.runs[&RunKey(1)].row, run);
     let step = table.finish(1, Ok(Ending::Completed)).unwrap();
     let told = step.changes.iter().find_map(|change| match change {
-        Change::Binding(row) => Some((row.remote.clone(), row.told)),
+        Change::Binding(row) => Some((row.remote.clone(), row.last_seen)),
         _ => None,
     });
     assert_eq!(told, Some(("s".to_owned(), table.state.thread.head)), "it was told of this run");

@@ -158,7 +158,7 @@ fn a_brought_history_is_taken_at_the_head_it_was_compared_with() {
         };
         assert_eq!((row.parent, row.run), (parent, None));
         assert_eq!((row.position, thread.head), (table.state.last, Some(row.key)));
-        assert_eq!((&row.value, row.given.is_some()), (&Some(Json::null()), true));
+        assert_eq!((&row.value, row.client_history.is_some()), (&Some(Json::null()), true));
         assert!(matches!(step.reply, Reply::Thread(_)));
     }
 }

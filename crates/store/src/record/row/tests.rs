@@ -88,7 +88,7 @@ fn checkpoint() -> CheckpointRow {
 }
 
 fn binding() -> BindingRow {
-    BindingRow { told: Some(CheckpointKey(5)), ..fixtures::binding_row(ThreadKey(1), "s") }
+    BindingRow { last_seen: Some(CheckpointKey(5)), ..fixtures::binding_row(ThreadKey(1), "s") }
 }
 
 fn configuration() -> ConfigurationRow {
@@ -131,9 +131,9 @@ fn every_row_reads_back_and_shows_damage() {
     check(&message_with_alias());
     check(&checkpoint());
     check(&CheckpointRow { parent: None, run: None, value: None, ..checkpoint() });
-    check(&CheckpointRow { given: Some(samples::given()), ..checkpoint() });
+    check(&CheckpointRow { client_history: Some(samples::client_history()), ..checkpoint() });
     check(&CheckpointRow {
-        given: Some(trilogue_domain::ClientHistory::default()),
+        client_history: Some(trilogue_domain::ClientHistory::default()),
         ..checkpoint()
     });
     check(&bare_run());
@@ -174,7 +174,8 @@ fn a_row_of_another_kind_or_version_is_refused() {
 /// A failure here means that the format changed: give it a new version and keep the decoder of this one.
 #[test]
 fn the_bytes_of_a_row_are_these() {
-    let with_history = CheckpointRow { given: Some(samples::given()), ..checkpoint() };
+    let with_history =
+        CheckpointRow { client_history: Some(samples::client_history()), ..checkpoint() };
     for (bytes, expected) in [
         (
             thread().encode(),

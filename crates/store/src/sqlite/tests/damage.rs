@@ -31,7 +31,10 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
             ..checkpoint_row(thread, checkpoint, "checkpoint")
         }),
         Change::Interrupt(Box::new(interrupt_row(&run_row, &format!("interrupt-{thread}")))),
-        Change::Binding(BindingRow { told: Some(checkpoint), ..binding_row(thread, "session") }),
+        Change::Binding(BindingRow {
+            last_seen: Some(checkpoint),
+            ..binding_row(thread, "session")
+        }),
         Change::Idempotency(idempotency_of(thread)),
     ]);
     let first = Batch {

@@ -12,7 +12,7 @@ use crate::sqlite::SqliteStore;
 use crate::sqlite::row_cache::RowCache;
 
 fn binding(thread: &ThreadRow, remote: &str, told: i64) -> BindingRow {
-    BindingRow { told: Some(CheckpointKey(told)), ..fixtures::binding_row(thread.key, remote) }
+    BindingRow { last_seen: Some(CheckpointKey(told)), ..fixtures::binding_row(thread.key, remote) }
 }
 
 fn agent() -> AgentName {
