@@ -111,7 +111,7 @@ impl Agent for Awaiter {
 
     async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
         match turn {
-            Turn::Start { .. } => Ok(Outcome::suspended(Question::message(""), Json::null())),
+            Turn::Start { .. } => Outcome::suspended(Question::message(""), Json::null()),
             Turn::Resume { .. } => {
                 context.part(Part::text("empty")).await?;
                 Ok(Outcome::Completed)

@@ -132,7 +132,7 @@ impl Agent for Echo {
                 let talk = config.repeat(input.parse()?);
                 if config.interrupt_count > 0 {
                     let question = Question::custom(ECHO_INTERRUPT).payload(to_json(&talk)?);
-                    return Ok(Outcome::suspended(question, Json::null()));
+                    return Outcome::suspended(question, Json::null());
                 }
                 talk
             }
@@ -213,8 +213,8 @@ impl Agent for Mock {
         Card::typed::<Text, Text>("org.agntcy.mock", "Knows one answer.")
             .id("3f1e2549-5799-4321-91ae-2a4881d55526")
             .version("0.0.1")
-            .config_type::<MockConfig>()
-            .interrupt_type::<Asked, Text>(MOCK_INTERRUPT)
+            .config(schema_of::<MockConfig>())
+            .interrupt(MOCK_INTERRUPT, schema_of::<Asked>(), schema_of::<Text>())
             .streams(true, false)
     }
 
@@ -231,7 +231,7 @@ impl Agent for Mock {
                     "Please interrupt" => {
                         let asked = Asked { interrupt_message: "How can I help you?".to_owned() };
                         let question = Question::custom(MOCK_INTERRUPT).payload(to_json(&asked)?);
-                        return Ok(Outcome::suspended(question, Json::null()));
+                        return Outcome::suspended(question, Json::null());
                     }
                     "I don't feel too well." => {
                         let input = serde_json::to_value(&asked)?;
@@ -262,8 +262,8 @@ impl Agent for Counter {
     fn card(&self) -> Card {
         Card::typed::<Order, Counted>("counter", "Counts.")
             .version("1.0.0")
-            .state_type::<Sum>()
-            .update_type::<Step>()
+            .state(schema_of::<Sum>())
+            .update(schema_of::<Step>())
             .streams(true, true)
     }
 

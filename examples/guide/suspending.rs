@@ -39,7 +39,7 @@ impl Agent for Buyer {
                 let order: Order = input.parse()?;
                 let order = serde_json::to_value(order)?;
                 let question = Question::custom("purchase_approval").payload(&order);
-                Ok(Outcome::suspended(question, order))
+                Outcome::suspended(question, order)
             }
             Turn::Resume { answer: Answer::Json(answer), saved, .. } => {
                 let Approval { approved } = serde_json::from_str(answer.as_str())?;

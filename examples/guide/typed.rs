@@ -39,7 +39,7 @@ impl Agent for Planner {
     fn card(&self) -> Card {
         Card::typed::<Trip, Plan>("planner", "Plans trips.")
             .version("1.0.0")
-            .config_type::<Taste>()
+            .config(schema_of::<Taste>())
             .fault::<UnknownCity>()
     }
 

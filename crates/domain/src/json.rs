@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -163,6 +164,14 @@ impl Json {
             .take(limits::MAX_SEARCH_KEYS)
             .map(|(key, value)| (key, value.to_string()))
             .collect()
+    }
+}
+
+/// JSON is written as it is, so that it can be a member of what an agent serialises.
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_slice(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(to)
     }
 }
 

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use trilogue_domain::port::{Clock, SystemClock};
 use trilogue_domain::{Answer, Interrupt, Json, Message, MessageId, Part, Role, Survives};
 
 use crate::card::Card;
-use crate::context::{Context, IntoJson, RunInfo};
+use crate::context::{Context, RunInfo};
 use crate::error::AgentError;
 use crate::port::Host;
+use crate::typed::to_json;
 
 /// Something that can be run.
 ///
@@ -119,19 +122,6 @@ impl Turn {
 // === impl Input ===
 
 impl Input {
-    /// One message of a user, in plain text: what a test gives to a chat agent.
-    #[must_use]
-    pub fn said(text: impl Into<Arc<str>>) -> Self {
-        let now = SystemClock.now();
-        Self::Messages(vec![Message {
-            id: MessageId::generate(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            created_at: Some(now),
-            completed_at: Some(now),
-        }])
-    }
-
     /// The text of the newest user message; of a value its JSON.
     #[must_use]
     pub fn text(&self) -> String {
@@ -170,13 +160,70 @@ impl Input {
     }
 }
 
+/// One message of a user, in plain text.
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        let now = SystemClock.now();
+        Self::Messages(vec![Message {
+            id: MessageId::generate(),
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            created_at: Some(now),
+            completed_at: Some(now),
+        }])
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<Vec<Message>> for Input {
+    fn from(messages: Vec<Message>) -> Self {
+        Self::Messages(messages)
+    }
+}
+
+impl From<Json> for Input {
+    fn from(value: Json) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<Value> for Input {
+    fn from(value: Value) -> Self {
+        Self::Value(Json::from_value(&value))
+    }
+}
+
+impl<I: Into<Input>> From<I> for Turn {
+    fn from(input: I) -> Self {
+        Self::Start { input: input.into() }
+    }
+}
+
 // === impl Outcome ===
 
 impl Outcome {
     /// The run waits for an answer to this question and survives restarts; `saved` comes back with the answer.
-    #[must_use]
-    pub fn suspended(question: impl Into<Interrupt>, saved: impl IntoJson) -> Self {
-        let interrupt = Interrupt { survives: Survives::Restart, ..question.into() };
-        Self::Suspended { interrupt: Box::new(interrupt), saved: saved.into_json() }
+    ///
+    /// # Errors
+    /// When the question's payload or `saved` is no JSON.
+    pub fn suspended<Q>(question: Q, saved: impl Serialize) -> Result<Self, AgentError>
+    where
+        Q: TryInto<Interrupt, Error: Into<AgentError>>,
+    {
+        let interrupt = question.try_into().map_err(Into::into)?;
+        let interrupt = Interrupt { survives: Survives::Restart, ..interrupt };
+        Ok(Self::Suspended { interrupt: Box::new(interrupt), saved: to_json(&saved)? })
+    }
+}
+
+/// A function that ends without a word about its outcome is complete.
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Completed
     }
 }

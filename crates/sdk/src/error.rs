@@ -1,6 +1,7 @@
 //! How an agent fails.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
 use serde_json::json;
 use trilogue_domain::{Code, Failure, Json, Violation};
@@ -132,6 +133,12 @@ impl From<trilogue_domain::Error> for AgentError {
 impl<F: AgentFault> From<F> for AgentError {
     fn from(fault: F) -> Self {
         Self::of(&fault)
+    }
+}
+
+impl From<Infallible> for AgentError {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

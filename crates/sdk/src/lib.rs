@@ -28,11 +28,17 @@
 #![warn(missing_docs)]
 
 pub mod agent;
+#[cfg(feature = "peer")]
 pub mod agent_client;
+mod agent_fn;
 pub mod card;
+#[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "client")]
 pub mod communication;
+#[cfg(feature = "client")]
 pub mod connect;
+#[cfg(feature = "client")]
 pub mod content_type;
 pub mod context;
 pub mod error;
@@ -43,17 +49,18 @@ pub mod recorder;
 pub mod typed;
 
 pub use agent::{Agent, Input, Outcome, Turn, run_turn};
+pub use agent_fn::{AgentFn, agent_fn};
 pub use async_trait::async_trait;
 pub use card::Card;
 pub use context::{
-    Context, Decision, Editor, EditorTerminal, IntoJson, MessageWriter, RunInfo, Source, ToolCall,
+    Context, Decision, Editor, EditorTerminal, MessageWriter, RunInfo, Source, ToolCall,
 };
 pub use error::AgentError;
 pub use fault::AgentFault;
 pub use question::Question;
 pub use schemars::{self, JsonSchema};
 pub use serde_json::json;
-pub use typed::{from_json, to_json};
+pub use typed::{IntoSchema, from_json, schema_of, to_json};
 
 pub use trilogue_domain::agent::{Abilities, DeclaredError, DeclaredInterrupt};
 pub use trilogue_domain::event::{PlanEntry, ToolStatus};
@@ -70,6 +77,7 @@ pub use trilogue_domain::{
 pub mod prelude {
     pub use crate::{
         Agent, AgentError, AgentFault, Answer, Card, Context, Input, Json, JsonSchema, Message,
-        Outcome, Part, Question, Source, Turn, async_trait, from_json, json, schemars, to_json,
+        Outcome, Part, Question, Source, Turn, agent_fn, async_trait, from_json, json, schema_of,
+        schemars, to_json,
     };
 }

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{Interrupt, InterruptId, InterruptKind, Json, Part, Survives};
 
-use crate::context::IntoJson;
+use crate::error::AgentError;
+use crate::typed::{IntoSchema, to_json};
 
 /// Builds an [`Interrupt`] for [`Context::ask`](crate::Context::ask) or [`Outcome::suspended`](crate::Outcome::suspended); those two decide what it survives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
     interrupt: Interrupt,
+    /// Why its payload is no JSON; said where it is asked.
+    invalid: Option<AgentError>,
 }
 
 // === impl Question ===
@@ -28,9 +32,9 @@ impl Question {
         Self::of(InterruptKind::Message).prompt(prompt)
     }
 
-    /// A question that is answered with JSON which fits this JSON Schema.
+    /// A question that is answered with JSON which fits this schema: a JSON Schema, or [`schema_of`](crate::schema_of) a type.
     #[must_use]
-    pub fn form(prompt: impl AsRef<str>, schema: impl IntoJson) -> Self {
+    pub fn form(prompt: impl AsRef<str>, schema: impl IntoSchema) -> Self {
         Self::of(InterruptKind::Form).prompt(prompt).schema(schema)
     }
 
@@ -48,6 +52,7 @@ impl Question {
 
     fn of(kind: InterruptKind) -> Self {
         Self {
+            invalid: None,
             interrupt: Interrupt {
                 id: InterruptId::generate(),
                 kind,
@@ -79,15 +84,18 @@ impl Question {
 
     /// The question as data: what programs read, and what a permission's resolution keeps the digest of.
     #[must_use]
-    pub fn payload(mut self, payload: impl IntoJson) -> Self {
-        self.interrupt.payload = payload.into_json();
+    pub fn payload(mut self, payload: impl Serialize) -> Self {
+        match to_json(&payload) {
+            Ok(payload) => self.interrupt.payload = payload,
+            Err(error) => self.invalid = Some(error),
+        }
         self
     }
 
-    /// The JSON Schema of the answer.
+    /// The schema of the answer.
     #[must_use]
-    pub fn schema(mut self, schema: impl IntoJson) -> Self {
-        self.interrupt.schema = Some(schema.into_json());
+    pub fn schema(mut self, schema: impl IntoSchema) -> Self {
+        self.interrupt.schema = Some(schema.read());
         self
     }
 
@@ -117,16 +125,21 @@ impl Question {
     }
 }
 
-impl From<Question> for Interrupt {
-    fn from(question: Question) -> Self {
+impl TryFrom<Question> for Interrupt {
+    type Error = AgentError;
+
+    fn try_from(question: Question) -> Result<Self, AgentError> {
+        if let Some(error) = question.invalid {
+            return Err(error);
+        }
         let bare = question.interrupt.kind == InterruptKind::Permission
             && question.interrupt.options.is_empty();
         if bare {
-            return question
+            return Ok(question
                 .option("allow", "Allow", Effect::Allow)
                 .option("reject", "Reject", Effect::Reject)
-                .interrupt;
+                .interrupt);
         }
-        question.interrupt
+        Ok(question.interrupt)
     }
 }

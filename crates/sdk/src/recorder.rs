@@ -11,6 +11,8 @@ use trilogue_domain::event::{RunEvent, StateEvent};
 use trilogue_domain::lock;
 use trilogue_domain::{Body, Event, Interrupt, Json, Message, Resolution, Timestamp, Transcript};
 
+use crate::agent::{Agent, Outcome, Turn, run_turn};
+use crate::context::RunInfo;
 use crate::error::AgentError;
 use crate::port::{
     CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
@@ -19,32 +21,53 @@ use crate::port::{
 /// The most events that a recorder keeps unless told otherwise.
 pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
 
-/// The ports of one run, in memory.
-#[derive(Debug)]
+/// The ports of one run, in memory. Clones are the same recorder.
+///
+/// ```
+/// use trilogue_sdk::prelude::*;
+/// use trilogue_sdk::recorder::Recorder;
+///
+/// # async fn example() -> Result<(), AgentError> {
+/// let echo = agent_fn("echo", "Repeats your message.", |turn, context| async move {
+///     context.text(turn.text()).await
+/// });
+/// let recorder = Recorder::default();
+/// recorder.run(&echo, "Hello!").await?;
+/// assert_eq!(recorder.messages()[0].text(), "Hello!");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
 pub struct Recorder {
-    inside: Mutex<Inside>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
     room: Notify,
     cancelled: watch::Sender<bool>,
 }
 
-/// What a call is answered with: its method and params go in, a result or a refusal comes out.
-type Answering = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
+/// What answers a call: its method and params go in, a result or a refusal comes out.
+type CallHandler = Arc<dyn Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync>;
 
 /// An editor that a recorder plays.
-struct Played {
-    call_target: CallTarget,
-    answering: Answering,
+struct SimulatedEditor {
+    target: CallTarget,
+    handler: CallHandler,
 }
 
 #[derive(Debug)]
-struct Inside {
+struct State {
     events: Vec<Body>,
-    editor: Option<Played>,
+    editor: Option<SimulatedEditor>,
     capacity: usize,
     answers: VecDeque<Resolution>,
     asked: Vec<Interrupt>,
     history: Vec<Message>,
     state: Option<Json>,
+    config: Option<Json>,
     stopped: bool,
 }
 
@@ -60,7 +83,7 @@ impl Recorder {
     /// A recorder that has room for this many events until [`Recorder::take`] makes room again.
     #[must_use]
     pub fn with_capacity(events: usize) -> Self {
-        let inside = Inside {
+        let state = State {
             events: Vec::new(),
             editor: None,
             capacity: events,
@@ -68,30 +91,53 @@ impl Recorder {
             asked: Vec::new(),
             history: Vec::new(),
             state: None,
+            config: None,
             stopped: false,
         };
-        let (inside, room) = (Mutex::new(inside), Notify::new());
-        Self { inside, room, cancelled: watch::Sender::new(false) }
+        let (state, room) = (Mutex::new(state), Notify::new());
+        let cancelled = watch::Sender::new(false);
+        Self { shared: Arc::new(Shared { state, room, cancelled }) }
     }
 
     /// Gives the run a past.
     #[must_use]
     pub fn with_history(self, messages: Vec<Message>) -> Self {
-        self.inside().history = messages;
+        self.state_mut().history = messages;
         self
     }
 
     /// Gives the thread a state.
     #[must_use]
     pub fn with_state(self, state: Json) -> Self {
-        self.inside().state = Some(state);
+        self.state_mut().state = Some(state);
         self
+    }
+
+    /// Gives the runs of [`Recorder::run`] a configuration.
+    #[must_use]
+    pub fn with_config(self, config: Json) -> Self {
+        self.state_mut().config = Some(config);
+        self
+    }
+
+    /// Runs one turn of an agent: a text, messages, a JSON value, or a whole [`Turn`].
+    ///
+    /// # Errors
+    /// What the agent failed with.
+    pub async fn run(
+        &self,
+        agent: &dyn Agent,
+        turn: impl Into<Turn> + Send,
+    ) -> Result<Outcome, AgentError> {
+        let config = self.state_mut().config.clone();
+        let info = RunInfo { config, ..RunInfo::sample("agent")? };
+        run_turn(agent, turn.into(), info, Arc::new(self.clone())).await
     }
 
     /// Answers the next question that has no answer yet with this.
     #[must_use]
     pub fn answering(self, resolution: Resolution) -> Self {
-        self.inside().answers.push_back(resolution);
+        self.state_mut().answers.push_back(resolution);
         self
     }
 
@@ -104,53 +150,54 @@ impl Recorder {
         capabilities: Json,
         answering: impl Fn(&str, Json) -> Result<Json, CallRefusal> + Send + Sync + 'static,
     ) -> Self {
-        let call_target =
-            CallTarget { dialect: Arc::from(CallTarget::EDITOR), version: 1, capabilities };
-        self.inside().editor = Some(Played { call_target, answering: Arc::new(answering) });
+        let dialect = Arc::from(CallTarget::EDITOR);
+        let target = CallTarget { dialect, version: 1, capabilities };
+        let handler: CallHandler = Arc::new(answering);
+        self.state_mut().editor = Some(SimulatedEditor { target, handler });
         self
     }
 
     /// Asks the run to stop.
     pub fn cancel(&self) {
-        self.cancelled.send_replace(true);
+        self.shared.cancelled.send_replace(true);
     }
 
     /// Stops the run: nothing more is heard.
     pub fn stop(&self) {
-        self.inside().stopped = true;
-        self.room.notify_waiters();
+        self.state_mut().stopped = true;
+        self.shared.room.notify_waiters();
     }
 
     /// What was emitted so far.
     #[must_use]
     pub fn events(&self) -> Vec<Body> {
-        self.inside().events.clone()
+        self.state_mut().events.clone()
     }
 
     /// Takes what was emitted so far, and so makes room.
     #[must_use]
     pub fn take(&self) -> Vec<Body> {
-        let events = std::mem::take(&mut self.inside().events);
-        self.room.notify_waiters();
+        let events = std::mem::take(&mut self.state_mut().events);
+        self.shared.room.notify_waiters();
         events
     }
 
     /// What was asked.
     #[must_use]
     pub fn asked(&self) -> Vec<Interrupt> {
-        self.inside().asked.clone()
+        self.state_mut().asked.clone()
     }
 
     /// The thread's state as it was last set.
     #[must_use]
     pub fn state(&self) -> Option<Json> {
-        self.inside().state.clone()
+        self.state_mut().state.clone()
     }
 
     /// The agent's output: its result, or where it has given none the newest that it showed of it.
     #[must_use]
     pub fn output(&self) -> Option<Json> {
-        self.inside().events.iter().rev().find_map(|body| match body {
+        self.state_mut().events.iter().rev().find_map(|body| match body {
             Body::Run(RunEvent::Result(value)) | Body::State(StateEvent::Output(value)) => {
                 Some(value.clone())
             }
@@ -165,7 +212,7 @@ impl Recorder {
             Body::State(StateEvent::Custom { kind, data }) => Some((kind.clone(), data.clone())),
             _ => None,
         };
-        self.inside().events.iter().filter_map(update).collect()
+        self.state_mut().events.iter().filter_map(update).collect()
     }
 
     /// The messages that the events make.
@@ -179,31 +226,31 @@ impl Recorder {
         transcript.into_messages()
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        lock(&self.inside)
+    fn state_mut(&self) -> MutexGuard<'_, State> {
+        lock(&self.shared.state)
     }
 }
 
 impl Output for Recorder {
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
-        let mut inside = self.inside();
-        if inside.stopped {
+        let mut state = self.state_mut();
+        if state.stopped {
             return Err(AgentError::stopped());
         }
-        if inside.events.len() >= inside.capacity {
+        if state.events.len() >= state.capacity {
             return Ok(false);
         }
-        if let Body::State(StateEvent::Values(state)) = body {
-            inside.state = Some(state.clone());
+        if let Body::State(StateEvent::Values(values)) = body {
+            state.state = Some(values.clone());
         }
-        inside.events.push(body.clone());
+        state.events.push(body.clone());
         Ok(true)
     }
 
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
             loop {
-                let room = self.room.notified();
+                let room = self.shared.room.notified();
                 if self.try_emit(&body)? {
                     return Ok(());
                 }
@@ -213,60 +260,60 @@ impl Output for Recorder {
     }
 
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
-        let stopped = self.inside().stopped;
+        let stopped = self.state_mut().stopped;
         Box::pin(async move { if stopped { Err(AgentError::stopped()) } else { Ok(()) } })
     }
 }
 
 impl Interrupts for Recorder {
     fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
-        let mut inside = self.inside();
-        inside.asked.push(interrupt);
-        let resolution = inside.answers.pop_front().unwrap_or(Resolution::Cancelled);
+        let mut state = self.state_mut();
+        state.asked.push(interrupt);
+        let resolution = state.answers.pop_front().unwrap_or(Resolution::Cancelled);
         Box::pin(async move { Ok(resolution) })
     }
 }
 
 impl Memory for Recorder {
     fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>> {
-        let history = self.inside().history.clone();
+        let history = self.state_mut().history.clone();
         Box::pin(async move { Ok(history) })
     }
 
     fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
-        let state = self.inside().state.clone();
+        let state = self.state_mut().state.clone();
         Box::pin(async move { Ok(state) })
     }
 }
 
 impl ClientCalls for Recorder {
     fn call_target(&self) -> Option<CallTarget> {
-        self.inside().editor.as_ref().map(|editor| editor.call_target.clone())
+        self.state_mut().editor.as_ref().map(|editor| editor.target.clone())
     }
 
     fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>> {
-        let answering = self.inside().editor.as_ref().map(|editor| Arc::clone(&editor.answering));
-        let answer = answering.map_or_else(
+        let handler = self.state_mut().editor.as_ref().map(|editor| Arc::clone(&editor.handler));
+        let answer = handler.map_or_else(
             || Err(CallRefusal { code: -32603, message: "nobody is there".to_owned(), data: None }),
-            |answering| answering(method, params),
+            |handler| handler(method, params),
         );
         Box::pin(async move { answer })
     }
 }
 
-impl fmt::Debug for Played {
+impl fmt::Debug for SimulatedEditor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Played").field("call_target", &self.call_target).finish_non_exhaustive()
+        f.debug_struct("SimulatedEditor").field("target", &self.target).finish_non_exhaustive()
     }
 }
 
 impl Cancellation for Recorder {
     fn is_cancelled(&self) -> bool {
-        *self.cancelled.borrow()
+        *self.shared.cancelled.borrow()
     }
 
     fn cancelled(&self) -> PortFuture<'_, ()> {
-        let mut cancelled = self.cancelled.subscribe();
+        let mut cancelled = self.shared.cancelled.subscribe();
         Box::pin(async move {
             // The sender lives as long as this future borrows it.
             let _ = cancelled.wait_for(|cancelled| *cancelled).await;

@@ -4,14 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use clap::ValueEnum;
-use futures_util::stream;
 use trilogue::token_file;
 use trilogue_domain::Code;
-use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
 use trilogue_sdk::client::{
-    Client, ClientError, Method, Options, Refusal, Request, Response, Transport, TransportError,
+    Client, ClientError, HttpTransport, Method, Options, Refusal, Request, Response, Transport,
+    TransportError,
 };
 use trilogue_sdk::connect::{self, AgentSearchRequest};
 use trilogue_sdk::{async_trait, communication};
@@ -82,18 +80,10 @@ impl Server {
         if token.is_some() && url.scheme() == "http" && loopback(&url).is_empty() {
             print::note("warning: the token travels unencrypted; use an https:// address");
         }
-        let options = EgressOptions {
-            // Streams have no end of their own; the server keeps them alive with comments.
-            total_timeout: None,
-            // The client bounds what it reads into memory; backups and exports go to a file or a pipe.
-            max_response_bytes: u64::MAX,
-            ..EgressOptions::default()
-        };
-        let egress = Egress::new(anywhere(), options)
-            .map_err(|error| Stop::failed(format!("the HTTP client cannot be set up: {error}")))?;
-        let path = url.path().trim_end_matches('/').to_owned();
+        let http = HttpTransport::to(&named).map_err(|error| Stop::failed(error.to_string()))?;
+        let path = http.path().to_owned();
         let (streaming, listing) = (AtomicBool::new(false), AtomicBool::new(false));
-        let wire = Wire { egress, url, token, streaming, listing };
+        let wire = Wire { http, url, token, streaming, listing };
         Ok(Self { wire: Arc::new(wire), path })
     }
 
@@ -195,19 +185,13 @@ enum Scheme {
 /// Carries requests to the server.
 #[derive(Debug)]
 struct Wire {
-    egress: Egress,
+    http: HttpTransport,
     url: Url,
     token: Option<String>,
     /// Whether a stream was opened before: the next one resumes it.
     streaming: AtomicBool,
     /// Whether a stream whose server gives no ids is known to be over: the server is asked for the rest again and again, and that is said once.
     listing: AtomicBool,
-}
-
-/// The user chose the address, so no address is refused.
-fn anywhere() -> Policy {
-    let allow = ["0.0.0.0/0", "::/0"].iter().filter_map(|block| block.parse().ok()).collect();
-    Policy { allow }
 }
 
 /// The token that the server on this address left for this user.
@@ -260,49 +244,18 @@ impl Transport for Wire {
 impl Wire {
     /// Sends one request, with the token in this way.
     async fn exchange(&self, request: Request, scheme: Scheme) -> Result<Response, TransportError> {
-        let mut address = self.url.clone();
-        address.set_path("");
-        address.set_query(None);
-        address.set_fragment(None);
-        let uri = format!("{}{}", address.as_str().trim_end_matches('/'), request.path);
-        let mut sent = http::Request::builder().method(request.method.as_str()).uri(uri);
-        for (name, value) in &request.headers {
-            sent = sent.header(*name, value);
+        let http = self.http.clone();
+        let http = match (&self.token, scheme) {
+            (Some(token), Scheme::Bearer) => http.token(token),
+            (Some(token), Scheme::ApiKey) => http.api_key(token),
+            (None, _) => http,
+        };
+        let hint = "start one with `trilogue demo` or `trilogue serve --config FILE`, or name another with --url";
+        let response = http.send(request).await.map_err(|error| error.hint(hint))?;
+        if let Some(warning) = &response.warning {
+            print::note(&format!("warning: {}", safe::line(said(warning))));
         }
-        if let Some(token) = &self.token {
-            sent = match scheme {
-                Scheme::Bearer => sent.header("authorization", format!("Bearer {token}")),
-                Scheme::ApiKey => sent.header("x-api-key", token),
-            };
-        }
-        let sent = sent.body(request.body).map_err(|error| self.unreached(&error.to_string()))?;
-        let (status, headers, body) =
-            self.egress.send(sent).await.map_err(|error| match error {
-                trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
-                error => self.unreached(&error.to_string()),
-            })?;
-        let header =
-            |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        if let Some(warning) = header("warning") {
-            print::note(&format!("warning: {}", safe::line(said(&warning))));
-        }
-        Ok(Response {
-            status: status.as_u16(),
-            content_type: header("content-type"),
-            run_id: header("run-id").or_else(|| header("x-run-id")),
-            body: Box::pin(stream::try_unfold(body, |mut body| async move {
-                let piece: Option<Bytes> = body.next().await.map_err(|error| {
-                    TransportError::new(format!("the answer broke off: {error}"))
-                })?;
-                Ok(piece.map(|piece| (piece, body)))
-            })),
-        })
-    }
-
-    fn unreached(&self, why: &str) -> TransportError {
-        let url = self.url.as_str().trim_end_matches('/');
-        TransportError::new(format!("no server answers at {url}: {why}"))
-            .hint("start one with `trilogue demo` or `trilogue serve --config FILE`, or name another with --url")
+        Ok(response)
     }
 
     /// Says that a stream broke and goes on, and from where.

@@ -26,10 +26,10 @@ use std::sync::Arc;
 use serde_json::json;
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
-use trilogue_sdk::{IntoJson, PrincipalId, Resolution, RunInfo, run_turn};
+use trilogue_sdk::{PrincipalId, Resolution, RunInfo, run_turn, to_json};
 
 async fn take(agent: &dyn Agent, recorder: &Arc<Recorder>, turn: Turn) -> Outcome {
-    let config = Some(json!({ "shout": true }).into_json());
+    let config = Some(to_json(&json!({ "shout": true })).unwrap());
     let info = RunInfo { config, ..RunInfo::sample("sample").unwrap() };
     run_turn(agent, turn, info, recorder.clone()).await.unwrap()
 }
@@ -69,12 +69,12 @@ async fn asking() {
 #[tokio::test]
 async fn suspending() {
     let recorder = Arc::new(Recorder::default());
-    let input = Input::Value(json!({ "item": "a boat" }).into_json());
+    let input = Input::Value(to_json(&json!({ "item": "a boat" })).unwrap());
     let outcome = take(&suspending::Buyer, &recorder, Turn::Start { input }).await;
     let Outcome::Suspended { interrupt, saved } = outcome else {
         unreachable!("{outcome:?}");
     };
-    let answer = Answer::Json(json!({ "approved": true }).into_json());
+    let answer = Answer::Json(to_json(&json!({ "approved": true })).unwrap());
     let outcome =
         take(&suspending::Buyer, &recorder, Turn::Resume { interrupt, answer, saved }).await;
     assert_eq!(outcome, Outcome::Completed);
@@ -95,13 +95,13 @@ async fn editing() {
     let written = Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = Arc::clone(&written);
     let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
-    let editor = Recorder::default().with_editor(can.into_json(), move |method, params| {
+    let editor = Recorder::default().with_editor(to_json(&can).unwrap(), move |method, params| {
         if method == "fs/write_text_file" {
             kept.lock().unwrap().push(params.to_value()["content"].clone());
         }
-        Ok(json!({ "content": "one  \ntwo\t" }).into_json())
+        Ok(to_json(&json!({ "content": "one  \ntwo\t" })).unwrap())
     });
-    let turn = || Turn::Start { input: Input::said("/work/notes.md") };
+    let turn = || Turn::Start { input: Input::from("/work/notes.md") };
     take(&editing::Linter, &Arc::new(editor), turn()).await;
     assert_eq!(*written.lock().unwrap(), ["one\ntwo\n"]);
 
@@ -127,8 +127,9 @@ async fn prompting() {
 async fn declaring_by_type() {
     let plan = async |city: &str, config: serde_json::Value| {
         let recorder = Arc::new(Recorder::default());
-        let info = RunInfo { config: Some(config.into_json()), ..RunInfo::sample("planner")? };
-        let input = Input::Value(json!({ "city": city, "days": 5 }).into_json());
+        let info =
+            RunInfo { config: Some(to_json(&config).unwrap()), ..RunInfo::sample("planner")? };
+        let input = Input::Value(to_json(&json!({ "city": city, "days": 5 })).unwrap());
         run_turn(&typed::Planner, Turn::Start { input }, info, recorder.clone()).await?;
         let names: Vec<_> = recorder.events().iter().map(|body| body.name()).collect();
         assert_eq!(names, ["state.output", "state.output", "run.result"]);
@@ -140,7 +141,7 @@ async fn declaring_by_type() {
     assert_eq!(plan("Paris", json!({ "outdoors": true })).await, Ok(outdoors));
     let error = plan("Atlantis", json!({})).await.unwrap_err();
     assert_eq!(error.code(), "unknown_city");
-    assert_eq!(error.data(), Some(&json!({ "city": "Atlantis" }).into_json()));
+    assert_eq!(error.data(), Some(&to_json(&json!({ "city": "Atlantis" })).unwrap()));
 
     let card = typed::Planner.card().build().unwrap();
     assert_eq!(card.errors[0].code, "unknown_city");

@@ -15,7 +15,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trilogue-mapping", &["trilogue-wire", "trilogue-domain"]),
     ("trilogue-store", &["trilogue-domain"]),
     ("trilogue-egress", &[]),
-    ("trilogue-sdk", &["trilogue-wire", "trilogue-domain"]),
+    // Only the vocabulary by default; the others come with the features `peer`, `stdio` and `client`.
+    ("trilogue-sdk", &["trilogue-domain", "trilogue-wire", "trilogue-mapping", "trilogue-egress"]),
     ("trilogue-runtime", &["trilogue-domain", "trilogue-store"]),
     (
         "trilogue-backends",

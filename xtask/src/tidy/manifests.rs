@@ -6,6 +6,12 @@ use super::tree::Tree;
 /// Fields that every crate takes from the workspace.
 const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "publish"];
 
+/// Dependencies that a crate asks for with features of its own choice.
+///
+/// An author's agent depends on the SDK alone, and a workspace's features can only be added to.
+const OWN_FEATURES: [(&str, &str); 2] =
+    [("crates/sdk/Cargo.toml", "schemars"), ("crates/sdk/Cargo.toml", "tokio")];
+
 /// Every manifest that leaves something out.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -39,7 +45,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
             let dependencies = manifest.get(table).and_then(toml::Value::as_table);
             for (name, value) in dependencies.into_iter().flatten() {
-                if value.get("workspace").is_none() {
+                let is_own = OWN_FEATURES.contains(&(&*file.path, name));
+                if value.get("workspace").is_none() && !is_own {
                     find(format!("names a version of {name} itself: it belongs to the workspace"));
                 }
             }

@@ -7,7 +7,7 @@ use trilogue_domain::Code;
 use trilogue_mapping::connect;
 use trilogue_runtime::{Backend, Input};
 use trilogue_sdk::prelude::*;
-use trilogue_sdk::{AgentCard, AgentName, Interrupt, IntoJson};
+use trilogue_sdk::{AgentCard, AgentName, Interrupt, to_json};
 
 fn mail() -> NativeAgent {
     NativeAgent::new(MailComposer::default()).unwrap()
@@ -16,7 +16,7 @@ fn mail() -> NativeAgent {
 #[test]
 fn input_and_configuration_are_checked_by_schema() {
     let admit = |input: Value, config: Value| {
-        mail().admit(Input::Value(input.into_json()), Some(&config.into_json()))
+        mail().admit(Input::Value(to_json(&input).unwrap()), Some(&to_json(&config).unwrap()))
     };
     assert!(admit(json!({ "message": "hi" }), json!({ "style": "formal" })).is_ok());
     let (input, config) = (Code::InvalidInput, Code::ConfigInvalid);
@@ -40,19 +40,20 @@ fn configuration_and_state_are_checked_on_their_own() {
     let paths = |error: trilogue_domain::Error| -> Vec<String> {
         error.violated().iter().map(|place| place.path.clone()).collect()
     };
-    assert_eq!(mail().check_config(&json!({ "style": "friendly" }).into_json()), Ok(()));
-    let error = mail().check_config(&json!({ "style": 5 }).into_json()).unwrap_err();
+    assert_eq!(mail().check_config(&to_json(&json!({ "style": "friendly" })).unwrap()), Ok(()));
+    let error = mail().check_config(&to_json(&json!({ "style": 5 })).unwrap()).unwrap_err();
     assert_eq!(error.code(), Code::ConfigInvalid);
     assert!(paths(error).contains(&"/style".to_owned()));
 
-    assert_eq!(mail().check_state(&json!({ "messages": ["a"] }).into_json()), Ok(()));
-    let error = mail().check_state(&json!({ "messages": ["a", 1, 2] }).into_json()).unwrap_err();
+    assert_eq!(mail().check_state(&to_json(&json!({ "messages": ["a"] })).unwrap()), Ok(()));
+    let error =
+        mail().check_state(&to_json(&json!({ "messages": ["a", 1, 2] })).unwrap()).unwrap_err();
     assert_eq!(error.code(), Code::StateInvalid);
     assert_eq!(paths(error), ["/messages/1", "/messages/2"]);
 
     let echo = NativeAgent::new(builtin::Echo).unwrap();
-    assert_eq!(echo.check_config(&json!([1]).into_json()), Ok(()));
-    assert_eq!(echo.check_state(&json!([1]).into_json()), Ok(()));
+    assert_eq!(echo.check_config(&to_json(&json!([1])).unwrap()), Ok(()));
+    assert_eq!(echo.check_state(&to_json(&json!([1])).unwrap()), Ok(()));
 }
 
 #[test]
@@ -61,27 +62,27 @@ fn an_agent_is_held_to_the_card_under_which_it_is_served() {
     let card = AgentCard { name: AgentName::parse("parrot").unwrap(), ..card };
     let parrot = NativeAgent::new(builtin::Echo).unwrap().with_card(card.clone()).unwrap();
     assert_eq!(parrot.card(), &card);
-    let error = parrot.check_config(&json!(5).into_json()).unwrap_err();
+    let error = parrot.check_config(&to_json(&json!(5)).unwrap()).unwrap_err();
     assert!(error.message().contains("'parrot'"), "{error}");
-    let nonsense = Some(json!({ "type": "nonsense" }).into_json());
+    let nonsense = Some(to_json(&json!({ "type": "nonsense" })).unwrap());
     let bad = parrot.with_card(AgentCard { update_schema: nonsense, ..card });
     assert_eq!(bad.map(drop).map_err(|error| error.code()), Err(Code::InvalidRequest));
 }
 
 #[test]
 fn answers_are_checked_by_the_interrupts_schema_or_the_declared_one() {
-    let declared = Interrupt::from(Question::custom("mail_send_approval"));
+    let declared = Interrupt::try_from(Question::custom("mail_send_approval")).unwrap();
     let own = Question::custom("mail_send_approval").schema(json!({ "type": "integer" }));
-    let own = Interrupt::from(own);
+    let own = Interrupt::try_from(own).unwrap();
     let check = |interrupt: &Interrupt, answer: Value| {
         mail()
-            .check_answer(interrupt, &Answer::Json(answer.into_json()))
+            .check_answer(interrupt, &Answer::Json(to_json(&answer).unwrap()))
             .map_err(|error| error.code())
     };
     let again = Question::custom("mail_send_approval").schema(
         MailComposer::default().card().build().unwrap().interrupts[0].answer_schema.clone(),
     );
-    let again = Interrupt::from(again);
+    let again = Interrupt::try_from(again).unwrap();
     assert_eq!(check(&again, json!({ "approved": true })), Ok(()));
     assert_eq!(check(&again, json!({ "approved": 1 })), Err(Code::AnswerInvalid));
     assert_eq!(check(&declared, json!({ "approved": true })), Ok(()));
@@ -149,10 +150,10 @@ impl Agent for Everything {
             .title("org.example.everything")
             .version("1.2.3")
             .url("https://example.org/everything")
-            .config_type::<Label>()
-            .state_type::<Node>()
-            .update_type::<Node>()
-            .interrupt_type::<Node, Label>("which")
+            .config(schema_of::<Label>())
+            .state(schema_of::<Node>())
+            .update(schema_of::<Node>())
+            .interrupt("which", schema_of::<Node>(), schema_of::<Label>())
             .fault::<Label>()
             .streams(true, true)
     }
@@ -174,7 +175,7 @@ fn the_descriptor_of_a_card_says_all_that_the_card_says() {
         // A descriptor always has a name, and a schema for updates where they are streamed.
         let title = card.title.clone().or(Some(card.name.as_str().to_owned()));
         let streams = card.abilities.streams_updates == Some(true);
-        let any = streams.then(|| json!({ "type": "object" }).into_json());
+        let any = streams.then(|| to_json(&json!({ "type": "object" })).unwrap());
         let update_schema = card.update_schema.clone().or(any);
         let expected = AgentCard { descriptor: Some(descriptor), title, update_schema, ..card };
         assert_eq!(read, expected);

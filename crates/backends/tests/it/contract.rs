@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trilogue_domain::{Body, Code, RunStatus};
-use trilogue_sdk::IntoJson;
 use trilogue_sdk::prelude::*;
+use trilogue_sdk::to_json;
 
 use super::house::{House, failure, native, value};
 
@@ -39,7 +39,7 @@ impl Agent for Reckless {
         Card::schema("reckless", "", json!({ "type": "object" }))
             .output(counted())
             .state(counted())
-            .update_schema(counted())
+            .update(counted())
             .interrupt("count", counted(), json!({ "type": "integer" }))
     }
 
@@ -60,7 +60,7 @@ impl Agent for Reckless {
             "state" => drop(context.set_state(&value).await),
             "update" => drop(context.custom(&kind, &value).await),
             "ask" => drop(context.ask(question()).await),
-            _ => return Ok(Outcome::suspended(question(), Value::Null)),
+            _ => return Outcome::suspended(question(), Value::Null),
         }
         drop(context.text("afterwards").await);
         if fail { Err(AgentError::failed("an error of its own")) } else { Ok(Outcome::Completed) }
@@ -151,7 +151,7 @@ async fn questions_that_fit_are_asked_and_show_the_schema_of_their_answer() {
         let pending = house.pending(&run).await;
         assert_eq!(pending.schema.as_ref().map(Json::to_value).as_ref(), shown, "{order}");
         let answer = match shown {
-            Some(_) => Answer::Json(json!(3).into_json()),
+            Some(_) => Answer::Json(to_json(&json!(3)).unwrap()),
             None => Answer::Message(Vec::new()),
         };
         let run = house.answer(&run, answer).await;
@@ -171,7 +171,7 @@ impl Agent for Undeclared {
     async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
         context.custom("anything", json!([1])).await?;
         context.set_state(json!("anything")).await?;
-        Ok(Outcome::suspended(Question::custom("anything").payload(json!(5)), Value::Null))
+        Outcome::suspended(Question::custom("anything").payload(json!(5)), Value::Null)
     }
 }
 
@@ -207,7 +207,7 @@ struct Taste {
 #[async_trait]
 impl Agent for Configured {
     fn card(&self) -> Card {
-        Card::schema("configured", "", json!(true)).config_type::<Taste>()
+        Card::schema("configured", "", json!(true)).config(schema_of::<Taste>())
     }
 
     async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
@@ -228,7 +228,7 @@ async fn a_run_without_a_configuration_has_the_schemas_defaults() {
         (json!({ "length": -1 }), Err(Code::ConfigInvalid)),
     ] {
         let mut new = house.run("configured", value(&Value::Null));
-        new.config = Some(config.into_json());
+        new.config = Some(to_json(&config).unwrap());
         match (house.runtime.submit(&house.by, new).await, seen) {
             (Ok(submitted), Ok(seen)) => {
                 let run = submitted.settled.wait().await.unwrap();

@@ -137,7 +137,7 @@ pub(super) fn value(value: &Value) -> Input {
 
 /// One message of a user.
 pub(super) fn said(text: &str) -> Input {
-    Input::Messages(trilogue_sdk::Input::said(text).messages().to_vec())
+    Input::Messages(trilogue_sdk::Input::from(text).messages().to_vec())
 }
 
 /// Why a run failed.

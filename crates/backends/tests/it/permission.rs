@@ -33,7 +33,7 @@ impl Agent for Doer {
             .payload(&self.payload);
         let chosen = match turn {
             Turn::Resume { answer: Answer::Option(option), .. } => option,
-            _ if self.suspends => return Ok(Outcome::suspended(question, Value::Null)),
+            _ if self.suspends => return Outcome::suspended(question, Value::Null),
             _ => context.ask_permission(question).await?.option.unwrap_or_default(),
         };
         context.text(&chosen).await?;

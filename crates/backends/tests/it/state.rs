@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Code, RunStatus};
 use trilogue_runtime::{StateOf, ThreadPatch};
-use trilogue_sdk::IntoJson;
 use trilogue_sdk::prelude::*;
+use trilogue_sdk::to_json;
 
 use super::house::{House, native, value};
 use trilogue_backends::builtin::MailComposer;
@@ -41,7 +41,7 @@ async fn state(house: &House) -> Value {
 }
 
 async fn patch(house: &House, values: Value) -> Result<(), trilogue_domain::Error> {
-    let patch = ThreadPatch { values: Some(values.into_json()), ..ThreadPatch::default() };
+    let patch = ThreadPatch { values: Some(to_json(&values).unwrap()), ..ThreadPatch::default() };
     house.runtime.patch_thread(&house.by, &house.thread, patch).await.map(drop)
 }
 

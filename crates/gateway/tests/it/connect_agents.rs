@@ -56,7 +56,7 @@ fn json(value: &Value) -> Json {
 
 fn question() -> Interrupt {
     let payload = json(&json!({"question": "shall I?"}));
-    Question::custom("approval").payload(payload).into()
+    Question::custom("approval").payload(payload).try_into().unwrap()
 }
 
 #[async_trait]
@@ -107,7 +107,7 @@ impl Agent for Actor {
             .output(json(&output))
             .config(json(&config))
             .state(json(&state))
-            .update_schema(json(&update))
+            .update(json(&update))
             .streams(true, true)
             .interrupt("approval", json(&asked), json(&answer))
             .error_with_data("out_of_paper", "The tray is empty.", true, json(&details))
@@ -120,7 +120,7 @@ impl Agent for Actor {
                 let saved = saved.to_value();
                 if saved["more"].as_u64().is_some_and(|more| more > 0) {
                     let more = json!({"more": saved["more"].as_u64().unwrap_or(0) - 1});
-                    return Ok(Outcome::suspended(question(), json(&more)));
+                    return Outcome::suspended(question(), json(&more));
                 }
                 return say(&context, &format!("{answer:?}")).await;
             }
@@ -149,11 +149,12 @@ impl Agent for Actor {
                 Err(AgentError::new("out_of_paper", "no paper")
                     .with_data(json(&json!({"tray": 2}))))
             }
-            "ask" => Ok(Outcome::suspended(question(), json(&json!({"more": 0})))),
-            "ask twice" => Ok(Outcome::suspended(question(), json(&json!({"more": 1})))),
+            "ask" => Outcome::suspended(question(), json(&json!({"more": 0}))),
+            "ask twice" => Outcome::suspended(question(), json(&json!({"more": 1}))),
             "ask else" => {
-                let other: Interrupt = Question::custom("undeclared").payload(Json::null()).into();
-                Ok(Outcome::suspended(other, Json::null()))
+                let other: Interrupt =
+                    Question::custom("undeclared").payload(Json::null()).try_into().unwrap();
+                Outcome::suspended(other, Json::null())
             }
             "stream" => {
                 for step in 0..3 {

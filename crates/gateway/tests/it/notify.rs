@@ -88,7 +88,7 @@ impl Scene {
     /// Has the puppet do something on a thread of its own, and says what it then asks.
     async fn ask(&self, command: &str) -> InterruptId {
         let thread = ThreadId::generate();
-        let said = trilogue_sdk::Input::said(command).messages().to_vec();
+        let said = trilogue_sdk::Input::from(command).messages().to_vec();
         let new = NewRun {
             agent: AgentName::parse("puppet").unwrap(),
             thread: ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +39,12 @@ pub struct Options {
     pub sends_message_ids: bool,
     /// How long a cancelled turn may take to end before it is cancelled again, and as long after that before it is given up.
     pub cancel_grace: Duration,
-    /// The most updates of a session that wait to be read. While somebody reads, the agent waits; else the oldest goes.
+    /// The most updates of a session that wait to be read outside of turns; the oldest goes.
     pub max_updates: usize,
+    /// How much of a turn may wait to be read, in bytes. What comes beyond it is let go, and the turn fails with [`Error::Overflow`] once the rest was read. The connection never waits for a reader, so other calls go on.
+    pub max_unread_bytes: usize,
+    /// How long the agent may take to answer a call. Turns, replays and [`Client::authenticate`], which may wait for the user, have no limit.
+    pub call_timeout: Duration,
     /// How long a launched agent may take to end when its input is closed, and as long after it was asked to by a signal.
     pub exit_grace: Duration,
     /// How long the agent may take to answer `initialize`.
@@ -185,7 +190,8 @@ impl Client {
             let message = format!("the agent names no way {method:?} to authenticate by a request");
             return Err(Error::Invalid(message));
         }
-        self.request(&AuthenticateRequest::new(method)).await.map(drop)
+        // Whoever authenticates may take any time.
+        ask(&self.shared.peer, &AuthenticateRequest::new(method), None).await.map(drop)
     }
 
     /// Lets the agent forget who is authenticated.
@@ -209,7 +215,7 @@ impl Client {
         };
         // Some agents tell of a session before they have answered.
         let held = self.shared.router.pending_open();
-        let (answer, original) = ask(&self.shared.peer, &request, None).await?;
+        let (answer, original) = self.ask(&request, None).await?;
         let NewSessionResponse { session_id, modes, config_options, .. } = answer;
         let inbox = self.inbox(options.user_messages);
         self.shared.router.open(&session_id, &inbox);
@@ -249,7 +255,7 @@ impl Client {
         };
         let inbox = self.inbox(options.user_messages);
         self.shared.router.open(session, &inbox);
-        let resumed = ask(&self.shared.peer, &request, Some(session)).await;
+        let resumed = self.ask(&request, Some(session)).await;
         if resumed.is_err() {
             self.shared.router.retire(session, &inbox);
         }
@@ -279,7 +285,7 @@ impl Client {
     /// [`Error::Lacks`]; what the agent refuses with.
     pub async fn delete_session(&self, session: &str) -> Result<(), Error> {
         self.need(AgentGate::Delete, "session/delete")?;
-        gone(ask(&self.shared.peer, &DeleteSessionRequest::new(session), Some(session)).await)
+        gone(self.ask(&DeleteSessionRequest::new(session), Some(session)).await)
     }
 
     /// Asks the agent for something that the protocol has no word for.
@@ -290,7 +296,8 @@ impl Client {
     where
         P: Payload + Sync + ?Sized,
     {
-        let answer = self.shared.peer.call(method, params).await;
+        let answer = self.shared.peer.call(method, params);
+        let answer = within(self.shared.options.call_timeout, method, answer).await?;
         answer.map_err(|failed| Error::of(failed, None))
     }
 
@@ -331,14 +338,15 @@ impl Client {
     }
 
     pub(super) fn inbox(&self, users: UserMessages) -> Arc<Inbox> {
-        Arc::new(Inbox::new(self.shared.options.max_updates, users))
+        let Options { max_updates, max_unread_bytes, .. } = self.shared.options;
+        Arc::new(Inbox::new(max_updates, max_unread_bytes, users))
     }
 
     pub(super) async fn request<P>(&self, params: &P) -> Result<P::Response, Error>
     where
         P: RequestParams + Sync,
     {
-        ask(&self.shared.peer, params, None).await.map(|(answer, _)| answer)
+        self.ask(params, None).await.map(|(answer, _)| answer)
     }
 
     pub(super) async fn request_of<P>(
@@ -349,12 +357,25 @@ impl Client {
     where
         P: RequestParams + Sync,
     {
-        ask(&self.shared.peer, params, Some(session)).await.map(|(answer, _)| answer)
+        self.ask(params, Some(session)).await.map(|(answer, _)| answer)
     }
 
     pub(super) async fn close_session(&self, session: &str) -> Result<(), Error> {
         self.need(AgentGate::Close, "session/close")?;
-        gone(ask(&self.shared.peer, &CloseSessionRequest::new(session), Some(session)).await)
+        gone(self.ask(&CloseSessionRequest::new(session), Some(session)).await)
+    }
+
+    /// Asks within the time that a call may take.
+    async fn ask<P>(
+        &self,
+        params: &P,
+        session: Option<&str>,
+    ) -> Result<(P::Response, RawJson), Error>
+    where
+        P: RequestParams + Sync,
+    {
+        let answer = ask(&self.shared.peer, params, session);
+        within(self.shared.options.call_timeout, P::METHOD, answer).await?
     }
 
     fn need(&self, gate: AgentGate, what: &str) -> Result<(), Error> {
@@ -391,8 +412,18 @@ impl fmt::Debug for Client {
     }
 }
 
+/// What comes of a call, unless that takes too long.
+async fn within<T>(
+    limit: Duration,
+    method: &str,
+    answer: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let answer = tokio::time::timeout(limit, answer).await;
+    answer.map_err(|_| Error::TimedOut { method: method.to_owned(), limit })
+}
+
 /// Asks, and reads the answer.
-pub(super) async fn ask<P>(
+async fn ask<P>(
     peer: &Peer,
     params: &P,
     session: Option<&str>,
@@ -439,6 +470,8 @@ impl Default for Options {
             sends_message_ids: true,
             cancel_grace: Duration::from_secs(10),
             max_updates: 1_024,
+            max_unread_bytes: 16 * 1024 * 1024,
+            call_timeout: Duration::from_secs(300),
             exit_grace: Duration::from_secs(2),
             start_timeout: Duration::from_secs(60),
         }

@@ -110,7 +110,7 @@ pub trait ClientHandler: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Something that the protocol has no word for and that wants no answer. Called by the task that reads, so it returns at once.
-    fn told(&self, method: &str, params: &RawJson) {
+    fn extension_notification(&self, method: &str, params: &RawJson) {
         let _ = (method, params);
     }
 }

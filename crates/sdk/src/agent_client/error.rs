@@ -1,4 +1,5 @@
 use std::io;
+use std::time::Duration;
 
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
@@ -43,6 +44,17 @@ pub enum Error {
     /// The agent was asked twice to end its turn, and went on.
     #[error("the agent does not end its turn")]
     Unresponsive,
+    /// Too much of the turn was not read, so that updates were let go: see [`Options::max_unread_bytes`](super::Options::max_unread_bytes).
+    #[error("too much of the turn was left unread, and updates are missing")]
+    Overflow,
+    /// The agent did not answer in time: see [`Options::call_timeout`](super::Options::call_timeout).
+    #[error("the agent did not answer {method} within {} s", .limit.as_secs())]
+    TimedOut {
+        /// The method.
+        method: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// The connection has ended.
     #[error("the connection to the agent has ended")]
     Closed,

@@ -1,14 +1,14 @@
 //! What happened in a session and was not read yet.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::lock;
 use trilogue_wire::agent_client::{ContentBlock, SessionUpdate};
 
-use super::peer::{Backpressure, RawJson};
+use super::peer::RawJson;
 use super::update::{Grouping, Update};
 use super::user_messages::UserMessages;
 
@@ -16,17 +16,21 @@ use super::user_messages::UserMessages;
 #[derive(Debug)]
 pub(super) struct Inbox {
     max_updates: usize,
+    max_unread_bytes: usize,
     state: Mutex<State>,
     filled: Notify,
-    drained: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<Update>,
+    /// How much waits, in bytes as the agent wrote it.
+    unread_bytes: usize,
+    /// Whether updates of the turn that is at work were let go.
+    has_overflowed: bool,
     grouping: Grouping,
     users: UserMessages,
-    /// Somebody reads: a turn is at work or a session is loaded. The agent waits where the reader does not keep up.
+    /// Somebody reads: a turn is at work or a session is loaded.
     is_attended: bool,
     /// The session is told again.
     is_replaying: bool,
@@ -39,9 +43,11 @@ struct State {
 // === impl Inbox ===
 
 impl Inbox {
-    pub(super) fn new(max_updates: usize, users: UserMessages) -> Self {
+    pub(super) fn new(max_updates: usize, max_unread_bytes: usize, users: UserMessages) -> Self {
         let state = State {
             waiting: VecDeque::new(),
+            unread_bytes: 0,
+            has_overflowed: false,
             grouping: Grouping::default(),
             users,
             is_attended: false,
@@ -49,46 +55,44 @@ impl Inbox {
             missed: 0,
             turn: CancellationToken::new(),
         };
-        Self {
-            max_updates,
-            state: Mutex::new(state),
-            filled: Notify::new(),
-            drained: Notify::new(),
-        }
+        Self { max_updates, max_unread_bytes, state: Mutex::new(state), filled: Notify::new() }
     }
 
-    /// Adds an update. Without a reader the oldest makes room for it.
-    pub(super) fn push(self: &Arc<Self>, body: SessionUpdate, original: RawJson) -> Backpressure {
-        let room = {
+    /// Adds an update, and never waits: other calls are answered on the same connection.
+    ///
+    /// Without a reader the oldest makes room for it. With one, what is beyond the limit is let go, and the turn fails once the rest is read.
+    pub(super) fn push(&self, body: SessionUpdate, original: RawJson) {
+        {
             let mut state = self.state();
             let message = state.grouping.place(&body);
             let mut update = Update { body, message, original };
             if state.is_replaying {
                 state.users.replayed(&mut update);
             }
-            state.waiting.push_back(update);
-            if state.waiting.len() <= self.max_updates {
-                Backpressure::Ready
-            } else if state.is_attended {
-                let inbox = Arc::clone(self);
-                Backpressure::Full(Box::pin(async move { inbox.room().await }))
-            } else {
-                state.waiting.pop_front();
+            let bytes = state.unread_bytes.saturating_add(update.size());
+            if state.is_attended && (bytes > self.max_unread_bytes || state.has_overflowed) {
+                state.has_overflowed = true;
                 state.missed += 1;
-                Backpressure::Ready
+            } else {
+                state.unread_bytes = bytes;
+                state.waiting.push_back(update);
+                if !state.is_attended && state.waiting.len() > self.max_updates {
+                    state.pop();
+                    state.missed += 1;
+                }
             }
-        };
+        }
         self.filled.notify_one();
-        room
     }
 
     /// The oldest update, where there is one.
     pub(super) fn pop(&self) -> Option<Update> {
-        let update = self.state().waiting.pop_front();
-        if update.is_some() {
-            self.drained.notify_waiters();
-        }
-        update
+        self.state().pop()
+    }
+
+    /// Whether updates of the turn were let go since this was asked last.
+    pub(super) fn take_overflow(&self) -> bool {
+        std::mem::take(&mut self.state().has_overflowed)
     }
 
     /// Returns when an update may have come.
@@ -100,7 +104,7 @@ impl Inbox {
     pub(super) fn begin_turn(&self) -> CancellationToken {
         let mut state = self.state();
         state.grouping.break_here();
-        state.is_attended = true;
+        (state.is_attended, state.has_overflowed) = (true, false);
         state.turn = CancellationToken::new();
         state.turn.clone()
     }
@@ -122,7 +126,6 @@ impl Inbox {
     /// Nobody reads any more.
     pub(super) fn leave(&self) {
         self.state().is_attended = false;
-        self.drained.notify_waiters();
     }
 
     /// What is cancelled with the turn that is at work.
@@ -144,20 +147,17 @@ impl Inbox {
         self.state().missed
     }
 
-    async fn room(&self) {
-        loop {
-            let drained = self.drained.notified();
-            {
-                let state = self.state();
-                if state.waiting.len() <= self.max_updates || !state.is_attended {
-                    return;
-                }
-            }
-            drained.await;
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn pop(&mut self) -> Option<Update> {
+        let update = self.waiting.pop_front()?;
+        self.unread_bytes = self.unread_bytes.saturating_sub(update.size());
+        Some(update)
     }
 }

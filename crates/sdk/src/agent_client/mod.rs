@@ -33,28 +33,42 @@
 //! - Nothing is allowed, and no file or terminal is given, that the program did not allow or offer.
 //! - Nothing grows without bound: an agent that says more than is read waits while a turn is at work, and loses its oldest words otherwise.
 
+#[cfg(feature = "client")]
 mod attachment;
+#[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "client")]
 mod client_handler;
+#[cfg(feature = "client")]
 mod error;
+#[cfg(feature = "client")]
 mod inbox;
+#[cfg(feature = "client")]
 mod launch;
 pub mod peer;
+#[cfg(feature = "client")]
 mod session;
+#[cfg(feature = "client")]
 mod session_router;
+#[cfg(feature = "client")]
 mod turn;
+#[cfg(feature = "client")]
 mod update;
+#[cfg(feature = "client")]
 mod user_messages;
 
-pub use attachment::{Attachment, MAX_ATTACHED_BYTES, Prompt};
-pub use client::{Client, Options, SessionOptions};
-pub use client_handler::{ClientHandler, RejectAll, allowing_once, file_not_found, rejecting};
-pub use error::{Error, means_lost_session};
-pub use launch::Command;
-pub use session::{Session, SessionReplay};
-pub use turn::{Turn, TurnEnd};
-pub use update::{Message, Messages, Piece, Speaker, Update};
-pub use user_messages::UserMessages;
+#[cfg(feature = "client")]
+pub use self::{
+    attachment::{Attachment, MAX_ATTACHED_BYTES, Prompt},
+    client::{Client, Options, SessionOptions},
+    client_handler::{ClientHandler, RejectAll, allowing_once, file_not_found, rejecting},
+    error::{Error, means_lost_session},
+    launch::Command,
+    session::{Session, SessionReplay},
+    turn::{Turn, TurnEnd},
+    update::{Message, Messages, Piece, Speaker, Update},
+    user_messages::UserMessages,
+};
 
 pub use trilogue_wire::agent_client as wire;
 pub use trilogue_wire::agent_client::{ContentBlock, SessionUpdate, StopReason};

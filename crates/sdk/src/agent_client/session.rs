@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use futures_util::stream::{self, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trilogue_domain::lock;
 use trilogue_wire::agent_client::{
@@ -282,11 +283,14 @@ impl SessionReplay {
     /// The next thing that was said. `None` when everything was told that came before the agent's answer; what some agents tell afterwards comes from [`Session::next_update`].
     ///
     /// # Errors
-    /// What the agent refuses with; [`Error::SessionLost`] where it does not know the session any more.
+    /// What the agent refuses with; [`Error::SessionLost`] where it does not know the session any more; [`Error::Overflow`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
             if let Some(update) = self.session.inbox().pop() {
                 return Ok(Some(update));
+            }
+            if self.session.inbox().take_overflow() {
+                return Err(Error::Overflow);
             }
             let Some(call) = &mut self.call else {
                 return match &mut self.outcome {
@@ -304,6 +308,13 @@ impl SessionReplay {
                 }
             }
         }
+    }
+
+    /// The rest as a stream; [`SessionReplay::finish`] gives the session afterwards.
+    pub fn stream(&mut self) -> impl Stream<Item = Result<Update, Error>> + Send + '_ {
+        stream::try_unfold(self, |replay| async move {
+            Ok(replay.next().await?.map(|update| (update, replay)))
+        })
     }
 
     /// The session, when everything was told; what was not read is let go.

@@ -26,7 +26,7 @@ const MAX_EARLY_UPDATES: usize = 256;
 /// Takes what the agent says and asks.
 #[derive(Debug)]
 pub(super) struct SessionRouter {
-    answers: Arc<dyn ClientHandler>,
+    handler: Arc<dyn ClientHandler>,
     offered: ClientCapabilities,
     state: Mutex<State>,
     /// Notifications that could not be read, or were of no session here.
@@ -49,9 +49,9 @@ pub(super) struct PendingOpen<'a>(&'a SessionRouter);
 // === impl SessionRouter ===
 
 impl SessionRouter {
-    pub(super) fn new(answers: Arc<dyn ClientHandler>) -> Self {
-        let offered = answers.capabilities();
-        Self { answers, offered, state: Mutex::default(), stray: AtomicU64::new(0) }
+    pub(super) fn new(handler: Arc<dyn ClientHandler>) -> Self {
+        let offered = handler.capabilities();
+        Self { handler, offered, state: Mutex::default(), stray: AtomicU64::new(0) }
     }
 
     pub(super) fn offered(&self) -> &ClientCapabilities {
@@ -76,8 +76,7 @@ impl SessionRouter {
         let early = std::mem::take(&mut state.early);
         for (said, original) in early {
             if said.session_id == session {
-                // Nobody reads yet, so there is always room.
-                drop(inbox.push(said.update, original));
+                inbox.push(said.update, original);
             } else {
                 state.early.push_back((said, original));
             }
@@ -93,7 +92,7 @@ impl SessionRouter {
         }
     }
 
-    fn update(&self, said: SessionNotification, original: RawJson) -> Backpressure {
+    fn update(&self, said: SessionNotification, original: RawJson) {
         let inbox = {
             let mut state = self.state();
             let inbox = state.sessions.get(&said.session_id).and_then(Weak::upgrade);
@@ -101,16 +100,16 @@ impl SessionRouter {
                 Some(inbox) => inbox,
                 None if state.opening > 0 && state.early.len() < MAX_EARLY_UPDATES => {
                     state.early.push_back((said, original));
-                    return Backpressure::Ready;
+                    return;
                 }
                 None => {
                     drop(state);
                     self.note_stray();
-                    return Backpressure::Ready;
+                    return;
                 }
             }
         };
-        inbox.push(said.update, original)
+        inbox.push(said.update, original);
     }
 
     /// What is cancelled with the turn of the session that a question is about.
@@ -145,9 +144,9 @@ impl Handler for SessionRouter {
         };
         match read {
             Ok(asked) => {
-                let (answers, turn) =
-                    (Arc::clone(&self.answers), self.turn(request.params().as_str()));
-                request.answer(Box::pin(answer(answers, asked, turn)));
+                let (handler, turn) =
+                    (Arc::clone(&self.handler), self.turn(request.params().as_str()));
+                request.answer(Box::pin(answer(handler, asked, turn)));
             }
             Err(refusal) => request.answer(async move { Err::<(), _>(refusal.error()) }),
         }
@@ -160,62 +159,58 @@ impl Handler for SessionRouter {
             Ok(ClientNotification::SessionUpdate(update)) => self.update(*update, said.params),
             Ok(ClientNotification::CompleteElicitation(done)) => {
                 let CompleteElicitationNotification { elicitation_id, .. } = *done;
-                self.answers.elicitation_completed(&elicitation_id);
-                Backpressure::Ready
+                self.handler.elicitation_completed(&elicitation_id);
             }
             Ok(ClientNotification::Extension(_)) => {
-                self.answers.told(&said.method, &said.params);
-                Backpressure::Ready
+                self.handler.extension_notification(&said.method, &said.params);
             }
-            Ok(ClientNotification::CancelRequest(_)) => Backpressure::Ready,
-            Err(_) => {
-                self.note_stray();
-                Backpressure::Ready
-            }
+            Ok(ClientNotification::CancelRequest(_)) => {}
+            Err(_) => self.note_stray(),
         }
+        Backpressure::Ready
     }
 }
 
-/// ClientHandler a question; `turn` is cancelled when nobody needs the answer any more.
+/// Answers a question; `turn` is cancelled when nobody needs the answer any more.
 async fn answer(
-    answers: Arc<dyn ClientHandler>,
+    handler: Arc<dyn ClientHandler>,
     asked: ClientRequest,
     turn: CancellationToken,
 ) -> Result<RawJson, ErrorObject> {
     match asked {
         ClientRequest::RequestPermission(request) => {
-            Ok(RawJson::of(&permission(&*answers, *request, &turn).await))
+            Ok(RawJson::of(&permission(&*handler, *request, &turn).await))
         }
         ClientRequest::CreateElicitation(request) => {
-            let answer = within(&turn, answers.elicitation(*request)).await;
+            let answer = within(&turn, handler.elicitation(*request)).await;
             let cancelled = || CreateElicitationResponse::Cancel(ElicitationCancel::new());
             Ok(RawJson::of(&answer.unwrap_or_else(cancelled)))
         }
-        ClientRequest::ReadTextFile(request) => of(answers.read_text_file(*request).await),
-        ClientRequest::WriteTextFile(request) => of(answers.write_text_file(*request).await),
-        ClientRequest::CreateTerminal(request) => of(answers.create_terminal(*request).await),
-        ClientRequest::TerminalOutput(request) => of(answers.terminal_output(*request).await),
+        ClientRequest::ReadTextFile(request) => of(handler.read_text_file(*request).await),
+        ClientRequest::WriteTextFile(request) => of(handler.write_text_file(*request).await),
+        ClientRequest::CreateTerminal(request) => of(handler.create_terminal(*request).await),
+        ClientRequest::TerminalOutput(request) => of(handler.terminal_output(*request).await),
         ClientRequest::WaitForTerminalExit(request) => {
-            of(answers.wait_for_terminal_exit(*request).await)
+            of(handler.wait_for_terminal_exit(*request).await)
         }
-        ClientRequest::KillTerminal(request) => of(answers.kill_terminal(*request).await),
-        ClientRequest::ReleaseTerminal(request) => of(answers.release_terminal(*request).await),
+        ClientRequest::KillTerminal(request) => of(handler.kill_terminal(*request).await),
+        ClientRequest::ReleaseTerminal(request) => of(handler.release_terminal(*request).await),
         ClientRequest::Extension(extension) => {
             let Extension { method, params } = *extension;
             let params = params.map_or(RawJson::EMPTY, |params| RawJson::of(&params));
-            answers.extension(&method, params).await
+            handler.extension(&method, params).await
         }
     }
 }
 
 /// An answer that allows only what was offered.
 async fn permission(
-    answers: &dyn ClientHandler,
+    handler: &dyn ClientHandler,
     request: RequestPermissionRequest,
     turn: &CancellationToken,
 ) -> RequestPermissionResponse {
     let offered = request.clone();
-    let Some(answer) = within(turn, answers.permission(request)).await else {
+    let Some(answer) = within(turn, handler.permission(request)).await else {
         let cancelled = CancelledPermission::new();
         return RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled(cancelled));
     };

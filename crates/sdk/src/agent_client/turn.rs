@@ -1,5 +1,6 @@
 use std::fmt;
 
+use futures_util::stream::{self, Stream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -81,11 +82,14 @@ impl Turn {
     /// May be dropped while it waits; nothing is lost.
     ///
     /// # Errors
-    /// What the agent refuses with, [`Error::SessionLost`] and [`Error::AuthRequired`] among it; [`Error::Unresponsive`] where it was cancelled twice in vain; [`Error::Closed`].
+    /// What the agent refuses with, [`Error::SessionLost`] and [`Error::AuthRequired`] among it; [`Error::Unresponsive`] where it was cancelled twice in vain; [`Error::Overflow`]; [`Error::Closed`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
             if let Some(update) = self.session.inbox().pop() {
                 return Ok(Some(update));
+            }
+            if self.session.inbox().take_overflow() {
+                return Err(Error::Overflow);
             }
             let Some(call) = &mut self.call else {
                 self.leave();
@@ -118,6 +122,13 @@ impl Turn {
                 }
             }
         }
+    }
+
+    /// The rest as a stream; [`Turn::outcome`] says afterwards how it ended.
+    pub fn stream(&mut self) -> impl Stream<Item = Result<Update, Error>> + Send + '_ {
+        stream::try_unfold(self, |turn| async move {
+            Ok(turn.next().await?.map(|update| (update, turn)))
+        })
     }
 
     /// Asks the agent to end the turn: see [`Session::cancel`]. Go on with [`Turn::next`] to hear how it ends.

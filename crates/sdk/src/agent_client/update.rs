@@ -136,6 +136,11 @@ impl Grouping {
 // === impl Update ===
 
 impl Update {
+    /// How much it holds, in bytes as the agent wrote it.
+    pub(super) fn size(&self) -> usize {
+        self.original.as_bytes().len()
+    }
+
     /// The text that it adds to its message; nothing where it adds something else.
     #[must_use]
     pub fn text(&self) -> &str {

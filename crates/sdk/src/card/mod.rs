@@ -7,7 +7,7 @@ use trilogue_domain::{
     Abilities, AgentCard, AgentName, DeclaredError, DeclaredInterrupt, InputKind, Json, limits,
 };
 
-use crate::context::IntoJson;
+use crate::typed::IntoSchema;
 
 /// Builds an [`AgentCard`]. Names and schemas are checked when the agent is served, by [`Card::build`] and by whoever compiles the schemas.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ impl Card {
         Self::of(name.into(), description.into(), InputKind::Chat, "*/*", "text/plain")
     }
 
-    /// An agent that takes one JSON value which fits this JSON Schema.
+    /// An agent that takes one JSON value which fits this schema: a JSON Schema, or [`schema_of`](crate::schema_of) a type.
     #[must_use]
     pub fn schema(
         name: impl Into<String>,
         description: impl Into<String>,
-        input: impl IntoJson,
+        input: impl IntoSchema,
     ) -> Self {
-        let (input, json) = (InputKind::Schema(input.into_json()), "application/json");
+        let (input, json) = (InputKind::Schema(input.read()), "application/json");
         Self::of(name.into(), description.into(), input, json, json)
     }
 
@@ -107,31 +107,31 @@ impl Card {
         self
     }
 
-    /// The JSON Schema of the value it answers with.
+    /// The schema of the value it answers with.
     #[must_use]
-    pub fn output(mut self, schema: impl IntoJson) -> Self {
-        self.card.output_schema = Some(schema.into_json());
+    pub fn output(mut self, schema: impl IntoSchema) -> Self {
+        self.card.output_schema = Some(schema.written());
         self
     }
 
-    /// The JSON Schema of the thread state it keeps.
+    /// The schema of the thread state it keeps. What may be left out when it is read may be left out.
     #[must_use]
-    pub fn state(mut self, schema: impl IntoJson) -> Self {
-        self.card.state_schema = Some(schema.into_json());
+    pub fn state(mut self, schema: impl IntoSchema) -> Self {
+        self.card.state_schema = Some(schema.read());
         self
     }
 
-    /// The JSON Schema of its configuration.
+    /// The schema of its configuration, which [`Context::config`](crate::Context::config) gives.
     #[must_use]
-    pub fn config(mut self, schema: impl IntoJson) -> Self {
-        self.card.config_schema = Some(schema.into_json());
+    pub fn config(mut self, schema: impl IntoSchema) -> Self {
+        self.card.config_schema = Some(schema.read());
         self
     }
 
-    /// The JSON Schema of its own updates, those of [`Context::custom`](crate::Context::custom). It streams them then.
+    /// The schema of its own updates, those of [`Context::custom`](crate::Context::custom). It streams them then.
     #[must_use]
-    pub fn update_schema(mut self, schema: impl IntoJson) -> Self {
-        self.card.update_schema = Some(schema.into_json());
+    pub fn update(mut self, schema: impl IntoSchema) -> Self {
+        self.card.update_schema = Some(schema.written());
         self.card.abilities.streams_updates.get_or_insert(true);
         self
     }
@@ -149,16 +149,16 @@ impl Card {
         self.declare(code.into(), description.into(), transient, None)
     }
 
-    /// As [`Card::error`], with the JSON Schema of its details.
+    /// As [`Card::error`], with the schema of its details.
     #[must_use]
     pub fn error_with_data(
         self,
         code: impl Into<String>,
         description: impl Into<String>,
         transient: bool,
-        data: impl IntoJson,
+        data: impl IntoSchema,
     ) -> Self {
-        self.declare(code.into(), description.into(), transient, Some(data.into_json()))
+        self.declare(code.into(), description.into(), transient, Some(data.written()))
     }
 
     fn declare(
@@ -197,18 +197,18 @@ impl Card {
         self
     }
 
-    /// An interrupt of its own kind that it may raise: the schema of the question and that of the answer.
+    /// An interrupt of its own kind that it may raise: the schemas of the question and of the answer.
     #[must_use]
     pub fn interrupt(
         mut self,
         kind: impl Into<String>,
-        payload: impl IntoJson,
-        answer: impl IntoJson,
+        payload: impl IntoSchema,
+        answer: impl IntoSchema,
     ) -> Self {
         self.card.interrupts.push(DeclaredInterrupt {
             kind: kind.into(),
-            payload_schema: payload.into_json(),
-            answer_schema: answer.into_json(),
+            payload_schema: payload.written(),
+            answer_schema: answer.read(),
         });
         self
     }

@@ -1,11 +1,27 @@
-//! A client of our own face, `/api/v1`, over an injected [`Transport`].
+//! A client of our own face, `/api/v1`, over HTTP or another [`Transport`].
 //!
 //! Bodies are read up to a limit, streams piece by piece; a stream that breaks is resumed after the last event that came.
+//!
+//! ```no_run
+//! use futures_util::StreamExt;
+//! use trilogue_sdk::client::{Client, ClientError, HttpTransport};
+//!
+//! async fn follow(run: &str, token: &str) -> Result<(), ClientError> {
+//!     let server = HttpTransport::to("http://127.0.0.1:7878")?.token(token);
+//!     let mut events = Client::over(server).run_events(run, None);
+//!     while let Some(event) = StreamExt::next(&mut events).await {
+//!         println!("{:?}", event?);
+//!     }
+//!     Ok(())
+//! }
+//! ```
 
 pub(crate) mod call;
 mod error;
-pub(crate) mod events;
+mod events;
+mod http;
 mod new_run;
+pub(crate) mod resumable;
 mod transport;
 
 use std::sync::Arc;
@@ -13,26 +29,30 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use trilogue_wire::native::{
-    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Run, RunMode,
-    Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate, TokenCreated,
+    Agent, AnswerCreate, Checkpoint, Delivery, Event, Interrupt, List, Message, Problem, Run,
+    RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate,
+    TokenCreated,
 };
 use trilogue_wire::sse::Limits;
 
 pub use error::{ClientError, Refusal};
 pub use events::{EventStream, StreamItem};
+pub use http::HttpTransport;
 pub use new_run::NewRun;
 pub use transport::{Body, Method, Request, Response, Transport, TransportError};
 
-use call::{Call, read, succeeded};
-use events::{Of, stream};
+use call::{Call, Endpoint, perhaps_elsewhere};
+use events::EventScope;
 
+/// Where the face is mounted.
+const DEFAULT_BASE: &str = "/api/v1";
 /// The longest that the server can be asked to wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    endpoint: Arc<Endpoint>,
 }
 
 /// How a client behaves.
@@ -44,6 +64,8 @@ pub struct Options {
     pub max_response_bytes: usize,
     /// How long lines and events of a stream may be.
     pub stream_limits: Limits,
+    /// How long the server may take to answer a call, and as long to send the rest of the answer. Calls that wait for a run have no limit.
+    pub call_timeout: Duration,
     /// How often in a row a broken stream is asked for again before its break is an error.
     pub attempts: u32,
     /// How long to wait before the second attempt; doubles with each.
@@ -78,12 +100,6 @@ pub struct Filter {
     pub resolved: bool,
 }
 
-#[derive(Debug)]
-struct Shared {
-    transport: Arc<dyn Transport>,
-    options: Options,
-}
-
 // === impl Options ===
 
 impl Options {
@@ -103,9 +119,10 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            base: "/api/v1".to_owned(),
+            base: DEFAULT_BASE.to_owned(),
             max_response_bytes: 64 * 1024 * 1024,
             stream_limits: Limits::default(),
+            call_timeout: Duration::from_secs(60),
             attempts: 10,
             delay: Duration::from_millis(100),
             max_delay: Duration::from_secs(5),
@@ -116,10 +133,25 @@ impl Default for Options {
 // === impl Client ===
 
 impl Client {
+    /// A client of the server at this address, such as `http://127.0.0.1:7878`.
+    ///
+    /// # Errors
+    /// As [`HttpTransport::to`].
+    pub fn at(url: &str) -> Result<Self, ClientError> {
+        Ok(Self::over(HttpTransport::to(url)?))
+    }
+
+    /// A client over HTTP, with the token of the transport.
+    #[must_use]
+    pub fn over(transport: HttpTransport) -> Self {
+        let options = Options::at(&format!("{}{DEFAULT_BASE}", transport.path()));
+        Self::new(Arc::new(transport), options)
+    }
+
     /// A client over this transport.
     #[must_use]
     pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { shared: Arc::new(Shared { transport, options }) }
+        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
     }
 
     /// The agents.
@@ -237,7 +269,7 @@ impl Client {
     /// # Errors
     /// What the server refuses; a run that failed is no error.
     pub async fn run_and_wait(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
-        self.create(new.into().in_mode(RunMode::Wait)).await
+        self.fetch(new.into().in_mode(RunMode::Wait).call(self)?.waiting()).await
     }
 
     /// Creates a run and returns as soon as it is durable.
@@ -245,7 +277,7 @@ impl Client {
     /// # Errors
     /// What the server refuses.
     pub async fn start_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
-        self.create(new.into().in_mode(RunMode::Async)).await
+        self.fetch(new.into().in_mode(RunMode::Async).call(self)?).await
     }
 
     /// Creates a run and streams its events, from the first on.
@@ -257,12 +289,12 @@ impl Client {
     pub async fn stream_run(&self, new: impl Into<NewRun>) -> Result<EventStream, ClientError> {
         let mut new = new.into().in_mode(RunMode::Stream);
         new.ensure_findable();
-        let body = stream(self, new.stream_call(self)?).await?;
-        let of = match &new.create.id {
-            Some(id) => Of::Run(id.clone()),
-            None => Of::New(Box::new(new)),
+        let response = self.send(new.stream_call(self)?).await?;
+        let scope = match &new.create.id {
+            Some(id) => EventScope::Run(id.clone()),
+            None => EventScope::New(Box::new(new)),
         };
-        Ok(EventStream::opened(self.clone(), of, body))
+        EventStream::opened(self.clone(), scope, response)
     }
 
     /// One run, with its output and what is pending.
@@ -278,7 +310,7 @@ impl Client {
     /// # Errors
     /// `run_not_found`.
     pub async fn wait_for_run(&self, id: &str) -> Result<Run, ClientError> {
-        self.fetch(self.call(Method::Get, &["runs", id, "wait"])).await
+        self.fetch(self.call(Method::Get, &["runs", id, "wait"]).waiting()).await
     }
 
     /// The same, for at most this long: then the run is given as it is.
@@ -290,7 +322,7 @@ impl Client {
     pub async fn wait_for_run_within(&self, id: &str, limit: Duration) -> Result<Run, ClientError> {
         let rounded = limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
         let seconds = rounded.min(MAX_WAIT_SECONDS).to_string();
-        let call = self.call(Method::Get, &["runs", id, "wait"]);
+        let call = self.call(Method::Get, &["runs", id, "wait"]).waiting();
         self.fetch(call.query("timeout_seconds", Some(&seconds))).await
     }
 
@@ -321,13 +353,17 @@ impl Client {
     /// The events of a run as a stream that resumes by itself, after this cursor.
     #[must_use]
     pub fn run_events(&self, run: &str, after: Option<&str>) -> EventStream {
-        EventStream::new(self.clone(), Of::Run(run.to_owned()), after.map(str::to_owned))
+        EventStream::new(self.clone(), EventScope::Run(run.to_owned()), after.map(str::to_owned))
     }
 
     /// The events of a thread as a stream that resumes by itself, after this cursor.
     #[must_use]
     pub fn thread_events(&self, thread: &str, after: Option<&str>) -> EventStream {
-        EventStream::new(self.clone(), Of::Thread(thread.to_owned()), after.map(str::to_owned))
+        EventStream::new(
+            self.clone(),
+            EventScope::Thread(thread.to_owned()),
+            after.map(str::to_owned),
+        )
     }
 
     /// One page of a run's events that are there now.
@@ -472,7 +508,7 @@ impl Client {
     /// # Errors
     /// `forbidden` without the right `admin`.
     pub async fn backup(&self) -> Result<Body, ClientError> {
-        self.bytes(self.call(Method::Post, &["backup"])).await
+        self.bytes(self.call(Method::Post, &["backup"]).waiting()).await
     }
 
     /// The bytes of large content, by the path that a part's blob link names.
@@ -487,33 +523,42 @@ impl Client {
     }
 
     fn options(&self) -> &Options {
-        &self.shared.options
-    }
-
-    fn transport(&self) -> &dyn Transport {
-        self.shared.transport.as_ref()
+        &self.endpoint.options
     }
 
     fn call(&self, method: Method, segments: &[&str]) -> Call {
-        Call::new(method, &self.shared.options.base, segments)
-    }
-
-    async fn create(&self, new: NewRun) -> Result<Run, ClientError> {
-        self.fetch(new.call(self)?).await
+        self.endpoint.call(method, segments)
     }
 
     async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
-        let request = call.header("accept", "application/json").into_request();
-        let response = succeeded(self.transport().send(request).await?).await?;
-        read(response, self.options().max_response_bytes).await
+        let response = self.send(call.header("accept", "application/json")).await?;
+        let body = self.endpoint.whole(response).await?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Unexpected(error.to_string()))
     }
 
     async fn act(&self, call: Call) -> Result<(), ClientError> {
-        succeeded(self.transport().send(call.into_request()).await?).await.map(drop)
+        self.send(call).await.map(drop)
     }
 
     async fn bytes(&self, call: Call) -> Result<Body, ClientError> {
-        Ok(succeeded(self.transport().send(call.into_request()).await?).await?.body)
+        Ok(self.send(call).await?.body)
+    }
+
+    /// Sends a call and passes the response when it succeeded; of another it makes the problem.
+    async fn send(&self, call: Call) -> Result<Response, ClientError> {
+        let response = self.endpoint.exchange(call).await?;
+        let status = response.status;
+        if (200..300).contains(&status) {
+            return Ok(response);
+        }
+        let body = self.endpoint.refusal(response).await?;
+        match serde_json::from_slice::<Problem>(&body) {
+            Ok(problem) => Err(ClientError::Problem(Box::new(problem))),
+            Err(_) => Err(ClientError::Unexpected(format!(
+                "status {status} without a problem{}",
+                perhaps_elsewhere(status)
+            ))),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use trilogue_wire::native::{RunCreate, RunMode};
 use super::Client;
 use super::call::Call;
 use super::error::ClientError;
-use super::events::EVENT_STREAM;
+use super::resumable::EVENT_STREAM;
 use super::transport::Method;
 
 /// A run that is to be created. Made from a [`RunCreate`]; a key is added with [`NewRun::once`].

@@ -1,4 +1,4 @@
-//! What carries a client's requests: injected, so that this crate does no IO.
+//! What carries a client's requests: [`HttpTransport`](super::HttpTransport), or a transport of your own.
 
 use std::fmt;
 use std::pin::Pin;
@@ -51,6 +51,8 @@ pub struct Response {
     pub content_type: Option<String>,
     /// The `run-id` or, in the Agent Connect Protocol, the `x-run-id`, where there is one: which run a stream shows.
     pub run_id: Option<String>,
+    /// The `warning`, where there is one: what the server says beside its answer.
+    pub warning: Option<String>,
     /// The body.
     pub body: Body,
 }

@@ -1,20 +1,18 @@
-//! A client of the Agent Communication Protocol, over an injected [`Transport`].
+//! A client of the Agent Communication Protocol, over HTTP or another [`Transport`].
 //!
 //! It talks to any server of the protocol and uses what a server can do beyond it where it is there: streams go on after a break, on other servers too.
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//!
-//! use trilogue_sdk::client::{ClientError, Options, Transport};
+//! use trilogue_sdk::client::ClientError;
 //! use trilogue_sdk::communication::{Client, NewRun, Session};
 //!
-//! async fn greet(one: Arc<dyn Transport>, other: Arc<dyn Transport>) -> Result<(), ClientError> {
-//!     let one = Client::new(one, Options::at("/communication"));
+//! async fn greet() -> Result<(), ClientError> {
+//!     let one = Client::at("http://127.0.0.1:7878/communication")?;
 //!     let run = one.run_sync(NewRun::new("echo", "Howdy!")).await?;
 //!     assert_eq!(run.output[0].plain_text(), "Howdy!");
 //!
 //!     // A conversation that goes on elsewhere.
-//!     let other = Client::new(other, Options::at(""));
+//!     let other = Client::at("http://127.0.0.1:8000")?;
 //!     let mut session = Session::new();
 //!     session.run_sync(&one, NewRun::new("echo", "I am Ada.")).await?;
 //!     session.run_sync(&other, NewRun::new("history_echo", "Who am I?")).await?;
@@ -26,7 +24,6 @@ mod answer;
 mod input;
 mod new_run;
 mod session;
-mod source;
 mod stream;
 
 use std::sync::Arc;
@@ -36,22 +33,21 @@ use trilogue_wire::agent_communication::{
     RunsList,
 };
 
-use crate::client::call::{Call, collect};
-use crate::client::{Body, ClientError, Method, Options, Refusal, Response, Transport};
+use crate::client::call::{Call, Endpoint};
+use crate::client::{
+    Body, ClientError, HttpTransport, Method, Options, Refusal, Response, Transport,
+};
 
 pub use answer::Answer;
 pub use input::Input;
 pub use new_run::NewRun;
 pub use session::Session;
-pub use stream::{RunStream, Streamed};
-
-/// The most bytes of an error's body that are read.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
+pub use stream::{RunStream, StreamedEvent};
 
 /// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
+    endpoint: Arc<Endpoint>,
 }
 
 /// Which runs: an extension of ours, like the listing itself.
@@ -69,19 +65,28 @@ pub struct Filter {
     pub limit: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    transport: Arc<dyn Transport>,
-    options: Options,
-}
-
 // === impl Client ===
 
 impl Client {
+    /// A client of the server at this address, which names where the protocol is mounted: `http://127.0.0.1:7878/communication`.
+    ///
+    /// # Errors
+    /// As [`HttpTransport::to`].
+    pub fn at(url: &str) -> Result<Self, ClientError> {
+        Ok(Self::over(HttpTransport::to(url)?))
+    }
+
+    /// A client over HTTP, with the token of the transport.
+    #[must_use]
+    pub fn over(transport: HttpTransport) -> Self {
+        let options = Options::at(transport.path());
+        Self::new(Arc::new(transport), options)
+    }
+
     /// A client over this transport; [`Options::at`] says where the protocol is mounted.
     #[must_use]
     pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { shared: Arc::new(Shared { transport, options }) }
+        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
     }
 
     /// Whether the server is there.
@@ -125,7 +130,7 @@ impl Client {
     /// # Errors
     /// What the server refuses; a run that failed is no error.
     pub async fn run_sync(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
-        self.fetch(new.into().call(self, RunMode::Sync)?).await
+        self.fetch(new.into().call(self, RunMode::Sync)?.waiting()).await
     }
 
     /// Creates a run and gives it as it is then.
@@ -155,7 +160,7 @@ impl Client {
         run: wire::Uuid,
         answer: impl Into<Answer>,
     ) -> Result<Run, ClientError> {
-        self.fetch(answer.into().call(self, run, RunMode::Sync)?).await
+        self.fetch(answer.into().call(self, run, RunMode::Sync)?.waiting()).await
     }
 
     /// Answers a run and gives it as it is then.
@@ -261,16 +266,20 @@ impl Client {
     }
 
     fn options(&self) -> &Options {
-        &self.shared.options
+        &self.endpoint.options
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Whether both are the same client: of the same server, for all that is known.
     fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.endpoint, &other.endpoint)
     }
 
     fn call(&self, method: Method, segments: &[&str]) -> Call {
-        Call::new(method, &self.shared.options.base, segments)
+        self.endpoint.call(method, segments)
     }
 
     async fn fetch<T: Read>(&self, call: Call) -> Result<T, ClientError> {
@@ -278,17 +287,17 @@ impl Client {
     }
 
     async fn bytes(&self, call: Call) -> Result<bytes::Bytes, ClientError> {
-        collect(self.send(call).await?.body, self.options().max_response_bytes).await
+        self.endpoint.whole(self.send(call).await?).await
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the refusal.
     async fn send(&self, call: Call) -> Result<Response, ClientError> {
-        let response = self.shared.transport.send(call.into_request()).await?;
+        let response = self.endpoint.exchange(call).await?;
         if (200..300).contains(&response.status) {
             return Ok(response);
         }
         let status = response.status;
-        let body = collect(response.body, MAX_ERROR_BYTES).await?;
+        let body = self.endpoint.refusal(response).await?;
         let refusal = match wire::read(&body, Rules::Lenient) {
             Ok(body) => Refusal::new(Some(status), body),
             Err(_) => Refusal::foreign(status),

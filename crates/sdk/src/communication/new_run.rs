@@ -1,8 +1,8 @@
-use trilogue_wire::agent_communication::{Json, RunCreateRequest, RunMode, Session, Uuid};
+use serde::Serialize;
+use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uuid};
 
 use super::{Client, Input};
-use crate::IntoJson;
-use crate::client::call::Call;
+use crate::client::call::{self, Call};
 use crate::client::{ClientError, Method};
 
 /// A run that is to be created.
@@ -39,8 +39,8 @@ impl NewRun {
 
     /// The same run with settings of the agent. Only servers of ours look at them.
     #[must_use]
-    pub fn config(mut self, config: impl IntoJson) -> Self {
-        self.request.config = Json::parse(config.into_json().as_str()).ok();
+    pub fn config(mut self, config: impl Serialize) -> Self {
+        self.request.config = call::json(&config);
         self
     }
 

@@ -1,19 +1,33 @@
-use std::time::Duration;
-
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use trilogue_wire::agent_communication::{Event, EventKind, RunMode, RunStatus, Uuid};
 
-use super::source::{self, Given, Source, ends_run, is_stream, no_stream};
 use super::{Answer, Client, NewRun, read};
 use crate::client::call::Call;
-use crate::client::events::EVENT_STREAM;
+use crate::client::resumable::{
+    self, EVENT_STREAM, End, Flow, Pending, Resumable, Source, impl_stream, is_stream, no_stream,
+};
 use crate::client::{ClientError, Method, Refusal, Response};
 
-/// The events of a run in order, each once, until the run has ended or awaits an answer. A break is healed.
+/// The events of a run in order, each once, until the run has ended or awaits an answer. After a break the stream goes on.
 ///
 /// A server that gives its events ids is asked for those after the last; of another, the list of the run's events is read until there is something new.
 #[derive(Debug)]
 pub struct RunStream {
+    stream: Resumable<RunSource>,
+}
+
+/// One event of a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamedEvent {
+    /// The event.
+    pub event: Event,
+    /// The event as the server wrote it.
+    pub json: String,
+}
+
+#[derive(Debug)]
+struct RunSource {
     client: Client,
     run: Option<Uuid>,
     /// What creates the run: sent again while nobody has said which run it is, where it has a key.
@@ -24,28 +38,30 @@ pub struct RunStream {
     seen: Option<usize>,
     /// How many events come that came before.
     repeated: usize,
-    source: Option<Source>,
+    /// Whether the connection shows what happens from now on: then a run that awaits is one that still does.
+    is_present: bool,
     /// The type of the last event.
     last: Option<EventKind>,
-    /// Attempts since the server's last sign of life.
-    attempts: u32,
-    /// How often the list had nothing new in a row.
-    idle: u32,
-    /// Whether the server was asked before, so that the next attempt waits.
-    tried: bool,
-    /// How long the server wants us to wait before the next attempt.
-    retry: Option<Duration>,
-    done: bool,
 }
 
-/// One event of a stream.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Streamed {
-    /// The event.
-    pub event: Event,
-    /// The event as the server wrote it.
-    pub json: String,
+/// What the server answers.
+enum Reply {
+    /// The stream of a request that started something.
+    Started(Response),
+    /// The stream of a run that is there.
+    Joined(Response),
+    /// In place of a stream, the run's events so far.
+    Listed(Vec<Box<RawValue>>),
+    Status(RunStatus),
 }
+
+/// The list of a run's events, as the server wrote them.
+#[derive(Deserialize)]
+struct List {
+    events: Vec<Box<RawValue>>,
+}
+
+impl_stream!(RunStream, StreamedEvent);
 
 // === impl RunStream ===
 
@@ -53,10 +69,10 @@ impl RunStream {
     pub(super) async fn create(client: Client, new: NewRun) -> Result<Self, ClientError> {
         let call = new.call(&client, RunMode::Stream)?;
         let response = client.send(call.header("accept", EVENT_STREAM)).await?;
-        let mut stream = Self::new(client, None);
-        stream.create = new.idempotency_key.is_some().then(|| Box::new(new));
-        stream.began(response)?;
-        Ok(stream)
+        let mut this = Self::new(client, None);
+        this.stream.source.create = new.idempotency_key.is_some().then(|| Box::new(new));
+        this.started(response)?;
+        Ok(this)
     }
 
     pub(super) async fn resumed(
@@ -64,46 +80,47 @@ impl RunStream {
         run: Uuid,
         answer: Answer,
     ) -> Result<Self, ClientError> {
-        let mut stream = Self::new(client, Some(run));
-        stream.seen = Some(stream.list().await?.len());
-        stream.resume(answer).await?;
-        Ok(stream)
+        let segments = ["runs", &run.to_string(), "events"];
+        let call = client.call(Method::Get, &segments).header("accept", "application/json");
+        let before = list(&client.bytes(call).await?)?.len();
+        let mut this = Self::new(client, Some(run));
+        this.stream.source.seen = Some(before);
+        this.resume(answer).await?;
+        Ok(this)
     }
 
     pub(super) fn follow(client: Client, run: Uuid, after: Option<&str>) -> Self {
-        let cursor = after.map(str::to_owned);
-        let seen = cursor.is_none().then_some(0);
-        Self { cursor, seen, tried: false, ..Self::new(client, Some(run)) }
+        let mut this = Self::new(client, Some(run));
+        this.stream.source.cursor = after.map(str::to_owned);
+        this.stream.source.seen = after.is_none().then_some(0);
+        this
     }
 
     fn new(client: Client, run: Option<Uuid>) -> Self {
-        Self {
+        let options = client.options().clone();
+        let source = RunSource {
             client,
             run,
             create: None,
             cursor: None,
             seen: Some(0),
             repeated: 0,
-            source: None,
+            is_present: false,
             last: None,
-            attempts: 0,
-            idle: 0,
-            tried: true,
-            retry: None,
-            done: false,
-        }
+        };
+        Self { stream: Resumable::new(source, options) }
     }
 
     /// The run, as soon as the server has named it.
     #[must_use]
     pub fn run(&self) -> Option<Uuid> {
-        self.run
+        self.stream.source.run
     }
 
     /// The id of the last event, where the server gives ids: what a later stream can begin after.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
-        self.cursor.as_deref()
+        self.stream.source.cursor.as_deref()
     }
 
     /// Answers what the run awaits; the stream goes on with what it does then.
@@ -111,70 +128,110 @@ impl RunStream {
     /// # Errors
     /// What the server refuses; a run that nobody has named yet.
     pub async fn resume(&mut self, answer: impl Into<Answer>) -> Result<(), ClientError> {
-        let Some(run) = self.run else {
+        let source = &mut self.stream.source;
+        let Some(run) = source.run else {
             return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
         };
-        let call = answer.into().call(&self.client, run, RunMode::Stream)?;
-        let response = self.client.send(call.header("accept", EVENT_STREAM)).await?;
-        (self.last, self.done) = (None, false);
-        self.began(response)
+        let call = answer.into().call(&source.client, run, RunMode::Stream)?;
+        let response = source.client.send(call.header("accept", EVENT_STREAM)).await?;
+        source.last = None;
+        self.stream.flow.restart();
+        self.started(response)
     }
 
     /// Goes on after a question without answering it: somebody else does, or did.
     pub fn wait_on(&mut self) {
-        if self.last == Some(EventKind::RunAwaiting) {
-            (self.last, self.done) = (None, false);
+        let Resumable { source, flow } = &mut self.stream;
+        if source.last == Some(EventKind::RunAwaiting) {
+            source.last = None;
+            flow.done = false;
         }
     }
 
-    /// The next event; `None` when the run has ended, or awaits an answer and nobody has given one.
-    ///
-    /// May be dropped and called again: nothing is lost.
-    ///
-    /// # Errors
-    /// An `error` event; what the server refuses or says in a way that cannot be understood; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
-    pub async fn next(&mut self) -> Result<Option<Streamed>, ClientError> {
-        while !self.done {
-            let Some(source) = &mut self.source else {
-                self.connect().await?;
-                continue;
-            };
-            match source.next().await {
-                Given::Event { id, json } => {
-                    if let Some(event) = self.take(id, json)? {
-                        return Ok(Some(event));
-                    }
+    fn started(&mut self, response: Response) -> Result<(), ClientError> {
+        let Resumable { source, flow } = &mut self.stream;
+        source.on_reply(Reply::Started(response), flow)
+    }
+}
+
+// === impl RunSource ===
+
+impl Source for RunSource {
+    type Item = StreamedEvent;
+    type Reply = Reply;
+
+    fn connect(&mut self) -> Pending<Reply> {
+        let client = self.client.clone();
+        let Some(run) = self.run else {
+            let create = self.create.as_ref();
+            let call = create.map(|new| new.call(&client, RunMode::Stream));
+            return Box::pin(async move {
+                let Some(call) = call else {
+                    let message = "the stream broke before its run was known".to_owned();
+                    return Err(ClientError::Unexpected(message));
+                };
+                client.send(call?.header("accept", EVENT_STREAM)).await.map(Reply::Started)
+            });
+        };
+        let (call, can_list) = (self.events_call(run), self.seen.is_some());
+        Box::pin(async move {
+            let response = client.send(call).await?;
+            if is_stream(&response) {
+                return Ok(Reply::Joined(response));
+            }
+            if !can_list {
+                return Err(no_stream(&response));
+            }
+            list(&client.endpoint().whole(response).await?).map(Reply::Listed)
+        })
+    }
+
+    fn on_reply(&mut self, reply: Reply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+        match reply {
+            Reply::Started(response) => {
+                let named = response.run_id.as_deref().and_then(|id| id.parse().ok());
+                self.run = self.run.or(named);
+                (self.repeated, self.is_present) = (0, true);
+                flow.read(response)
+            }
+            Reply::Joined(response) => {
+                self.repeated = if self.cursor.is_some() { 0 } else { self.seen.unwrap_or(0) };
+                self.is_present = false;
+                flow.read(response)
+            }
+            Reply::Listed(mut events) => {
+                let news = events.split_off(self.seen.unwrap_or(0).min(events.len()));
+                flow.attempts = 0;
+                flow.idle = flow.idle.saturating_add(1);
+                if news.is_empty() {
+                    // A question at its end is one that was answered, and the server has not shown that yet.
+                    flow.done = events.last().is_some_and(|event| ends_run(event));
                 }
-                Given::Retry(delay) => self.retry = Some(delay),
-                Given::SignOfLife => self.attempts = 0,
-                Given::End => self.broken(None).await?,
-                Given::Torn(error) => self.broken(Some(error)).await?,
+                self.is_present = false;
+                flow.read_list(news.into_iter().map(|event| Box::<str>::from(event).into_string()));
+                Ok(())
+            }
+            Reply::Status(status) => {
+                let is_asked = self.last == Some(EventKind::RunAwaiting);
+                flow.done = status.is_terminal() || (is_asked && status == RunStatus::Awaiting);
+                Ok(())
             }
         }
-        Ok(None)
     }
 
-    /// Takes the stream of a request that starts something: it shows what happens from now on.
-    fn began(&mut self, response: Response) -> Result<(), ClientError> {
-        if !is_stream(&response) {
-            return Err(no_stream(&response));
-        }
-        let named = response.run_id.as_deref().and_then(|id| id.parse().ok());
-        self.run = self.run.or(named);
-        self.repeated = 0;
-        self.source = Some(Source::live(response.body, self.client.options(), true));
-        Ok(())
-    }
-
-    /// Takes in what a source gave; `None` for what came before.
-    fn take(&mut self, id: String, json: String) -> Result<Option<Streamed>, ClientError> {
+    fn on_event(
+        &mut self,
+        event: resumable::Event,
+        flow: &mut Flow<Self>,
+    ) -> Result<Option<StreamedEvent>, ClientError> {
         if self.repeated > 0 {
             self.repeated -= 1;
             return Ok(None);
         }
+        let resumable::Event { id, data: json, .. } = event;
         let event: Event = read(json.as_bytes())?;
         if let Event::Error { error } = event {
-            return self.refused(Refusal::new(None, error)).map(|()| None);
+            return self.on_error(Refusal::new(None, error), flow).map(|()| None);
         }
         if let Some(run) = event.run() {
             self.run = Some(run.run_id);
@@ -183,107 +240,58 @@ impl RunStream {
             self.cursor = Some(id);
         }
         self.seen = self.seen.map(|seen| seen.saturating_add(1));
-        (self.attempts, self.idle) = (0, 0);
+        (flow.attempts, flow.idle) = (0, 0);
         let kind = event.kind();
         self.last = Some(kind);
-        let is_present = matches!(&self.source, Some(Source::Live { is_present: true, .. }));
-        self.done = kind.ends_run() || (is_present && kind == EventKind::RunAwaiting);
-        if self.done {
-            self.source = None;
+        flow.done = kind.ends_run() || (self.is_present && kind == EventKind::RunAwaiting);
+        if flow.done {
+            flow.disconnect();
         }
-        Ok(Some(Streamed { event, json }))
+        Ok(Some(StreamedEvent { event, json }))
     }
 
-    /// The stream ended with an error: one that passes is a break like any other.
-    fn refused(&mut self, refusal: Refusal) -> Result<(), ClientError> {
-        let error = ClientError::Refused(Box::new(refusal));
-        self.source = None;
-        let gives_up = self.attempts >= self.client.options().attempts;
-        if error.is_transient() && !gives_up && self.is_findable() {
-            return Ok(());
-        }
-        self.done = true;
-        Err(error)
-    }
-
-    /// Decides what the end of a source means: the end, or another attempt. `None` where it ended as HTTP wants.
-    async fn broken(&mut self, torn: Option<ClientError>) -> Result<(), ClientError> {
-        let was_live = matches!(self.source.take(), Some(Source::Live { .. }));
-        let asked = self.last == Some(EventKind::RunAwaiting);
-        if asked && torn.is_none() {
+    fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+        let is_asked = self.last == Some(EventKind::RunAwaiting);
+        if is_asked && end.error.is_none() {
             // Nothing came after the question, so it is still open.
-            self.done = true;
+            flow.done = true;
             return Ok(());
         }
-        let gives_up = self.attempts >= self.client.options().attempts || !self.is_findable();
+        let gives_up = flow.gives_up() || !self.is_findable();
         // Nothing came and nothing broke: perhaps there is nothing more to come.
-        let silent = was_live && torn.is_none() && self.attempts > 0;
-        match (torn, self.run) {
+        let is_silent = end.was_live && end.error.is_none() && flow.attempts > 0;
+        match (end.error, self.run) {
             (Some(error), _) if gives_up => Err(error),
             (None, None) if gives_up => {
                 Err(ClientError::Unexpected("the stream of a new run has no event".to_owned()))
             }
-            (_, Some(run)) if asked || silent => {
-                let status = self.client.run(run).await?.status;
-                self.done = status.is_terminal() || (asked && status == RunStatus::Awaiting);
+            (_, Some(run)) if is_asked || is_silent => {
+                let client = self.client.clone();
+                flow.ask(Box::pin(async move {
+                    client.run(run).await.map(|run| Reply::Status(run.status))
+                }));
                 Ok(())
             }
             _ => Ok(()),
         }
     }
+}
+
+impl RunSource {
+    /// The stream ended with an error: a transient one is a break like any other.
+    fn on_error(&self, refusal: Refusal, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+        let error = ClientError::Refused(Box::new(refusal));
+        flow.disconnect();
+        if error.is_transient() && !flow.gives_up() && self.is_findable() {
+            return Ok(());
+        }
+        flow.done = true;
+        Err(error)
+    }
 
     /// Whether the run can be asked for again.
     fn is_findable(&self) -> bool {
         self.run.is_some() || self.create.is_some()
-    }
-
-    async fn connect(&mut self) -> Result<(), ClientError> {
-        let attempts = self.client.options().attempts;
-        loop {
-            if std::mem::replace(&mut self.tried, true) {
-                let failed = self.attempts.max(self.idle);
-                let wait = self.client.options().wait_after(failed, self.retry);
-                tokio::time::sleep(wait).await;
-            }
-            self.attempts = self.attempts.saturating_add(1);
-            match self.open().await {
-                Ok(()) => return Ok(()),
-                Err(error) if error.is_transient() && self.attempts < attempts => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn open(&mut self) -> Result<(), ClientError> {
-        let Some(run) = self.run else {
-            let Some(new) = &self.create else {
-                return Err(ClientError::Unexpected(
-                    "the stream broke before its run was known".to_owned(),
-                ));
-            };
-            let call = new.call(&self.client, RunMode::Stream)?.header("accept", EVENT_STREAM);
-            let response = self.client.send(call).await?;
-            return self.began(response);
-        };
-        let response = self.client.send(self.events_call(run)).await?;
-        if is_stream(&response) {
-            self.repeated = if self.cursor.is_some() { 0 } else { self.seen.unwrap_or(0) };
-            self.source = Some(Source::live(response.body, self.client.options(), false));
-            return Ok(());
-        }
-        let Some(seen) = self.seen else {
-            return Err(no_stream(&response));
-        };
-        let mut events = source::list(response, self.client.options().max_response_bytes).await?;
-        let news = events.split_off(seen.min(events.len()));
-        self.attempts = 0;
-        self.idle = self.idle.saturating_add(1);
-        if news.is_empty() {
-            // A question at its end is one that was answered, and the server has not shown that yet.
-            self.done = events.last().is_some_and(|event| ends_run(event));
-        }
-        self.source = Some(Source::Listed(news.into()));
-        Ok(())
     }
 
     fn events_call(&self, run: Uuid) -> Call {
@@ -294,12 +302,15 @@ impl RunStream {
             None => call,
         }
     }
+}
 
-    /// The events of the run so far.
-    async fn list(&self) -> Result<Vec<Box<RawValue>>, ClientError> {
-        let Some(run) = self.run else { return Ok(Vec::new()) };
-        let call = self.client.call(Method::Get, &["runs", &run.to_string(), "events"]);
-        let response = self.client.send(call.header("accept", "application/json")).await?;
-        source::list(response, self.client.options().max_response_bytes).await
-    }
+/// Whether an event of a list is a run's last.
+fn ends_run(event: &RawValue) -> bool {
+    read::<Event>(event.get().as_bytes()).is_ok_and(|event| event.kind().ends_run())
+}
+
+fn list(body: &[u8]) -> Result<Vec<Box<RawValue>>, ClientError> {
+    let list: Result<List, _> = serde_json::from_slice(body);
+    list.map(|list| list.events)
+        .map_err(|error| ClientError::Unexpected(format!("no list of events: {error}")))
 }

@@ -1,6 +1,7 @@
+use serde::Serialize;
 use trilogue_wire::native::Json;
 
-use crate::IntoJson;
+use crate::client::call::json;
 
 /// The answer to what a run asks: the payload that its type wants, for the interrupt that is open, or only for the one that it names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,9 +16,8 @@ pub struct Resume {
 impl Resume {
     /// The answer with this payload, for whatever the run asks.
     #[must_use]
-    pub fn with(payload: impl IntoJson) -> Self {
-        let payload = Json::parse(payload.into_json().as_str()).unwrap_or_else(|_| Json::null());
-        payload.into()
+    pub fn with(payload: impl Serialize) -> Self {
+        json(&payload).unwrap_or_else(Json::null).into()
     }
 
     /// The same answer for an interrupt of this type, and no other. Only servers that know the document's form take it.

@@ -1,16 +1,14 @@
-//! A client of the Agent Connect Protocol, over an injected [`Transport`].
+//! A client of the Agent Connect Protocol, over HTTP or another [`Transport`].
 //!
 //! It talks to any server of the protocol, the reference server with its gaps included, and uses what a server can do beyond it where it is there: streams go on after a break and always end with an event that says how the run ended.
 //!
 //! ```no_run
-//! use std::sync::Arc;
-//!
-//! use trilogue_sdk::client::{ClientError, Options, Transport};
+//! use trilogue_sdk::client::ClientError;
 //! use trilogue_sdk::connect::{Client, NewRun, RunOutput};
 //! use trilogue_sdk::json;
 //!
-//! async fn greet(transport: Arc<dyn Transport>) -> Result<(), ClientError> {
-//!     let client = Client::new(transport, Options::at("/connect"));
+//! async fn greet() -> Result<(), ClientError> {
+//!     let client = Client::at("http://127.0.0.1:7878/connect")?;
 //!     let new = NewRun::of("echo").input(json!({ "message": "Howdy!" }));
 //!     let waited = client.run_and_wait(new.clone()).await?;
 //!     assert!(matches!(waited.output, Some(RunOutput::Result(_))));
@@ -29,7 +27,7 @@ mod configurations;
 mod fault;
 mod new_run;
 mod runs;
-mod source;
+mod seen_events;
 mod stream;
 mod threads;
 
@@ -40,14 +38,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trilogue_wire::agent_connect as wire;
 
-use crate::client::call::{Call, collect};
-use crate::client::{Body, ClientError, Method, Options, Response, Transport};
+use crate::client::call::{Call, Endpoint};
+use crate::client::{Body, ClientError, HttpTransport, Method, Options, Response, Transport};
 
 pub use answer::Resume;
 pub use fault::Fault;
 pub use new_run::NewRun;
 pub use runs::RunAt;
-pub use stream::{RunStream, Streamed};
+pub use stream::{RunStream, StreamedEvent};
 pub use wire::{
     Agent, AgentCapabilities, AgentErrors, AgentSchemas, AgentSearchRequest, Authentication,
     CallbackEvent, CallbackTo, CancelAction, Configuration, ConfigurationCreate,
@@ -58,28 +56,34 @@ pub use wire::{
     ThreadCreate, ThreadPatch, ThreadSearchRequest, ThreadState, ThreadStatus,
 };
 
-/// The most bytes of an error's body that are read.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
-
 /// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    transport: Arc<dyn Transport>,
-    options: Options,
+    endpoint: Arc<Endpoint>,
 }
 
 // === impl Client ===
 
 impl Client {
+    /// A client of the server at this address, which names where the protocol is mounted: `http://127.0.0.1:7878/connect`.
+    ///
+    /// # Errors
+    /// As [`HttpTransport::to`].
+    pub fn at(url: &str) -> Result<Self, ClientError> {
+        Ok(Self::over(HttpTransport::to(url)?))
+    }
+
+    /// A client over HTTP, with the token of the transport.
+    #[must_use]
+    pub fn over(transport: HttpTransport) -> Self {
+        let options = Options::at(transport.path());
+        Self::new(Arc::new(transport), options)
+    }
+
     /// A client over this transport; [`Options::at`] says where the protocol is mounted.
     #[must_use]
     pub fn new(transport: Arc<dyn Transport>, options: Options) -> Self {
-        Self { shared: Arc::new(Shared { transport, options }) }
+        Self { endpoint: Arc::new(Endpoint::new(transport, options)) }
     }
 
     /// The bytes of content at a path of this server.
@@ -94,11 +98,11 @@ impl Client {
     }
 
     fn options(&self) -> &Options {
-        &self.shared.options
+        &self.endpoint.options
     }
 
     fn call(&self, method: Method, segments: &[&str]) -> Call {
-        Call::new(method, &self.shared.options.base, segments)
+        self.endpoint.call(method, segments)
     }
 
     async fn get<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<T, ClientError> {
@@ -145,17 +149,17 @@ impl Client {
 
     async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
         let call = call.header("accept", "application/json");
-        collect(self.send(call).await?.body, self.options().max_response_bytes).await
+        self.endpoint.whole(self.send(call).await?).await
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the fault.
     async fn send(&self, call: Call) -> Result<Response, ClientError> {
-        let response = self.shared.transport.send(call.into_request()).await?;
+        let response = self.endpoint.exchange(call).await?;
         if (200..300).contains(&response.status) {
             return Ok(response);
         }
         let status = response.status;
-        let body = collect(response.body, MAX_ERROR_BYTES).await?;
+        let body = self.endpoint.refusal(response).await?;
         Err(ClientError::Fault(Box::new(Fault::read(status, &body))))
     }
 }

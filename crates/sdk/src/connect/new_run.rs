@@ -1,9 +1,9 @@
+use serde::Serialize;
 use trilogue_wire::agent_connect::{RunCreate, StreamModes};
 use trilogue_wire::native::Json;
 
 use super::{Client, IfNotExists, Object, OnDisconnect, StreamMode};
-use crate::IntoJson;
-use crate::client::call::Call;
+use crate::client::call::{Call, json};
 use crate::client::{ClientError, Method};
 
 /// A run that is to be created: a stateless one, or one on a thread.
@@ -36,15 +36,15 @@ impl NewRun {
 
     /// The same run with this input.
     #[must_use]
-    pub fn input(mut self, input: impl IntoJson) -> Self {
-        self.request.input = json(input);
+    pub fn input(mut self, input: impl Serialize) -> Self {
+        self.request.input = json(&input);
         self
     }
 
     /// The same run with this configuration.
     #[must_use]
-    pub fn config(mut self, config: impl IntoJson) -> Self {
-        let configurable = json(config).map(|config| config.into_string());
+    pub fn config(mut self, config: impl Serialize) -> Self {
+        let configurable = json(&config).map(|config| config.into_string());
         self.request.config = configurable
             .and_then(|config| Json::parse(format!(r#"{{"configurable":{config}}}"#)).ok());
         self
@@ -52,8 +52,8 @@ impl NewRun {
 
     /// The same run with this metadata, by which it is found again. What is no object is left out.
     #[must_use]
-    pub fn metadata(mut self, metadata: impl IntoJson) -> Self {
-        self.request.metadata = json(metadata).and_then(Object::new);
+    pub fn metadata(mut self, metadata: impl Serialize) -> Self {
+        self.request.metadata = json(&metadata).and_then(Object::new);
         self
     }
 
@@ -114,8 +114,4 @@ impl From<RunCreate> for NewRun {
     fn from(request: RunCreate) -> Self {
         Self { request, thread: None, idempotency_key: None }
     }
-}
-
-fn json(value: impl IntoJson) -> Option<Json> {
-    Json::parse(value.into_json().as_str()).ok()
 }

@@ -5,8 +5,8 @@ use super::{
     CancelAction, Client, NewRun, Resume, Run, RunSearchRequest, RunStream, RunWaitResponse, fault,
     read,
 };
-use crate::client::call::{Call, collect};
-use crate::client::events::EVENT_STREAM;
+use crate::client::call::Call;
+use crate::client::resumable::EVENT_STREAM;
 use crate::client::{ClientError, Method, Response};
 
 /// The status of an answer that has nothing to say.
@@ -59,7 +59,7 @@ impl Client {
     /// What the server refuses.
     pub async fn create_run(&self, new: impl Into<NewRun>) -> Result<Run, ClientError> {
         let response = self.start(&new.into(), Mode::Create).await?;
-        read(&collect(response.body, self.options().max_response_bytes).await?)
+        read(&self.endpoint.whole(response).await?)
     }
 
     /// Creates a run and waits until it has ended or waits for an answer. Unless the request says otherwise, a connection that breaks before cancels the run.
@@ -71,7 +71,7 @@ impl Client {
         new: impl Into<NewRun>,
     ) -> Result<RunWaitResponse, ClientError> {
         let response = self.start(&new.into(), Mode::Wait).await?;
-        read(&collect(response.body, self.options().max_response_bytes).await?)
+        read(&self.endpoint.whole(response).await?)
     }
 
     /// Creates a run and streams it until it has ended or waits for an answer.
@@ -108,7 +108,7 @@ impl Client {
         let at = at.into();
         let mut failed = 0;
         loop {
-            match self.fetch(at.call(self, Method::Get, Some("wait"))).await {
+            match self.fetch(at.call(self, Method::Get, Some("wait")).waiting()).await {
                 Err(error) if error.is_transient() && failed + 1 < self.options().attempts => {
                     tokio::time::sleep(self.options().wait_after(failed, None)).await;
                     failed += 1;
@@ -127,13 +127,13 @@ impl Client {
         at: impl Into<RunAt>,
         limit: Duration,
     ) -> Result<Option<RunWaitResponse>, ClientError> {
-        let call = at.into().call(self, Method::Get, Some("wait"));
+        let call = at.into().call(self, Method::Get, Some("wait")).waiting();
         let call = call.query("timeout", Some(&seconds(limit)));
         let response = self.send(call.header("accept", "application/json")).await?;
         if response.status == NO_CONTENT {
             return Ok(None);
         }
-        read(&collect(response.body, self.options().max_response_bytes).await?).map(Some)
+        read(&self.endpoint.whole(response).await?).map(Some)
     }
 
     /// A run as a stream that goes on after a break, until it has ended or waits for an answer: everything that the server still has, or what came after the event with this id.
@@ -180,6 +180,7 @@ impl Client {
         action: CancelAction,
     ) -> Result<(), ClientError> {
         let call = at.into().call(self, Method::Post, Some("cancel"));
+        let call = if wait { call.waiting() } else { call };
         let call = call.query("wait", wait.then_some("true"));
         let named = (action != CancelAction::default()).then_some(action.as_str());
         self.send(call.query("action", named)).await.map(drop)
@@ -197,7 +198,8 @@ impl Client {
     pub(super) async fn start(&self, new: &NewRun, mode: Mode) -> Result<Response, ClientError> {
         let call = |new: &NewRun| {
             let accept = if mode == Mode::Stream { EVENT_STREAM } else { "application/json" };
-            Ok::<_, ClientError>(new.call(self, mode)?.header("accept", accept))
+            let call = new.call(self, mode)?.header("accept", accept);
+            Ok::<_, ClientError>(if mode == Mode::Wait { call.waiting() } else { call })
         };
         match self.send(call(new)?).await {
             Err(error) if new.request.stream_mode.is_some() && rejects_modes(&error) => {

@@ -1,30 +1,46 @@
-use std::time::Duration;
-
 use trilogue_wire::agent_connect::{ErrorUpdate, InterruptUpdate, ValuesUpdate};
 use trilogue_wire::native::Json;
 
 use super::new_run::Mode;
-use super::source::{Given, Seen, Source};
+use super::seen_events::SeenEvents;
 use super::{
     Client, Fault, NewRun, Resume, RunAt, RunOutput, RunStatus, RunWaitResponse, StreamPayload,
     fault, read,
 };
 use crate::client::call::Call;
-use crate::client::events::EVENT_STREAM;
+use crate::client::resumable::{
+    self, EVENT_STREAM, End, Flow, Pending, Resumable, Source, impl_stream,
+};
 use crate::client::{ClientError, Method, Response};
 
-/// How many signs of life without an event come before the run is asked how it stands: some servers never end a stream. Doubles each time.
+/// How many signs of life without an event come before the run is asked for its status: some servers never end a stream. Doubles each time.
 const FIRST_CHECK: u32 = 6;
 /// How many connections without an event come before the run is waited for instead.
-const MAX_FRUITLESS: u32 = 2;
+const MAX_EMPTY_CONNECTIONS: u32 = 2;
 /// The id before every other: whoever names it is given all that the server still has.
 const BEGINNING: &str = "0";
 
-/// The events of a run in order, each once, until the run has ended or waits for an answer: the last event says which. A break is healed.
+/// The events of a run in order, each once, until the run has ended or waits for an answer: the last event says which. After a break the stream goes on.
 ///
 /// Values replace each other, so after a break those in between may be missing. Of a server that ends its streams without a last event, or has no streams at all, the last event is made of what the run's output is then.
 #[derive(Debug)]
 pub struct RunStream {
+    stream: Resumable<RunSource>,
+}
+
+/// One event of a stream.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StreamedEvent {
+    /// Its id, where the server gives one.
+    pub id: Option<String>,
+    /// What it says.
+    pub event: StreamPayload,
+    /// The same as the server wrote it.
+    pub json: String,
+}
+
+#[derive(Debug)]
+struct RunSource {
     client: Client,
     /// The run's thread; none for a stateless run.
     thread: Option<String>,
@@ -35,108 +51,106 @@ pub struct RunStream {
     cursor: Option<String>,
     /// Only what happens from now on is of interest, as long as there is no cursor.
     only_new: bool,
-    seen: Seen,
-    source: Option<Source>,
-    /// The last event, made here.
-    made: Option<Box<Streamed>>,
-    /// Attempts since the server's last sign of life.
-    attempts: u32,
-    /// Connections in a row that ended without an event.
-    fruitless: u32,
+    seen: SeenEvents,
+    /// The id that a heartbeat without a line end has swallowed.
+    swallowed_id: Option<String>,
+    /// The id of the event before: the one that an event without an id seems to have.
+    previous_id: String,
     /// Signs of life since the last event.
     quiet: u32,
-    /// At how many of them the run is asked next.
+    /// At how many of them the run is asked for its status next.
     check_at: u32,
-    /// Whether the server was asked before, so that the next attempt waits.
-    tried: bool,
-    /// How long the server wants us to wait before the next attempt.
-    retry: Option<Duration>,
-    state: State,
+    state: RunState,
 }
 
-/// One event of a stream.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Streamed {
-    /// Its id, where the server gives one.
-    pub id: Option<String>,
-    /// What it says.
-    pub event: StreamPayload,
-    /// The same as the server wrote it.
-    pub json: String,
-}
-
+/// What is known of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum RunState {
     /// Events come.
     Open,
-    /// The run waits for an answer.
-    Asked,
-    /// It still waited when it was last looked at, and somebody else answers.
+    /// It waits for an answer.
+    Interrupted,
+    /// It still waited when its status was asked last, and somebody else answers.
     Waiting,
-    Over,
+    /// It has ended.
+    Ended,
 }
+
+/// What the server answers.
+enum Reply {
+    /// The stream of a request that created the run, or of a run that is there.
+    Stream(Response),
+    /// The run's status.
+    Status(RunStatus),
+    /// The run's output, after a wait for it.
+    Output(Box<RunWaitResponse>),
+    /// The status cannot be had now.
+    Unknown,
+}
+
+impl_stream!(RunStream, StreamedEvent);
 
 // === impl RunStream ===
 
 impl RunStream {
     pub(super) async fn create(client: Client, new: NewRun) -> Result<Self, ClientError> {
-        let mut stream = Self::new(client, new.thread.clone(), None);
-        match stream.client.start(&new, Mode::Stream).await {
+        let mut this = Self::new(client, new.thread.clone(), None);
+        let Resumable { source, flow } = &mut this.stream;
+        match source.client.start(&new, Mode::Stream).await {
             Ok(response) => {
-                stream.create = new.idempotency_key.is_some().then(|| Box::new(new));
-                stream.began(response)?;
+                source.create = new.idempotency_key.is_some().then(|| Box::new(new));
+                source.on_reply(Reply::Stream(response), flow)?;
             }
             Err(error) if fault(&error).is_some_and(|fault| streams_nothing(fault, &new)) => {
-                let waited = stream.client.run_and_wait(new).await?;
-                stream.settle(waited)?;
+                let waited = source.client.run_and_wait(new).await?;
+                source.settle(waited, flow)?;
             }
             Err(error) => return Err(error),
         }
-        Ok(stream)
+        Ok(this)
     }
 
     pub(super) fn join(client: Client, at: RunAt, after: Option<&str>) -> Self {
-        let stream = Self::new(client, at.thread, Some(at.run));
-        Self { cursor: after.map(str::to_owned), tried: false, ..stream }
+        let mut this = Self::new(client, at.thread, Some(at.run));
+        this.stream.source.cursor = after.map(str::to_owned);
+        this
     }
 
     pub(super) fn resumed(client: Client, at: RunAt) -> Self {
-        let stream = Self::new(client, at.thread, Some(at.run));
-        Self { only_new: true, tried: false, ..stream }
+        let mut this = Self::new(client, at.thread, Some(at.run));
+        this.stream.source.only_new = true;
+        this
     }
 
     fn new(client: Client, thread: Option<String>, run: Option<String>) -> Self {
-        Self {
+        let options = client.options().clone();
+        let source = RunSource {
             client,
             thread,
             run,
             create: None,
             cursor: None,
             only_new: false,
-            seen: Seen::default(),
-            source: None,
-            made: None,
-            attempts: 0,
-            fruitless: 0,
+            seen: SeenEvents::default(),
+            swallowed_id: None,
+            previous_id: String::new(),
             quiet: 0,
             check_at: FIRST_CHECK,
-            tried: true,
-            retry: None,
-            state: State::Open,
-        }
+            state: RunState::Open,
+        };
+        Self { stream: Resumable::new(source, options) }
     }
 
     /// The run, as soon as the server has named it.
     #[must_use]
     pub fn run(&self) -> Option<RunAt> {
-        let run = self.run.clone()?;
-        Some(RunAt { thread: self.thread.clone(), run })
+        self.stream.source.run_at()
     }
 
     /// The id of the last event, where the server gives ids: what a later stream can begin after.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
-        self.cursor.as_deref()
+        self.stream.source.cursor.as_deref()
     }
 
     /// Answers what the run asks; the stream goes on with what it does then.
@@ -147,71 +161,81 @@ impl RunStream {
         let Some(at) = self.run() else {
             return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
         };
-        self.client.resume(at, answer).await?;
-        self.go_on(State::Open);
+        self.stream.source.client.resume(at, answer).await?;
+        self.restart(RunState::Open);
         Ok(())
     }
 
     /// Goes on after a question without answering it: somebody else does, or did.
     pub fn wait_on(&mut self) {
-        if self.state == State::Asked {
-            self.go_on(State::Waiting);
+        if self.stream.source.state == RunState::Interrupted {
+            self.restart(RunState::Waiting);
         }
     }
 
-    /// The next event; `None` when the run has ended, or waits for an answer and nobody has given one.
-    ///
-    /// May be dropped and called again: nothing is lost.
-    ///
-    /// # Errors
-    /// What the server refuses or says in a way that cannot be understood; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
-    pub async fn next(&mut self) -> Result<Option<Streamed>, ClientError> {
-        while matches!(self.state, State::Open | State::Waiting) {
-            if let Some(made) = self.made.take() {
-                self.note(&made.event);
-                return Ok(Some(*made));
-            }
-            let Some(source) = &mut self.source else {
-                self.connect().await?;
-                continue;
-            };
-            match source.next().await {
-                Given::Event { id, json } => {
-                    if let Some(event) = self.take(id, json)? {
-                        return Ok(Some(event));
-                    }
+    fn restart(&mut self, state: RunState) {
+        self.stream.source.state = state;
+        self.stream.flow.restart();
+    }
+}
+
+// === impl RunSource ===
+
+impl Source for RunSource {
+    type Item = StreamedEvent;
+    type Reply = Reply;
+
+    fn connect(&mut self) -> Pending<Reply> {
+        let client = self.client.clone();
+        let Some(at) = self.run_at() else {
+            let create = self.create.clone();
+            return Box::pin(async move {
+                let Some(new) = create else {
+                    let message = "the stream broke before its run was known".to_owned();
+                    return Err(ClientError::Unexpected(message));
+                };
+                client.start(&new, Mode::Stream).await.map(Reply::Stream)
+            });
+        };
+        let call = self.join_call(&at);
+        Box::pin(async move {
+            match client.send(call).await {
+                Ok(response) => Ok(Reply::Stream(response)),
+                Err(error) if fault(&error).is_some_and(Fault::is_not_implemented) => {
+                    client.wait(at).await.map(|output| Reply::Output(Box::new(output)))
                 }
-                Given::Retry(delay) => self.retry = Some(delay),
-                Given::SignOfLife => self.alive().await?,
-                Given::End => self.broken(None).await?,
-                Given::Torn(error) => self.broken(Some(error)).await?,
+                Err(error) => Err(error),
             }
+        })
+    }
+
+    fn on_reply(&mut self, reply: Reply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+        match reply {
+            Reply::Stream(response) => {
+                self.run = self.run.take().or_else(|| response.run_id.clone());
+                (self.swallowed_id, self.previous_id) = (None, String::new());
+                flow.read(response)
+            }
+            Reply::Status(status) => {
+                let waits = status == RunStatus::Interrupted && self.state == RunState::Waiting;
+                let works = status == RunStatus::Pending && flow.idle < MAX_EMPTY_CONNECTIONS;
+                if !waits && !works {
+                    self.wait(flow);
+                }
+                Ok(())
+            }
+            Reply::Output(output) => self.settle(*output, flow),
+            Reply::Unknown => Ok(()),
         }
-        Ok(None)
     }
 
-    fn go_on(&mut self, state: State) {
-        (self.state, self.source, self.made) = (state, None, None);
-        (self.tried, self.attempts, self.fruitless) = (false, 0, 0);
-    }
-
-    /// Takes the stream of a request that created the run.
-    fn began(&mut self, response: Response) -> Result<(), ClientError> {
-        self.run = self.run.take().or_else(|| response.run_id.clone());
-        self.listen(response)
-    }
-
-    fn listen(&mut self, response: Response) -> Result<(), ClientError> {
-        let kind = response.content_type.as_deref();
-        if !kind.is_some_and(|kind| kind.starts_with(EVENT_STREAM)) {
-            return Err(ClientError::Unexpected(format!("no event stream but {kind:?}")));
-        }
-        self.source = Some(Source::new(response.body, self.client.options()));
-        Ok(())
-    }
-
-    /// Takes in an event; `None` for one that came before.
-    fn take(&mut self, id: String, json: String) -> Result<Option<Streamed>, ClientError> {
+    fn on_event(
+        &mut self,
+        event: resumable::Event,
+        flow: &mut Flow<Self>,
+    ) -> Result<Option<StreamedEvent>, ClientError> {
+        let json = event.data;
+        let id = self.id_of(event.id);
         if !self.seen.add(&id, &json) {
             return Ok(None);
         }
@@ -220,12 +244,64 @@ impl RunStream {
         if id.is_some() {
             self.cursor.clone_from(&id);
         }
-        self.note(&event);
-        Ok(Some(Streamed { id, event, json }))
+        self.note(&event, flow);
+        Ok(Some(StreamedEvent { id, event, json }))
+    }
+
+    /// After many signs of life without an event the run is asked for its status.
+    fn on_comment(&mut self, text: &str, flow: &mut Flow<Self>) {
+        // `:` without a line end glues itself to the line `id: 7` behind it.
+        let glued = text.trim_start_matches([':', ' ']).strip_prefix("id:");
+        if let Some(id) = glued {
+            self.swallowed_id = Some(id.trim_start().to_owned());
+        }
+        flow.attempts = 0;
+        self.quiet = self.quiet.saturating_add(1);
+        if self.quiet >= self.check_at && self.run.is_some() {
+            self.check_at = self.check_at.saturating_mul(2);
+            self.ask_status(flow);
+        }
+    }
+
+    fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+        let gives_up = flow.gives_up();
+        match (end.error, &self.run) {
+            (error, None) if gives_up || self.create.is_none() => {
+                let empty = "the stream of a new run has no event".to_owned();
+                Err(error.unwrap_or(ClientError::Unexpected(empty)))
+            }
+            (Some(error), Some(_)) if gives_up => Err(error),
+            (None, Some(_)) => {
+                // The last event is missing: perhaps the server does not send one.
+                flow.idle = flow.idle.saturating_add(1);
+                self.ask_status(flow);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RunSource {
+    fn run_at(&self) -> Option<RunAt> {
+        let run = self.run.clone()?;
+        Some(RunAt { thread: self.thread.clone(), run })
+    }
+
+    /// The event's own id. The format lets an event without one have that of the event before; here every event has its own.
+    fn id_of(&mut self, id: String) -> String {
+        if let Some(swallowed) = self.swallowed_id.take() {
+            return swallowed;
+        }
+        if id == self.previous_id {
+            return String::new();
+        }
+        self.previous_id.clone_from(&id);
+        id
     }
 
     /// Notes what an event means for the stream.
-    fn note(&mut self, event: &StreamPayload) {
+    fn note(&mut self, event: &StreamPayload, flow: &mut Flow<Self>) {
         let run = match event {
             StreamPayload::Values(update) => Some(&update.run_id),
             StreamPayload::Custom(update) => update.run_id.as_ref(),
@@ -235,73 +311,48 @@ impl RunStream {
         if self.run.is_none() {
             self.run = run.cloned();
         }
-        (self.attempts, self.fruitless) = (0, 0);
+        (flow.attempts, flow.idle) = (0, 0);
         (self.quiet, self.check_at) = (0, FIRST_CHECK);
         self.state = match event {
-            StreamPayload::Interrupt(_) => State::Asked,
-            StreamPayload::Error(_) => State::Over,
-            other if other.status() != RunStatus::Pending => State::Over,
-            _ => State::Open,
+            StreamPayload::Interrupt(_) => RunState::Interrupted,
+            StreamPayload::Error(_) => RunState::Ended,
+            other if other.status() != RunStatus::Pending => RunState::Ended,
+            _ => RunState::Open,
         };
-        if self.state != State::Open {
-            self.source = None;
+        if self.state != RunState::Open {
+            flow.disconnect();
+            flow.done = true;
         }
     }
 
-    /// A sign of life. After many without an event the run is asked how it stands.
-    async fn alive(&mut self) -> Result<(), ClientError> {
-        self.attempts = 0;
-        self.quiet = self.quiet.saturating_add(1);
-        if self.quiet < self.check_at {
-            return Ok(());
-        }
-        let Some(at) = self.run() else { return Ok(()) };
-        self.look(at).await?;
-        self.check_at = self.check_at.saturating_mul(2);
-        Ok(())
-    }
-
-    /// Decides what the end of a connection means. `None` where it ended as HTTP wants.
-    async fn broken(&mut self, torn: Option<ClientError>) -> Result<(), ClientError> {
-        self.source = None;
-        let gives_up = self.attempts >= self.client.options().attempts;
-        match (torn, self.run()) {
-            (torn, None) if gives_up || self.create.is_none() => Err(torn.unwrap_or_else(|| {
-                ClientError::Unexpected("the stream of a new run has no event".to_owned())
-            })),
-            (_, None) => Ok(()),
-            (Some(error), Some(_)) if gives_up => Err(error),
-            (Some(_), Some(_)) => Ok(()),
-            (None, Some(at)) => {
-                // The last event is missing: perhaps the server does not send one.
-                self.fruitless = self.fruitless.saturating_add(1);
-                self.look(at).await
+    /// Asks for the run's status. Where that fails for now, another attempt follows.
+    fn ask_status(&self, flow: &mut Flow<Self>) {
+        let Some(at) = self.run_at() else { return };
+        let client = self.client.clone();
+        flow.ask(Box::pin(async move {
+            match client.run(at).await {
+                Ok(run) => Ok(Reply::Status(run.status)),
+                Err(error) if error.is_transient() => Ok(Reply::Unknown),
+                Err(error) => Err(error),
             }
-        }
+        }));
     }
 
-    /// Asks how the run stands, and makes the last event where it is no longer at work.
-    async fn look(&mut self, at: RunAt) -> Result<(), ClientError> {
-        let status = match self.client.run(at.clone()).await {
-            Ok(run) => run.status,
-            Err(error) if error.is_transient() => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let waits = status == RunStatus::Interrupted && self.state == State::Waiting;
-        let works = status == RunStatus::Pending && self.fruitless < MAX_FRUITLESS;
-        if waits || works {
-            return Ok(());
-        }
-        self.wait(at).await
-    }
-
-    async fn wait(&mut self, at: RunAt) -> Result<(), ClientError> {
-        let waited = self.client.wait(at).await?;
-        self.settle(waited)
+    /// Waits for the run's output.
+    fn wait(&self, flow: &mut Flow<Self>) {
+        let Some(at) = self.run_at() else { return };
+        let client = self.client.clone();
+        flow.ask(Box::pin(async move {
+            client.wait(at).await.map(|output| Reply::Output(Box::new(output)))
+        }));
     }
 
     /// Makes the last event of what a wait answered.
-    fn settle(&mut self, waited: RunWaitResponse) -> Result<(), ClientError> {
+    fn settle(
+        &mut self,
+        waited: RunWaitResponse,
+        flow: &mut Flow<Self>,
+    ) -> Result<(), ClientError> {
         let named = waited.run.as_ref().map(|run| run.run_id.clone());
         self.run = self.run.take().or(named);
         let run_id = self.run.clone().unwrap_or_default();
@@ -331,45 +382,10 @@ impl RunStream {
         };
         let json = serde_json::to_string(&event)
             .map_err(|error| ClientError::Unexpected(error.to_string()))?;
-        self.source = None;
-        self.made = Some(Box::new(Streamed { id: None, event, json }));
+        flow.disconnect();
+        self.note(&event, flow);
+        flow.give(StreamedEvent { id: None, event, json });
         Ok(())
-    }
-
-    async fn connect(&mut self) -> Result<(), ClientError> {
-        let attempts = self.client.options().attempts;
-        loop {
-            if std::mem::replace(&mut self.tried, true) {
-                let failed = self.attempts.max(self.fruitless);
-                let wait = self.client.options().wait_after(failed, self.retry);
-                tokio::time::sleep(wait).await;
-            }
-            self.attempts = self.attempts.saturating_add(1);
-            match self.open().await {
-                Ok(()) => return Ok(()),
-                Err(error) if error.is_transient() && self.attempts < attempts => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn open(&mut self) -> Result<(), ClientError> {
-        let Some(at) = self.run() else {
-            let Some(new) = &self.create else {
-                return Err(ClientError::Unexpected(
-                    "the stream broke before its run was known".to_owned(),
-                ));
-            };
-            let response = self.client.start(new, Mode::Stream).await?;
-            return self.began(response);
-        };
-        match self.client.send(self.join_call(&at)).await {
-            Ok(response) => self.listen(response),
-            Err(error) if fault(&error).is_some_and(Fault::is_not_implemented) => {
-                self.wait(at).await
-            }
-            Err(error) => Err(error),
-        }
     }
 
     fn join_call(&self, at: &RunAt) -> Call {

@@ -1,12 +1,14 @@
-//! Interrupts, and awaiting the answer.
+//! Asking, and awaiting the answer.
 
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use trilogue_domain::interrupt::Effect;
 use trilogue_domain::{Answer, Interrupt, Part, PrincipalId, Resolution, Survives};
 
-use super::{Context, IntoJson};
+use super::Context;
 use crate::error::AgentError;
 use crate::question::Question;
+use crate::typed::{from_json, schema_of};
 
 /// What was decided about a permission.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,8 +26,12 @@ impl Context {
     ///
     /// # Errors
     /// [`AgentError::stopped`] when the run was stopped meanwhile; `interrupt_schema_violation` for a question of an own kind that the card does not declare so. The run then fails with this error, whatever the agent makes of it.
-    pub async fn ask(&self, question: impl Into<Interrupt>) -> Result<Resolution, AgentError> {
-        let interrupt = Interrupt { survives: Survives::Process, ..question.into() };
+    pub async fn ask<Q>(&self, question: Q) -> Result<Resolution, AgentError>
+    where
+        Q: TryInto<Interrupt, Error: Into<AgentError>> + Send,
+    {
+        let interrupt = question.try_into().map_err(Into::into)?;
+        let interrupt = Interrupt { survives: Survives::Process, ..interrupt };
         self.shared.host.ask(interrupt).await
     }
 
@@ -34,7 +40,7 @@ impl Context {
     /// # Errors
     /// As [`Context::ask`]; a question that was withdrawn.
     pub async fn ask_permission(&self, question: Question) -> Result<Decision, AgentError> {
-        let interrupt = Interrupt::from(question);
+        let interrupt = Interrupt::try_from(question)?;
         let options = interrupt.options.clone();
         let (option, by) = match self.ask(interrupt).await? {
             Resolution::Answered { by, answer: Answer::Option(option), .. } => {
@@ -65,20 +71,25 @@ impl Context {
         }
     }
 
-    /// Asks for data that fits this JSON Schema, as this type.
+    /// Asks for a message and gives its text.
+    ///
+    /// # Errors
+    /// As [`Context::ask_message`].
+    pub async fn ask_text(&self, prompt: &str) -> Result<String, AgentError> {
+        let parts = self.ask_message(prompt).await?;
+        Ok(parts.iter().filter_map(Part::as_text).collect())
+    }
+
+    /// Asks for data of this type; the form that people see is made of its schema. For a schema of your own, [`Context::ask`] a [`Question::form`].
     ///
     /// # Errors
     /// As [`Context::ask`]; a question that nobody answered; an answer that does not fit the type.
-    pub async fn ask_form<T: DeserializeOwned>(
+    pub async fn ask_form<T: DeserializeOwned + JsonSchema>(
         &self,
         prompt: &str,
-        schema: impl IntoJson,
     ) -> Result<T, AgentError> {
-        let question = Question::form(prompt, schema);
-        match self.ask(question).await? {
-            Resolution::Answered { answer: Answer::Json(json), .. } => {
-                Ok(serde_json::from_slice(json.as_bytes())?)
-            }
+        match self.ask(Question::form(prompt, schema_of::<T>())).await? {
+            Resolution::Answered { answer: Answer::Json(json), .. } => from_json(&json),
             other => Err(unanswered(&other)),
         }
     }

@@ -4,21 +4,17 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use trilogue_domain::Json;
-use trilogue_wire::agent_client::{
-    ClientCapabilities, ClientGate, CreateTerminalRequest, CreateTerminalResponse, EnvVariable,
-    KillTerminalRequest, Read, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-    RequestParams, Rules, TerminalExitStatus, TerminalOutputRequest, TerminalOutputResponse,
-    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
-    WriteTextFileResponse, read_checked,
-};
-use trilogue_wire::jsonrpc::Code;
 
 use crate::error::AgentError;
 use crate::port::{CallRefusal, CallTarget, Host};
 
-/// What stands where the session's id goes: whoever passes a call on puts it in.
+/// The protocol's number for something that is not there.
+const RESOURCE_NOT_FOUND: i32 = -32002;
+/// The session id of every call: whoever passes the call on replaces it.
 const SESSION: &str = "";
 
 /// The editor that a run works for, from [`Context::editor`](crate::Context::editor). Cheap to clone.
@@ -27,13 +23,25 @@ const SESSION: &str = "";
 #[derive(Clone)]
 pub struct Editor {
     host: Arc<dyn Host>,
-    capabilities: Arc<ClientCapabilities>,
+    capabilities: Arc<Value>,
+}
+
+/// What an editor may offer, as its capabilities name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Capability {
+    ReadTextFile,
+    WriteTextFile,
+    Terminal,
 }
 
 /// A command for a terminal of the editor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    request: CreateTerminalRequest,
+    program: String,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    cwd: Option<String>,
+    max_output_bytes: Option<u64>,
 }
 
 /// A terminal of the editor in which a command runs, from [`Editor::run`].
@@ -57,9 +65,11 @@ pub struct TerminalOutput {
 }
 
 /// How a command ended.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Exit {
     /// Its exit code, where it left by itself.
+    #[serde(rename = "exitCode")]
     pub code: Option<u32>,
     /// The signal that ended it.
     pub signal: Option<String>,
@@ -70,31 +80,28 @@ pub struct Exit {
 impl Editor {
     /// The editor at the other end of this port, where there is one with anything to offer.
     pub(super) fn of(host: Arc<dyn Host>) -> Option<Self> {
-        let call_target =
-            host.call_target().filter(|call_target| &*call_target.dialect == CallTarget::EDITOR)?;
-        let read =
-            read_checked::<ClientCapabilities>(call_target.capabilities.as_str(), Rules::Lenient);
-        let editor = Self { host, capabilities: Arc::new(read.ok()?) };
-        let gates = [ClientGate::ReadTextFile, ClientGate::WriteTextFile, ClientGate::Terminal];
-        gates.iter().any(|gate| gate.is_open(&editor.capabilities)).then_some(editor)
+        let target = host.call_target().filter(|target| &*target.dialect == CallTarget::EDITOR)?;
+        let editor = Self { host, capabilities: Arc::new(target.capabilities.to_value()) };
+        let all = [Capability::ReadTextFile, Capability::WriteTextFile, Capability::Terminal];
+        all.into_iter().any(|capability| editor.has(capability)).then_some(editor)
     }
 
     /// Whether [`Editor::read_text_file`] can be used.
     #[must_use]
     pub fn can_read(&self) -> bool {
-        ClientGate::ReadTextFile.is_open(&self.capabilities)
+        self.has(Capability::ReadTextFile)
     }
 
     /// Whether [`Editor::write_text_file`] can be used.
     #[must_use]
     pub fn can_write(&self) -> bool {
-        ClientGate::WriteTextFile.is_open(&self.capabilities)
+        self.has(Capability::WriteTextFile)
     }
 
     /// Whether [`Editor::run`] can be used.
     #[must_use]
     pub fn has_terminals(&self) -> bool {
-        ClientGate::Terminal.is_open(&self.capabilities)
+        self.has(Capability::Terminal)
     }
 
     /// Reads a text file as the editor has it, changes that are not saved included.
@@ -105,7 +112,7 @@ impl Editor {
         &self,
         path: impl AsRef<Path> + Send,
     ) -> Result<String, AgentError> {
-        self.read(ReadTextFileRequest::new(SESSION, absolute(path.as_ref())?)).await
+        self.read(json!({ "sessionId": SESSION, "path": absolute(path.as_ref())? })).await
     }
 
     /// Reads at most `count` lines of a text file, from line `from` on; the first is 1.
@@ -118,14 +125,19 @@ impl Editor {
         from: u32,
         count: u32,
     ) -> Result<String, AgentError> {
-        let request = ReadTextFileRequest::new(SESSION, absolute(path.as_ref())?);
-        self.read(ReadTextFileRequest { line: Some(from), limit: Some(count), ..request }).await
+        let path = absolute(path.as_ref())?;
+        let params = json!({ "sessionId": SESSION, "path": path, "line": from, "limit": count });
+        self.read(params).await
     }
 
-    async fn read(&self, request: ReadTextFileRequest) -> Result<String, AgentError> {
-        self.need(ClientGate::ReadTextFile)?;
-        let answer: ReadTextFileResponse = self.call(&request).await?;
-        Ok(answer.content)
+    async fn read(&self, params: Value) -> Result<String, AgentError> {
+        #[derive(Deserialize)]
+        struct Content {
+            content: String,
+        }
+        self.need(Capability::ReadTextFile)?;
+        let Content { content } = self.call("fs/read_text_file", params).await?;
+        Ok(content)
     }
 
     /// Writes a text file; makes it where there is none.
@@ -137,9 +149,10 @@ impl Editor {
         path: impl AsRef<Path> + Send,
         content: impl Into<String> + Send,
     ) -> Result<(), AgentError> {
-        self.need(ClientGate::WriteTextFile)?;
-        let request = WriteTextFileRequest::new(SESSION, absolute(path.as_ref())?, content);
-        self.call::<_, WriteTextFileResponse>(&request).await.map(drop)
+        self.need(Capability::WriteTextFile)?;
+        let (path, content) = (absolute(path.as_ref())?, content.into());
+        let params = json!({ "sessionId": SESSION, "path": path, "content": content });
+        self.call("fs/write_text_file", params).await.map(|_: Empty| ())
     }
 
     /// Runs a command in a terminal that the user can see.
@@ -147,32 +160,58 @@ impl Editor {
     /// # Errors
     /// See [`Editor`].
     pub async fn run(&self, run: Run) -> Result<EditorTerminal, AgentError> {
-        self.need(ClientGate::Terminal)?;
-        let made: CreateTerminalResponse = self.call(&run.request).await?;
-        Ok(EditorTerminal { editor: self.clone(), id: made.terminal_id, is_released: false })
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Created {
+            terminal_id: String,
+        }
+        self.need(Capability::Terminal)?;
+        let Created { terminal_id: id } = self.call("terminal/create", run.params()).await?;
+        Ok(EditorTerminal { editor: self.clone(), id, is_released: false })
     }
 
-    fn need(&self, gate: ClientGate) -> Result<(), AgentError> {
-        if gate.is_open(&self.capabilities) {
+    fn has(&self, capability: Capability) -> bool {
+        self.capabilities.pointer(capability.pointer()) == Some(&Value::Bool(true))
+    }
+
+    fn need(&self, capability: Capability) -> Result<(), AgentError> {
+        if self.has(capability) {
             return Ok(());
         }
-        let needed = gate.capability();
-        Err(AgentError::new("editor_lacks", format!("the editor does not offer {needed}")))
+        let name = capability.pointer().replace('/', ".");
+        let message = format!("the editor does not offer clientCapabilities{name}");
+        Err(AgentError::new("editor_lacks", message))
     }
 
-    async fn call<P, T>(&self, params: &P) -> Result<T, AgentError>
-    where
-        P: RequestParams<Response = T> + Sync,
-        T: Read,
-    {
-        let mut json = Vec::new();
-        params.write(&mut json);
-        let params = Json::parse(json).map_err(|_| AgentError::failed("the call is no JSON"))?;
-        let answer = self.host.call(P::METHOD, params).await.map_err(refused)?;
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: Value,
+    ) -> Result<T, AgentError> {
+        let params = Json::from_value(&params);
+        let answer = self.host.call(method, params).await.map_err(refused)?;
+        // Some editors answer `null` where the protocol has an object.
         let answer = if answer.as_str() == "null" { "{}" } else { answer.as_str() };
-        read_checked(answer, Rules::Lenient).map_err(|why| {
-            AgentError::new("editor_refused", format!("the editor's answer cannot be read: {why}"))
+        serde_json::from_str(answer).map_err(|error| {
+            AgentError::new("editor_refused", format!("the editor's answer is invalid: {error}"))
         })
+    }
+}
+
+/// An answer that says nothing more.
+#[derive(Deserialize)]
+struct Empty {}
+
+// === impl Capability ===
+
+impl Capability {
+    /// Where it stands in an editor's capabilities.
+    fn pointer(self) -> &'static str {
+        match self {
+            Self::ReadTextFile => "/fs/readTextFile",
+            Self::WriteTextFile => "/fs/writeTextFile",
+            Self::Terminal => "/terminal",
+        }
     }
 }
 
@@ -191,7 +230,7 @@ fn absolute(path: &Path) -> Result<String, AgentError> {
 
 fn refused(refusal: CallRefusal) -> AgentError {
     let CallRefusal { code, message, data } = refusal;
-    let is_missing = code == Code::RESOURCE_NOT_FOUND.0;
+    let is_missing = code == RESOURCE_NOT_FOUND;
     let word = if is_missing { "file_not_found" } else { "editor_refused" };
     let data = data.map(|data| data.to_value());
     let data = json!({ "code": code, "message": message, "data": data });
@@ -204,7 +243,9 @@ impl Run {
     /// A program without arguments.
     #[must_use]
     pub fn command(program: impl Into<String>) -> Self {
-        Self { request: CreateTerminalRequest::new(SESSION, program) }
+        let (arguments, variables) = (Vec::new(), Vec::new());
+        let program = program.into();
+        Self { program, arguments, variables, cwd: None, max_output_bytes: None }
     }
 
     /// A line for `sh`.
@@ -216,35 +257,54 @@ impl Run {
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
-        self.request.args.push(argument.into());
+        self.arguments.push(argument.into());
         self
     }
 
     /// Adds arguments.
     #[must_use]
     pub fn args<T: Into<String>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
-        self.request.args.extend(arguments.into_iter().map(Into::into));
+        self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
 
     /// Sets a variable of its environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.request.env.push(EnvVariable::new(name, value));
+        self.variables.push((name.into(), value.into()));
         self
     }
 
     /// Runs it there: an absolute path. Without one, where the session works.
     #[must_use]
     pub fn cwd(mut self, path: impl Into<String>) -> Self {
-        self.request.cwd = Some(path.into());
+        self.cwd = Some(path.into());
         self
+    }
+
+    fn params(self) -> Value {
+        let variables = self.variables.into_iter();
+        let env: Vec<_> =
+            variables.map(|(name, value)| json!({ "name": name, "value": value })).collect();
+        let mut params = json!({
+            "sessionId": SESSION,
+            "command": self.program,
+            "args": self.arguments,
+            "env": env,
+        });
+        if let Some(cwd) = self.cwd {
+            params["cwd"] = cwd.into();
+        }
+        if let Some(bytes) = self.max_output_bytes {
+            params["outputByteLimit"] = bytes.into();
+        }
+        params
     }
 
     /// Keeps at most this much of its output, in bytes; the oldest goes first.
     #[must_use]
     pub fn keeping(mut self, bytes: u64) -> Self {
-        self.request.output_byte_limit = Some(bytes);
+        self.max_output_bytes = Some(bytes);
         self
     }
 }
@@ -263,12 +323,16 @@ impl EditorTerminal {
     /// # Errors
     /// See [`Editor`].
     pub async fn output(&self) -> Result<TerminalOutput, AgentError> {
-        let request = TerminalOutputRequest::new(SESSION, &*self.id);
-        let answer: TerminalOutputResponse = self.editor.call(&request).await?;
-        let exit = answer
-            .exit_status
-            .map(|TerminalExitStatus { exit_code, signal, .. }| Exit { code: exit_code, signal });
-        Ok(TerminalOutput { text: answer.output, is_cut: answer.truncated, exit })
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Output {
+            output: String,
+            #[serde(default)]
+            truncated: bool,
+            exit_status: Option<Exit>,
+        }
+        let Output { output, truncated, exit_status } = self.call("terminal/output").await?;
+        Ok(TerminalOutput { text: output, is_cut: truncated, exit: exit_status })
     }
 
     /// Waits until the command ends.
@@ -276,13 +340,11 @@ impl EditorTerminal {
     /// # Errors
     /// [`AgentError::stopped`] as soon as the run is asked to stop; else see [`Editor`].
     pub async fn wait(&self) -> Result<Exit, AgentError> {
-        let request = WaitForTerminalExitRequest::new(SESSION, &*self.id);
-        let WaitForTerminalExitResponse { exit_code: code, signal, .. } = tokio::select! {
+        tokio::select! {
             biased;
-            () = self.editor.host.cancelled() => return Err(AgentError::stopped()),
-            answer = self.editor.call(&request) => answer?,
-        };
-        Ok(Exit { code, signal })
+            () = self.editor.host.cancelled() => Err(AgentError::stopped()),
+            exit = self.call("terminal/wait_for_exit") => exit,
+        }
     }
 
     /// Ends the command. The terminal stays, with what it shows.
@@ -290,8 +352,7 @@ impl EditorTerminal {
     /// # Errors
     /// See [`Editor`].
     pub async fn kill(&self) -> Result<(), AgentError> {
-        let request = KillTerminalRequest::new(SESSION, &*self.id);
-        self.editor.call(&request).await.map(drop)
+        self.call("terminal/kill").await.map(|_: Empty| ())
     }
 
     /// Lets the terminal go; ends its command where it still runs.
@@ -300,9 +361,16 @@ impl EditorTerminal {
     /// See [`Editor`].
     pub async fn release(mut self) -> Result<(), AgentError> {
         self.is_released = true;
-        let request = ReleaseTerminalRequest::new(SESSION, &*self.id);
-        self.editor.call(&request).await.map(drop)
+        self.call("terminal/release").await.map(|_: Empty| ())
     }
+
+    async fn call<T: DeserializeOwned>(&self, method: &str) -> Result<T, AgentError> {
+        self.editor.call(method, terminal_params(&self.id)).await
+    }
+}
+
+fn terminal_params(id: &str) -> Value {
+    json!({ "sessionId": SESSION, "terminalId": id })
 }
 
 impl Drop for EditorTerminal {
@@ -314,7 +382,7 @@ impl Drop for EditorTerminal {
         let (editor, id) = (self.editor.clone(), std::mem::take(&mut self.id));
         here.spawn(async move {
             // An editor that is gone has let its terminals go.
-            drop(editor.call(&ReleaseTerminalRequest::new(SESSION, id)).await);
+            let _: Result<Empty, _> = editor.call("terminal/release", terminal_params(&id)).await;
         });
     }
 }

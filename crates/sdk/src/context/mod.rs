@@ -9,8 +9,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use trilogue_domain::event::{
     MessageEvent, PlanEntry, RunEvent, StateEvent, ToolEvent, ToolStatus,
 };
@@ -26,6 +26,7 @@ pub use tool::ToolCall;
 
 use crate::error::AgentError;
 use crate::port::Host;
+use crate::typed::to_json;
 use message::Cursor;
 
 /// The most messages and tool calls that a run may drop unfinished; what is dropped beyond them is not closed at its end.
@@ -50,12 +51,6 @@ pub struct RunInfo {
     pub agent: AgentName,
     /// The configuration that the run was given.
     pub config: Option<Json>,
-}
-
-/// What can be given as JSON: `serde_json::json!({…})` or a [`Json`].
-pub trait IntoJson {
-    /// The JSON.
-    fn into_json(self) -> Json;
 }
 
 struct Shared {
@@ -254,9 +249,9 @@ impl Context {
         &self,
         tool: &str,
         title: &str,
-        input: impl IntoJson + Send,
+        input: impl Serialize + Send,
     ) -> Result<ToolCall, AgentError> {
-        let input = Some(input.into_json()).filter(|input| input.as_str() != "null");
+        let input = Some(to_json(&input)?).filter(|input| input.as_str() != "null");
         ToolCall::start(self.clone(), tool, title, input).await
     }
 
@@ -276,8 +271,8 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::text`]; `stream_update_schema_violation` where the card declares a schema for updates and the data does not fit it. The run then fails with this error, whatever the agent makes of it.
-    pub async fn custom(&self, kind: &str, data: impl IntoJson + Send) -> Result<(), AgentError> {
-        let (kind, data) = (kind.to_owned(), data.into_json());
+    pub async fn custom(&self, kind: &str, data: impl Serialize + Send) -> Result<(), AgentError> {
+        let (kind, data) = (kind.to_owned(), to_json(&data)?);
         self.emit(Body::State(StateEvent::Custom { kind, data })).await
     }
 
@@ -287,8 +282,8 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::result`].
-    pub async fn output_so_far(&self, value: impl IntoJson + Send) -> Result<(), AgentError> {
-        let value = value.into_json();
+    pub async fn output_so_far(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
+        let value = to_json(&value)?;
         self.emit(Body::State(StateEvent::Output(value))).await
     }
 
@@ -296,8 +291,8 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::text`]; `output_schema_violation` where the value does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
-    pub async fn result(&self, value: impl IntoJson + Send) -> Result<(), AgentError> {
-        let value = value.into_json();
+    pub async fn result(&self, value: impl Serialize + Send) -> Result<(), AgentError> {
+        let value = to_json(&value)?;
         self.emit(Body::Run(RunEvent::Result(value))).await
     }
 
@@ -305,8 +300,8 @@ impl Context {
     ///
     /// # Errors
     /// As [`Context::text`]; `thread_state_schema_violation` where the state does not fit the schema that the card declares. The run then fails with this error, whatever the agent makes of it.
-    pub async fn set_state(&self, state: impl IntoJson + Send) -> Result<(), AgentError> {
-        let state = state.into_json();
+    pub async fn set_state(&self, state: impl Serialize + Send) -> Result<(), AgentError> {
+        let state = to_json(&state)?;
         self.emit(Body::State(StateEvent::Values(state))).await
     }
 
@@ -426,31 +421,5 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("info", &self.shared.info).finish_non_exhaustive()
-    }
-}
-
-// === impl IntoJson ===
-
-impl IntoJson for Json {
-    fn into_json(self) -> Json {
-        self
-    }
-}
-
-impl IntoJson for &Json {
-    fn into_json(self) -> Json {
-        self.clone()
-    }
-}
-
-impl IntoJson for Value {
-    fn into_json(self) -> Json {
-        Json::from_value(&self)
-    }
-}
-
-impl IntoJson for &Value {
-    fn into_json(self) -> Json {
-        Json::from_value(self)
     }
 }

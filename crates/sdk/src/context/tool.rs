@@ -1,10 +1,12 @@
 //! Tool calls of an agent.
 
+use serde::Serialize;
 use trilogue_domain::event::{ToolEvent, ToolStatus};
 use trilogue_domain::{Body, Json, Part};
 
-use super::{Context, IntoJson, MAX_UNFINISHED};
+use super::{Context, MAX_UNFINISHED};
 use crate::error::AgentError;
+use crate::typed::to_json;
 
 /// A tool call that goes on, from [`Context::tool`].
 ///
@@ -62,8 +64,8 @@ impl ToolCall {
     ///
     /// # Errors
     /// As [`Context::text`].
-    pub async fn complete(self, output: impl IntoJson + Send) -> Result<(), AgentError> {
-        let output = output.into_json();
+    pub async fn complete(self, output: impl Serialize + Send) -> Result<(), AgentError> {
+        let output = to_json(&output)?;
         self.end(ToolStatus::Completed, output).await
     }
 
@@ -71,8 +73,8 @@ impl ToolCall {
     ///
     /// # Errors
     /// As [`Context::text`].
-    pub async fn fail(self, output: impl IntoJson + Send) -> Result<(), AgentError> {
-        let output = output.into_json();
+    pub async fn fail(self, output: impl Serialize + Send) -> Result<(), AgentError> {
+        let output = to_json(&output)?;
         self.end(ToolStatus::Failed, output).await
     }
 

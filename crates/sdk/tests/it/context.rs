@@ -9,8 +9,8 @@ use trilogue_domain::{AgentName, Body};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{
-    Effect, InterruptKind, MessageId, PartMetadata, PrincipalId, Resolution, Role, RunId, RunInfo,
-    Survives, ThreadId, Timestamp, ToolStatus, run_turn,
+    Effect, InputKind, InterruptKind, MessageId, PartMetadata, PrincipalId, Resolution, Role,
+    RunId, RunInfo, Survives, ThreadId, Timestamp, ToolStatus, run_turn,
 };
 
 /// An agent whose turn is a function.
@@ -61,7 +61,7 @@ async fn a_tool_call_names_the_message_that_triggered_it() {
         context.tool("behind", "", json!(null)).await?.complete(json!(1)).await?;
         Ok(Outcome::Completed)
     };
-    let input = Input::said("hello");
+    let input = Input::from("hello");
     let Input::Messages(messages) = &input else { panic!("{input:?}") };
     let asked = messages[0].id.clone();
     let info = RunInfo::sample("script").unwrap();
@@ -236,7 +236,7 @@ async fn a_message_can_be_asked_for_without_a_word_and_may_have_no_parts() {
     assert_eq!(recorder.asked()[0].prompt, []);
 
     let Outcome::Suspended { interrupt, .. } =
-        Outcome::suspended(Question::message(""), json!(null))
+        Outcome::suspended(Question::message(""), ()).unwrap()
     else {
         panic!("it is suspended");
     };
@@ -376,19 +376,44 @@ async fn answers_come_back_typed_and_cancelled_questions_stop_the_agent() {
         .answering(Resolution::Cancelled);
     let recorder = Arc::new(recorder);
     let outcome = run(&recorder, |context| async move {
-        #[derive(serde::Deserialize)]
+        #[derive(serde::Deserialize, JsonSchema)]
         struct Table {
             seats: u32,
         }
-        let schema = json!({ "properties": { "seats": { "type": "integer" } } });
-        let table: Table = context.ask_form("How many seats?", schema).await?;
-        let place = context.ask_message("Where?").await?;
-        assert_eq!((table.seats, place), (4, vec![Part::text("by the window")]));
+        let table: Table = context.ask_form("How many seats?").await?;
+        let place = context.ask_text("Where?").await?;
+        assert_eq!((table.seats, place.as_str()), (4, "by the window"));
         context.ask_message("Anything else?").await?;
         Ok(Outcome::Completed)
     })
     .await;
     assert!(outcome.unwrap_err().is_stopped());
+    let form = recorder.asked()[0].schema.as_ref().map(Json::to_value).unwrap();
+    assert_eq!(form["required"], json!(["seats"]));
+}
+
+#[tokio::test]
+async fn a_function_is_an_agent_and_a_recorder_runs_it() {
+    let parrot = agent_fn("parrot", "Repeats your message.", |turn, context| async move {
+        context.result(("said", turn.text())).await
+    });
+    let recorder = Recorder::default();
+    assert_eq!(recorder.run(&parrot, "hello").await, Ok(Outcome::Completed));
+    assert_eq!(recorder.output().map(|it| it.to_value()), Some(json!(["said", "hello"])));
+    let typed = parrot.with_card(Card::schema("typed", "Takes text.", schema_of::<String>()));
+    assert!(matches!(typed.card().build().unwrap().input, InputKind::Schema(_)));
+
+    let waits = agent_fn("waits", "Asks, and waits.", |_, _| async move {
+        Outcome::suspended(Question::form("How many?", schema_of::<u32>()), 1)
+    });
+    let outcome = recorder.run(&waits, json!({})).await.unwrap();
+    assert!(matches!(outcome, Outcome::Suspended { saved, .. } if saved.as_str() == "1"));
+
+    // What is no JSON is an error where it is given, and no empty value.
+    let broken = std::collections::HashMap::from([([1], "no text is its key")]);
+    let question = Question::custom("odd").payload(&broken);
+    assert!(Outcome::suspended(question, ()).is_err());
+    assert!(Outcome::suspended(Question::custom("odd"), &broken).is_err());
 }
 
 #[tokio::test]
@@ -455,7 +480,8 @@ async fn output_grows_until_there_is_a_result() {
 #[test]
 fn a_suspension_survives_a_restart() {
     let question = Question::custom("approval").payload(json!({ "amount": 5 }));
-    let Outcome::Suspended { interrupt, saved } = Outcome::suspended(question, json!({ "at": 2 }))
+    let Outcome::Suspended { interrupt, saved } =
+        Outcome::suspended(question, json!({ "at": 2 })).unwrap()
     else {
         panic!("it is suspended");
     };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trilogue_sdk::context::Run;
 use trilogue_sdk::port::CallRefusal;
 use trilogue_sdk::recorder::Recorder;
-use trilogue_sdk::{Context, IntoJson, Json, RunInfo};
+use trilogue_sdk::{Context, Json, RunInfo, to_json};
 
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 
@@ -19,7 +19,7 @@ fn editor(can: &Value) -> (Arc<Recorder>, Calls) {
         heard.lock().unwrap().push((method.to_owned(), params.clone()));
         let answer = match method {
             "fs/read_text_file" if params["path"] == "/gone" => {
-                let data = Some(json!({ "uri": "file:///gone" }).into_json());
+                let data = Some(to_json(&json!({ "uri": "file:///gone" })).unwrap());
                 return Err(CallRefusal {
                     code: -32002,
                     message: "Resource not found".to_owned(),
@@ -35,9 +35,9 @@ fn editor(can: &Value) -> (Arc<Recorder>, Calls) {
             "terminal/release" => Value::Null,
             _ => json!({}),
         };
-        Ok(answer.into_json())
+        Ok(to_json(&answer).unwrap())
     };
-    (Arc::new(Recorder::default().with_editor(can.into_json(), answer)), calls)
+    (Arc::new(Recorder::default().with_editor(to_json(&can).unwrap(), answer)), calls)
 }
 
 fn context(recorder: &Arc<Recorder>) -> Context {

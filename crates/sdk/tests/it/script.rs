@@ -31,7 +31,8 @@ impl Transport for Script {
         let Scripted { status, content_type, run_id, pieces } =
             next.unwrap_or_else(|| Err(TransportError::new("the script has ended")))?;
         let content_type = Some(content_type.to_owned());
-        Ok(Response { status, content_type, run_id, body: Box::pin(stream::iter(pieces)) })
+        let body = Box::pin(stream::iter(pieces));
+        Ok(Response { status, content_type, run_id, warning: None, body })
     }
 }
 

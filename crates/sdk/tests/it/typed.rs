@@ -45,11 +45,11 @@ fn card() -> AgentCard {
     Card::typed::<Team, Head>("counter", "Counts heads.")
         .id("3F1E2549-5799-4321-91AE-2A4881D55526")
         .url("https://example.org/counter")
-        .config_type::<Style>()
-        .state_type::<Person>()
-        .interrupt_type::<Person, bool>("is_this_right")
-        .update_type::<Head>()
-        .error_type::<Head>("too_many", "There are too many.", true)
+        .config(schema_of::<Style>())
+        .state(schema_of::<Person>())
+        .interrupt("is_this_right", schema_of::<Person>(), schema_of::<bool>())
+        .update(schema_of::<Head>())
+        .error_with_data("too_many", "There are too many.", true, schema_of::<Head>())
         .error("nobody", "There is nobody.", false)
         .build()
         .unwrap()
@@ -137,7 +137,7 @@ fn abilities_are_as_told() {
     assert_eq!((bare.streams_values, bare.streams_updates), (Some(false), Some(false)));
     let told = of(Card::chat("a", "").streams(true, true));
     assert_eq!((told.streams_values, told.streams_updates), (Some(true), Some(true)));
-    let schema = of(Card::chat("a", "").update_schema(json!({})));
+    let schema = of(Card::chat("a", "").update(json!({})));
     assert_eq!((schema.streams_values, schema.streams_updates), (None, Some(true)));
 }
 
@@ -157,7 +157,7 @@ fn cards_that_contradict_themselves_are_refused() {
             "twice",
         ),
         (chat().without_threads().state(any()), Code::InvalidRequest, "state schema"),
-        (chat().streams(true, false).update_schema(any()), Code::InvalidRequest, "streams none"),
+        (chat().streams(true, false).update(any()), Code::InvalidRequest, "streams none"),
         (
             (0..257).fold(chat(), |card, n| card.error(format!("e{n}"), "", false)),
             Code::InvalidRequest,

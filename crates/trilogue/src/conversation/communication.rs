@@ -1,7 +1,7 @@
 //! One run on any server of the Agent Communication Protocol: shows its events, answers what it asks, cancels it on Ctrl-C.
 
 use trilogue_sdk::client::ClientError;
-use trilogue_sdk::communication::{Answer, Client, NewRun, RunStream, Streamed};
+use trilogue_sdk::communication::{Answer, Client, NewRun, RunStream, StreamedEvent};
 use trilogue_wire::agent_communication::{AwaitRequest, Json, MessagePart, Uuid};
 use trilogue_wire::native::{AnswerCreate, Interrupt, Part};
 
@@ -29,7 +29,7 @@ pub(crate) struct Conversation<'a> {
 
 /// What came next.
 enum Next {
-    Item(Result<Option<Box<Streamed>>, ClientError>),
+    Item(Result<Option<Box<StreamedEvent>>, ClientError>),
     CtrlC,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Prints an event, and gives what it asks for.
-    fn item(&mut self, streamed: Streamed) -> Result<Option<Turn>> {
+    fn item(&mut self, streamed: StreamedEvent) -> Result<Option<Turn>> {
         self.stage.original(&streamed.json)?;
         self.question = None;
         if let Some(run) = streamed.event.run() {

@@ -3,7 +3,7 @@
 use trilogue_sdk::client::ClientError;
 use trilogue_sdk::connect::{
     CancelAction, Client, Descriptor, NewRun, Resume, RunInterrupt, RunStream, StreamMode,
-    StreamPayload, Streamed,
+    StreamPayload, StreamedEvent,
 };
 use trilogue_wire::native::{AnswerCreate, Interrupt, Json, Part};
 
@@ -32,7 +32,7 @@ pub(crate) struct Conversation<'a> {
 
 /// What came next.
 enum Next {
-    Item(Result<Option<Box<Streamed>>, ClientError>),
+    Item(Result<Option<Box<StreamedEvent>>, ClientError>),
     CtrlC,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Prints what an event adds, and gives what it asks for.
-    fn item(&mut self, streamed: Streamed) -> Result<Option<Turn>> {
+    fn item(&mut self, streamed: StreamedEvent) -> Result<Option<Turn>> {
         self.stage.original(&streamed.json)?;
         if let StreamPayload::Interrupt(update) = &streamed.event {
             self.question = Some(update.asked.clone());

@@ -2,20 +2,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream;
 use trilogue::config::List;
 use trilogue::sdk::prelude::*;
 use trilogue::{Agents, App, Listeners, Options, Report};
-use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
-use trilogue_sdk::client::{self, Request, Response, Transport, TransportError};
+use trilogue_sdk::client;
 use trilogue_sdk::communication::{Client, Filter, NewRun, RunStream, Session};
 use trilogue_wire::agent_communication::{
     ErrorCode, Event, Message as Said, MessagePart, Role, RunStatus, Time,
 };
+
+use crate::tearing_transport::TearingTransport;
 
 struct HistoryEcho;
 struct Awaiter;
@@ -49,7 +47,7 @@ impl Agent for Awaiter {
         match turn {
             Turn::Start { .. } => {
                 context.text("Hello.").await?;
-                Ok(Outcome::suspended(Question::message(""), json!(null)))
+                Outcome::suspended(Question::message(""), json!(null))
             }
             Turn::Resume { ref answer, .. } => {
                 let parts = if let Answer::Message(parts) = answer { parts.len() } else { 99 };
@@ -123,67 +121,17 @@ impl Server {
         self.torn_client(usize::MAX).0
     }
 
-    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on: an event as long as the run gets through, too.
-    fn torn_client(&self, bytes: usize) -> (Client, Arc<Wire>) {
-        let allow = vec!["127.0.0.1/32".parse().unwrap()];
-        let options = EgressOptions { total_timeout: None, ..EgressOptions::default() };
-        let egress = Egress::new(Policy { allow }, options).unwrap();
-        let wire = Wire { egress, address: self.address, bytes, opened: AtomicUsize::new(0) };
-        let wire = Arc::new(wire);
+    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
+    fn torn_client(&self, bytes: usize) -> (Client, Arc<TearingTransport>) {
+        let transport = TearingTransport::new(self.address, bytes);
         let mut options = client::Options::at("/communication");
         options.delay = Duration::from_millis(1);
-        (Client::new(Arc::<Wire>::clone(&wire), options), wire)
+        (Client::new(Arc::<TearingTransport>::clone(&transport), options), transport)
     }
 
     async fn stop(self) {
         self.stop.send(()).unwrap();
         self.serving.await.unwrap().unwrap();
-    }
-}
-
-/// The way to a server. Event streams break.
-#[derive(Debug)]
-struct Wire {
-    egress: Egress,
-    address: SocketAddr,
-    bytes: usize,
-    /// How many streams there were.
-    opened: AtomicUsize,
-}
-
-#[async_trait]
-impl Transport for Wire {
-    async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        let lost = |error: &dyn std::fmt::Display| TransportError::new(error.to_string());
-        let mut sent = http::Request::builder().method(request.method.as_str());
-        for (name, value) in &request.headers {
-            sent = sent.header(*name, value);
-        }
-        let sent = sent.uri(format!("http://{}{}", self.address, request.path));
-        let sent = sent.body(request.body).unwrap();
-        let (status, headers, body) = self.egress.send(sent).await.map_err(|error| lost(&error))?;
-        let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-        let is_stream = header("content-type").is_some_and(|kind| kind.contains("event-stream"));
-        let times = if is_stream { self.opened.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
-        let left = if is_stream { self.bytes.saturating_mul(times) } else { usize::MAX };
-        let pieces = stream::try_unfold((body, left), move |(mut body, left)| async move {
-            if left == 0 {
-                return Err(TransportError::new("torn"));
-            }
-            let piece =
-                body.next().await.map_err(|error| TransportError::new(error.to_string()))?;
-            Ok(piece.map(|piece: Bytes| {
-                let piece = piece.slice(..piece.len().min(left));
-                let left = left - piece.len();
-                (piece, (body, left))
-            }))
-        });
-        Ok(Response {
-            status: status.as_u16(),
-            content_type: header("content-type"),
-            run_id: header("run-id"),
-            body: Box::pin(pieces),
-        })
     }
 }
 
@@ -289,7 +237,7 @@ async fn a_stream_that_breaks_again_and_again_gives_every_event_once() {
         let new = NewRun::new("counts", "30").config(json!({ "slow": true }));
         let mut stream = client.run_stream(new).await.unwrap();
         let events = all(&mut stream).await;
-        assert!(wire.opened.load(Ordering::Relaxed) > 3, "it broke");
+        assert!(wire.streams() > 3, "it broke");
         let whole = server.client().events(stream.run().unwrap()).await.unwrap().events;
         assert_eq!(events, whole, "torn after {bytes} bytes");
     }

@@ -34,6 +34,7 @@ mod notified;
 mod offline;
 mod output;
 mod shell;
+mod tearing_transport;
 mod terminal;
 mod titles;
 mod user_server;

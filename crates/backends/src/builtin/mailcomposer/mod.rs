@@ -94,7 +94,7 @@ impl MailComposer {
                     .payload(serde_json::to_value(&mail)?)
                     .schema(descriptor::approval_answer());
                 let saved = serde_json::to_value(Saved { said, asked, style })?;
-                return Ok(Outcome::suspended(question, saved));
+                return Outcome::suspended(question, saved);
             }
         };
         answer(context, state, [said, reply]).await

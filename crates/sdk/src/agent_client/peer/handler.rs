@@ -42,7 +42,7 @@ pub enum Backpressure {
     Full(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-/// ClientHandler no request, and hears nothing.
+/// Answers no request, and hears nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct RefuseAll;
 

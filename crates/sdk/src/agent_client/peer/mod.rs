@@ -194,6 +194,28 @@ impl Peer {
         self.0.outbox.push_now(|lines| lines.notification(method, params))
     }
 
+    /// Whether a message can be added now.
+    #[cfg(feature = "stdio")]
+    pub(crate) fn has_room(&self) -> Result<bool, CallFailure> {
+        self.0.outbox.has_room()
+    }
+
+    /// Returns when a message can be added.
+    #[cfg(feature = "stdio")]
+    pub(crate) async fn room(&self) -> Result<(), CallFailure> {
+        self.0.outbox.room().await
+    }
+
+    /// As [`Self::notify`], for whoever has looked for room: several messages together stay together.
+    #[cfg(feature = "stdio")]
+    pub(crate) fn push<P: Payload + ?Sized>(
+        &self,
+        method: &str,
+        params: &P,
+    ) -> Result<(), CallFailure> {
+        self.0.outbox.push(|lines| lines.notification(method, params))
+    }
+
     /// Sends a message that is rendered already: one JSON object.
     ///
     /// # Errors

@@ -67,17 +67,19 @@ impl Outbox {
     pub(super) async fn room(&self) -> Result<(), CallFailure> {
         loop {
             let drained = self.drained.notified();
-            {
-                let state = lock(&self.state);
-                if state.is_ended || state.is_closing {
-                    return Err(CallFailure::Closed);
-                }
-                if state.lines.len() < self.max_bytes {
-                    return Ok(());
-                }
+            if self.has_room()? {
+                return Ok(());
             }
             drained.await;
         }
+    }
+
+    pub(super) fn has_room(&self) -> Result<bool, CallFailure> {
+        let state = lock(&self.state);
+        if state.is_ended || state.is_closing {
+            return Err(CallFailure::Closed);
+        }
+        Ok(state.lines.len() < self.max_bytes)
     }
 
     /// Adds a line whether there is room or not.

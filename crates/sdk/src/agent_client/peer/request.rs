@@ -72,18 +72,18 @@ impl Request {
         &self.cancelled
     }
 
-    /// ClientHandler with a result. An absent one is `{}`.
+    /// Answers with a result. An absent one is `{}`.
     pub async fn respond<P: Payload + ?Sized>(self, result: &P) {
         let result = RawJson::of(result);
         self.finish(Ok(result)).await;
     }
 
-    /// ClientHandler with an error.
+    /// Answers with an error.
     pub async fn refuse(self, error: ErrorObject) {
         self.finish(Err(error)).await;
     }
 
-    /// ClientHandler with what comes of this, in a task of its own. Where the other side gives up before, that is dropped and the answer says so.
+    /// Answers with what comes of this, in a task of its own. Where the other side gives up before, that is dropped and the answer says so.
     pub fn answer<F, P>(self, answer: F)
     where
         F: Future<Output = Result<P, ErrorObject>> + Send + 'static,

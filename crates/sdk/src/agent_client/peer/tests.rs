@@ -19,7 +19,7 @@ mod same_id;
 /// Long enough for anything that happens, and short enough to wait for what does not.
 const LONG: Duration = Duration::from_secs(20);
 
-/// ClientHandler `add`, keeps `wait`, drops `drop`, and hands on what it is told.
+/// Answers `add`, keeps `wait`, drops `drop`, and hands on what it is told.
 #[derive(Debug)]
 struct Adder {
     told: mpsc::UnboundedSender<String>,

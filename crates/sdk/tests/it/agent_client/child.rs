@@ -6,7 +6,7 @@ use trilogue_sdk::agent_client::{Client, Command, Error, Options, RejectAll};
 
 use super::LONG;
 
-/// ClientHandler `initialize`, starts something that goes on by itself and says its id, and then does this.
+/// Answers `initialize`, starts something that goes on by itself and says its id, and then does this.
 fn agent(then: &str) -> Command {
     let script = format!(
         r#"read hello

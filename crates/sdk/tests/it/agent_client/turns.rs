@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use serde_json::json;
 use trilogue_sdk::agent_client::{
     Attachment, Error, Options, Prompt, RejectAll, SessionUpdate, StopReason,
@@ -31,7 +32,7 @@ async fn what_nobody_knows_comes_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn an_agent_that_says_more_than_is_read_waits_and_nothing_is_lost() {
+async fn an_agent_that_says_more_than_is_read_loses_nothing() {
     let options = Options { max_updates: 4, ..Options::default() };
     let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
     let mut turn = session.prompt("hi").await.unwrap();
@@ -66,6 +67,41 @@ async fn an_agent_that_says_more_than_is_read_waits_and_nothing_is_lost() {
         session.take_updates().iter().map(|update| update.text().to_owned()).collect();
     assert_eq!(late, ["6", "7", "8", "9"]);
     assert_eq!(session.missed_updates(), 6);
+}
+
+#[tokio::test]
+async fn a_turn_that_nobody_reads_holds_up_no_other_call() {
+    let options =
+        Options { max_unread_bytes: 4 * 1024, call_timeout: LONG / 2, ..Options::default() };
+    let (session, mut agent) = session_with(json!({}), RejectAll, options).await;
+    let mut turn = session.prompt("hi").await.unwrap();
+    let (prompt, _) = agent.asked("session/prompt").await;
+    for number in 0..1_000 {
+        agent.chunk("agent_message_chunk", "m", &number.to_string()).await;
+    }
+    let nothing = json!({});
+    let asked = session.client().extension("_ping", &nothing);
+    let (pong, ()) = tokio::join!(asked, async {
+        let (id, _) = agent.asked("_ping").await;
+        agent.answer(&id, &json!({})).await;
+    });
+    pong.unwrap();
+    agent.answer(&prompt, &json!({ "stopReason": "end_turn" })).await;
+
+    // The turn's first words are there, and that the rest is missing is said.
+    let updates: Vec<_> = turn.stream().collect().await;
+    let (last, first) = updates.split_last().unwrap();
+    assert!(matches!(last, Err(Error::Overflow)), "{last:?}");
+    assert!(!first.is_empty() && first.iter().all(Result::is_ok));
+    assert_eq!(first.len() as u64 + session.missed_updates(), 1_000);
+    assert_eq!(turn.next().await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_answered_ends_in_time() {
+    let (session, _agent) = session(json!({}), RejectAll).await;
+    let call = session.client().extension("_silence", &json!({})).await;
+    assert!(matches!(call, Err(Error::TimedOut { method, .. }) if method == "_silence"));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! ClientHandler that are written in a way of their own.
+//! Answers that are written in a way of their own.
 
 use super::*;
 

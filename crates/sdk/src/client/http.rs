@@ -1,0 +1,152 @@
+//! Requests over HTTP, by the one outbound HTTP client.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream;
+use trilogue_egress::{Client as Egress, Options as EgressOptions, Policy};
+use url::Url;
+
+use super::resumable::EVENT_STREAM;
+use super::transport::{Request, Response, Transport, TransportError};
+
+/// How long a server may be silent before it answers a call: longer than it can be asked to wait for a run.
+const CALL_SILENCE: Duration = Duration::from_secs(3_900);
+
+/// Carries requests to one server over HTTP. Cheap to clone; clones share connections.
+///
+/// Any address is reached, private ones too: it is for programs whose user chose the server. Redirects are not followed.
+#[derive(Clone, Debug)]
+pub struct HttpTransport {
+    /// For streams, which show signs of life.
+    streams: Egress,
+    /// For all other calls.
+    calls: Egress,
+    url: Url,
+    credential: Option<Credential>,
+}
+
+#[derive(Clone)]
+enum Credential {
+    Bearer(String),
+    ApiKey(String),
+}
+
+// === impl HttpTransport ===
+
+impl HttpTransport {
+    /// To the server at this address, which may have a path: `http://127.0.0.1:7878` or `https://example.org/agents`.
+    ///
+    /// # Errors
+    /// When the address is no `http://` or `https://` one, or the machine's certificates cannot be read.
+    pub fn to(url: &str) -> Result<Self, TransportError> {
+        let bad = |why: &str| TransportError::new(format!("the address `{url}` is invalid: {why}"));
+        let parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+        if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
+            return Err(bad("it must begin with http:// or https:// and name a host"));
+        }
+        let client = |idle_timeout: Option<Duration>| {
+            let options = EgressOptions::default();
+            let options = EgressOptions {
+                // Streams have no end of their own; calls have the limit of their client's options.
+                total_timeout: None,
+                // Clients bound what they read into memory; backups and exports go elsewhere.
+                max_response_bytes: u64::MAX,
+                idle_timeout: idle_timeout.unwrap_or(options.idle_timeout),
+                ..options
+            };
+            Egress::new(anywhere(), options).map_err(|error| {
+                TransportError::new(format!("the HTTP client cannot be set up: {error}"))
+            })
+        };
+        let (streams, calls) = (client(None)?, client(Some(CALL_SILENCE))?);
+        Ok(Self { streams, calls, url: parsed, credential: None })
+    }
+
+    /// The same with this token, sent as `Authorization: Bearer`.
+    #[must_use]
+    pub fn token(self, token: impl Into<String>) -> Self {
+        Self { credential: Some(Credential::Bearer(token.into())), ..self }
+    }
+
+    /// The same with this key, sent as `x-api-key`.
+    #[must_use]
+    pub fn api_key(self, key: impl Into<String>) -> Self {
+        Self { credential: Some(Credential::ApiKey(key.into())), ..self }
+    }
+
+    /// The path of the server's address, without a slash at the end.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.url.path().trim_end_matches('/')
+    }
+
+    fn http_request(&self, request: Request) -> Result<http::Request<Bytes>, TransportError> {
+        let mut origin = self.url.clone();
+        origin.set_path("");
+        origin.set_query(None);
+        origin.set_fragment(None);
+        let uri = format!("{}{}", origin.as_str().trim_end_matches('/'), request.path);
+        let mut made = http::Request::builder().method(request.method.as_str()).uri(uri);
+        for (name, value) in &request.headers {
+            made = made.header(*name, value);
+        }
+        made = match &self.credential {
+            Some(Credential::Bearer(token)) => {
+                made.header("authorization", format!("Bearer {token}"))
+            }
+            Some(Credential::ApiKey(key)) => made.header("x-api-key", key),
+            None => made,
+        };
+        made.body(request.body).map_err(|error| self.unreached(&error.to_string()))
+    }
+
+    fn unreached(&self, why: &str) -> TransportError {
+        let url = self.url.as_str().trim_end_matches('/');
+        TransportError::new(format!("no server answers at {url}: {why}"))
+    }
+}
+
+#[async_trait]
+impl Transport for HttpTransport {
+    async fn send(&self, request: Request) -> Result<Response, TransportError> {
+        let is_stream = request.headers.iter().any(|(_, value)| value == EVENT_STREAM);
+        let client = if is_stream { &self.streams } else { &self.calls };
+        let (status, headers, body) =
+            client.send(self.http_request(request)?).await.map_err(|error| match error {
+                trilogue_egress::Error::Failed { reason, .. } => self.unreached(&reason),
+                error => self.unreached(&error.to_string()),
+            })?;
+        let header =
+            |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(Response {
+            status: status.as_u16(),
+            content_type: header("content-type"),
+            run_id: header("run-id").or_else(|| header("x-run-id")),
+            warning: header("warning"),
+            body: Box::pin(stream::try_unfold(body, |mut body| async move {
+                let piece: Option<Bytes> = body.next().await.map_err(|error| {
+                    TransportError::new(format!("the answer broke off: {error}"))
+                })?;
+                Ok(piece.map(|piece| (piece, body)))
+            })),
+        })
+    }
+}
+
+/// No address is refused.
+fn anywhere() -> Policy {
+    let allow = ["0.0.0.0/0", "::/0"].iter().filter_map(|block| block.parse().ok()).collect();
+    Policy { allow }
+}
+
+/// A secret is shown to nobody.
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bearer(_) => "Bearer",
+            Self::ApiKey(_) => "ApiKey",
+        })
+    }
+}

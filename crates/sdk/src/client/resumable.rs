@@ -1,0 +1,349 @@
+//! One resumable reader of server-sent events, under the streams of every protocol.
+//!
+//! It connects, reads, and after a break connects again with growing waits. What a protocol makes of an event, and of the end of a connection, is its [`Source`].
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use trilogue_wire::sse::{Decoder, Item};
+
+use super::Options;
+use super::error::ClientError;
+use super::transport::{Body, Response};
+
+/// The content type of event streams.
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
+
+/// An answer on its way.
+pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send>>;
+
+/// A stream that goes on after a break.
+#[derive(Debug)]
+pub(crate) struct Resumable<S: Source> {
+    pub(crate) source: S,
+    pub(crate) flow: Flow<S>,
+}
+
+/// What a protocol makes of a stream.
+pub(crate) trait Source: Sized + Send + Unpin {
+    /// What the stream gives.
+    type Item: Send + Unpin;
+    /// What the server answers: to an attempt to connect, or to a question of the source's own.
+    type Reply: 'static;
+
+    /// Begins one attempt to connect.
+    fn connect(&mut self) -> Pending<Self::Reply>;
+
+    /// Takes an answer.
+    fn on_reply(&mut self, reply: Self::Reply, flow: &mut Flow<Self>) -> Result<(), ClientError>;
+
+    /// Takes an event; `None` where nobody needs to see it.
+    fn on_event(
+        &mut self,
+        event: Event,
+        flow: &mut Flow<Self>,
+    ) -> Result<Option<Self::Item>, ClientError>;
+
+    /// Takes a comment, which is a sign of life.
+    fn on_comment(&mut self, text: &str, flow: &mut Flow<Self>) {
+        let _ = text;
+        flow.attempts = 0;
+    }
+
+    /// Decides what the end of a connection means: the end of the stream, or another attempt. Without an error it ended as HTTP wants.
+    fn on_end(&mut self, end: End, flow: &mut Flow<Self>) -> Result<(), ClientError>;
+
+    /// Decides what it means that a question of the source's own has no answer.
+    fn on_failure(&mut self, error: ClientError) -> Result<(), ClientError> {
+        Err(error)
+    }
+}
+
+/// An event as it was sent; its id is empty where it has none.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) data: String,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// Why it broke; `None` where it ended as HTTP wants.
+    pub(crate) error: Option<ClientError>,
+    /// Whether it was a stream, and no list.
+    pub(crate) was_live: bool,
+}
+
+/// Where a stream is between its attempts.
+pub(crate) struct Flow<S: Source> {
+    options: Options,
+    connection: Option<Connection>,
+    pending: Option<(Question, Pending<S::Reply>)>,
+    ready: VecDeque<S::Item>,
+    /// Attempts to connect since the server's last sign of life.
+    pub(crate) attempts: u32,
+    /// Attempts in a row that succeeded and brought nothing, which make the next wait longer too.
+    pub(crate) idle: u32,
+    /// Whether a connection was tried before, so that the next attempt waits.
+    pub(crate) tried: bool,
+    /// How long the server wants us to wait before the next attempt.
+    retry: Option<Duration>,
+    pub(crate) done: bool,
+}
+
+/// What the server was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Question {
+    /// The stream.
+    Connection,
+    /// Something else that the source wants to know.
+    Other,
+}
+
+/// One connection, or a list that stands for one.
+struct Connection {
+    body: Option<Body>,
+    decoder: Decoder,
+    ready: VecDeque<Item>,
+}
+
+// === impl Resumable ===
+
+impl<S: Source> Resumable<S> {
+    pub(crate) fn new(source: S, options: Options) -> Self {
+        let flow = Flow {
+            options,
+            connection: None,
+            pending: None,
+            ready: VecDeque::new(),
+            attempts: 0,
+            idle: 0,
+            tried: false,
+            retry: None,
+            done: false,
+        };
+        Self { source, flow }
+    }
+
+    /// The next item. What was read is kept here, so that dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Result<Option<S::Item>, ClientError> {
+        std::future::poll_fn(|context| self.poll_next(context)).await.transpose()
+    }
+
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<S::Item, ClientError>>> {
+        let Self { source, flow } = self;
+        loop {
+            if let Some(item) = flow.ready.pop_front() {
+                return Poll::Ready(Some(Ok(item)));
+            }
+            if flow.done {
+                return Poll::Ready(None);
+            }
+            let step = if flow.pending.is_some() {
+                ready!(flow.poll_pending(source, context)).map(|()| None)
+            } else if let Some(connection) = &mut flow.connection {
+                match ready!(connection.poll_next(context)) {
+                    Ok(item) => flow.take(source, item),
+                    Err(error) => {
+                        let was_live = connection.body.is_some();
+                        flow.connection = None;
+                        source.on_end(End { error, was_live }, flow).map(|()| None)
+                    }
+                }
+            } else {
+                flow.connect(source);
+                Ok(None)
+            };
+            match step {
+                Ok(None) => {}
+                Ok(Some(item)) => return Poll::Ready(Some(Ok(item))),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+// === impl Flow ===
+
+impl<S: Source> Flow<S> {
+    /// Reads this stream from now on.
+    pub(crate) fn read(&mut self, response: Response) -> Result<(), ClientError> {
+        let decoder = Decoder::new(self.options.stream_limits);
+        let body = Some(stream_body(response)?);
+        self.connection = Some(Connection { body, decoder, ready: VecDeque::new() });
+        self.tried = true;
+        Ok(())
+    }
+
+    /// Reads these events from now on, in place of a stream.
+    pub(crate) fn read_list(&mut self, events: impl IntoIterator<Item = String>) {
+        let event = |data| Item::Event { id: String::new(), event: String::new(), data };
+        let ready = events.into_iter().map(event).collect();
+        let decoder = Decoder::new(self.options.stream_limits);
+        self.connection = Some(Connection { body: None, decoder, ready });
+    }
+
+    /// Asks something else before the next attempt to connect.
+    pub(crate) fn ask(&mut self, answer: Pending<S::Reply>) {
+        self.pending = Some((Question::Other, answer));
+    }
+
+    /// Gives an item that no event was.
+    pub(crate) fn give(&mut self, item: S::Item) {
+        self.ready.push_back(item);
+    }
+
+    /// Ends the connection; where the stream is not done, another one follows.
+    pub(crate) fn disconnect(&mut self) {
+        self.connection = None;
+    }
+
+    /// Begins anew: what was on its way is of no interest any more.
+    pub(crate) fn restart(&mut self) {
+        (self.connection, self.pending) = (None, None);
+        (self.tried, self.done) = (false, false);
+        (self.attempts, self.idle) = (0, 0);
+        self.ready.clear();
+    }
+
+    /// Whether a break is an error now.
+    pub(crate) fn gives_up(&self) -> bool {
+        self.attempts >= self.options.attempts
+    }
+
+    fn take(&mut self, source: &mut S, item: Item) -> Result<Option<S::Item>, ClientError> {
+        match item {
+            Item::Event { id, event: name, data } => {
+                source.on_event(Event { id, name, data }, self)
+            }
+            Item::Retry(millis) => {
+                self.retry = Some(Duration::from_millis(millis));
+                Ok(None)
+            }
+            Item::Comment(text) => {
+                source.on_comment(&text, self);
+                Ok(None)
+            }
+        }
+    }
+
+    fn poll_pending(
+        &mut self,
+        source: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), ClientError>> {
+        let Some((question, answer)) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        let (question, answer) = (*question, ready!(answer.as_mut().poll(context)));
+        self.pending = None;
+        Poll::Ready(match (question, answer) {
+            (_, Ok(reply)) => source.on_reply(reply, self),
+            (Question::Connection, Err(error)) if error.is_transient() && !self.gives_up() => {
+                Ok(())
+            }
+            (Question::Connection, Err(error)) => Err(error),
+            (Question::Other, Err(error)) => source.on_failure(error),
+        })
+    }
+
+    fn connect(&mut self, source: &mut S) {
+        let wait = std::mem::replace(&mut self.tried, true)
+            .then(|| self.options.wait_after(self.attempts.max(self.idle), self.retry));
+        self.attempts = self.attempts.saturating_add(1);
+        let answer = source.connect();
+        let answer = async move {
+            if let Some(wait) = wait {
+                tokio::time::sleep(wait).await;
+            }
+            answer.await
+        };
+        self.pending = Some((Question::Connection, Box::pin(answer)));
+    }
+}
+
+impl<S: Source> fmt::Debug for Flow<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow")
+            .field("is_connected", &self.connection.is_some())
+            .field("attempts", &self.attempts)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// The next item; the error is that of the break, or `None` at a clean end.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Item, Option<ClientError>>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Poll::Ready(Ok(item));
+            }
+            let Some(body) = &mut self.body else { return Poll::Ready(Err(None)) };
+            match ready!(body.poll_next_unpin(context)) {
+                None => return Poll::Ready(Err(None)),
+                Some(Err(error)) => return Poll::Ready(Err(Some(error.into()))),
+                Some(Ok(piece)) => self.decoder.push(&piece),
+            }
+            loop {
+                match self.decoder.next() {
+                    Ok(Some(item)) => self.ready.push_back(item),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let error = ClientError::Unexpected(error.to_string());
+                        return Poll::Ready(Err(Some(error)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn is_stream(response: &Response) -> bool {
+    response.content_type.as_deref().is_some_and(|kind| kind.starts_with(EVENT_STREAM))
+}
+
+pub(crate) fn no_stream(response: &Response) -> ClientError {
+    ClientError::Unexpected(format!("no event stream but {:?}", response.content_type))
+}
+
+fn stream_body(response: Response) -> Result<Body, ClientError> {
+    if is_stream(&response) { Ok(response.body) } else { Err(no_stream(&response)) }
+}
+
+/// Makes a stream of a type whose field `stream` is one, with the method that most programs use.
+macro_rules! impl_stream {
+    ($name:ty, $item:ty) => {
+        impl $name {
+            /// The next item; `None` at the end. May be dropped and called again: nothing is lost.
+            ///
+            /// # Errors
+            /// What the server refuses or says in a way that cannot be understood; a server that stays away for [`Options::attempts`](crate::client::Options::attempts) attempts.
+            pub async fn next(&mut self) -> Result<Option<$item>, crate::client::ClientError> {
+                self.stream.next().await
+            }
+        }
+
+        impl futures_util::Stream for $name {
+            type Item = Result<$item, crate::client::ClientError>;
+
+            fn poll_next(
+                mut self: std::pin::Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Self::Item>> {
+                self.stream.poll_next(context)
+            }
+        }
+    };
+}
+pub(crate) use impl_stream;
