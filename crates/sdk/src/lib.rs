@@ -46,6 +46,8 @@ pub mod fault;
 pub mod port;
 pub mod question;
 pub mod recorder;
+#[cfg(feature = "stdio")]
+pub mod stdio;
 pub mod typed;
 
 pub use agent::{Agent, Input, Outcome, Turn, run_turn};

@@ -9,4 +9,5 @@ mod connect_stream;
 mod context;
 mod editor;
 mod script;
+mod stdio;
 mod typed;

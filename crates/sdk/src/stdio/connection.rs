@@ -1,0 +1,175 @@
+//! The editor's requests.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use trilogue_domain::{AgentCard, Json, lock};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_wire::agent_client::{
+    AgentNotification, AgentRequest, ClientCapabilities, InitializeResponse, NewSessionResponse,
+    Rules, SetSessionConfigOptionResponse,
+};
+use trilogue_wire::jsonrpc::{Code, ErrorObject};
+
+use super::Options;
+use super::session::Session;
+use crate::agent::Agent;
+use crate::agent_client::peer::{Backpressure, Handler, Notification, Peer, RawJson, Request};
+
+/// An agent at one end of a connection, with its sessions.
+pub(super) struct Connection {
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) card: AgentCard,
+    pub(super) options: Options,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    client: Arc<Client>,
+    sessions: HashMap<String, Arc<Session>>,
+}
+
+/// What the editor said of itself.
+#[derive(Default, Debug)]
+pub(super) struct Client {
+    pub(super) capabilities: ClientCapabilities,
+    /// The same as it was written.
+    pub(super) original: Option<Json>,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    pub(super) fn new(agent: Arc<dyn Agent>, card: AgentCard, options: Options) -> Self {
+        Self { agent, card, options, state: Mutex::default() }
+    }
+
+    pub(super) fn client(&self) -> Arc<Client> {
+        Arc::clone(&self.state().client)
+    }
+
+    /// Nobody is there any more: every turn is cancelled.
+    pub(super) fn end(&self) {
+        for session in self.state().sessions.values() {
+            session.cancel();
+        }
+    }
+
+    fn initialize(&self, params: &RawJson, capabilities: Option<ClientCapabilities>) -> RawJson {
+        let original = serde_json::from_str::<Original<'_>>(params.as_str()).ok();
+        let original = original.and_then(|original| original.client_capabilities);
+        self.state().client = Arc::new(Client {
+            capabilities: capabilities.unwrap_or_default(),
+            original: original.and_then(|json| Json::parse(json.get().to_owned()).ok()),
+        });
+        let mut answer: InitializeResponse = mapping::initialize_result(&self.card, None);
+        if let Some(capabilities) = &mut answer.agent_capabilities {
+            // Sessions end with the process, so there is none to be opened again.
+            capabilities.load_session = false;
+            capabilities.session = None;
+        }
+        RawJson::of(&answer)
+    }
+
+    fn new_session(self: &Arc<Self>, peer: &Peer) -> Result<RawJson, ErrorObject> {
+        let mut state = self.state();
+        if state.sessions.len() >= self.options.max_sessions {
+            return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too many sessions are open"));
+        }
+        let session = Session::new(Arc::clone(self), peer.clone());
+        let id = session.id().to_owned();
+        state.sessions.insert(id.clone(), Arc::new(session));
+        let options = mapping::config_options(&self.card, None);
+        let options = mapping::for_client(options, &state.client.capabilities);
+        let mut answer = NewSessionResponse::new(id);
+        answer.config_options = (!options.is_empty()).then_some(options);
+        Ok(RawJson::of(&answer))
+    }
+
+    fn session(&self, id: &str) -> Result<Arc<Session>, ErrorObject> {
+        let session = self.state().sessions.get(id).cloned();
+        session.ok_or_else(|| {
+            let unknown = ErrorObject::new(Code::RESOURCE_NOT_FOUND, "unknown session");
+            let data = serde_json::json!({ "sessionId": id });
+            unknown.data(trilogue_wire::native::Json::from_value(&data))
+        })
+    }
+
+    /// What can be answered at once; a prompt is answered when its turn ends.
+    fn answer(
+        self: &Arc<Self>,
+        request: &Request,
+        asked: AgentRequest,
+    ) -> Result<RawJson, ErrorObject> {
+        match asked {
+            AgentRequest::Initialize(hello) => {
+                Ok(self.initialize(request.params(), hello.client_capabilities))
+            }
+            AgentRequest::NewSession(_) => self.new_session(request.peer()),
+            AgentRequest::SetSessionConfigOption(set) => {
+                let options = self.session(&set.session_id)?.set_config_option(&set)?;
+                Ok(RawJson::of(&SetSessionConfigOptionResponse::new(options)))
+            }
+            other => Err(ErrorObject::method_not_found(other.method())),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// The params of `initialize`, for what the agent is shown as it was written.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Original<'a> {
+    #[serde(borrow)]
+    client_capabilities: Option<&'a serde_json::value::RawValue>,
+}
+
+/// Requests are taken in the order in which they come, so that a cancellation finds the turn that was prompted before it.
+#[derive(Debug)]
+pub(super) struct Requests(pub(super) Arc<Connection>);
+
+impl Handler for Requests {
+    fn on_request(&self, request: Request) -> Backpressure {
+        let params = serde_json::from_str(request.params().as_str()).ok();
+        let read = AgentRequest::read(request.method(), params, Rules::Lenient);
+        match read.map_err(|refusal| refusal.error()) {
+            Ok(AgentRequest::Prompt(prompt)) => {
+                let session = self.0.session(&prompt.session_id);
+                match session.and_then(|session| session.prompt(&prompt)) {
+                    Ok(end) => request.answer(async move {
+                        end.await.unwrap_or_else(|_| Err(ErrorObject::of(Code::INTERNAL_ERROR)))
+                    }),
+                    Err(error) => request.answer(async move { Err::<(), _>(error) }),
+                }
+            }
+            Ok(asked) => {
+                let answer = self.0.answer(&request, asked);
+                request.answer(async move { answer });
+            }
+            Err(error) => request.answer(async move { Err::<(), _>(error) }),
+        }
+        Backpressure::Ready
+    }
+
+    fn on_notification(&self, notification: Notification) -> Backpressure {
+        let params = serde_json::from_str(notification.params.as_str()).ok();
+        if let Ok(AgentNotification::Cancel(cancel)) =
+            AgentNotification::read(&notification.method, params, Rules::Lenient)
+            && let Ok(session) = self.0.session(&cancel.session_id)
+        {
+            session.cancel();
+        }
+        Backpressure::Ready
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("agent", &self.card.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! Puts an agent on standard input and output, as an agent of the Agent Client Protocol that an editor launches.
+//!
+//! ```no_run
+//! use trilogue_sdk::prelude::*;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), AgentError> {
+//!     let echo = agent_fn("echo", "Repeats your message.", |turn, context| async move {
+//!         context.text(turn.text()).await
+//!     });
+//!     trilogue_sdk::stdio::serve(echo).await
+//! }
+//! ```
+//!
+//! There is no server and no store: sessions, their history and their state last as long as the process.
+//! What an agent says becomes session updates, what it asks becomes a request for permission or a form, or the turn's last words where the editor has no form for it; the next prompt is then the answer.
+//! Values are not held to the schemas of the card: a server does that.
+
+mod connection;
+mod ports;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::agent::Agent;
+use crate::agent_client::peer::{self, Peer};
+use crate::error::AgentError;
+use connection::{Connection, Requests};
+
+/// How an agent is served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The limits of the connection.
+    pub peer: peer::Options,
+    /// The most sessions at once.
+    pub max_sessions: usize,
+    /// The most messages of a session that the agent can look back on; the oldest are forgotten first.
+    pub max_history_messages: usize,
+    /// How long a cancelled turn may take to end before it is dropped.
+    pub cancel_grace: Duration,
+}
+
+/// Serves an agent on standard input and output until the editor closes the input.
+///
+/// Nothing else may write to standard output meanwhile: log to standard error.
+///
+/// # Errors
+/// When the agent's card cannot be built.
+pub async fn serve(agent: impl Agent) -> Result<(), AgentError> {
+    serve_over(tokio::io::stdin(), tokio::io::stdout(), agent, Options::default()).await
+}
+
+/// As [`serve`], over any two byte streams.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_over<R, W>(
+    read: R,
+    write: W,
+    agent: impl Agent,
+    options: Options,
+) -> Result<(), AgentError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let card = agent.card().build()?;
+    let limits = options.peer.clone();
+    let connection = Arc::new(Connection::new(Arc::new(agent), card, options));
+    let requests = Arc::new(Requests(Arc::clone(&connection)));
+    let peer = Peer::start(read, write, requests, limits);
+    peer.ended().await;
+    connection.end();
+    peer.close();
+    peer.flushed().await;
+    Ok(())
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            peer: peer::Options { cancels_dropped: true, ..peer::Options::agent() },
+            max_sessions: 1_024,
+            max_history_messages: 10_000,
+            cancel_grace: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The ports of a run, over the connection to an editor.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::event::{RunEvent, StateEvent};
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::run::Outcome as RunOutcome;
+use trilogue_domain::{
+    Answer, Body, Event, Interrupt, Json, Message, MessageId, PrincipalId, Resolution, RunId,
+    RunKey, Transcript, lock,
+};
+use trilogue_mapping::agent_client::{self as mapping, Asking, Gate, Updates};
+use trilogue_wire::agent_client::{
+    CreateElicitationResponse, ElicitationCancel, Read, RequestPermissionResponse, Rules,
+    read_checked, splice,
+};
+use trilogue_wire::jsonrpc::Code;
+
+use super::connection::Client;
+use super::session::Session;
+use crate::agent_client::peer::{CallFailure, RawJson};
+use crate::error::AgentError;
+use crate::port::{
+    CallRefusal, CallTarget, Cancellation, ClientCalls, Interrupts, Memory, Output, PortFuture,
+};
+
+/// Who answers what an agent asks.
+const EDITOR: &str = "editor";
+/// The run, among those of a log that nobody keeps.
+const RUN: RunKey = RunKey(1);
+
+/// The ports of one run.
+#[derive(Debug)]
+pub(super) struct Ports {
+    session: Arc<Session>,
+    client: Arc<Client>,
+    /// The run, as its session counts it.
+    number: u64,
+    run: RunId,
+    cancelled: CancellationToken,
+    output: Mutex<RunOutput>,
+}
+
+/// What the run has said, and how that is shown.
+#[derive(Debug)]
+struct RunOutput {
+    /// The number of the last event.
+    last: u64,
+    updates: Updates,
+    transcript: Transcript,
+    /// The thread's state as the run set it last.
+    values: Option<Json>,
+    /// The run has ended, so nothing more is taken.
+    is_over: bool,
+}
+
+/// The answer of the editor's user.
+pub(super) fn answered(answer: Answer, digest: String) -> Resolution {
+    match PrincipalId::parse(EDITOR) {
+        Ok(by) => Resolution::Answered { by, answer, digest, extra: None },
+        Err(_) => Resolution::Cancelled,
+    }
+}
+
+// === impl Ports ===
+
+impl Ports {
+    pub(super) fn new(
+        session: Arc<Session>,
+        number: u64,
+        run: RunId,
+        cancelled: CancellationToken,
+    ) -> Self {
+        let client = session.connection.client();
+        let output = RunOutput {
+            last: 0,
+            updates: Updates::new(&session.thread),
+            transcript: Transcript::default(),
+            values: None,
+            is_over: false,
+        };
+        Self { session, client, number, run, cancelled, output: Mutex::new(output) }
+    }
+
+    /// Asks the editor's user, in the best form that the editor has.
+    pub(super) async fn resolve(&self, interrupt: &Interrupt) -> Resolution {
+        let asking = mapping::asking(interrupt, self.session.id(), &self.client.capabilities);
+        let answer = async {
+            match asking {
+                Asking::Permission(params) => {
+                    let response = self.request("session/request_permission", params).await;
+                    let response = response.unwrap_or_else(RequestPermissionResponse::cancelled);
+                    mapping::answer_of_permission(interrupt, &response)
+                        .map(|answer| answered(answer, interrupt.payload.digest()))
+                }
+                Asking::Elicitation(params) => {
+                    let response = self.request("elicitation/create", params).await;
+                    let response = response.unwrap_or_else(|| {
+                        CreateElicitationResponse::Cancel(ElicitationCancel::new())
+                    });
+                    mapping::answer_of_elicitation(interrupt, &response)
+                        .map(|answer| answered(answer, interrupt.payload.digest()))
+                }
+                Asking::Text(text) => {
+                    self.say(&text).await.ok()?;
+                    self.session.ask_in_text(self.number, interrupt.clone()).await.ok()
+                }
+            }
+        };
+        let resolution = tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => None,
+            resolution = answer => resolution,
+        };
+        resolution.unwrap_or_else(|| {
+            // A user who does not answer has no other way to say it: the turn ends.
+            self.cancelled.cancel();
+            Resolution::Cancelled
+        })
+    }
+
+    /// Shows how the run ended; gives what it said, and the state that it left.
+    pub(super) fn finish(&self, outcome: &RunOutcome) -> (Vec<Message>, Option<Json>) {
+        let ended = Body::Run(RunEvent::Ended(outcome.clone()));
+        // An editor that has gone is shown nothing.
+        let _: Result<(), CallFailure> = self.show(&ended);
+        let mut output = self.output();
+        output.is_over = true;
+        (std::mem::take(&mut output.transcript).into_messages(), output.values.take())
+    }
+
+    async fn request<T: Read>(&self, method: &str, params: Vec<u8>) -> Option<T> {
+        let params = RawJson::parse(params).ok()?;
+        let answer = self.session.peer.call(method, &params).await.ok()?;
+        read_checked(answer.as_str(), Rules::Lenient).ok()
+    }
+
+    /// Says the words of a question, as a message of the agent.
+    async fn say(&self, text: &str) -> Result<(), CallFailure> {
+        self.session.peer.room().await?;
+        let update = serde_json::json!({
+            "sessionId": self.session.id(),
+            "update": {
+                "sessionUpdate": "agent_message_chunk",
+                "content": { "type": "text", "text": text },
+                "messageId": MessageId::generate().as_str(),
+            },
+        });
+        self.session.peer.notify("session/update", &update).await
+    }
+
+    /// Turns an event into updates, and sends them in its place.
+    fn show(&self, body: &Body) -> Result<(), CallFailure> {
+        let mut output = self.output();
+        output.last += 1;
+        let event = Event {
+            number: output.last,
+            run: Some(RUN),
+            run_number: output.last,
+            at: SystemClock.now(),
+            body: body.clone(),
+            original: None,
+        };
+        output.transcript.push(&event);
+        let mut updates = Vec::new();
+        output.updates.push(&event, Some(self.run.as_str()), &mut updates);
+        for update in updates {
+            let params = match update.gate {
+                Gate::BooleanConfig if !self.shows(update.gate) => {
+                    mapping::without_booleans(&update.params).into()
+                }
+                gate if self.shows(gate) => Cow::Owned(update.params),
+                _ => continue,
+            };
+            let Ok(params) = serde_json::from_slice::<&RawValue>(&params) else { continue };
+            self.session.peer.push(&update.method, params)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the editor can show what has this gate.
+    fn shows(&self, gate: Gate) -> bool {
+        let session = self.client.capabilities.session.as_ref();
+        let notices = session.is_some_and(|session| session.notices.is_some());
+        match gate {
+            Gate::Always | Gate::Opaque => true,
+            Gate::UserMessage | Gate::Visited => false,
+            Gate::Notices => notices,
+            Gate::NoNotices => !notices,
+            Gate::Compaction => session.is_some_and(|session| session.compaction.is_some()),
+            Gate::BooleanConfig => session
+                .and_then(|session| session.config_options.as_ref())
+                .is_some_and(|options| options.boolean.is_some()),
+        }
+    }
+
+    fn take(&self, body: &Body) -> Result<(), AgentError> {
+        if self.output().is_over {
+            return Err(AgentError::stopped());
+        }
+        if let Body::State(StateEvent::Values(values)) = body {
+            self.output().values = Some(values.clone());
+        }
+        self.show(body).map_err(|_| AgentError::stopped())
+    }
+
+    fn output(&self) -> MutexGuard<'_, RunOutput> {
+        lock(&self.output)
+    }
+}
+
+impl Output for Ports {
+    fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
+        match self.session.peer.has_room() {
+            Ok(true) => self.take(body).map(|()| true),
+            Ok(false) => Ok(false),
+            Err(_) => Err(AgentError::stopped()),
+        }
+    }
+
+    fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
+        Box::pin(async move {
+            self.session.peer.room().await.map_err(|_| AgentError::stopped())?;
+            self.take(&body)
+        })
+    }
+
+    /// Nothing is durable here; what was said is on its way.
+    fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+impl Interrupts for Ports {
+    fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
+        Box::pin(async move { Ok(self.resolve(&interrupt).await) })
+    }
+}
+
+impl Memory for Ports {
+    fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>> {
+        let history = self.session.state().history.clone();
+        Box::pin(std::future::ready(Ok(history)))
+    }
+
+    fn load_state(&self) -> PortFuture<'_, Result<Option<Json>, AgentError>> {
+        let own = self.output().values.clone();
+        let values = own.or_else(|| self.session.state().values.clone());
+        Box::pin(std::future::ready(Ok(values)))
+    }
+}
+
+impl Cancellation for Ports {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    fn cancelled(&self) -> PortFuture<'_, ()> {
+        Box::pin(self.cancelled.cancelled())
+    }
+}
+
+impl ClientCalls for Ports {
+    fn call_target(&self) -> Option<CallTarget> {
+        let capabilities = self.client.original.clone().unwrap_or_else(Json::empty_object);
+        Some(CallTarget { dialect: Arc::from(CallTarget::EDITOR), version: 1, capabilities })
+    }
+
+    fn call(&self, method: &str, params: Json) -> PortFuture<'_, Result<Json, CallRefusal>> {
+        let method = method.to_owned();
+        Box::pin(async move {
+            let params = splice::put_session(params.as_str(), self.session.id());
+            let params = params.and_then(|params| RawJson::parse(params).ok());
+            let params = params.ok_or_else(|| failed("the call's params are no object"))?;
+            match self.session.peer.call(&method, &params).await {
+                Ok(answer) => {
+                    Json::parse(answer.into_bytes()).map_err(|error| failed(error.message()))
+                }
+                Err(CallFailure::Refused(error)) => Err(CallRefusal {
+                    code: error.code.0,
+                    message: error.message,
+                    data: error.data.and_then(|data| Json::parse(data.into_string()).ok()),
+                }),
+                Err(other) => Err(failed(&other.to_string())),
+            }
+        })
+    }
+}
+
+fn failed(why: &str) -> CallRefusal {
+    CallRefusal { code: Code::INTERNAL_ERROR.0, message: why.to_owned(), data: None }
+}

@@ -1,0 +1,270 @@
+//! A session and its turns.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::port::{Clock, SystemClock};
+use trilogue_domain::run::Outcome as RunOutcome;
+use trilogue_domain::{
+    Code, Failure, Interrupt, Json, Message, MessageId, Resolution, RunId, ThreadId, lock,
+};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_mapping::shape;
+use trilogue_wire::agent_client::{
+    PromptCapabilities, PromptRequest, SessionConfigOption, SetSessionConfigOptionRequest,
+};
+use trilogue_wire::jsonrpc::{self, ErrorObject};
+
+use super::connection::Connection;
+use super::ports::{self, Ports};
+use crate::agent::{Input, Outcome, Turn, run_turn};
+use crate::agent_client::peer::{Peer, RawJson};
+use crate::context::RunInfo;
+
+/// A session, which is a thread of its own.
+pub(super) struct Session {
+    pub(super) connection: Arc<Connection>,
+    pub(super) peer: Peer,
+    pub(super) thread: ThreadId,
+    state: Arc<Mutex<State>>,
+}
+
+/// What a turn is answered with.
+pub(super) type PromptEnd = Result<RawJson, ErrorObject>;
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The messages so far, oldest first.
+    pub(super) history: Vec<Message>,
+    /// The thread's state.
+    pub(super) values: Option<Json>,
+    pub(super) config: Option<Json>,
+    /// How many runs there were.
+    runs: u64,
+    /// What cancels the run that is at work.
+    turn: Option<CancellationToken>,
+    /// The prompt that is not answered yet.
+    prompt: Option<OpenPrompt>,
+    /// The question that the turn's last words were: the next prompt answers it.
+    question: Option<OpenQuestion>,
+}
+
+/// A prompt that waits for the end of its turn.
+struct OpenPrompt {
+    run: u64,
+    /// The id of its message.
+    id: MessageId,
+    end: oneshot::Sender<PromptEnd>,
+}
+
+/// A question that waits for a prompt.
+struct OpenQuestion {
+    run: u64,
+    interrupt: Interrupt,
+    answer: oneshot::Sender<Resolution>,
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(super) fn new(connection: Arc<Connection>, peer: Peer) -> Self {
+        Self { connection, peer, thread: ThreadId::generate(), state: Arc::default() }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.thread.as_str()
+    }
+
+    /// Begins a turn, or answers the question that the last one ended with. The receiver gets the answer to the prompt.
+    pub(super) fn prompt(
+        self: &Arc<Self>,
+        request: &PromptRequest,
+    ) -> Result<oneshot::Receiver<PromptEnd>, ErrorObject> {
+        let refused = |error| mapping::error_object(&error);
+        let card = &self.connection.card;
+        let all = PromptCapabilities::default();
+        let capabilities = mapping::initialize_result(card, None).agent_capabilities;
+        let takes = capabilities.and_then(|capabilities| capabilities.prompt).unwrap_or(all);
+        mapping::check_capabilities(&request.prompt, &takes).map_err(refused)?;
+        let id = request.given_message_id().and_then(|id| MessageId::parse(id).ok());
+        let id = id.unwrap_or_else(MessageId::generate);
+        let now = SystemClock.now();
+        let message = Message {
+            created_at: Some(now),
+            completed_at: Some(now),
+            ..mapping::message_of_prompt(&request.prompt, id.clone())
+        };
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        if state.prompt.is_some() {
+            let message = "a turn of this session is at work";
+            return Err(ErrorObject::new(jsonrpc::Code::INVALID_REQUEST, message));
+        }
+        if let Some(OpenQuestion { interrupt, .. }) = &state.question {
+            let answer = mapping::answer_of_prompt(interrupt, &message).ok_or_else(|| {
+                let why = "the prompt does not answer the question";
+                refused(trilogue_domain::Error::new(Code::AnswerInvalid, why))
+            })?;
+            let digest = interrupt.payload.digest();
+            if let Some(question) = state.question.take() {
+                state.prompt = Some(OpenPrompt { run: question.run, id, end: sender });
+                // A run that was cancelled meanwhile answers its prompt all the same.
+                drop(question.answer.send(ports::answered(answer, digest)));
+            }
+            return Ok(receiver);
+        }
+        let messages = trilogue_domain::Input::Messages(vec![message.clone()]);
+        let input = match shape::input(card, messages, now).map_err(refused)? {
+            trilogue_domain::Input::Messages(messages) => Input::Messages(messages),
+            trilogue_domain::Input::Value(value) => Input::Value(value),
+        };
+        let cancelled = CancellationToken::new();
+        state.runs += 1;
+        let run = state.runs;
+        state.turn = Some(cancelled.clone());
+        state.prompt = Some(OpenPrompt { run, id, end: sender });
+        drop(state);
+        tokio::spawn(Arc::clone(self).run(run, Turn::Start { input }, message, cancelled));
+        Ok(receiver)
+    }
+
+    /// Asks the run that is at work to end. What it asks in words goes with it, so that the next prompt is no answer.
+    pub(super) fn cancel(&self) {
+        let mut state = self.state();
+        state.question = None;
+        if let Some(turn) = &state.turn {
+            turn.cancel();
+        }
+    }
+
+    /// Sets an option of the agent's configuration, and gives all of them.
+    pub(super) fn set_config_option(
+        &self,
+        request: &SetSessionConfigOptionRequest,
+    ) -> Result<Vec<SessionConfigOption>, ErrorObject> {
+        let card = &self.connection.card;
+        let mut state = self.state();
+        let config = mapping::set_config_option(card, state.config.as_ref(), request)
+            .map_err(|error| mapping::error_object(&error))?;
+        let options = mapping::config_options(card, Some(&config));
+        state.config = Some(config);
+        Ok(mapping::for_client(options, &self.connection.client().capabilities))
+    }
+
+    /// Ends the prompt with a question in words; the next prompt is its answer.
+    pub(super) fn ask_in_text(
+        &self,
+        run: u64,
+        interrupt: Interrupt,
+    ) -> oneshot::Receiver<Resolution> {
+        let (answer, receiver) = oneshot::channel();
+        self.state().question = Some(OpenQuestion { run, interrupt, answer });
+        self.answer_prompt(run, &RunOutcome::Completed);
+        receiver
+    }
+
+    /// Runs the agent until it has ended.
+    async fn run(
+        self: Arc<Self>,
+        number: u64,
+        mut turn: Turn,
+        prompt: Message,
+        cancelled: CancellationToken,
+    ) {
+        let run = RunId::generate();
+        let ports = Ports::new(Arc::clone(&self), number, run.clone(), cancelled.clone());
+        let ports = Arc::new(ports);
+        let info = RunInfo {
+            run,
+            thread: self.thread.clone(),
+            agent: self.connection.card.name.clone(),
+            config: self.state().config.clone(),
+        };
+        let outcome = loop {
+            match self.run_once(turn, info.clone(), &ports, &cancelled).await {
+                Ok(Outcome::Completed) => break RunOutcome::Completed,
+                Ok(Outcome::Suspended { interrupt, saved }) => {
+                    let Resolution::Answered { answer, .. } = ports.resolve(&interrupt).await
+                    else {
+                        break RunOutcome::Cancelled { reason: None };
+                    };
+                    turn = Turn::Resume { interrupt, answer, saved };
+                }
+                Err(outcome) => break outcome,
+            }
+        };
+        let (messages, values) = ports.finish(&outcome);
+        {
+            let mut state = self.state();
+            if outcome == RunOutcome::Completed {
+                state.values = values.or(state.values.take());
+            }
+            state.history.push(prompt);
+            state.history.extend(messages);
+            let excess = state.history.len();
+            let excess = excess.saturating_sub(self.connection.options.max_history_messages);
+            state.history.drain(..excess);
+            if state.runs == number {
+                (state.turn, state.question) = (None, None);
+            }
+        }
+        self.answer_prompt(number, &outcome);
+    }
+
+    /// One turn, in a task of its own so that a panic ends nothing else.
+    async fn run_once(
+        &self,
+        turn: Turn,
+        info: RunInfo,
+        ports: &Arc<Ports>,
+        cancelled: &CancellationToken,
+    ) -> Result<Outcome, RunOutcome> {
+        let (agent, host) = (Arc::clone(&self.connection.agent), Arc::clone(ports));
+        let mut task =
+            tokio::spawn(async move { run_turn(agent.as_ref(), turn, info, host).await });
+        let grace = self.connection.options.cancel_grace;
+        let given_up = async {
+            cancelled.cancelled().await;
+            tokio::time::sleep(grace).await;
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = &mut task => ended,
+            () = given_up => {
+                task.abort();
+                return Err(RunOutcome::Cancelled { reason: None });
+            }
+        };
+        match ended {
+            _ if cancelled.is_cancelled() => Err(RunOutcome::Cancelled { reason: None }),
+            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Err(error)) if error.is_stopped() => Err(RunOutcome::Cancelled { reason: None }),
+            Ok(Err(error)) => Err(RunOutcome::Failed(error.into_failure())),
+            Err(_) => {
+                Err(RunOutcome::Failed(Failure::of(Code::AgentPanicked, "the agent panicked")))
+            }
+        }
+    }
+
+    /// Answers the prompt that waits for this run, where one does.
+    fn answer_prompt(&self, run: u64, outcome: &RunOutcome) {
+        let Some(prompt) = self.state().prompt.take_if(|prompt| prompt.run == run) else { return };
+        let result = mapping::prompt_result(outcome, None, Some(prompt.id.as_str()));
+        let result = result.and_then(|json| {
+            RawJson::parse(json).map_err(|_| ErrorObject::of(jsonrpc::Code::INTERNAL_ERROR))
+        });
+        // An editor that has gone needs no answer.
+        drop(prompt.end.send(result));
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
