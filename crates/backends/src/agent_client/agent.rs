@@ -6,12 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use trilogue_domain::error::{Result, Violation};
 use trilogue_domain::port::{Clock, SystemClock};
-use trilogue_domain::{AgentCard, Answer, Code, Error, Failure, Interrupt, Json};
+use trilogue_domain::{AgentCard, AgentName, Answer, Code, Error, Failure, Interrupt, Json};
 use trilogue_mapping::agent_client::filled_in;
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, Rewind, RunContext, Sessions, Turn};
 
-use super::launch::Launch;
+use super::launch::{InvalidSetting, Launch, OnRewind};
 use super::opening::SessionOpener;
 use super::turns::run_turn;
 use crate::child::Children;
@@ -40,7 +40,7 @@ impl AgentClient {
         children: Arc<Children>,
         rules: Arc<Rules>,
     ) -> Result<Self> {
-        launch.check(&card.name)?;
+        check(&card.name, &launch)?;
         let name = Arc::from(card.name.as_str());
         let opener = Arc::new(SessionOpener::new(name, launch, children, rules));
         Ok(Self(Arc::new(Inner { card, opener })))
@@ -51,7 +51,7 @@ impl AgentClient {
     /// # Errors
     /// As [`AgentClient::new`].
     pub fn relaunch(&self, launch: Launch) -> Result<()> {
-        launch.check(&self.0.card.name)?;
+        check(&self.0.card.name, &launch)?;
         self.0.opener.relaunch(launch);
         Ok(())
     }
@@ -72,7 +72,10 @@ impl Backend for AgentClient {
     }
 
     fn rewind(&self) -> Rewind {
-        if self.opener().launch().primes_on_rewind { Rewind::Prime } else { Rewind::Refuse }
+        match self.opener().launch().on_rewind {
+            OnRewind::Refuse => Rewind::Refuse,
+            OnRewind::Prime => Rewind::Prime,
+        }
     }
 
     fn admit(&self, input: Input, _config: Option<&Json>) -> Result<Input> {
@@ -105,6 +108,13 @@ impl Backend for AgentClient {
     async fn run(&self, turn: Turn, context: RunContext) -> Result<Ending, Failure> {
         run_turn(self.opener(), turn, context).await
     }
+}
+
+fn check(agent: &AgentName, launch: &Launch) -> Result<()> {
+    launch.check().map_err(|InvalidSetting { key, why, hint }| {
+        let message = format!("the setting `{key}` of the agent '{agent}': {why}");
+        Error::new(Code::InvalidRequest, message).hint(hint)
+    })
 }
 
 impl fmt::Debug for AgentClient {

@@ -1,94 +1,122 @@
-//! How an agent is started, and how it is spoken to.
+//! The settings of an agent of the Agent Client Protocol.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trilogue_domain::AgentName;
-use trilogue_domain::error::{Code, Error, Result};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::workspace::{Folders, Grants};
 
-/// How an agent is started, and how it is spoken to.
+/// The smallest bound on a line, in bytes.
+const MIN_LINE_BYTES: usize = 64 * 1024;
+
+/// How an agent is started, and what its sessions may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where it is started, and where its sessions work while nobody says; without it where its session works, or where the server runs. Not for [`Self::folders`].
+    /// Where it is started, and where its sessions work unless their client names another directory. `None`: where the session works, or where the server runs. Unused with [`Self::folders`].
     pub cwd: Option<PathBuf>,
-    /// The folders in which it works; without them where the client says, else where the server runs.
+    /// Its working directories. `None`: where the client says, or where the server runs.
     pub folders: Option<Folders>,
     /// Variables that are set for it.
     pub env: Vec<(String, String)>,
-    /// Names of the server's own variables that it gets beside [`crate::child::INHERITED`].
+    /// The server's own variables that it gets beside [`crate::child::INHERITED`].
     pub inherit: Vec<String>,
-    /// Which sessions share a process.
+    /// Which threads share a process.
     pub processes: Processes,
-    /// The most processes at once.
+    /// The most processes.
     pub max_processes: usize,
-    /// The most sessions that are open at once in a process that is shared.
+    /// The most open sessions in a shared process.
     pub max_sessions: usize,
-    /// How long a process without work is kept that can open its sessions again; `None` keeps it.
+    /// How long an idle process is kept that can open its sessions again; `None` keeps it forever.
     pub idle_stop: Option<Duration>,
-    /// How long the agent may take for its first answer.
+    /// How long the agent may take to answer `initialize`.
     pub start_timeout: Duration,
     /// How long the agent may take to open a session.
     pub open_timeout: Duration,
-    /// How long the agent may take to end a turn that is cancelled. Then its process is killed.
+    /// How long the agent may take to end a cancelled turn before its process is killed.
     pub cancel_grace: Duration,
-    /// The longest line that is taken from it, in bytes.
+    /// The longest line that the server accepts from it, in bytes.
     pub max_line_bytes: usize,
-    /// What it may do with files and terminals in its folder, through us. The environment is set when it is started.
+    /// What it may do through the server with files and terminals in its working directory. Their environment is set when it is started.
     pub grants: Grants,
     /// Whose files and terminals it works with.
     pub client_tools: ClientTools,
-    /// The way to authenticate when the agent asks for it; the first that is its own where it is `None`.
+    /// The authentication method when the agent asks for one; `None`: its first own one.
     pub auth_method: Option<String>,
-    /// Whether its questions wait without end.
+    /// Whether its questions wait forever.
     pub hold: bool,
-    /// Whether a thread that goes back begins a new session that is told what was said, or does not go back.
-    pub primes_on_rewind: bool,
-    /// Whether pieces of messages without an id get one.
+    /// What happens when a thread goes back to an earlier point than the agent knows.
+    pub on_rewind: OnRewind,
+    /// Whether message chunks without an id get one.
     pub assign_message_ids: bool,
     /// Whether prompts carry the id of the user's message.
     pub send_message_id: bool,
-    /// What becomes of what clients attach to their requests.
+    /// What happens to the `_meta` of the client's messages.
     pub client_meta: ClientMeta,
 }
 
-/// Which sessions share a process.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// Which threads share a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Processes {
-    /// None: each thread has its own.
+    /// One process per thread.
     #[default]
     Thread,
-    /// Those whose clients can do the same.
+    /// One process for all threads whose clients have the same capabilities.
     Shared,
 }
 
 /// Whose files and terminals an agent works with.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum ClientTools {
-    /// Ours, as far as they are granted.
+    /// The server's, if it offers any.
     #[default]
     None,
-    /// Those of the client that prompted last, as far as it has them.
+    /// The client's, of the one that prompted last.
     Forward,
 }
 
-/// What becomes of what clients attach to their requests, in the member `_meta`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// What happens to the `_meta` of the client's messages.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum ClientMeta {
-    /// The agent gets it, but for what is called as a parameter of its handlers.
+    /// The agent gets it, without the members that are named like a parameter of its handlers.
     #[default]
     Pass,
-    /// It does not.
+    /// The server removes it.
     Drop,
+}
+
+/// What happens when a thread goes back to an earlier point than its agent knows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnRewind {
+    /// The server refuses the run.
+    #[default]
+    Refuse,
+    /// The agent starts again and gets the conversation so far.
+    Prime,
+}
+
+/// A setting with which an agent cannot work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InvalidSetting {
+    /// The setting, as the configuration names it.
+    pub key: &'static str,
+    /// What is wrong with it.
+    pub why: String,
+    /// How to fix it.
+    pub hint: String,
 }
 
 // === impl Launch ===
 
 impl Launch {
-    /// This command, with everything else as it is by default.
+    /// This command with default settings.
     #[must_use]
     pub fn of<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         Self {
@@ -109,37 +137,58 @@ impl Launch {
             client_tools: ClientTools::None,
             auth_method: None,
             hold: false,
-            primes_on_rewind: false,
+            on_rewind: OnRewind::Refuse,
             assign_message_ids: true,
             send_message_id: true,
             client_meta: ClientMeta::Pass,
         }
     }
 
-    /// Checks what only the whole can tell.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// `invalid_request`, naming what is missing.
-    pub(super) fn check(&self, agent: &AgentName) -> Result<()> {
-        let wrong = |what: &str| {
-            Err(Error::new(Code::InvalidRequest, format!("the agent '{agent}' {what}")))
+    /// The first one that cannot work.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let invalid =
+            |key, why: &str, hint: String| Err(InvalidSetting { key, why: why.to_owned(), hint });
+        let at_least_one = || "set it to at least 1".to_owned();
+        let Some(program) = self.command.first().filter(|program| !program.is_empty()) else {
+            let hint =
+                "set command to the program and its arguments, such as [\"some-agent\", \"acp\"]";
+            return invalid("command", "it must name a program", hint.to_owned());
         };
-        if self.command.first().is_none_or(String::is_empty) {
-            return wrong("has no command");
-        }
-        let is_nul = |text: &String| text.contains('\0');
-        if self.command.iter().any(is_nul)
-            || self.env.iter().any(|(name, value)| {
-                name.is_empty() || name.contains('=') || is_nul(name) || is_nul(value)
-            })
+        // No shell reads it, and hardly any program has white space in its name.
+        if self.command.len() == 1
+            && program.contains(char::is_whitespace)
+            && !Path::new(program).exists()
         {
-            return wrong("has an argument or a variable that no program can be given");
+            let words: Vec<_> =
+                program.split_whitespace().map(|word| format!("{word:?}")).collect();
+            let hint = format!("write command = [{}]", words.join(", "));
+            return invalid("command", "the program and its arguments are in one text", hint);
+        }
+        if self.command.iter().any(|text| text.contains('\0')) {
+            let hint = "remove the zero byte".to_owned();
+            return invalid("command", "an argument has a zero byte", hint);
         }
         if self.max_processes == 0 {
-            return wrong("may have no process");
+            return invalid("max_processes", "the agent could never run", at_least_one());
         }
         if self.max_sessions == 0 {
-            return wrong("may have no session");
+            return invalid("max_sessions", "no session could be opened", at_least_one());
+        }
+        if self.max_line_bytes < MIN_LINE_BYTES {
+            let hint = format!("set it to at least {}KiB", MIN_LINE_BYTES / 1024);
+            return invalid("max_line", "hardly any message would fit", hint);
+        }
+        let mut names = self.env.iter().map(|(name, _)| name).chain(&self.inherit);
+        if let Some(name) = names.find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+            let why = format!("'{}' is not the name of a variable", name.escape_debug());
+            return invalid("env", &why, "a name is not empty and has no '='".to_owned());
+        }
+        if let Some((name, _)) = self.env.iter().find(|(_, value)| value.contains('\0')) {
+            let why = format!("the value of '{}' has a zero byte", name.escape_debug());
+            return invalid("env", &why, "remove the zero byte".to_owned());
         }
         Ok(())
     }

@@ -20,5 +20,5 @@ mod sessions;
 mod turns;
 
 pub use agent::AgentClient;
-pub use launch::{ClientMeta, ClientTools, Launch, Processes};
+pub use launch::{ClientMeta, ClientTools, InvalidSetting, Launch, OnRewind, Processes};
 pub use trilogue_mapping::agent_client::card;

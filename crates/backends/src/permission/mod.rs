@@ -10,6 +10,8 @@ mod rule;
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
@@ -26,14 +28,15 @@ pub const MAX_RULES: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
-/// What a rule decides.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// What a permission rule decides.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Go on.
+    /// Let the agent do it.
     Allow,
-    /// Do not.
+    /// Refuse.
     Deny,
-    /// Somebody is asked.
+    /// Ask.
     Ask,
 }
 

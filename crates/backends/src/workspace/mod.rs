@@ -21,6 +21,8 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use trilogue_wire::agent_client::{ClientCapabilities, FileSystemCapabilities};
 use trilogue_wire::jsonrpc::ErrorObject;
 
@@ -63,14 +65,28 @@ pub struct Grants {
 }
 
 /// What an agent may do with files.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read them.
+    /// Read.
     Read,
-    /// Read and write them.
+    /// Read and write.
     Write,
 }
 

@@ -7,9 +7,9 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use trilogue_backends::agent_client as backend;
+use trilogue_backends::agent_client::{ClientMeta, ClientTools, Launch, OnRewind, Processes};
 use trilogue_backends::permission::Verdict;
-use trilogue_backends::workspace;
+use trilogue_backends::workspace::Files;
 
 use super::list::List;
 use super::quantity::{Size, Span};
@@ -128,76 +128,7 @@ pub struct Permission {
     #[serde(default)]
     pub path: Option<String>,
     /// What the server does with a call that matches.
-    pub decision: Decision,
-}
-
-/// What a permission rule decides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// Let the agent do it.
-    Allow,
-    /// Refuse.
-    Deny,
-    /// Ask.
-    Ask,
-}
-
-/// Which threads share a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Processes {
-    /// One process per thread.
-    #[default]
-    Thread,
-    /// One process for all threads whose clients have the same capabilities.
-    Shared,
-}
-
-/// What an agent may do with files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Files {
-    /// No access.
-    #[default]
-    None,
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-/// Whose files and terminals an agent works with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientTools {
-    /// The server's, if it offers any.
-    #[default]
-    None,
-    /// The client's, of the one that prompted last.
-    Forward,
-}
-
-/// What happens to the `_meta` of the client's messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientMeta {
-    /// The agent gets it.
-    #[default]
-    Pass,
-    /// The server removes it.
-    Drop,
-}
-
-/// What happens when a thread goes back to an earlier point than its agent knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum OnRewind {
-    /// The server refuses the run.
-    #[default]
-    Refuse,
-    /// The agent starts again and gets the conversation so far.
-    Prime,
+    pub decision: Verdict,
 }
 
 /// A text that the server never shows.
@@ -233,8 +164,8 @@ fn max_line() -> Size {
 }
 
 /// The defaults for starting an agent.
-fn launch() -> backend::Launch {
-    backend::Launch::of::<String>([])
+fn launch() -> Launch {
+    Launch::of::<String>([])
 }
 
 // === impl AgentKind ===
@@ -311,55 +242,6 @@ impl Agent {
     /// How long its processes are kept without work.
     pub(crate) fn idle(&self) -> Option<Duration> {
         Some(self.idle_stop.0).filter(|idle| !idle.is_zero())
-    }
-}
-
-// === impl Decision ===
-
-impl From<Decision> for Verdict {
-    fn from(decision: Decision) -> Self {
-        match decision {
-            Decision::Allow => Self::Allow,
-            Decision::Deny => Self::Deny,
-            Decision::Ask => Self::Ask,
-        }
-    }
-}
-
-impl From<Processes> for backend::Processes {
-    fn from(processes: Processes) -> Self {
-        match processes {
-            Processes::Thread => Self::Thread,
-            Processes::Shared => Self::Shared,
-        }
-    }
-}
-
-impl From<ClientMeta> for backend::ClientMeta {
-    fn from(meta: ClientMeta) -> Self {
-        match meta {
-            ClientMeta::Pass => Self::Pass,
-            ClientMeta::Drop => Self::Drop,
-        }
-    }
-}
-
-impl From<ClientTools> for backend::ClientTools {
-    fn from(tools: ClientTools) -> Self {
-        match tools {
-            ClientTools::None => Self::None,
-            ClientTools::Forward => Self::Forward,
-        }
-    }
-}
-
-impl From<Files> for workspace::Files {
-    fn from(files: Files) -> Self {
-        match files {
-            Files::None => Self::None,
-            Files::Read => Self::Read,
-            Files::Write => Self::Write,
-        }
     }
 }
 

@@ -26,10 +26,11 @@ use trilogue_domain::Principal;
 use trilogue_gateway as gateway;
 use trilogue_store::record::NoOriginals;
 
-pub use agent::{
-    Agent, AgentKind, ClientMeta, ClientTools, Decision, Files, Hidden, OnRewind, Permission,
-    Processes,
-};
+pub use trilogue_backends::agent_client::{ClientMeta, ClientTools, OnRewind, Processes};
+pub use trilogue_backends::permission::Verdict;
+pub use trilogue_backends::workspace::Files;
+
+pub use agent::{Agent, AgentKind, Hidden, Permission};
 pub use client::{Client, MessageIdFormat, UserMessageId, WhenBusy};
 pub use explain::{Origin, Setting, settings};
 pub use exposure::{Exposed, check, overrides};

@@ -77,7 +77,7 @@ fn every_setting_arrives() {
         client_tools: backend::ClientTools::Forward,
         auth_method: Some("key".to_owned()),
         hold: true,
-        primes_on_rewind: true,
+        on_rewind: backend::OnRewind::Prime,
         assign_message_ids: false,
         send_message_id: false,
         client_meta: backend::ClientMeta::Drop,
