@@ -1,4 +1,4 @@
-//! A run's input, brought into the form that the agent takes, and checked against its schema.
+//! Converts a run's input into the form that the agent takes, and checks it against the schema.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, SystemClock};
@@ -7,7 +7,6 @@ use trilogue_mapping::shape;
 
 use super::schema::Schema;
 
-/// Shapes an input for the agent; a value must fit the agent's schema.
 pub(super) fn admit(card: &AgentCard, schema: Option<&Schema>, input: Input) -> Result<Input> {
     let input = shape::input(card, input, SystemClock.now())?;
     if let (Some(schema), Input::Value(value)) = (schema, &input) {

@@ -1,4 +1,4 @@
-//! Agents that are written in Rust and run in this process.
+//! Agents that are written with the SDK and run in this process.
 
 mod input;
 mod ports;
@@ -19,7 +19,7 @@ use crate::permission::Rules;
 use ports::Ports;
 use schemas::Schemas;
 
-/// Makes a [`Backend`] of any [`Agent`]. Its schemas are compiled once.
+/// The [`Backend`] of an [`Agent`].
 pub struct NativeAgent {
     agent: Arc<dyn Agent>,
     card: AgentCard,
@@ -33,12 +33,12 @@ impl NativeAgent {
     /// Reads the agent's card and compiles its schemas.
     ///
     /// # Errors
-    /// When its card cannot be built, or one of its schemas is none: the error names the schema.
+    /// If its card cannot be built, or one of its schemas is invalid: the error names it.
     pub fn new(agent: impl Agent) -> Result<Self> {
         Self::from_arc(Arc::new(agent))
     }
 
-    /// As [`NativeAgent::new`], of an agent that somebody else holds too.
+    /// As [`NativeAgent::new`], for an agent that is shared.
     ///
     /// # Errors
     /// As [`NativeAgent::new`].
@@ -48,23 +48,23 @@ impl NativeAgent {
         Ok(Self { agent, card, schemas, rules: Arc::default() })
     }
 
-    /// The same agent under another card, such as one with another name or one that a written descriptor was laid over. What the new card declares is what is checked.
+    /// The same agent with another card, such as one with another name. The schemas of the new card are checked.
     ///
     /// # Errors
-    /// When one of the card's schemas is none.
+    /// If one of the schemas is invalid.
     pub fn with_card(self, card: AgentCard) -> Result<Self> {
         let schemas = Arc::new(Schemas::of(&card)?);
         Ok(Self { agent: self.agent, card, schemas, rules: self.rules })
     }
 
-    /// The same agent under these permission rules. They are applied to its permissions; what they are about is said by the members `kind`, `tool` and `path` of a question's payload, where `path` is a text or a list of them.
+    /// The same agent with these permission rules. They use the members `kind`, `tool` and `path` of a permission's payload, where `path` is a string or a list of strings.
     #[must_use]
     pub fn with_rules(self, rules: Arc<Rules>) -> Self {
         Self { rules, ..self }
     }
 
-    /// Runs the agent until it has ended, or asks what no rule answers.
-    async fn run_turn(
+    /// Runs the agent until it completes, or suspends with an interrupt that no rule decides.
+    async fn run_until_asked(
         &self,
         mut turn: trilogue_sdk::Turn,
         run: RunInfo,
@@ -74,8 +74,8 @@ impl NativeAgent {
             let host = Arc::clone(ports);
             let outcome = run_turn(self.agent.as_ref(), turn, run.clone(), host).await?;
             let Outcome::Suspended { mut interrupt, saved } = outcome else { return Ok(outcome) };
-            ports.may_ask(&mut interrupt)?;
-            let Some(applied) = ports.ruled(&interrupt).await? else {
+            ports.check_interrupt(&mut interrupt)?;
+            let Some(applied) = ports.decide(&interrupt).await? else {
                 return Ok(Outcome::Suspended { interrupt, saved });
             };
             let answer = applied.answer();
@@ -83,10 +83,10 @@ impl NativeAgent {
         }
     }
 
-    /// Checks a run's input and brings it into the form that the agent takes.
+    /// Converts a run's input into the form that the agent takes, and checks it.
     ///
     /// # Errors
-    /// `invalid_input`, naming the path of what does not fit.
+    /// `invalid_input`, with the paths that do not fit.
     pub fn check_input(&self, input: Input) -> Result<Input> {
         input::admit(&self.card, self.schemas.input.as_ref(), input)
     }
@@ -130,14 +130,14 @@ impl Backend for NativeAgent {
         };
         let schemas = Arc::clone(&self.schemas);
         let ports = Arc::new(Ports::new(context, schemas, Arc::clone(&self.rules)));
-        let outcome = self.run_turn(authors_turn(turn), run, &ports).await;
+        let outcome = self.run_until_asked(sdk_turn(turn), run, &ports).await;
         let ending = match outcome {
-            Ok(Outcome::Completed) => ports.intact().map(|()| Ending::Completed),
-            Ok(Outcome::Suspended { mut interrupt, saved }) => {
-                ports.may_ask(&mut interrupt).map(|()| Ending::Suspended { interrupt, saved })
-            }
-            // What the agent made of its own breach does not matter.
-            Err(error) => Err(ports.intact().err().unwrap_or(error)),
+            Ok(Outcome::Completed) => ports.check_intact().map(|()| Ending::Completed),
+            Ok(Outcome::Suspended { mut interrupt, saved }) => ports
+                .check_interrupt(&mut interrupt)
+                .map(|()| Ending::Suspended { interrupt, saved }),
+            // A violation counts before the error that the agent made of it.
+            Err(error) => Err(ports.check_intact().err().unwrap_or(error)),
         };
         ending.map_err(|error| self.schemas.declared_failure(error.into_failure()))
     }
@@ -149,7 +149,7 @@ impl fmt::Debug for NativeAgent {
     }
 }
 
-fn authors_turn(turn: Turn) -> trilogue_sdk::Turn {
+fn sdk_turn(turn: Turn) -> trilogue_sdk::Turn {
     match turn {
         Turn::Start { input } => {
             let input = match input {

@@ -1,4 +1,4 @@
-//! The ports of the SDK's context over the runtime's.
+//! The ports of the SDK's context, over the runtime's context.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,39 +12,42 @@ use trilogue_sdk::port::{
 
 use super::rules;
 use super::schemas::Schemas;
-use crate::permission::{Applied, Rules};
+use crate::permission::{RuleDecision, Rules};
 
-/// All ports of one run.
+/// All ports of a run.
 ///
-/// They hold the agent to its card: what does not fit is neither logged nor shown, and from then on they refuse everything, so that the run fails with that breach whatever the agent makes of it.
+/// They hold the agent to its card: after the first event that does not fit they refuse everything, and the run fails with that violation.
 #[derive(Debug)]
 pub(super) struct Ports {
     context: RunContext,
     schemas: Arc<Schemas>,
     rules: Arc<Rules>,
-    breach: OnceLock<AgentError>,
+    violation: OnceLock<AgentError>,
 }
 
 // === impl Ports ===
 
 impl Ports {
     pub(super) fn new(context: RunContext, schemas: Arc<Schemas>, rules: Arc<Rules>) -> Self {
-        Self { context, schemas, rules, breach: OnceLock::new() }
+        Self { context, schemas, rules, violation: OnceLock::new() }
     }
 
-    /// The error of the first breach, where there was one.
-    pub(super) fn intact(&self) -> Result<(), AgentError> {
-        self.breach.get().map_or(Ok(()), |breach| Err(breach.clone()))
+    /// Fails with the first violation, if there was one.
+    pub(super) fn check_intact(&self) -> Result<(), AgentError> {
+        self.violation.get().map_or(Ok(()), |violation| Err(violation.clone()))
     }
 
-    /// Checks a question of the agent.
-    pub(super) fn may_ask(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
-        self.intact()?;
-        self.schemas.check_question(interrupt).map_err(|error| self.broken(error))
+    /// Checks an interrupt of the agent.
+    pub(super) fn check_interrupt(&self, interrupt: &mut Interrupt) -> Result<(), AgentError> {
+        self.check_intact()?;
+        self.schemas.check_interrupt(interrupt).map_err(|error| self.violated(error))
     }
 
-    /// What the permission rules answer to a question, where they do. The log says so.
-    pub(super) async fn ruled(&self, question: &Interrupt) -> Result<Option<Applied>, AgentError> {
+    /// What a permission rule decides. It is logged.
+    pub(super) async fn decide(
+        &self,
+        question: &Interrupt,
+    ) -> Result<Option<RuleDecision>, AgentError> {
         let applied = rules::answer(&self.rules, question).await;
         if let Some(applied) = &applied {
             self.context.emit(applied.event(), None).await.map_err(refused)?;
@@ -52,22 +55,22 @@ impl Ports {
         Ok(applied)
     }
 
-    /// An agent may call its thread something, in the words of the protocol that has them.
+    /// An agent names its thread by an update of the Agent Client Protocol.
     fn note_title(&self, body: &Body) {
         if let Some(title) = title_of(body) {
             self.context.title(title.as_deref());
         }
     }
 
-    fn broken(&self, error: Error) -> AgentError {
-        self.breach.get_or_init(|| AgentError::from(error)).clone()
+    fn violated(&self, error: Error) -> AgentError {
+        self.violation.get_or_init(|| AgentError::from(error)).clone()
     }
 }
 
 impl Output for Ports {
-    /// What has to be checked goes the way of [`Output::emit`], so that it is read once.
+    /// An event that must be checked goes through [`Output::emit`], so that it is parsed once.
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
-        self.intact()?;
+        self.check_intact()?;
         if self.schemas.checks(body) {
             return Ok(false);
         }
@@ -77,8 +80,8 @@ impl Output for Ports {
 
     fn emit(&self, body: Body) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
-            self.intact()?;
-            self.schemas.check_said(&body).map_err(|error| self.broken(error))?;
+            self.check_intact()?;
+            self.schemas.check_event(&body).map_err(|error| self.violated(error))?;
             self.note_title(&body);
             self.context.emit(body, None).await.map_err(refused)
         })
@@ -86,7 +89,7 @@ impl Output for Ports {
 
     fn commit(&self) -> PortFuture<'_, Result<(), AgentError>> {
         Box::pin(async move {
-            self.intact()?;
+            self.check_intact()?;
             self.context.commit().await.map_err(|Stopped| AgentError::stopped())
         })
     }
@@ -95,8 +98,8 @@ impl Output for Ports {
 impl Interrupts for Ports {
     fn ask(&self, mut interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
         Box::pin(async move {
-            self.may_ask(&mut interrupt)?;
-            if let Some(applied) = self.ruled(&interrupt).await? {
+            self.check_interrupt(&mut interrupt)?;
+            if let Some(applied) = self.decide(&interrupt).await? {
                 return Ok(applied.resolution(&interrupt)?);
             }
             self.context.ask(interrupt).await.map_err(refused)

@@ -1,4 +1,4 @@
-//! JSON Schemas, compiled.
+//! Compiled JSON Schemas.
 
 use std::fmt;
 
@@ -9,28 +9,27 @@ use trilogue_domain::{Json, limits};
 
 /// The longest description of one violation, in bytes; the rest is cut off.
 const MAX_VIOLATION_BYTES: usize = 512;
-/// The longest path that is told, in bytes; of a longer one the place around it is told.
+/// The longest path of a violation, in bytes. A longer one is cut to a parent.
 const MAX_PATH_BYTES: usize = 1_024;
-/// The largest value of which every violation is looked for, in bytes; of a larger one only the first is. Each costs some hundred bytes, and there may be one in every second byte.
+/// The largest value whose violations are all listed, in bytes; of a larger one only the first is. Each costs some hundred bytes, and every second byte may be one.
 const MAX_LISTED_BYTES: usize = 16 * 1_024;
-/// The largest value in which the place is looked for where the schema has alternatives, in bytes: what speaks against each of them is collected.
-const MAX_WEIGHED_BYTES: usize = 64 * 1_024;
+/// The largest value whose first violation is searched if the schema has alternatives, in bytes: the search collects the violations of each.
+const MAX_SEARCHED_BYTES: usize = 64 * 1_024;
 
-/// A compiled JSON Schema of the dialect 2020-12, unless it names another. It refers to nothing outside itself, its patterns match in linear time, and `format` only annotates.
+/// A compiled JSON Schema, of the dialect 2020-12 unless it names another. It has no remote references, its patterns match in linear time, and `format` only annotates.
 pub(crate) struct Schema {
     validator: Validator,
     /// Whether it has `anyOf` or `oneOf` somewhere.
     has_alternatives: bool,
 }
 
-/// Where a value does not fit: at least one place, at most [`limits::MAX_VIOLATIONS`].
+/// Why a value does not fit: at least one violation, at most [`limits::MAX_VIOLATIONS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mismatch(Vec<Violation>);
 
 // === impl Schema ===
 
 impl Schema {
-    /// Compiles a schema; the error says what is wrong with it.
     pub(crate) fn compile(schema: &Json) -> Result<Self, String> {
         let schema = schema.to_value();
         let validator = jsonschema::options()
@@ -42,7 +41,7 @@ impl Schema {
         Ok(Self { validator, has_alternatives: has_alternatives(&schema) })
     }
 
-    /// Checks a value; what does not fit is named by its path and not repeated.
+    /// Checks a value. The violations name paths and do not repeat the value.
     pub(crate) fn check(&self, value: &Json) -> Result<(), Mismatch> {
         let bytes = value.as_bytes().len();
         let value = value.to_value();
@@ -52,17 +51,16 @@ impl Schema {
         Err(Mismatch(self.violations(&value, bytes)))
     }
 
-    /// Whether a value fits.
     pub(super) fn fits(&self, value: &Value) -> bool {
         self.validator.is_valid(value)
     }
 
-    /// Why this value of so many bytes does not fit. What this costs is bounded, whatever the value.
+    /// The violations of a value of this length. The cost is bounded.
     fn violations(&self, value: &Value, bytes: usize) -> Vec<Violation> {
         let found: Vec<Violation> = if bytes <= MAX_LISTED_BYTES {
             let errors = self.validator.iter_errors(value).take(limits::MAX_VIOLATIONS);
             errors.map(|error| violation(&error)).collect()
-        } else if bytes <= MAX_WEIGHED_BYTES || !self.has_alternatives {
+        } else if bytes <= MAX_SEARCHED_BYTES || !self.has_alternatives {
             self.validator.validate(value).err().iter().map(violation).collect()
         } else {
             Vec::new()
@@ -84,14 +82,13 @@ impl fmt::Debug for Schema {
 // === impl Mismatch ===
 
 impl Mismatch {
-    /// Every place.
     pub(crate) fn into_violations(self) -> Vec<Violation> {
         self.0
     }
 }
 
 impl fmt::Display for Mismatch {
-    /// The first place.
+    /// The first violation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.first() {
             Some(Violation { path, message }) if path.is_empty() => {
@@ -111,7 +108,7 @@ fn violation(error: &ValidationError<'_>) -> Violation {
     Violation { path, message: cut(error.masked().to_string()) }
 }
 
-/// Whether a schema has alternatives somewhere. A property that is called so counts too, which does no harm.
+/// Whether a schema has alternatives. A property with such a name counts too, which does no harm.
 fn has_alternatives(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(name, member)| {

@@ -1,4 +1,4 @@
-//! Everything that an agent's card declares by schema, compiled once.
+//! The compiled schemas of an agent's card.
 
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
@@ -10,7 +10,6 @@ use trilogue_domain::{
 
 use super::schema::{Mismatch, Schema};
 
-/// The compiled schemas of an agent's card.
 #[derive(Debug)]
 pub(super) struct Schemas {
     agent: AgentName,
@@ -19,16 +18,16 @@ pub(super) struct Schemas {
     state: Option<Schema>,
     config: Option<Schema>,
     update: Option<Schema>,
-    questions: Vec<Declared>,
-    /// Whether the agent may ask in no kind of its own that it does not declare.
-    closed: bool,
-    faults: Vec<Fault>,
+    interrupts: Vec<InterruptSchemas>,
+    /// Whether the agent may raise only the custom interrupts that it declares.
+    is_closed: bool,
+    errors: Vec<ErrorSchema>,
     default_config: Option<Json>,
 }
 
-/// An interrupt of the agent's own kind.
+/// A custom interrupt.
 #[derive(Debug)]
-struct Declared {
+struct InterruptSchemas {
     kind: String,
     payload: Schema,
     answer: Schema,
@@ -37,7 +36,7 @@ struct Declared {
 
 /// An error of the agent's own.
 #[derive(Debug)]
-struct Fault {
+struct ErrorSchema {
     code: String,
     transient: bool,
     data: Option<Schema>,
@@ -51,7 +50,7 @@ impl Schemas {
             Schema::compile(json).map_err(|why| {
                 Error::new(
                     Code::InvalidRequest,
-                    format!("the {what} of the agent '{}' is no JSON Schema: {why}", card.name),
+                    format!("the {what} of the agent '{}' is not a JSON Schema: {why}", card.name),
                 )
                 .hint("schemas are self-contained: no remote references")
             })
@@ -61,18 +60,18 @@ impl Schemas {
             InputKind::Chat => None,
             InputKind::Schema(schema) => Some(compile("input schema", schema)?),
         };
-        let questions = card.interrupts.iter().map(|declared| {
+        let interrupts = card.interrupts.iter().map(|declared| {
             let what = |which| format!("{which} schema of the interrupt '{}'", declared.kind);
-            Ok(Declared {
+            Ok(InterruptSchemas {
                 kind: declared.kind.clone(),
                 payload: compile(&what("payload"), &declared.payload_schema)?,
                 answer: compile(&what("answer"), &declared.answer_schema)?,
                 answer_json: declared.answer_schema.clone(),
             })
         });
-        let faults = card.errors.iter().map(|declared| {
+        let errors = card.errors.iter().map(|declared| {
             let what = format!("data schema of the error '{}'", declared.code);
-            Ok(Fault {
+            Ok(ErrorSchema {
                 code: declared.code.clone(),
                 transient: declared.transient,
                 data: optional(&what, declared.data_schema.as_ref()).transpose()?,
@@ -90,14 +89,14 @@ impl Schemas {
             state: optional("state schema", card.state_schema.as_ref()).transpose()?,
             config,
             update: optional("update schema", card.update_schema.as_ref()).transpose()?,
-            questions: questions.collect::<Result<_>>()?,
-            closed: !card.interrupts.is_empty() || card.descriptor.is_some(),
-            faults: faults.collect::<Result<_>>()?,
+            interrupts: interrupts.collect::<Result<_>>()?,
+            is_closed: !card.interrupts.is_empty() || card.descriptor.is_some(),
+            errors: errors.collect::<Result<_>>()?,
             default_config,
         })
     }
 
-    /// The configuration of a run that is given none: what the schema's defaults say.
+    /// The configuration of a run without one: the schema's defaults.
     pub(super) fn default_config(&self) -> Option<&Json> {
         self.default_config.as_ref()
     }
@@ -114,19 +113,19 @@ impl Schemas {
             .map_err(|error| error.hint("the agent's 'state_schema' says what fits"))
     }
 
-    /// Whether something about this event has to be checked.
+    /// Whether the event must be checked.
     pub(super) fn checks(&self, body: &Body) -> bool {
         self.declared_for(body).is_some()
     }
 
-    /// Checks what an agent says against what it declares.
-    pub(super) fn check_said(&self, body: &Body) -> Result<()> {
+    /// Checks an event against the card.
+    pub(super) fn check_event(&self, body: &Body) -> Result<()> {
         let Some((schema, value, what, code)) = self.declared_for(body) else { return Ok(()) };
         let what = || format!("{what} does not fit what the agent '{}' declares", self.agent);
         fits(Some(schema), value, code, what)
     }
 
-    /// The schema that an event has to fit, the value in it, its name, and the code of the violation.
+    /// The schema for an event, the value in it, its name, and the error code.
     fn declared_for<'a>(
         &'a self,
         body: &'a Body,
@@ -149,20 +148,22 @@ impl Schemas {
         Some((schema.as_ref()?, value, what, code))
     }
 
-    /// Checks what an agent asks, so that an answer to it can be checked later; a question of a declared kind gets the declared schema of the answer where it has none.
-    pub(super) fn check_question(&self, interrupt: &mut Interrupt) -> Result<()> {
+    /// Checks an interrupt against the card. One of a declared kind gets the declared answer schema if it has none.
+    pub(super) fn check_interrupt(&self, interrupt: &mut Interrupt) -> Result<()> {
         let declared = self.declared(interrupt);
-        if let Some(Declared { payload, kind, .. }) = declared {
+        if let Some(InterruptSchemas { payload, kind, .. }) = declared {
             let what = || {
                 let agent = &self.agent;
-                format!("the question '{kind}' does not fit what the agent '{agent}' declares")
+                format!("the interrupt '{kind}' does not fit what the agent '{agent}' declares")
             };
             fits(Some(payload), &interrupt.payload, Code::InterruptInvalid, what)?;
-        } else if let (true, InterruptKind::Custom(kind)) = (self.closed, &interrupt.kind) {
+        } else if let (true, InterruptKind::Custom(kind)) = (self.is_closed, &interrupt.kind) {
             let (agent, kind) = (&self.agent, kind.escape_debug());
             return Err(Error::new(
                 Code::InterruptInvalid,
-                format!("the agent '{agent}' asked '{kind}', which it does not declare"),
+                format!(
+                    "the agent '{agent}' raised the interrupt '{kind}', which it does not declare"
+                ),
             ));
         }
         match (&interrupt.schema, declared) {
@@ -172,7 +173,7 @@ impl Schemas {
                 Schema::compile(schema).map_err(|why| {
                     Error::new(
                         Code::InterruptInvalid,
-                        format!("the agent asked for an answer by what is no JSON Schema: {why}"),
+                        format!("the answer schema of the interrupt is not a JSON Schema: {why}"),
                     )
                 })?;
             }
@@ -198,29 +199,28 @@ impl Schemas {
             .map_err(|error| error.hint("the interrupt's 'schema' says what fits"))
     }
 
-    /// A failure as the card declares it: a declared error is transient if the card says so. Data that does not fit is told all the same.
+    /// A failure as the card declares it: the card says whether a declared error is transient. Data that does not fit is kept.
     pub(super) fn declared_failure(&self, mut failure: Failure) -> Failure {
-        let Some(fault) = self.faults.iter().find(|fault| fault.code == failure.code) else {
+        let Some(declared) = self.errors.iter().find(|error| error.code == failure.code) else {
             return failure;
         };
-        failure.transient = fault.transient;
-        if let (Some(schema), Some(data)) = (&fault.data, &failure.data)
+        failure.transient = declared.transient;
+        if let (Some(schema), Some(data)) = (&declared.data, &failure.data)
             && let Err(why) = schema.check(data)
         {
-            let (agent, code) = (&self.agent, &fault.code);
+            let (agent, code) = (&self.agent, &declared.code);
             tracing::warn!(%agent, %code, why = ?why.to_string(), "the data of an agent's error does not fit what the agent declares");
         }
         failure
     }
 
-    /// What the card says of a question's kind.
-    fn declared(&self, interrupt: &Interrupt) -> Option<&Declared> {
+    fn declared(&self, interrupt: &Interrupt) -> Option<&InterruptSchemas> {
         let InterruptKind::Custom(kind) = &interrupt.kind else { return None };
-        self.questions.iter().find(|declared| declared.kind == *kind)
+        self.interrupts.iter().find(|declared| declared.kind == *kind)
     }
 }
 
-/// Checks a value; the error says what this is about, the first place where it does not fit, and carries all of them.
+/// Checks a value. The error's message has the first violation, and the error has all of them.
 fn fits(
     schema: Option<&Schema>,
     value: &Json,
@@ -233,7 +233,7 @@ fn fits(
     })
 }
 
-/// The value that a configuration schema's defaults make: its own, or those of its properties. `None` where it has none, or where they alone do not fit it.
+/// The default of a configuration schema: its own, or those of its properties. `None` if it has none, or they alone do not fit it.
 fn defaults(schema: &Schema, json: &Value) -> Option<Json> {
     let made = match json.get("default") {
         Some(value) => value.clone(),

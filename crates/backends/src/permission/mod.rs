@@ -1,9 +1,9 @@
-//! Permission rules: what an agent may do without anybody being asked, and what it may not.
+//! Permission rules: they decide what an agent may do before anybody is asked.
 //!
 //! # Invariants
-//! - The first rule that fits decides; where none fits, somebody is asked. Nothing is ever allowed but by a rule that says so.
-//! - A rule allows what it names and no more: every path of a call has to fit its pattern, as it is written and where it really leads. One path that fits is enough to deny.
-//! - A rule allows one call. What would be allowed for later calls too, which the rules would not see, is for a person to choose.
+//! - The first matching rule decides. If none matches, somebody is asked.
+//! - A rule allows a call only if all its paths match, as written and after links are resolved. One matching path is enough to deny.
+//! - A rule allows one call. Only a person can allow later calls too, because the rules would not see them.
 
 mod path;
 mod rule;
@@ -18,13 +18,13 @@ use trilogue_domain::{
     Answer, Body, Error, Interrupt, InterruptKind, Json, PrincipalId, Resolution,
 };
 
-use path::Places;
-pub use rule::{NotARule, Rule, RuleText};
+use path::CallPaths;
+pub use rule::{InvalidRule, Rule, RuleText};
 
 /// The most rules of one agent.
 pub const MAX_RULES: usize = 256;
 
-/// Rules, in the order in which they are tried.
+/// Permission rules in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
@@ -40,81 +40,85 @@ pub enum Verdict {
     Ask,
 }
 
-/// What an agent wants to do.
+/// A call that an agent asks permission for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject<'a> {
     /// The kind of tool, such as `read` or `execute`.
     pub kind: Option<&'a str>,
     /// The tool's name.
     pub tool: Option<&'a str>,
-    /// The files that it is about.
+    /// The files of the call.
     pub paths: Vec<&'a str>,
-    /// The folder in which the agent works, an absolute path: relative patterns and paths begin there.
+    /// The agent's working directory, an absolute path: relative patterns and paths begin there.
     pub root: Option<&'a Path>,
 }
 
-/// A rule that decided a question, with the answer that it chose.
+/// What a rule decides about an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Applied {
+pub struct RuleDecision {
     /// The rule's name.
     pub rule: String,
-    /// Whether it allowed.
+    /// Whether it allows the call.
     pub allowed: bool,
-    /// The id of the option that it chose. `None` where nothing that is offered rejects: then none is chosen, which allows nothing.
+    /// The id of the chosen option. `None` if the agent offers no option that rejects.
     pub option: Option<String>,
 }
 
 // === impl Rules ===
 
 impl Rules {
-    /// These rules, tried in this order.
-    ///
     /// # Errors
-    /// [`NotARule`] where there are more than [`MAX_RULES`], or two of one name.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, NotARule> {
+    /// [`InvalidRule`] for more than [`MAX_RULES`] rules, or two with one name.
+    pub fn new(rules: Vec<Rule>) -> Result<Self, InvalidRule> {
         if rules.len() > MAX_RULES {
-            return Err(NotARule::new(format!("there are more than {MAX_RULES} rules")));
+            return Err(InvalidRule::new(format!("there are more than {MAX_RULES} rules")));
         }
         for (index, rule) in rules.iter().enumerate() {
             if rules.iter().take(index).any(|other| other.name() == rule.name()) {
-                return Err(NotARule::new(format!("two rules are called '{}'", rule.name())));
+                return Err(InvalidRule::new(format!("two rules are called '{}'", rule.name())));
             }
         }
         Ok(Self(rules))
     }
 
-    /// Whether there are none, so that everything is asked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the first rule that fits says, and its name. `None` where none fits: then somebody is asked.
+    /// The name and the verdict of the first matching rule.
     ///
-    /// Where a rule names paths, this looks at the file system, to see where the paths of the call lead, and waits for it: it is not for a task.
+    /// It blocks on the file system if a rule names paths.
     #[must_use]
     pub fn decide(&self, subject: &Subject<'_>) -> Option<(&str, Verdict)> {
-        let looks = self.looks(subject)?;
-        let places = if looks { Places::of(subject) } else { Places::default() };
-        self.first(subject, &places)
+        let needs_paths = self.needs_paths(subject)?;
+        let paths = if needs_paths { CallPaths::of(subject) } else { CallPaths::default() };
+        self.first(subject, &paths)
     }
 
-    /// The answer that the rules give to a question for permission. `None` where somebody is to be asked: no rule fits, the one that fits says so, it cannot be seen where a path leads, or nothing that the question offers would say what the rule says.
+    /// The decision about a permission interrupt. `None` if somebody must be asked: no rule matches, the matching one says so, a path cannot be resolved, or no option says what the rule says.
     ///
-    /// An option that allows later calls too is never chosen; one that rejects them only where there is no other. What is denied and offers no such option is answered with none, where whoever asked can be told so.
-    pub async fn answer(&self, subject: &Subject<'_>, question: &Interrupt) -> Option<Applied> {
+    /// An option that allows later calls too is never chosen; one that rejects them only if there is no other. A denied call without an option that rejects is answered with none, if the agent can be told that.
+    pub async fn answer(
+        &self,
+        subject: &Subject<'_>,
+        question: &Interrupt,
+    ) -> Option<RuleDecision> {
         if self.is_empty() || question.kind != InterruptKind::Permission {
             return None;
         }
-        let places =
-            if self.looks(subject)? { Places::look(subject).await? } else { Places::default() };
-        let (rule, verdict) = self.first(subject, &places)?;
+        let paths = if self.needs_paths(subject)? {
+            CallPaths::resolve(subject).await?
+        } else {
+            CallPaths::default()
+        };
+        let (rule, verdict) = self.first(subject, &paths)?;
         let (option, allowed) = match verdict {
             Verdict::Allow => (Some(allow_option(question)?), true),
             Verdict::Deny => (reject_option(question), false),
             Verdict::Ask => return None,
         };
-        let applied = Applied {
+        let applied = RuleDecision {
             rule: rule.to_owned(),
             allowed,
             option: option.map(|option| option.id.clone()),
@@ -122,32 +126,32 @@ impl Rules {
         question.check(&applied.answer()).is_ok().then_some(applied)
     }
 
-    fn first(&self, subject: &Subject<'_>, places: &Places) -> Option<(&str, Verdict)> {
-        let rule = self.0.iter().find(|rule| rule.fits(subject, places))?;
+    fn first(&self, subject: &Subject<'_>, paths: &CallPaths) -> Option<(&str, Verdict)> {
+        let rule = self.0.iter().find(|rule| rule.matches(subject, paths))?;
         Some((rule.name(), rule.verdict()))
     }
 
-    /// Whether it has to be looked where paths lead. `None` where no rule fits wherever that is.
-    fn looks(&self, subject: &Subject<'_>) -> Option<bool> {
-        self.0.iter().find(|rule| rule.is_about(subject)).map(Rule::looks)
+    /// Whether paths must be resolved. `None` if no rule matches whatever they are.
+    fn needs_paths(&self, subject: &Subject<'_>) -> Option<bool> {
+        self.0.iter().find(|rule| rule.matches_tool(subject)).map(Rule::has_path)
     }
 }
 
-/// The option that allows this call and no other.
+/// The option that allows only this call.
 fn allow_option(question: &Interrupt) -> Option<&PermissionOption> {
     question.options.iter().find(|option| option.effect == Effect::Allow && !option.always)
 }
 
-/// The option that rejects, and this call only where there is a choice.
+/// The option that rejects, preferably only this call.
 fn reject_option(question: &Interrupt) -> Option<&PermissionOption> {
     let rejecting = || question.options.iter().filter(|option| option.effect == Effect::Reject);
     rejecting().find(|option| !option.always).or_else(|| rejecting().next())
 }
 
-// === impl Applied ===
+// === impl RuleDecision ===
 
-impl Applied {
-    /// What the log says of it.
+impl RuleDecision {
+    /// The event for the log.
     #[must_use]
     pub fn event(&self) -> Body {
         Body::Interrupt(InterruptEvent::RuleApplied {
@@ -156,7 +160,6 @@ impl Applied {
         })
     }
 
-    /// The answer.
     #[must_use]
     pub fn answer(&self) -> Answer {
         match &self.option {
@@ -165,10 +168,10 @@ impl Applied {
         }
     }
 
-    /// How the question ended, as if somebody called `rule:NAME` had answered.
+    /// The resolution of the interrupt, by the principal `rule:NAME`.
     ///
     /// # Errors
-    /// `invalid_id` where the rule's name could not stand in a principal's id, which no [`Rule`] has.
+    /// `invalid_id` if the name does not fit into a principal's id, which a [`Rule`] makes sure of.
     pub fn resolution(&self, question: &Interrupt) -> Result<Resolution, Error> {
         Ok(Resolution::Answered {
             by: PrincipalId::parse(&format!("rule:{}", self.rule))?,
@@ -182,7 +185,6 @@ impl Applied {
 // === impl Verdict ===
 
 impl Verdict {
-    /// Its word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

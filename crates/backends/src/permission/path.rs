@@ -1,4 +1,4 @@
-//! Where the paths of a call lead.
+//! The paths of a call, as written and with links resolved.
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -10,39 +10,39 @@ use tokio::time::timeout;
 
 use super::Subject;
 
-/// How long it may take to look where paths lead: a file system that is far away may not answer at all.
-const LOOKED_WITHIN: Duration = Duration::from_secs(5);
+/// How long paths may take to resolve: a remote file system may not answer at all.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The paths of a call.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    /// The agent's folder, as it was given and where it really is.
+pub(super) struct CallPaths {
+    /// The agent's working directory, as given and without links.
     roots: Vec<PathBuf>,
-    paths: Vec<Place>,
+    paths: Vec<CallPath>,
 }
 
 /// One path.
 #[derive(Debug)]
-struct Place {
-    /// As it was written, made absolute where it is known where it begins, with what goes up resolved by its letters. `None` where it is no path.
+struct CallPath {
+    /// As written, absolute if the working directory is known, without `.` and `..`. `None` if it is not a path.
     written: Option<PathBuf>,
-    /// Whether it goes up, so that its letters do not say where it leads: what it goes up from may be a link.
+    /// Whether it has a `..`, which may follow a link: then only `real` counts.
     goes_up: bool,
-    /// Where it leads, as far as it exists.
+    /// With links resolved, as far as it exists.
     real: Option<PathBuf>,
 }
 
-// === impl Places ===
+// === impl CallPaths ===
 
-impl Places {
-    /// Looks where the paths of a call lead. This waits for the file system.
+impl CallPaths {
+    /// Resolves the paths of a call. It blocks on the file system.
     pub(super) fn of(subject: &Subject<'_>) -> Self {
         let root = subject.root.filter(|root| root.is_absolute());
         Self::found(subject.paths.iter().copied(), root)
     }
 
-    /// The same beside the tasks of the server. `None` where nobody can say.
-    pub(super) async fn look(subject: &Subject<'_>) -> Option<Self> {
+    /// The same without blocking the task. `None` if the time is over.
+    pub(super) async fn resolve(subject: &Subject<'_>) -> Option<Self> {
         if subject.paths.is_empty() {
             return Some(Self::default());
         }
@@ -50,35 +50,35 @@ impl Places {
         let root = subject.root.filter(|root| root.is_absolute()).map(Path::to_owned);
         let found =
             spawn_blocking(move || Self::found(paths.iter().map(String::as_str), root.as_deref()));
-        timeout(LOOKED_WITHIN, found).await.ok()?.ok()
+        timeout(RESOLVE_TIMEOUT, found).await.ok()?.ok()
     }
 
     fn found<'a>(paths: impl Iterator<Item = &'a str>, root: Option<&Path>) -> Self {
         let mut roots: Vec<_> = root.map(Path::to_owned).into_iter().collect();
         roots.extend(root.and_then(|root| root.canonicalize().ok()));
         roots.dedup();
-        Self { roots, paths: paths.map(|written| Place::of(written, root)).collect() }
+        Self { roots, paths: paths.map(|written| CallPath::of(written, root)).collect() }
     }
 
-    /// Whether there are paths, and every one of them fits, as it is written and where it leads.
-    pub(super) fn all_fit(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
+    /// Whether there are paths, and all match, as written and resolved.
+    pub(super) fn all_match(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
         !self.paths.is_empty()
-            && self.paths.iter().all(|place| {
-                let fits = |path: &PathBuf| self.fits(path, pattern, is_relative);
-                let by_letter = place.goes_up || place.written.as_ref().is_some_and(fits);
-                by_letter && place.real.as_ref().is_some_and(fits)
+            && self.paths.iter().all(|path| {
+                let matches = |path: &PathBuf| self.matches(path, pattern, is_relative);
+                let as_written = path.goes_up || path.written.as_ref().is_some_and(matches);
+                as_written && path.real.as_ref().is_some_and(matches)
             })
     }
 
-    /// Whether one of the paths fits, as it is written or where it leads.
-    pub(super) fn any_fits(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
-        self.paths.iter().any(|place| {
-            let mut forms = place.written.iter().chain(&place.real);
-            forms.any(|path| self.fits(path, pattern, is_relative))
+    /// Whether one of the paths matches, as written or resolved.
+    pub(super) fn any_matches(&self, pattern: &GlobMatcher, is_relative: bool) -> bool {
+        self.paths.iter().any(|path| {
+            let mut forms = path.written.iter().chain(&path.real);
+            forms.any(|path| self.matches(path, pattern, is_relative))
         })
     }
 
-    fn fits(&self, path: &Path, pattern: &GlobMatcher, is_relative: bool) -> bool {
+    fn matches(&self, path: &Path, pattern: &GlobMatcher, is_relative: bool) -> bool {
         if !is_relative || path.is_relative() {
             return is_relative == path.is_relative() && pattern.is_match(path);
         }
@@ -87,9 +87,9 @@ impl Places {
     }
 }
 
-// === impl Place ===
+// === impl CallPath ===
 
-impl Place {
+impl CallPath {
     fn of(written: &str, root: Option<&Path>) -> Self {
         let path = Path::new(written);
         let whole = match root {
@@ -101,14 +101,14 @@ impl Place {
         }
         let goes_up = whole.components().any(|part| part == Component::ParentDir);
         let folded = folded(&whole);
-        // Where nobody knows where it begins, it can only be taken at its word.
-        let taken = folded.clone().filter(|_| !goes_up);
-        let real = if whole.is_absolute() { real(&whole) } else { taken };
+        // Without a working directory only the written path is known.
+        let as_given = folded.clone().filter(|_| !goes_up);
+        let real = if whole.is_absolute() { real(&whole) } else { as_given };
         Self { written: folded, goes_up, real }
     }
 }
 
-/// A path without `.` and `..`, by its letters. `None` where it goes up from its beginning.
+/// A path without `.` and `..`. `None` if it goes up from its beginning.
 fn folded(path: &Path) -> Option<PathBuf> {
     let mut folded = PathBuf::new();
     for part in path.components() {
@@ -123,7 +123,7 @@ fn folded(path: &Path) -> Option<PathBuf> {
     Some(folded)
 }
 
-/// Where a path leads: links followed as far as it exists, the rest as written. `None` where that cannot be told.
+/// The path with links resolved as far as it exists. `None` for a dangling link and for a `..` behind a name that does not exist.
 fn real(path: &Path) -> Option<PathBuf> {
     let mut rest: Vec<OsString> = Vec::new();
     let mut there = path;
@@ -133,10 +133,10 @@ fn real(path: &Path) -> Option<PathBuf> {
                 real.extend(rest.iter().rev());
                 return Some(real);
             }
-            // A link that leads nowhere yet may lead anywhere later.
+            // A dangling link may lead anywhere later.
             Err(_) if there.symlink_metadata().is_ok() => return None,
             Err(_) => {
-                // A name that goes up behind one that does not exist leads nowhere: there is no file name then.
+                // `..` has no file name.
                 rest.push(there.file_name()?.to_owned());
                 there = there.parent()?;
             }

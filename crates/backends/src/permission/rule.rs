@@ -1,6 +1,6 @@
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
-use super::path::Places;
+use super::path::CallPaths;
 use super::{Subject, Verdict};
 
 /// The longest name of a rule, in bytes.
@@ -18,33 +18,33 @@ pub struct Rule {
     verdict: Verdict,
 }
 
-/// A rule as it is written. What is `None` fits everything.
+/// A rule as it is written. `None` matches everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleText {
-    /// What it is called where it decided: 1 to 128 bytes without control characters.
+    /// Its name in the log: 1 to 128 bytes without control characters.
     pub name: String,
-    /// The kinds of tools that it is about.
+    /// The kinds of tools that it matches.
     pub kinds: Option<Vec<String>>,
-    /// A pattern of the names of tools: `*` stands for anything.
+    /// A pattern for tool names: `*` matches anything.
     pub tool: Option<String>,
-    /// A pattern of files: `*` stands for anything but `/`, `**` for anything. A relative one begins at the agent's folder, and fits nothing outside of it.
+    /// A pattern for files: `*` matches anything except `/`, `**` matches anything. A relative one begins at the agent's working directory and matches nothing outside.
     pub path: Option<String>,
     /// What it decides.
     pub verdict: Verdict,
 }
 
-/// Why something written is no rule.
+/// Why a rule is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct NotARule {
+pub struct InvalidRule {
     message: String,
 }
 
-/// A pattern of files.
+/// A pattern for files.
 #[derive(Clone, Debug)]
 struct Pattern {
     matcher: GlobMatcher,
-    /// Whether it begins at the agent's folder.
+    /// Whether it begins at the agent's working directory.
     is_relative: bool,
 }
 
@@ -54,17 +54,17 @@ impl Rule {
     /// Compiles a rule.
     ///
     /// # Errors
-    /// [`NotARule`], saying what is wrong with its name or which pattern is none.
-    pub fn new(text: RuleText) -> Result<Self, NotARule> {
+    /// [`InvalidRule`], which names the wrong part.
+    pub fn new(text: RuleText) -> Result<Self, InvalidRule> {
         let RuleText { name, kinds, tool, path, verdict } = text;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
-            return Err(NotARule::new(format!(
+            return Err(InvalidRule::new(format!(
                 "a rule's name has 1 to {MAX_NAME_BYTES} bytes and no control characters"
             )));
         }
         if kinds.as_ref().is_some_and(Vec::is_empty) {
-            return Err(NotARule::new(format!(
-                "the rule '{name}' names no kind, so it would never fit"
+            return Err(InvalidRule::new(format!(
+                "the rule '{name}' has an empty list of kinds, so it would never match"
             )));
         }
         let tool = tool.map(|it| compile(&name, "tool", &it, false)).transpose()?;
@@ -85,22 +85,22 @@ impl Rule {
         self.verdict
     }
 
-    /// Whether it depends on where the paths of a call lead.
-    pub(super) fn looks(&self) -> bool {
+    /// Whether it depends on the paths of a call.
+    pub(super) fn has_path(&self) -> bool {
         self.path.is_some()
     }
 
-    /// Whether the rule is about this. What a rule asks for and the subject does not say, does not fit.
-    pub(super) fn fits(&self, subject: &Subject<'_>, places: &Places) -> bool {
-        self.is_about(subject)
+    /// Whether the rule matches. A member of the rule that the subject leaves out does not match.
+    pub(super) fn matches(&self, subject: &Subject<'_>, paths: &CallPaths) -> bool {
+        self.matches_tool(subject)
             && self.path.as_ref().is_none_or(|path| match self.verdict {
-                Verdict::Allow => places.all_fit(&path.matcher, path.is_relative),
-                Verdict::Deny | Verdict::Ask => places.any_fits(&path.matcher, path.is_relative),
+                Verdict::Allow => paths.all_match(&path.matcher, path.is_relative),
+                Verdict::Deny | Verdict::Ask => paths.any_matches(&path.matcher, path.is_relative),
             })
     }
 
-    /// The same without its paths.
-    pub(super) fn is_about(&self, subject: &Subject<'_>) -> bool {
+    /// Whether it matches apart from the paths.
+    pub(super) fn matches_tool(&self, subject: &Subject<'_>) -> bool {
         let kind = self.kinds.as_ref().is_none_or(|kinds| {
             subject.kind.is_some_and(|kind| kinds.iter().any(|named| named == kind))
         });
@@ -111,14 +111,20 @@ impl Rule {
     }
 }
 
-fn compile(rule: &str, what: &str, written: &str, of_path: bool) -> Result<GlobMatcher, NotARule> {
-    let wrong =
-        |why: String| NotARule::new(format!("`{what}` of the rule '{rule}' is no pattern: {why}"));
+fn compile(
+    rule: &str,
+    what: &str,
+    written: &str,
+    of_path: bool,
+) -> Result<GlobMatcher, InvalidRule> {
+    let wrong = |why: String| {
+        InvalidRule::new(format!("`{what}` of the rule '{rule}' is not a pattern: {why}"))
+    };
     if written.is_empty() || written.len() > MAX_PATTERN_BYTES {
         return Err(wrong(format!("it has 1 to {MAX_PATTERN_BYTES} bytes")));
     }
     if of_path && written.split('/').any(|name| matches!(name, "." | "..")) {
-        return Err(wrong("`.` and `..` fit no path; write where it begins".to_owned()));
+        return Err(wrong("`.` and `..` match no path; write the full path".to_owned()));
     }
     let glob: Glob = GlobBuilder::new(written)
         .literal_separator(of_path)
@@ -128,9 +134,9 @@ fn compile(rule: &str, what: &str, written: &str, of_path: bool) -> Result<GlobM
     Ok(glob.compile_matcher())
 }
 
-// === impl NotARule ===
+// === impl InvalidRule ===
 
-impl NotARule {
+impl InvalidRule {
     pub(super) fn new(message: String) -> Self {
         Self { message }
     }

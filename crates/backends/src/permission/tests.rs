@@ -243,7 +243,7 @@ fn what_is_no_rule_says_why() {
     };
     assert!(with(|it| it.name.clear()).contains("name"));
     assert!(with(|it| it.name = "a\nb".to_owned()).contains("control"));
-    assert!(with(|it| it.kinds = Some(Vec::new())).contains("never fit"));
+    assert!(with(|it| it.kinds = Some(Vec::new())).contains("never match"));
     assert!(with(|it| it.tool = Some("[".to_owned())).contains("`tool` of the rule 'it'"));
     assert!(with(|it| it.path = Some("a/../b".to_owned())).contains("`..`"));
     assert!(with(|it| it.path = Some(String::new())).contains("`path`"));

@@ -6,7 +6,7 @@ use trilogue_domain::{Body, Code, RunStatus};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::to_json;
 
-use super::house::{House, failure, native, value};
+use super::harness::{Harness, failure, native, value};
 
 /// Says what it is told to say, and ignores what the context makes of it.
 struct Reckless;
@@ -69,7 +69,7 @@ impl Agent for Reckless {
 
 #[tokio::test]
 async fn what_does_not_fit_the_card_fails_the_run_and_is_not_logged() {
-    let house = House::with(vec![native(Reckless)]).await;
+    let house = Harness::with(vec![native(Reckless)]).await;
     let secret = json!({ "n": "swordfish" });
     let several = json!({ "all": ["swordfish", 1, "swordfish"] });
     let (result, state) = ("output_schema_violation", "thread_state_schema_violation");
@@ -120,7 +120,7 @@ fn is_the_agents(body: &Body) -> bool {
 
 #[tokio::test]
 async fn what_fits_the_card_is_logged() {
-    let house = House::with(vec![native(Reckless)]).await;
+    let house = Harness::with(vec![native(Reckless)]).await;
     for (what, name) in [
         ("result", "run.result"),
         ("output", "state.output"),
@@ -137,7 +137,7 @@ async fn what_fits_the_card_is_logged() {
 
 #[tokio::test]
 async fn questions_that_fit_are_asked_and_show_the_schema_of_their_answer() {
-    let house = House::with(vec![native(Reckless)]).await;
+    let house = Harness::with(vec![native(Reckless)]).await;
     let schema = json!({ "type": "integer" });
     for (what, kind, given, shown) in [
         ("ask", "count", json!({ "n": 1 }), Some(&schema)),
@@ -177,7 +177,7 @@ impl Agent for Undeclared {
 
 #[tokio::test]
 async fn an_agent_that_declares_nothing_is_held_to_nothing() {
-    let house = House::with(vec![native(Undeclared)]).await;
+    let house = Harness::with(vec![native(Undeclared)]).await;
     let run = house.settle("undeclared", value(&json!("hi"))).await;
     assert_eq!(run.status, RunStatus::Interrupted, "{:?}", run.outcome);
 }
@@ -187,7 +187,7 @@ async fn an_agent_with_a_written_descriptor_asks_only_what_it_declares() {
     let written = Some(Json::empty_object());
     let card =
         trilogue_sdk::AgentCard { descriptor: written, ..Undeclared.card().build().unwrap() };
-    let house = House::with(vec![native(Undeclared).with_card(card).unwrap()]).await;
+    let house = Harness::with(vec![native(Undeclared).with_card(card).unwrap()]).await;
     let run = house.settle("undeclared", value(&json!("hi"))).await;
     assert_eq!(failure(&run).code, "interrupt_schema_violation");
 }
@@ -218,7 +218,7 @@ impl Agent for Configured {
 
 #[tokio::test]
 async fn a_run_without_a_configuration_has_the_schemas_defaults() {
-    let house = House::with(vec![native(Configured)]).await;
+    let house = Harness::with(vec![native(Configured)]).await;
     let run = house.settle("configured", value(&Value::Null)).await;
     assert_eq!(house.result(&run).await, Some(json!({ "length": 3 })));
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 use trilogue_sdk::prelude::*;
 
-use super::house::{House, failure, native, said};
+use super::harness::{Harness, failure, native, said};
 
 /// Sells until there is nothing left.
 struct Shop;
@@ -59,7 +59,7 @@ impl Agent for Shop {
 
 #[tokio::test]
 async fn errors_are_told_as_the_card_declares_them() {
-    let house = House::with(vec![native(Shop)]).await;
+    let house = Harness::with(vec![native(Shop)]).await;
     for (what, code, message, transient, data) in [
         ("car", "out_of_stock", "only 2 left", true, Some(json!({ "left": 2 }))),
         ("closed", "closed", "The shop is closed for good.", false, None),

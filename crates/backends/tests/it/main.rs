@@ -9,7 +9,7 @@ mod child_records;
 mod contract;
 mod echo;
 mod faults;
-mod house;
+mod harness;
 mod mailcomposer;
 mod metadata;
 mod permission;

@@ -10,7 +10,7 @@ use trilogue_runtime::Input;
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
 
-use super::house::{House, native, said};
+use super::harness::{Harness, native, said};
 
 /// Asks whether it may do what it is told, waiting in its task or not, and says what the answer was.
 struct Doer {
@@ -54,9 +54,9 @@ fn rules() -> Arc<Rules> {
     Arc::new(Rules::new(rules).unwrap())
 }
 
-async fn house(suspends: bool, payload: &Value) -> House {
+async fn house(suspends: bool, payload: &Value) -> Harness {
     let doer = Doer { suspends, payload: payload.clone() };
-    House::with(vec![native(doer).with_rules(rules())]).await
+    Harness::with(vec![native(doer).with_rules(rules())]).await
 }
 
 fn order() -> Input {

@@ -9,11 +9,11 @@ use trilogue_runtime::AnswerTo;
 use trilogue_sdk::Effect;
 use trilogue_sdk::prelude::*;
 
-use super::house::{DEADLINE, House, failure, native, said, value};
+use super::harness::{DEADLINE, Harness, failure, native, said, value};
 
 #[tokio::test]
 async fn echo_answers_what_was_said() {
-    let house = House::with(vec![native(Echo)]).await;
+    let house = Harness::with(vec![native(Echo)]).await;
     let run = house.settle("echo", said("hello")).await;
     assert_eq!(run.status, RunStatus::Completed);
     let messages = house.messages(&run).await;
@@ -27,7 +27,7 @@ async fn echo_answers_what_was_said() {
 #[tokio::test]
 async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
     let agent = MailComposer::default();
-    let house = House::with(vec![native(agent.clone())]).await;
+    let house = Harness::with(vec![native(agent.clone())]).await;
     let order = "Write to alice@example.com that the meeting moves to Tuesday.";
     let run = house.settle("mailcomposer", said(order)).await;
     assert_eq!(run.status, RunStatus::Interrupted);
@@ -59,7 +59,7 @@ async fn a_mail_waits_for_its_approval_and_the_thread_remembers() {
 
 #[tokio::test]
 async fn what_does_not_fit_is_refused_before_there_is_a_run() {
-    let house = House::with(vec![native(MailComposer::default())]).await;
+    let house = Harness::with(vec![native(MailComposer::default())]).await;
     let new = house.run("mailcomposer", value(&json!({ "message": 5 })));
     let refused = house.runtime.submit(&house.by, new).await.map(drop);
     assert_eq!(refused.map_err(|error| error.code()), Err(Code::InvalidInput));
@@ -69,7 +69,7 @@ async fn what_does_not_fit_is_refused_before_there_is_a_run() {
 
 #[tokio::test]
 async fn a_research_is_logged_as_it_was_streamed() {
-    let house = House::with(vec![native(Researcher::new(Duration::ZERO))]).await;
+    let house = Harness::with(vec![native(Researcher::new(Duration::ZERO))]).await;
     let run = house.settle("researcher", said("Tell me about durable logs")).await;
     assert_eq!(run.status, RunStatus::Completed);
     let messages = house.messages(&run).await;
@@ -80,7 +80,7 @@ async fn a_research_is_logged_as_it_was_streamed() {
 
 #[tokio::test]
 async fn a_research_that_is_cancelled_ends_as_cancelled() {
-    let house = House::with(vec![native(Researcher::new(Duration::from_secs(3_600)))]).await;
+    let house = Harness::with(vec![native(Researcher::new(Duration::from_secs(3_600)))]).await;
     let new = house.run("researcher", said("durable logs"));
     let submitted = house.runtime.submit(&house.by, new).await.unwrap();
     house.runtime.cancel(&house.by, &submitted.run.id).await.unwrap();
@@ -130,7 +130,7 @@ impl Agent for Guest {
 
 #[tokio::test]
 async fn asking_waits_inside_the_turn() {
-    let house = House::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(Guest)]).await;
     for (option, reply) in [("yes", "true"), ("no", "false")] {
         let run = house.settle("guest", said("ask")).await;
         assert_eq!(run.status, RunStatus::Interrupted);
@@ -143,7 +143,7 @@ async fn asking_waits_inside_the_turn() {
 
 #[tokio::test]
 async fn history_is_what_completed_runs_said() {
-    let house = House::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(Guest)]).await;
     house.settle("guest", said("one")).await;
     house.settle("guest", said("fail")).await;
     let run = house.settle("guest", said("remember")).await;
@@ -152,7 +152,7 @@ async fn history_is_what_completed_runs_said() {
 
 #[tokio::test]
 async fn failures_keep_their_code_and_panics_their_text() {
-    let house = House::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(Guest)]).await;
     let run = house.settle("guest", said("fail")).await;
     let failed = failure(&run);
     assert_eq!((failed.code.as_str(), failed.transient), ("no_seats", true));
@@ -167,7 +167,7 @@ async fn failures_keep_their_code_and_panics_their_text() {
 
 #[tokio::test]
 async fn much_output_is_all_there_in_order() {
-    let house = House::with(vec![native(Guest)]).await;
+    let house = Harness::with(vec![native(Guest)]).await;
     let run = house.settle("guest", said("much")).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     let answer = house.messages(&run).await.pop().unwrap();

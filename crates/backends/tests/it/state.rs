@@ -6,7 +6,7 @@ use trilogue_runtime::{StateOf, ThreadPatch};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::to_json;
 
-use super::house::{House, native, value};
+use super::harness::{Harness, native, value};
 use trilogue_backends::builtin::MailComposer;
 
 /// Keeps numbers where the mail composer keeps texts.
@@ -26,13 +26,13 @@ impl Agent for Tally {
     }
 }
 
-async fn say(house: &House, message: &str) -> Value {
+async fn say(house: &Harness, message: &str) -> Value {
     let run = house.settle("mailcomposer", value(&json!({ "message": message }))).await;
     assert_eq!(run.status, RunStatus::Completed, "{:?}", run.outcome);
     house.result(&run).await.unwrap()
 }
 
-async fn state(house: &House) -> Value {
+async fn state(house: &Harness) -> Value {
     let thread = house.store.thread(&house.by.scope(), &house.thread).await.unwrap().unwrap();
     match house.runtime.state_at(&thread, None).await.unwrap() {
         StateOf::Value(state) => state.to_value(),
@@ -40,14 +40,14 @@ async fn state(house: &House) -> Value {
     }
 }
 
-async fn patch(house: &House, values: Value) -> Result<(), trilogue_domain::Error> {
+async fn patch(house: &Harness, values: Value) -> Result<(), trilogue_domain::Error> {
     let patch = ThreadPatch { values: Some(to_json(&values).unwrap()), ..ThreadPatch::default() };
     house.runtime.patch_thread(&house.by, &house.thread, patch).await.map(drop)
 }
 
 #[tokio::test]
 async fn the_second_run_of_a_thread_remembers_the_first() {
-    let house = House::with(vec![native(MailComposer::default())]).await;
+    let house = Harness::with(vec![native(MailComposer::default())]).await;
     let first = say(&house, "Hello, my name is John?").await;
     assert_eq!(first, json!({ "message": "Hello John, how can I help?" }));
     let second = say(&house, "Can you remind my name?").await;
@@ -63,7 +63,7 @@ async fn the_second_run_of_a_thread_remembers_the_first() {
 
 #[tokio::test]
 async fn what_a_client_sets_has_to_fit_the_agent_and_is_what_it_remembers() {
-    let house = House::with(vec![native(MailComposer::default())]).await;
+    let house = Harness::with(vec![native(MailComposer::default())]).await;
     say(&house, "Hello").await;
     let before = state(&house).await;
     let error = patch(&house, json!({ "messages": ["a", 5] })).await.unwrap_err();
@@ -79,7 +79,7 @@ async fn what_a_client_sets_has_to_fit_the_agent_and_is_what_it_remembers() {
 
 #[tokio::test]
 async fn agents_share_a_thread_only_where_its_state_fits_both() {
-    let house = House::with(vec![native(MailComposer::default()), native(Tally)]).await;
+    let house = Harness::with(vec![native(MailComposer::default()), native(Tally)]).await;
     let run = house.settle("tally", value(&Value::Null)).await;
     assert_eq!(run.status, RunStatus::Completed);
     let new = house.run("mailcomposer", value(&json!({ "message": "Hello" })));

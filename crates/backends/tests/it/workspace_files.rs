@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trilogue_backends::workspace::{Files, Grants, Limits, Workspace};
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 /// What lies outside of every workspace here.
 const SECRET: &str = "secret";

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use trilogue_backends::workspace::{Grants, Limits, Workspace};
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 /// A workspace with terminals.
 struct Shell {
@@ -167,8 +167,11 @@ async fn a_line_is_for_the_shell_and_arguments_are_not() {
     for (params, why) in [
         (json!({ "command": "no-such-program", "args": ["x"] }), "'no-such-program' cannot be run"),
         (json!({ "command": "" }), "empty"),
-        (json!({ "command": "a\0" }), "is 0"),
-        (json!({ "command": "true", "env": [{ "name": "A=B", "value": "" }] }), "variable's name"),
+        (json!({ "command": "a\0" }), "zero bytes"),
+        (
+            json!({ "command": "true", "env": [{ "name": "A=B", "value": "" }] }),
+            "name of a variable",
+        ),
         (json!({ "command": "true", "args": ["x".repeat(200_000)] }), "more than 131072 bytes"),
     ] {
         let error = shell.create(params).await.unwrap_err();

@@ -10,7 +10,7 @@ use trilogue_backends::child::MARKER;
 use trilogue_backends::workspace::{Files, Grants, Limits, Workspace};
 
 use super::child::{is_running, pid_in, until};
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 /// A workspace with files and terminals of an agent that has this marker.
 fn workspace(folder: &Path, limits: Limits) -> Workspace {

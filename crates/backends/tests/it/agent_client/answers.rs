@@ -8,7 +8,7 @@ use trilogue_domain::{Body, Code, Resolution, RunStatus};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
 use super::rig::{Rig, until};
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 async fn pending(rig: &Rig, run: &RunRow) -> usize {
     let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };

@@ -75,7 +75,7 @@ async fn every_block_of_a_tool_s_output_is_read_back_as_it_was_told() {
 async fn what_stands_beside_a_prompt_comes_to_the_agent() {
     let rig = Rig::new(&[]).await;
     let thread = rig.thread().await;
-    let Input::Messages(mut messages) = crate::house::said("prompt") else { panic!() };
+    let Input::Messages(mut messages) = crate::harness::said("prompt") else { panic!() };
     let extra = Json::parse(r#"{"extra":{"b":1,"a":[1.50]},"_x":null}"#.to_owned()).unwrap();
     trilogue_mapping::agent_client::keep_extra(&mut messages[0], &extra);
     let run = settle(rig.begin_with(&thread, Input::Messages(messages)).await).await;

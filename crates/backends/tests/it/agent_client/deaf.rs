@@ -19,7 +19,7 @@ async fn deaf(grace: Duration) -> (Rig, trilogue_domain::ThreadId, trilogue_stor
     let thread = rig.thread().await;
     let begun = rig.begin(&thread, SCRIPT).await;
     let run = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
     while !rig.said(&run).await.contains("heard nothing") {
         assert!(tokio::time::Instant::now() < end, "it still listens");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -6,7 +6,7 @@ use trilogue_domain::{Body, Event, MessageId, RunStatus, Transcript};
 use trilogue_runtime::NewThread;
 
 use super::rig::{Rig, text_of};
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 /// A chunk, with an id where the agent gives it one.
 fn chunk(kind: &str, id: Option<&str>, text: &str) -> Value {

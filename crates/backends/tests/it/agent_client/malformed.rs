@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trilogue_domain::{RunStatus, ThreadId};
 
 use super::rig::Rig;
-use crate::house::{DEADLINE, failure};
+use crate::harness::{DEADLINE, failure};
 
 /// How a prompt ends that is answered so.
 enum Ends {

@@ -9,7 +9,7 @@ use trilogue_store::rows::RunRow;
 use uuid::Uuid;
 
 use super::rig::Rig;
-use crate::house::DEADLINE;
+use crate::harness::DEADLINE;
 
 const OWN: &str = "6F9619FF-8B86-D011-B42D-00CF4FC964FF";
 

@@ -10,7 +10,7 @@ use trilogue_domain::{Json, RunStatus, ThreadId};
 use trilogue_store::rows::RunRow;
 
 use super::rig::{HEARD, Rig, caller, caller_in, settle, until};
-use crate::house::{DEADLINE, failure};
+use crate::harness::{DEADLINE, failure};
 
 fn opening(cwd: &Path, more: &Value) -> Json {
     let mut params = json!({ "cwd": cwd, "mcpServers": [] });

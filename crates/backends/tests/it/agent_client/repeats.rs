@@ -3,7 +3,7 @@
 use trilogue_domain::RunStatus;
 
 use super::rig::{Rig, until};
-use crate::house::failure;
+use crate::harness::failure;
 
 /// How often an agent was prompted.
 fn prompts(rig: &Rig) -> usize {

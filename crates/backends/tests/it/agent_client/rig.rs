@@ -1,5 +1,6 @@
-//! A runtime with one hosted agent, and somebody who uses it.
+//! The harness with one agent of the Agent Client Protocol: the scripted one.
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +12,39 @@ use trilogue_backends::agent_client::Launch;
 use trilogue_backends::child::Children;
 use trilogue_backends::permission::Rules;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent};
-use trilogue_domain::port::SystemClock;
-use trilogue_domain::{
-    AgentName, Answer, Body, Error, Event, Input, Interrupt, Json, Message, Principal, PrincipalId,
-    Rights, Strategy, TenantId, ThreadId, Transcript,
-};
+use trilogue_domain::{AgentName, Answer, Body, Error, Input, Json, Message, ThreadId, Transcript};
 use trilogue_mapping::agent_client::Originals;
 use trilogue_runtime::{
-    AnswerTo, Backend, CallError, Client, ClientProfile, NewRun, NewThread, Runtime, Sessions,
-    Submitted, ThreadChoice, ThreadContext, WhenHolding, WhenWaiting,
+    AnswerTo, Backend, CallError, Client, ClientProfile, NewRun, NewThread, Sessions, Submitted,
+    ThreadChoice, ThreadContext, WhenHolding,
 };
 use trilogue_sdk::Card;
-use trilogue_store::rows::{InterruptFilter, Page, RunRow};
-use trilogue_store::{Range, Store};
+use trilogue_store::rows::RunRow;
 
-use crate::house::{DEADLINE, said};
+use crate::harness::{DEADLINE, Harness, new_run, said};
+
+pub(crate) use crate::harness::settle;
 
 /// See the module.
 pub(crate) struct Rig {
-    pub(crate) runtime: Runtime,
-    pub(crate) store: Arc<dyn Store>,
+    harness: Harness,
     pub(crate) agent: AgentClient,
     pub(crate) children: Arc<Children>,
-    pub(crate) by: Principal,
     pub(crate) folder: TempDir,
+}
+
+impl Deref for Rig {
+    type Target = Harness;
+
+    fn deref(&self) -> &Harness {
+        &self.harness
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Harness {
+        &mut self.harness
+    }
 }
 
 /// Where the agent writes down what it hears.
@@ -103,20 +113,9 @@ impl Rig {
         let children = Children::open(Some(folder.path().join("state"))).await.unwrap();
         let card = Card::chat("scripted", "Does what it is told.").build().unwrap();
         let agent = AgentClient::new(card, launch, Arc::clone(&children), Arc::new(rules)).unwrap();
-        let originals = Arc::new(Originals);
-        let settings = trilogue_store::Options::new(originals.clone());
-        let store = trilogue_store::open("memory:", settings).await.unwrap();
         let agents: Vec<Arc<dyn Backend>> = vec![Arc::new(agent.clone())];
-        let clock = Arc::new(SystemClock);
-        let runtime =
-            Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
-        let by = Principal {
-            tenant: TenantId::parse("default").unwrap(),
-            id: PrincipalId::parse("alice").unwrap(),
-            rights: Rights::all(),
-            own: false,
-        };
-        Self { runtime, store, agent, children, by, folder }
+        let harness = Harness::start(agents, Arc::new(Originals), options).await;
+        Self { harness, agent, children, folder }
     }
 
     pub(crate) async fn thread(&self) -> ThreadId {
@@ -142,23 +141,9 @@ impl Rig {
     }
 
     pub(crate) async fn begin_with(&self, thread: &ThreadId, input: Input) -> Submitted {
-        let run = NewRun {
-            agent: AgentName::parse("scripted").unwrap(),
-            thread: ThreadChoice::Existing(thread.clone()),
-            id: None,
-            input,
-            config: None,
-            metadata: None,
-            strategy: Strategy::default(),
-            when_waiting: WhenWaiting::Start,
-            when_holding: WhenHolding::Strategy,
-            idempotency: None,
-            not_before: None,
-            rules: None,
-            callback: None,
-            request: None,
-            synchronous: false,
-        };
+        let choice = ThreadChoice::Existing(thread.clone());
+        let run =
+            NewRun { when_holding: WhenHolding::Strategy, ..new_run("scripted", choice, input) };
         self.runtime.submit(&self.by, run).await.unwrap()
     }
 
@@ -172,19 +157,6 @@ impl Rig {
         let thread = self.thread().await;
         let run = self.run(&thread, text).await;
         self.said(&run).await
-    }
-
-    pub(crate) async fn pending(&self, run: &RunRow) -> Interrupt {
-        let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
-        let page = Page { limit: 10, after: None, skip: 0 };
-        let listing = self.store.interrupts(&self.by.scope(), &filter, &page).await.unwrap();
-        listing.rows.into_iter().next().unwrap().interrupt
-    }
-
-    pub(crate) async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
-        let to = AnswerTo::Interrupt(self.pending(run).await.id);
-        self.runtime.answer(&self.by, to, answer).await.unwrap();
-        self.settled(run).await
     }
 
     /// Why an answer is none.
@@ -201,11 +173,6 @@ impl Rig {
         self.settled(run).await
     }
 
-    pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
-        let settled = self.runtime.settled(&self.by, &run.id);
-        tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
-    }
-
     /// Asks a run to stop, and waits until it has ended.
     pub(crate) async fn cancel(&self, run: &RunRow) -> RunRow {
         self.runtime.cancel(&self.by, &run.id).await.unwrap();
@@ -215,32 +182,6 @@ impl Rig {
                 return row;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    pub(crate) async fn events(&self, run: &RunRow) -> Vec<Event> {
-        let key = Some(run.key);
-        let mut events = self.log(&run.thread_id).await;
-        events.retain(|event| event.run == key);
-        events
-    }
-
-    /// Everything that is in a thread's log.
-    pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Event> {
-        let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
-        let mut events: Vec<Event> = Vec::new();
-        loop {
-            let after = events.last().map_or(0, |event| event.number);
-            let range = Range { run: None, after, max_bytes: 1 << 20 };
-            let frames = self.store.frames(&row, range).await.unwrap();
-            let before = events.len();
-            for frame in frames {
-                let new = frame.events().unwrap().iter().filter(|event| event.number > after);
-                events.extend(new.cloned());
-            }
-            if events.len() == before {
-                return events;
-            }
         }
     }
 
@@ -291,10 +232,6 @@ impl Rig {
         self.children.close().await;
         assert_eq!(self.children.count(), 0);
     }
-}
-
-pub(crate) async fn settle(submitted: Submitted) -> RunRow {
-    tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
 }
 
 pub(crate) fn text_of(original: &Original) -> String {

@@ -6,7 +6,7 @@ use trilogue_domain::{Json, RunStatus, ThreadId};
 use trilogue_store::rows::RunRow;
 
 use super::rig::{HEARD, Rig};
-use crate::house::failure;
+use crate::harness::failure;
 
 /// Flags of an agent that opens its sessions again in any process.
 const LOADS: [&str; 3] = ["--load", "--store", "{store}"];

@@ -8,7 +8,7 @@ use trilogue_domain::{Json, RunStatus};
 use trilogue_runtime::CallError;
 
 use super::rig::{Rig, caller, json, until};
-use crate::house::failure;
+use crate::harness::failure;
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -175,7 +175,7 @@ async fn there_are_no_more_processes_than_allowed() {
     assert_eq!(rig.run(&one, "count").await.status, RunStatus::Completed);
     let busy = rig.begin(&one, "slow").await;
     until("the agent works", || rig.runtime.status().running == 1).await;
-    tokio::time::timeout(crate::house::DEADLINE, async {
+    tokio::time::timeout(crate::harness::DEADLINE, async {
         loop {
             let run = rig.run(&two, "count").await;
             if run.status == RunStatus::Failed {

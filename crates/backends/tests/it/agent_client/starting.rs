@@ -5,7 +5,7 @@ use std::time::Duration;
 use trilogue_domain::RunStatus;
 
 use super::rig::{Rig, caller, json};
-use crate::house::failure;
+use crate::harness::failure;
 
 #[tokio::test]
 async fn after_a_logout_nobody_signs_in_but_a_client() {

@@ -15,7 +15,7 @@ async fn at_work(
 ) -> trilogue_store::rows::RunRow {
     let begun = rig.begin(thread, text).await;
     let row = rig.store.run(&rig.by.scope(), &begun.run.id).await.unwrap().unwrap();
-    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
     while rig.messages(&row).await.is_empty() {
         assert!(tokio::time::Instant::now() < end, "the agent does not work");
         tokio::time::sleep(Duration::from_millis(10)).await;

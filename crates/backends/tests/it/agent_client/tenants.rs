@@ -9,7 +9,7 @@ use trilogue_domain::{AgentName, Principal, PrincipalId, RunStatus, TenantId, Th
 use trilogue_runtime::NewThread;
 
 use super::rig::{Rig, caller};
-use crate::house::failure;
+use crate::harness::failure;
 
 fn stranger(rig: &Rig) -> Principal {
     let (tenant, id) = (TenantId::parse("stranger"), PrincipalId::parse("bob"));

@@ -5,7 +5,7 @@ use trilogue_domain::event::{MessageEvent, RunEvent, ToolEvent, ToolStatus};
 use trilogue_domain::{Body, Outcome, RunStatus};
 
 use super::rig::Rig;
-use crate::house::failure;
+use crate::harness::failure;
 
 /// The kinds of a run's events from its start on.
 async fn kinds(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<&'static str> {
@@ -180,7 +180,7 @@ async fn what_the_agent_calls_its_session_is_kept_with_the_thread() {
     assert_eq!(called().await, None);
     // It may say so between turns.
     rig.run(&thread, "later:0:A late title").await;
-    let end = tokio::time::Instant::now() + crate::house::DEADLINE;
+    let end = tokio::time::Instant::now() + crate::harness::DEADLINE;
     while called().await != Some(json!("A late title")) {
         assert!(tokio::time::Instant::now() < end);
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

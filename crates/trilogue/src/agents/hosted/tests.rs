@@ -139,9 +139,9 @@ fn rules_are_read_and_say_what_is_wrong() {
     assert_eq!(decide("execute", Some("rmdir"), None), Some(("rule 2".to_owned(), Verdict::Deny)));
     for (rest, why) in [
         ("kind = \"raed\"\ndecision = \"allow\"", "did you mean `read`?"),
-        ("kind = []\ndecision = \"allow\"", "never fit"),
+        ("kind = []\ndecision = \"allow\"", "never match"),
         ("path = \"a/../b\"\ndecision = \"allow\"", "`path` of the rule 'rule 1'"),
-        ("tool = \"[\"\ndecision = \"allow\"", "is no pattern"),
+        ("tool = \"[\"\ndecision = \"allow\"", "is not a pattern"),
     ] {
         let said = refused(&rule(rest));
         assert!(said.contains("`agents.coder.permissions`") && said.contains(why), "{said}");

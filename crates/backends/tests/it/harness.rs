@@ -1,0 +1,182 @@
+//! The harness of these tests: a real runtime on the store in memory, with agents and one principal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use trilogue_backends::NativeAgent;
+use trilogue_domain::event::RunEvent;
+use trilogue_domain::port::{ReadOriginal, SystemClock};
+use trilogue_domain::{
+    AgentName, Body, Event, Failure, Outcome as Ended, Principal, PrincipalId, Rights, Strategy,
+    TenantId, ThreadId, Transcript,
+};
+use trilogue_runtime::{
+    AnswerTo, Backend, Input, NewRun, NewThread, Options, Runtime, Submitted, ThreadChoice,
+    WhenHolding, WhenWaiting,
+};
+use trilogue_sdk::Interrupt;
+use trilogue_sdk::prelude::*;
+use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::{InterruptFilter, Page, RunRow};
+use trilogue_store::{Range, Store};
+
+/// The longest that a test waits for anything.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A runtime with agents, and a principal with one thread.
+pub(crate) struct Harness {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) runtime: Runtime,
+    pub(crate) by: Principal,
+    pub(crate) thread: ThreadId,
+}
+
+impl Harness {
+    /// With agents of this process.
+    pub(crate) async fn with(agents: Vec<NativeAgent>) -> Self {
+        let agents = agents.into_iter().map(|agent| Arc::new(agent) as Arc<dyn Backend>).collect();
+        Self::start(agents, Arc::new(NoOriginals), Options::default()).await
+    }
+
+    /// With any agents, and these settings of the runtime.
+    pub(crate) async fn start(
+        agents: Vec<Arc<dyn Backend>>,
+        originals: Arc<dyn ReadOriginal>,
+        options: Options,
+    ) -> Self {
+        let settings = trilogue_store::Options::new(Arc::clone(&originals));
+        let store = trilogue_store::open("memory:", settings).await.unwrap();
+        let clock = Arc::new(SystemClock);
+        let runtime =
+            Runtime::start(options, Arc::clone(&store), agents, clock, originals).await.unwrap();
+        let by = Principal {
+            tenant: TenantId::parse("default").unwrap(),
+            id: PrincipalId::parse("alice").unwrap(),
+            rights: Rights::all(),
+            own: false,
+        };
+        Self { store, runtime, by, thread: ThreadId::generate() }
+    }
+
+    /// A run in the harness's thread.
+    pub(crate) fn run(&self, agent: &str, input: Input) -> NewRun {
+        let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
+        new_run(agent, ThreadChoice::Ensure(thread), input)
+    }
+
+    /// Submits a run and waits until it has ended or waits.
+    pub(crate) async fn settle(&self, agent: &str, input: Input) -> RunRow {
+        settle(self.runtime.submit(&self.by, self.run(agent, input)).await.unwrap()).await
+    }
+
+    /// Waits until a run has ended or waits.
+    pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
+        let settled = self.runtime.settled(&self.by, &run.id);
+        tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn pending(&self, run: &RunRow) -> Interrupt {
+        let filter = InterruptFilter { run: Some(run.id.clone()), pending: true, thread: None };
+        let page = Page { limit: 10, after: None, skip: 0 };
+        let listing = self.store.interrupts(&self.by.scope(), &filter, &page).await.unwrap();
+        listing.rows.into_iter().next().unwrap().interrupt
+    }
+
+    /// Answers what a run waits for, and waits again.
+    pub(crate) async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
+        let interrupt = self.pending(run).await;
+        let to = AnswerTo::Interrupt(interrupt.id);
+        self.runtime.answer(&self.by, to, answer).await.unwrap();
+        self.settled(run).await
+    }
+
+    /// The events of a run.
+    pub(crate) async fn events(&self, run: &RunRow) -> Vec<Event> {
+        let key = Some(run.key);
+        let mut events = self.log(&run.thread_id).await;
+        events.retain(|event| event.run == key);
+        events
+    }
+
+    /// All events of a thread.
+    pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Event> {
+        let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.number);
+            let range = Range { run: None, after, max_bytes: 1 << 20 };
+            let frames = self.store.frames(&row, range).await.unwrap();
+            let before = events.len();
+            for frame in frames {
+                let new = frame.events().unwrap().iter().filter(|event| event.number > after);
+                events.extend(new.cloned());
+            }
+            if events.len() == before {
+                return events;
+            }
+        }
+    }
+
+    pub(crate) async fn messages(&self, run: &RunRow) -> Vec<Message> {
+        let mut transcript = Transcript::default();
+        for event in self.events(run).await {
+            transcript.push(&event);
+        }
+        transcript.into_messages()
+    }
+
+    pub(crate) async fn result(&self, run: &RunRow) -> Option<Value> {
+        self.events(run).await.into_iter().find_map(|event| match event.body {
+            Body::Run(RunEvent::Result(value)) => Some(value.to_value()),
+            _ => None,
+        })
+    }
+}
+
+/// A run with default settings.
+pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> NewRun {
+    NewRun {
+        agent: AgentName::parse(agent).unwrap(),
+        thread,
+        id: None,
+        input,
+        config: None,
+        metadata: None,
+        strategy: Strategy::default(),
+        when_waiting: WhenWaiting::Start,
+        when_holding: WhenHolding::Refuse,
+        idempotency: None,
+        not_before: None,
+        rules: None,
+        callback: None,
+        request: None,
+        synchronous: false,
+    }
+}
+
+/// Waits until a submitted run has ended or waits.
+pub(crate) async fn settle(submitted: Submitted) -> RunRow {
+    tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
+}
+
+pub(crate) fn native(agent: impl Agent) -> NativeAgent {
+    NativeAgent::new(agent).unwrap()
+}
+
+pub(crate) fn value(value: &Value) -> Input {
+    Input::Value(Json::from_value(value))
+}
+
+/// One message of a user.
+pub(crate) fn said(text: &str) -> Input {
+    Input::Messages(trilogue_sdk::Input::from(text).messages().to_vec())
+}
+
+/// Why a run failed.
+pub(crate) fn failure(run: &RunRow) -> Failure {
+    match &run.outcome {
+        Some(Ended::Failed(failure)) => failure.clone(),
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
