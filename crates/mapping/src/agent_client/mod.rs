@@ -11,7 +11,6 @@ mod card;
 mod config;
 mod error;
 mod extra;
-pub mod fidelity;
 mod interrupt;
 mod logged;
 mod meta;

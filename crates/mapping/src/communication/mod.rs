@@ -6,7 +6,6 @@
 mod agent;
 mod answer;
 mod asked;
-pub mod fidelity;
 mod input;
 mod outcome;
 mod part;

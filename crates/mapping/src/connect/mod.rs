@@ -11,7 +11,6 @@ mod creation;
 mod definitions;
 mod descriptor;
 mod error;
-pub mod fidelity;
 mod growing;
 mod input;
 mod interrupt;

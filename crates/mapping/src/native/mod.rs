@@ -5,7 +5,6 @@
 pub mod agent;
 pub mod answer;
 pub mod event;
-pub mod fidelity;
 pub mod input;
 pub mod interrupt;
 mod json;

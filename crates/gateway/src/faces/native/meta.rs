@@ -3,7 +3,7 @@
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
-use trilogue_mapping::native::fidelity;
+use trilogue_mapping::fidelity;
 use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
 
 use super::document::openapi_document;
