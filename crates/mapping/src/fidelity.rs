@@ -362,7 +362,8 @@ mod tests {
         let mut seen = HashSet::new();
         for Row { concept, verdicts } in TABLE {
             assert!(seen.insert(concept), "{concept} stands twice");
-            for (Carried(text) | Extension(text) | Lost(text)) in verdicts {
+            for verdict in verdicts {
+                let (Carried(text) | Extension(text) | Lost(text)) = verdict;
                 assert!(!text.is_empty(), "{concept}");
                 assert!(!concept.contains('|') && !text.contains('|'), "{concept} breaks its row");
             }

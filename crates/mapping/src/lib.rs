@@ -13,3 +13,12 @@ pub mod connect;
 pub mod fidelity;
 pub mod native;
 pub mod shape;
+
+use trilogue_domain::Timestamp;
+use trilogue_wire::Time;
+
+/// A time of the log as the protocols write it.
+#[must_use]
+pub fn time(at: Timestamp) -> Time {
+    Time::from_micros(at.as_micros())
+}

@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    fn said(role: Role, parts: Vec<Part>) -> Message {
+    fn message(role: Role, parts: Vec<Part>) -> Message {
         Message { role, parts, ..message_of(&Json::null(), Timestamp::default()) }
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn text_goes_to_the_one_string_or_is_read_as_json() {
-        let text = |text: &str| vec![said(Role::User, vec![Part::text(text)])];
+        let text = |text: &str| vec![message(Role::User, vec![Part::text(text)])];
         let string = json!({ "type": "string" });
         let only = json!({ "properties": { "message": string } });
         assert_eq!(shape(&only, text("5")), Ok(json!({ "message": "5" })));
@@ -218,13 +218,13 @@ mod tests {
         let schema = json!({ "properties": { "message": { "type": "string" } } });
         let part = Part::json(&Json::from_value(&json!({ "message": 5 })));
         let messages = vec![
-            said(Role::User, vec![Part::text("first")]),
-            said(Role::User, vec![Part::text("ignored"), part]),
-            said(Role::Agent, vec![Part::text("not yours")]),
+            message(Role::User, vec![Part::text("first")]),
+            message(Role::User, vec![Part::text("ignored"), part]),
+            message(Role::Agent, vec![Part::text("not yours")]),
         ];
         assert_eq!(shape(&schema, messages), Ok(json!({ "message": 5 })));
         let elsewhere =
-            said(Role::User, vec![Part::url("application/json", "http://example.com/")]);
+            message(Role::User, vec![Part::url("application/json", "http://example.com/")]);
         assert_eq!(shape(&schema, vec![elsewhere]).unwrap_err().0, Code::InvalidInput);
         assert_eq!(shape(&schema, Vec::new()).unwrap_err().0, Code::InvalidInput);
     }

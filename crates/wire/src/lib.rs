@@ -12,3 +12,5 @@ pub mod jsonrpc;
 pub mod native;
 pub mod sse;
 mod time;
+
+pub use time::Time;

@@ -15,8 +15,8 @@ use trilogue_wire::native;
 use super::answer::{consent, is_consent};
 use super::block::{Extension, fenced};
 use super::config::{Choice, choices};
+use super::permission_completion::as_sent;
 use super::prompt::blocks_of;
-use super::unsaid::as_said;
 use crate::communication::{answer_of_parts, truth_property};
 use crate::shape::{Properties, text_property};
 
@@ -68,7 +68,7 @@ fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
     if !is_request {
         return None;
     }
-    let payload = as_said(payload);
+    let payload = as_sent(payload);
     splice::put_session(&splice::remove(&payload, &["requestId"]), session)
 }
 

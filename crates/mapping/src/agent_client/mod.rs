@@ -17,10 +17,10 @@ mod meta;
 mod original;
 mod outcome;
 mod oversize;
+mod permission_completion;
 mod prompt;
 mod relay;
 mod tool_calls;
-mod unsaid;
 mod updates;
 
 pub use agent::initialize_result;
@@ -51,7 +51,6 @@ pub use prompt::{
 };
 pub use relay::{Gate, IdFormat, Relay, Relayed, shown_id, without_booleans};
 pub use tool_calls::{KnownCall, ToolCalls};
-pub use unsaid::with_unsaid;
 pub use updates::{Update, Updates, input_id};
 
 /// The key under `_meta` by which blocks carry what the protocol has no word for.

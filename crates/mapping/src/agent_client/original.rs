@@ -100,7 +100,7 @@ fn read_update(params: &str) -> Option<Body> {
     }
     let kind = decode(kind?)?;
     match &*kind {
-        "agent_message_chunk" => said(content?, message),
+        "agent_message_chunk" => message_event(content?, message),
         "agent_thought_chunk" => thought(content?),
         "tool_call" => Call::of(update).started(),
         "tool_call_update" => Call::of(update).changed(),
@@ -111,7 +111,7 @@ fn read_update(params: &str) -> Option<Body> {
 }
 
 /// Text without annotations continues its message, so that pieces of it join; any other block is a part.
-fn said(block: &str, message: Option<&str>) -> Option<Body> {
+fn message_event(block: &str, message: Option<&str>) -> Option<Body> {
     let message = message_id(message.and_then(decode).as_deref());
     let (mut is_text, mut text, mut has_annotations) = (false, None, false);
     for member in members(block) {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use trilogue_wire::agent_client::splice::{self, decode, get};
 
-use super::with_unsaid;
+use super::permission_completion::complete_permission;
 
 /// The most calls that are kept.
 const MAX_CALLS: usize = 4_096;
@@ -282,7 +282,7 @@ impl KnownCall {
 
     /// The request with the members that it omits.
     pub fn complete<'a>(&'a self, request: &'a str) -> Cow<'a, str> {
-        with_unsaid(request, self.members.iter().map(|(name, value)| (*name, &**value)))
+        complete_permission(request, self.members.iter().map(|(name, value)| (*name, &**value)))
     }
 }
 

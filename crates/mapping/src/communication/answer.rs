@@ -55,7 +55,7 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
     let answer = if interrupt.kind == InterruptKind::Permission {
         option(interrupt, value.as_ref(), text).map(Answer::Option)
     } else {
-        value.or_else(|| said(interrupt, text)).map(Answer::Json)
+        value.or_else(|| json_answer(interrupt, text)).map(Answer::Json)
     };
     answer.ok_or_else(|| misfit(interrupt))
 }
@@ -136,7 +136,7 @@ fn is_one_of(text: &str, words: &[&str]) -> bool {
 
 /// The JSON that a text stands for: the schema's one string, its one truth value, or what the text is as JSON.
 /// Where there is no schema, a text that is no JSON stands for itself. That an address was visited is said by a plain word for yes, and by nothing else.
-fn said(interrupt: &Interrupt, text: &str) -> Option<Json> {
+fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     if interrupt.kind == InterruptKind::Url {
         return agrees(text).map(|done| Json::from_value(&Value::Bool(done)));
     }

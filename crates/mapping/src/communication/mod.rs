@@ -5,22 +5,22 @@
 
 mod agent;
 mod answer;
-mod asked;
+mod await_message;
 mod input;
 mod outcome;
 mod part;
 mod projection;
 pub mod strict;
 
-use trilogue_domain::{AgentName, Timestamp};
-use trilogue_wire::agent_communication::{Role, Time, Uuid};
+use trilogue_domain::AgentName;
+use trilogue_wire::agent_communication::{Role, Uuid};
 
 pub use agent::agent;
 pub(crate) use answer::{agrees, answer_of_parts, is_words, truth_property};
 pub use answer::{answer, named_interrupt};
 pub use input::{input, read_message};
 pub use outcome::{error, status};
-pub use projection::{Kind, Projection, Said, Show};
+pub use projection::{Kind, Projection, RunMessage, Show};
 
 /// The key under which parts and manifests carry what the protocol has no word for.
 pub const EXTENSION: &str = "x_trilogue";
@@ -40,10 +40,6 @@ fn uuid_of(id: &str) -> Uuid {
         *id == *uuid.hyphenated().encode_lower(&mut buffer)
     });
     itself.unwrap_or_else(|| uuid::Uuid::new_v5(&NAMESPACE, id.as_bytes())).into()
-}
-
-fn time(at: Timestamp) -> Time {
-    Time::from_micros(at.as_micros())
 }
 
 fn role_of(name: &AgentName) -> Role {

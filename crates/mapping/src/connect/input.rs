@@ -16,7 +16,7 @@ use crate::native::read_json;
 ///
 /// # Errors
 /// `invalid_input` where both are there; `json_too_deep`.
-pub fn given(request: &RunCreate) -> Result<Option<Json>> {
+pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
     match (&request.input, &request.message) {
         (None, None) => Ok(None),
         (Some(input), None) => read_json(input.clone()).map(Some),
@@ -38,21 +38,21 @@ pub fn input(card: &AgentCard, given: Option<Json>, now: Timestamp) -> Result<In
     let given = given.unwrap_or_else(Json::null);
     match card.input {
         InputKind::Schema(_) => Ok(Input::Value(given)),
-        InputKind::Chat => said(&given, now).map(Input::Messages),
+        InputKind::Chat => chat_messages(&given, now).map(Input::Messages),
     }
 }
 
-/// What a chat agent is told.
+/// The object form of a chat agent's input.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct ChatInput {
     #[serde(default)]
     messages: Option<Vec<wire::Message>>,
     #[serde(default)]
     message: Option<String>,
 }
 
-fn said(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
+fn chat_messages(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
     match given.to_value() {
         Value::String(text) => return Ok(vec![user(text, now)]),
         Value::Null => {
@@ -61,19 +61,19 @@ fn said(given: &Json, now: Timestamp) -> Result<Vec<Message>> {
         }
         _ => {}
     }
-    let said: Said = wire::decode(given.as_bytes())
+    let sent: ChatInput = wire::decode(given.as_bytes())
         .map_err(|violation| refused(&format!("/input{}", violation.path), &violation.message))?;
-    if said.messages.is_none() && said.message.is_none() {
+    if sent.messages.is_none() && sent.message.is_none() {
         return Err(refused("/input", "has neither `messages` nor `message`"));
     }
-    let mut messages = said.messages.unwrap_or_default();
-    if messages.len() + usize::from(said.message.is_some()) > limits::MAX_MESSAGES_PER_INPUT {
+    let mut messages = sent.messages.unwrap_or_default();
+    if messages.len() + usize::from(sent.message.is_some()) > limits::MAX_MESSAGES_PER_INPUT {
         let most = limits::MAX_MESSAGES_PER_INPUT;
         let message = format!("the input has more than {most} messages");
         return Err(Error::new(Code::TooManyParts, message));
     }
     let mut read = read_messages(std::mem::take(&mut messages), now, "/input/messages")?;
-    read.extend(said.message.map(|text| user(text, now)));
+    read.extend(sent.message.map(|text| user(text, now)));
     Ok(read)
 }
 

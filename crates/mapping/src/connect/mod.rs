@@ -32,7 +32,7 @@ pub use creation::{callback, creation};
 pub use definitions::{Definition, ErrorData, definition, definitions, of_code};
 pub use descriptor::{card, descriptor};
 pub use error::{error, error_as};
-pub use input::{given, input};
+pub use input::{input, stated_input};
 pub use interrupt::interrupt;
 pub use message::{message, messages, read_messages};
 pub use modes::{Modes, modes};
@@ -45,12 +45,5 @@ pub use thread::{CheckpointOf, State, ThreadOf, state, thread, thread_state};
 pub use updates::Updates;
 pub use values::{Show, Values};
 
-use trilogue_domain::Timestamp;
-use trilogue_wire::agent_connect::Time;
-
 /// The key under which metadata carries what the protocol has no word for.
 pub const EXTENSION: &str = "trilogue";
-
-fn time(at: Timestamp) -> Time {
-    Time::from_micros(at.as_micros())
-}

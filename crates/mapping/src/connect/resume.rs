@@ -29,7 +29,7 @@ pub fn resume(
     let (named, payload) = unwrapped(card, interrupt, body)?;
     let answer = match interrupt.kind {
         InterruptKind::Permission => Answer::Option(option(interrupt, &payload)?),
-        InterruptKind::Message => said(interrupt, payload)?,
+        InterruptKind::Message => message_answer(interrupt, payload)?,
         InterruptKind::Form | InterruptKind::Url | InterruptKind::Custom(_) => {
             Answer::Json(payload)
         }
@@ -85,7 +85,7 @@ fn option(interrupt: &Interrupt, payload: &Json) -> Result<String> {
 }
 
 /// A message's parts. JSON that is none is an answer only where the interrupt says by a schema what it takes.
-fn said(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
+fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
     let mut value = payload.to_value();
     if let Value::Object(members) = &mut value
         && members.len() == 1

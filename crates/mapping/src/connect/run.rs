@@ -5,7 +5,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use trilogue_domain::{RunStatus, Timestamp};
 
-use super::{phase, status, time};
+use super::{phase, status};
+use crate::time;
 
 /// What the face shows of a stored run.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,8 @@ use trilogue_domain::{Json, Message, ThreadActivity, Timestamp};
 use super::block::Links;
 use super::message::messages;
 use super::run::member;
-use super::{thread_status, time};
+use super::thread_status;
+use crate::time;
 
 /// A thread's state.
 #[derive(Clone, Copy, Debug)]

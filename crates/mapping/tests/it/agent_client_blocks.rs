@@ -135,7 +135,7 @@ fn through_communication(message: &Message) -> Message {
     for body in super::sample::said(message) {
         shown.push(&super::sample::event(body), &thread);
     }
-    let json = shown.said()[0].json.clone();
+    let json = shown.messages()[0].json.clone();
     let read: agent_communication::Message =
         agent_communication::read(&json, agent_communication::Rules::Compatible).unwrap();
     communication::read_message(read).unwrap()

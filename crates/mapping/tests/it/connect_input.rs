@@ -73,7 +73,7 @@ fn any_other_agent_takes_the_value_as_it_was_written() {
 #[test]
 fn a_message_at_the_top_is_an_input_and_two_inputs_are_none() {
     let given = |body: Value| {
-        let given = connect::given(&create(&body));
+        let given = connect::stated_input(&create(&body));
         given.map(|it| it.map(|it| it.to_value())).map_err(|error| error.code())
     };
     assert_eq!(given(json!({})), Ok(None));
@@ -82,7 +82,7 @@ fn a_message_at_the_top_is_an_input_and_two_inputs_are_none() {
     assert_eq!(given(json!({ "message": "hi", "input": {} })), Err(Code::InvalidInput));
     let deep = format!("{{\"input\":{}{}}}", "[".repeat(70), "]".repeat(70));
     let deep: RunCreate = decode(deep.as_bytes()).unwrap();
-    assert_eq!(connect::given(&deep).map_err(|error| error.code()), Err(Code::JsonTooDeep));
+    assert_eq!(connect::stated_input(&deep).map_err(|error| error.code()), Err(Code::JsonTooDeep));
 }
 
 #[test]

@@ -4,25 +4,19 @@ use super::object::object;
 use crate::json::words::words;
 
 object! {
-    /// How content should be used or shown.
-    #[derive(Default)]
-    pub struct Annotations {
-    } may {
-        /// Whom it is meant for; everybody where nobody is named.
+    pub struct Annotations may {
+        /// Absent for everybody.
         audience: Option<Vec<Role>> = "audience" as optional_fitting;
-        /// How important it is, from 0 to 1.
-        priority: Option<Number> = "priority" as lenient;
-        /// When it was last changed, as ISO 8601.
-        last_modified: Option<String> = "lastModified" as lenient;
+        /// From 0 to 1.
+        priority: Option<Number> = "priority";
+        /// ISO 8601.
+        last_modified: Option<String> = "lastModified";
     }
 }
 
 words! {
-    /// A side of a conversation.
     pub enum Role {
-        /// The one who answers.
         Assistant = "assistant";
-        /// The one who asks.
         User = "user";
     }
 }

@@ -6,77 +6,56 @@ use super::{Map, Opaque};
 use crate::json::{Path, Read, Violation};
 
 tagged! {
-    /// A way to authenticate.
     pub enum AuthMethod by "type" {
-        /// In a terminal: the client runs the agent with arguments, and does not call `authenticate`. Only for clients with `auth.terminal`.
+        /// The client runs the agent in a terminal and does not call `authenticate`. Only for clients with `auth.terminal`.
         Terminal(AuthMethodTerminal) = "terminal";
     } plain {
-        /// By the agent itself, when `authenticate` is called.
+        /// By the agent itself, when the client calls `authenticate`.
         Agent(AuthMethodAgent);
     } read by untagged
 }
 
 object! {
-    /// Authenticating in a terminal.
     pub struct AuthMethodTerminal {
-        /// Its id.
-        id: String = "id" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
+        id: String = "id";
+        /// For people.
+        name: String = "name";
     } may {
-        /// What it means.
-        description: Option<String> = "description" as lenient;
-        /// What the agent is run with.
+        description: Option<String> = "description";
+        /// Arguments for the agent's program.
         args: Vec<String> = "args" as optional;
-        /// The variables that the agent is run with.
+        /// Environment variables for the agent's program.
         env: Option<Map<String>> = "env" as optional;
     }
 }
 
 object! {
-    /// Authenticating by the agent itself.
     pub struct AuthMethodAgent {
-        /// Its id.
-        id: String = "id" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
+        id: String = "id";
+        /// For people.
+        name: String = "name";
     } may {
-        /// What it means.
-        description: Option<String> = "description" as lenient;
+        description: Option<String> = "description";
     }
 }
 
 object! {
-    /// Authenticates.
     pub struct AuthenticateRequest {
-        /// One of the ways that `initialize` named, but none of those in a terminal.
-        method_id: String = "methodId" as required;
-    } may {
+        /// One of the methods of `initialize`, but none in a terminal.
+        method_id: String = "methodId";
     }
 }
 
 object! {
-    /// It is done.
-    #[derive(Default)]
-    pub struct AuthenticateResponse {
-    } may {
-    }
+    pub struct AuthenticateResponse;
 }
 
 object! {
-    /// Forgets who is authenticated.
-    #[derive(Default)]
-    pub struct LogoutRequest {
-    } may {
-    }
+    pub struct LogoutRequest;
 }
 
 object! {
-    /// Nobody is authenticated.
-    #[derive(Default)]
-    pub struct LogoutResponse {
-    } may {
-    }
+    pub struct LogoutResponse;
 }
 
 // === impl AuthMethod ===

@@ -2,19 +2,15 @@ use super::Id;
 use super::object::object;
 
 object! {
-    /// Ends a session's turn.
     pub struct CancelNotification {
-        /// The session.
-        session_id: String = "sessionId" as required;
-    } may {
+        session_id: String = "sessionId";
     }
 }
 
 object! {
-    /// Asks for an answer now, even if it is none.
+    /// Asks for a response now, even if it is an error.
     pub struct CancelRequestNotification {
-        /// The request, by the id that its sender gave it.
-        request_id: Id<'static> = "requestId" as required;
-    } may {
+        /// The id that the sender gave the request.
+        request_id: Id<'static> = "requestId";
     }
 }

@@ -3,157 +3,94 @@
 use super::object::object;
 
 object! {
-    /// Something that can be done, with nothing more to say about it.
-    #[derive(Default)]
-    pub struct Supported {
-    } may {
-    }
+    /// A capability without members.
+    pub struct Supported;
 }
 
 object! {
-    /// What a client can do.
-    #[derive(Default)]
-    pub struct ClientCapabilities {
-    } may {
-        /// With files.
-        fs: Option<FileSystemCapabilities> = "fs" as lenient;
+    pub struct ClientCapabilities may {
+        fs: Option<FileSystemCapabilities> = "fs";
         /// All of `terminal/*`.
-        terminal: bool = "terminal" as lenient;
-        /// With sessions.
-        session: Option<ClientSessionCapabilities> = "session" as lenient;
-        /// For authenticating.
-        auth: Option<AuthCapabilities> = "auth" as lenient;
-        /// With questions.
-        elicitation: Option<ElicitationCapabilities> = "elicitation" as lenient;
+        terminal: bool = "terminal";
+        session: Option<ClientSessionCapabilities> = "session";
+        auth: Option<AuthCapabilities> = "auth";
+        elicitation: Option<ElicitationCapabilities> = "elicitation";
     }
 }
 
 object! {
-    /// What a client can do with files.
-    #[derive(Default)]
-    pub struct FileSystemCapabilities {
-    } may {
-        /// `fs/read_text_file`.
-        read_text_file: bool = "readTextFile" as lenient;
-        /// `fs/write_text_file`.
-        write_text_file: bool = "writeTextFile" as lenient;
+    pub struct FileSystemCapabilities may {
+        read_text_file: bool = "readTextFile";
+        write_text_file: bool = "writeTextFile";
     }
 }
 
 object! {
-    /// What a client can do with sessions.
-    #[derive(Default)]
-    pub struct ClientSessionCapabilities {
-    } may {
-        /// Updates about compaction.
-        compaction: Option<Supported> = "compaction" as lenient;
-        /// With options.
-        config_options: Option<ConfigOptionsCapabilities> = "configOptions" as lenient;
-        /// Notices.
-        notices: Option<Supported> = "notices" as lenient;
+    pub struct ClientSessionCapabilities may {
+        compaction: Option<Supported> = "compaction";
+        config_options: Option<ConfigOptionsCapabilities> = "configOptions";
+        notices: Option<Supported> = "notices";
     }
 }
 
 object! {
-    /// What a client can do with options.
-    #[derive(Default)]
-    pub struct ConfigOptionsCapabilities {
-    } may {
-        /// Options that are on or off.
-        boolean: Option<Supported> = "boolean" as lenient;
+    pub struct ConfigOptionsCapabilities may {
+        boolean: Option<Supported> = "boolean";
     }
 }
 
 object! {
-    /// What a client can do for authenticating.
-    #[derive(Default)]
-    pub struct AuthCapabilities {
-    } may {
-        /// Running the agent in a terminal.
-        terminal: bool = "terminal" as lenient;
+    pub struct AuthCapabilities may {
+        terminal: bool = "terminal";
     }
 }
 
 object! {
-    /// What a client can do with questions.
-    #[derive(Default)]
-    pub struct ElicitationCapabilities {
-    } may {
-        /// Forms.
-        form: Option<Supported> = "form" as lenient;
-        /// Addresses.
-        url: Option<Supported> = "url" as lenient;
+    pub struct ElicitationCapabilities may {
+        form: Option<Supported> = "form";
+        url: Option<Supported> = "url";
     }
 }
 
 object! {
-    /// What an agent can do.
-    #[derive(Default)]
-    pub struct AgentCapabilities {
-    } may {
-        /// `session/load`.
-        load_session: bool = "loadSession" as lenient;
-        /// With prompts.
-        prompt: Option<PromptCapabilities> = "promptCapabilities" as lenient;
-        /// With tool servers.
-        mcp: Option<McpCapabilities> = "mcpCapabilities" as lenient;
-        /// With sessions.
-        session: Option<SessionCapabilities> = "sessionCapabilities" as lenient;
-        /// For authenticating.
-        auth: Option<AgentAuthCapabilities> = "auth" as lenient;
+    pub struct AgentCapabilities may {
+        load_session: bool = "loadSession";
+        prompt: Option<PromptCapabilities> = "promptCapabilities";
+        mcp: Option<McpCapabilities> = "mcpCapabilities";
+        session: Option<SessionCapabilities> = "sessionCapabilities";
+        auth: Option<AgentAuthCapabilities> = "auth";
     }
 }
 
 object! {
-    /// What an agent can do with prompts, beside text and links to resources.
-    #[derive(Default)]
-    pub struct PromptCapabilities {
-    } may {
-        /// Images.
-        image: bool = "image" as lenient;
-        /// Sounds.
-        audio: bool = "audio" as lenient;
-        /// Resources in the message.
-        embedded_context: bool = "embeddedContext" as lenient;
+    /// Text and links to resources need no capability.
+    pub struct PromptCapabilities may {
+        image: bool = "image";
+        audio: bool = "audio";
+        embedded_context: bool = "embeddedContext";
     }
 }
 
 object! {
-    /// What an agent can do with tool servers, beside starting them.
-    #[derive(Default)]
-    pub struct McpCapabilities {
-    } may {
-        /// Over HTTP.
-        http: bool = "http" as lenient;
-        /// Over server-sent events.
-        sse: bool = "sse" as lenient;
+    /// Servers that the agent starts need no capability.
+    pub struct McpCapabilities may {
+        http: bool = "http";
+        sse: bool = "sse";
     }
 }
 
 object! {
-    /// What an agent can do with sessions.
-    #[derive(Default)]
-    pub struct SessionCapabilities {
-    } may {
-        /// `session/list`.
-        list: Option<Supported> = "list" as lenient;
-        /// `session/delete`.
-        delete: Option<Supported> = "delete" as lenient;
-        /// Working in more than one place.
-        additional_directories: Option<Supported> = "additionalDirectories" as lenient;
-        /// `session/resume`.
-        resume: Option<Supported> = "resume" as lenient;
-        /// `session/close`.
-        close: Option<Supported> = "close" as lenient;
+    pub struct SessionCapabilities may {
+        list: Option<Supported> = "list";
+        delete: Option<Supported> = "delete";
+        additional_directories: Option<Supported> = "additionalDirectories";
+        resume: Option<Supported> = "resume";
+        close: Option<Supported> = "close";
     }
 }
 
 object! {
-    /// What an agent can do for authenticating.
-    #[derive(Default)]
-    pub struct AgentAuthCapabilities {
-    } may {
-        /// `logout`.
-        logout: Option<Supported> = "logout" as lenient;
+    pub struct AgentAuthCapabilities may {
+        logout: Option<Supported> = "logout";
     }
 }

@@ -1,32 +1,26 @@
 use super::object::object;
 
 object! {
-    /// The commands that a user can give, all of them.
     pub struct AvailableCommandsUpdate {
-        /// The commands.
         available_commands: Vec<AvailableCommand> = "availableCommands" as fitting_there;
-    } may {
     }
 }
 
 object! {
-    /// A command that a user can give.
     pub struct AvailableCommand {
-        /// Its name, without a slash.
-        name: String = "name" as required;
-        /// What it does.
-        description: String = "description" as required;
+        /// Without a slash.
+        name: String = "name";
+        description: String = "description";
     } may {
-        /// What it takes; nothing where this is absent.
-        input: Option<CommandInput> = "input" as lenient;
+        /// Absent where the command takes none.
+        input: Option<CommandInput> = "input";
     }
 }
 
 object! {
-    /// What a command takes: all that is typed behind its name.
+    /// All text behind the command's name.
     pub struct CommandInput {
-        /// What is shown as long as nothing is typed.
-        hint: String = "hint" as required;
-    } may {
+        /// Shown while the input is empty.
+        hint: String = "hint";
     }
 }

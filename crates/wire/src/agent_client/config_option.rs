@@ -7,61 +7,44 @@ use crate::json::words::words;
 use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
-    /// Something that can be set in a session.
     pub enum SessionConfigOption by "type" {
-        /// One of several values.
         Select(Box<SessionConfigSelect>) = "select";
-        /// On or off. Only for clients with `session.configOptions.boolean`.
+        /// Only for clients with `session.configOptions.boolean`.
         Boolean(SessionConfigBoolean) = "boolean";
     }
 }
 
 object! {
-    /// One of several values.
     pub struct SessionConfigSelect {
-        /// The option's id.
-        id: String = "id" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
-        /// The value that it has.
-        current_value: String = "currentValue" as required;
-        /// The values that it can have.
-        options: SessionConfigSelectOptions = "options" as required;
+        id: String = "id";
+        /// For people.
+        name: String = "name";
+        current_value: String = "currentValue";
+        options: SessionConfigSelectOptions = "options";
     } may {
-        /// What it means.
-        description: Option<String> = "description" as lenient;
-        /// What it is about.
-        category: Option<SessionConfigOptionCategory> = "category" as lenient;
+        description: Option<String> = "description";
+        category: Option<SessionConfigOptionCategory> = "category";
     }
 }
 
 object! {
-    /// On or off.
     pub struct SessionConfigBoolean {
-        /// The option's id.
-        id: String = "id" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
-        /// Whether it is on.
-        current_value: bool = "currentValue" as required;
+        id: String = "id";
+        /// For people.
+        name: String = "name";
+        current_value: bool = "currentValue";
     } may {
-        /// What it means.
-        description: Option<String> = "description" as lenient;
-        /// What it is about.
-        category: Option<SessionConfigOptionCategory> = "category" as lenient;
+        description: Option<String> = "description";
+        category: Option<SessionConfigOptionCategory> = "category";
     }
 }
 
 words! {
-    /// What an option is about. Words that begin with `_` are free for everybody.
+    /// Words that begin with `_` are free for everybody.
     pub open enum SessionConfigOptionCategory {
-        /// The session's mode.
         Mode = "mode";
-        /// The model.
         Model = "model";
-        /// How the model is used.
         ModelConfig = "model_config";
-        /// How much the model thinks.
         ThoughtLevel = "thought_level";
     }
 }
@@ -76,52 +59,38 @@ pub enum SessionConfigSelectOptions {
 }
 
 object! {
-    /// A value that an option can have.
     pub struct SessionConfigSelectOption {
-        /// The value.
-        value: String = "value" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
+        value: String = "value";
+        /// For people.
+        name: String = "name";
     } may {
-        /// What it means.
-        description: Option<String> = "description" as lenient;
+        description: Option<String> = "description";
     }
 }
 
 object! {
-    /// Values with a heading.
     pub struct SessionConfigSelectGroup {
-        /// The group's id.
-        group: String = "group" as required;
-        /// The heading.
-        name: String = "name" as required;
-        /// The values.
+        group: String = "group";
+        name: String = "name";
         options: Vec<SessionConfigSelectOption> = "options" as fitting_there;
-    } may {
     }
 }
 
 object! {
-    /// The session's options, all of them.
+    /// All options of the session.
     pub struct ConfigOptionUpdate {
-        /// The options.
         config_options: Vec<SessionConfigOption> = "configOptions" as fitting_there;
-    } may {
     }
 }
 
 object! {
-    /// Gives an option a value.
     pub struct SetSessionConfigOptionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// The option.
-        config_id: String = "configId" as required;
-        /// The value.
-        value: SessionConfigValue = "value" as required;
+        session_id: String = "sessionId";
+        config_id: String = "configId";
+        value: SessionConfigValue = "value";
     } may {
-        /// What kind of value it is: `boolean` where it is one.
-        kind: Option<String> = "type" as lenient;
+        /// `boolean` where the value is one.
+        kind: Option<String> = "type";
     }
     check kind_fits;
 }
@@ -136,11 +105,9 @@ pub enum SessionConfigValue {
 }
 
 object! {
-    /// The option has the value.
     pub struct SetSessionConfigOptionResponse {
-        /// The session's options, all of them: one may change others.
+        /// All options of the session: one may change others.
         config_options: Vec<SessionConfigOption> = "configOptions" as fitting_there;
-    } may {
     }
 }
 

@@ -8,91 +8,72 @@ use crate::json::scan;
 use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
-    /// Something that can be shown, in the form of the Model Context Protocol's content blocks.
+    /// Content in the form of the Model Context Protocol's content blocks.
     pub enum ContentBlock by "type" {
-        /// Text, usually Markdown.
+        /// Usually Markdown.
         Text(TextContent) = "text";
-        /// An image.
         Image(ImageContent) = "image";
-        /// A sound.
         Audio(AudioContent) = "audio";
-        /// A reference to something that the other side can reach.
+        /// A reference that the other side can resolve.
         ResourceLink(Box<ResourceLink>) = "resource_link";
-        /// Something whole, in the message.
+        /// A resource with its content.
         Resource(Box<EmbeddedResource>) = "resource";
     }
 }
 
 object! {
-    /// Text.
     pub struct TextContent {
-        /// The text.
-        text: String = "text" as required;
+        text: String = "text";
     } may {
-        /// How it should be used or shown.
-        annotations: Option<Annotations> = "annotations" as lenient;
+        annotations: Option<Annotations> = "annotations";
     }
 }
 
 object! {
-    /// An image.
     pub struct ImageContent {
-        /// The image, as base64.
-        data: String = "data" as required;
-        /// Its MIME type.
-        mime_type: String = "mimeType" as required;
+        /// Base64.
+        data: String = "data";
+        mime_type: String = "mimeType";
     } may {
-        /// Where it comes from.
-        uri: Option<String> = "uri" as lenient;
-        /// How it should be used or shown.
-        annotations: Option<Annotations> = "annotations" as lenient;
+        uri: Option<String> = "uri";
+        annotations: Option<Annotations> = "annotations";
     }
     check image_is_base64;
 }
 
 object! {
-    /// A sound.
     pub struct AudioContent {
-        /// The sound, as base64.
-        data: String = "data" as required;
-        /// Its MIME type.
-        mime_type: String = "mimeType" as required;
+        /// Base64.
+        data: String = "data";
+        mime_type: String = "mimeType";
     } may {
-        /// How it should be used or shown.
-        annotations: Option<Annotations> = "annotations" as lenient;
+        annotations: Option<Annotations> = "annotations";
     }
     check audio_is_base64;
 }
 
 object! {
-    /// A reference to something that the other side can reach.
+    /// A reference that the other side can resolve.
     pub struct ResourceLink {
-        /// Where it is.
-        uri: String = "uri" as required;
-        /// What it is called.
-        name: String = "name" as required;
+        uri: String = "uri";
+        name: String = "name";
     } may {
-        /// Its MIME type.
-        mime_type: Option<String> = "mimeType" as lenient;
-        /// What it is called towards people.
-        title: Option<String> = "title" as lenient;
-        /// What it is.
-        description: Option<String> = "description" as lenient;
-        /// Its size, in bytes.
-        size: Option<i64> = "size" as lenient;
-        /// How it should be used or shown.
-        annotations: Option<Annotations> = "annotations" as lenient;
+        mime_type: Option<String> = "mimeType";
+        /// For people.
+        title: Option<String> = "title";
+        description: Option<String> = "description";
+        /// In bytes.
+        size: Option<i64> = "size";
+        annotations: Option<Annotations> = "annotations";
     }
 }
 
 object! {
-    /// Something whole, in the message.
+    /// A resource with its content.
     pub struct EmbeddedResource {
-        /// What it holds.
-        resource: ResourceContents = "resource" as required;
+        resource: ResourceContents = "resource";
     } may {
-        /// How it should be used or shown.
-        annotations: Option<Annotations> = "annotations" as lenient;
+        annotations: Option<Annotations> = "annotations";
     }
 }
 
@@ -106,28 +87,21 @@ pub enum ResourceContents {
 }
 
 object! {
-    /// A resource of text.
     pub struct TextResourceContents {
-        /// Where it comes from.
-        uri: String = "uri" as required;
-        /// The text.
-        text: String = "text" as required;
+        uri: String = "uri";
+        text: String = "text";
     } may {
-        /// Its MIME type.
-        mime_type: Option<String> = "mimeType" as lenient;
+        mime_type: Option<String> = "mimeType";
     }
 }
 
 object! {
-    /// A resource of bytes.
     pub struct BlobResourceContents {
-        /// Where it comes from.
-        uri: String = "uri" as required;
-        /// The bytes, as base64.
-        blob: String = "blob" as required;
+        uri: String = "uri";
+        /// Base64.
+        blob: String = "blob";
     } may {
-        /// Its MIME type.
-        mime_type: Option<String> = "mimeType" as lenient;
+        mime_type: Option<String> = "mimeType";
     }
     check blob_is_base64;
 }

@@ -7,11 +7,10 @@ use super::{ElicitationSchema, Id, Map};
 use crate::json::{Path, Read, Violation, refusal};
 
 tagged! {
-    /// Asks the user for something.
     pub enum CreateElicitationRequest by "mode" {
-        /// By a form. Only for clients with `elicitation.form`.
+        /// Only for clients with `elicitation.form`.
         Form(Box<ElicitationForm>) = "form";
-        /// By an address that the user visits. Only for clients with `elicitation.url`.
+        /// Only for clients with `elicitation.url`.
         Url(Box<ElicitationUrl>) = "url";
     }
 }
@@ -19,15 +18,11 @@ tagged! {
 object! {
     /// A form. It never asks for secrets.
     pub struct ElicitationForm {
-        /// What is asked for, in words.
-        message: String = "message" as required;
-        /// The form's fields.
-        requested_schema: ElicitationSchema = "requestedSchema" as required;
+        message: String = "message";
+        requested_schema: ElicitationSchema = "requestedSchema";
     } may {
-        /// The session that it belongs to.
         session_id: Option<String> = "sessionId" as optional;
-        /// The tool call of the session that it belongs to.
-        tool_call_id: Option<String> = "toolCallId" as lenient;
+        tool_call_id: Option<String> = "toolCallId";
         /// The client's request that it belongs to, where it belongs to no session.
         request_id: Option<Id<'static>> = "requestId" as optional;
     }
@@ -37,17 +32,13 @@ object! {
 object! {
     /// An address that the user visits.
     pub struct ElicitationUrl {
-        /// What for, in words.
-        message: String = "message" as required;
-        /// The id by which `elicitation/complete` names it.
-        elicitation_id: String = "elicitationId" as required;
-        /// The address.
-        url: String = "url" as required;
+        message: String = "message";
+        /// `elicitation/complete` names this id.
+        elicitation_id: String = "elicitationId";
+        url: String = "url";
     } may {
-        /// The session that it belongs to.
         session_id: Option<String> = "sessionId" as optional;
-        /// The tool call of the session that it belongs to.
-        tool_call_id: Option<String> = "toolCallId" as lenient;
+        tool_call_id: Option<String> = "toolCallId";
         /// The client's request that it belongs to, where it belongs to no session.
         request_id: Option<Id<'static>> = "requestId" as optional;
     }
@@ -55,41 +46,27 @@ object! {
 }
 
 tagged! {
-    /// What the user did. A kind that the protocol has no word for gives nothing.
+    /// An unknown action counts as no answer.
     pub enum CreateElicitationResponse by "action" {
-        /// Answered.
         Accept(ElicitationAccept) = "accept";
-        /// Said no.
         Decline(ElicitationDecline) = "decline";
-        /// Did not answer.
         Cancel(ElicitationCancel) = "cancel";
     }
 }
 
 object! {
-    /// The user answered.
-    #[derive(Default)]
-    pub struct ElicitationAccept {
-    } may {
-        /// What was filled into the form, by field.
+    pub struct ElicitationAccept may {
+        /// The values by field.
         content: Option<Map<ElicitationValue>> = "content" as optional;
     }
 }
 
 object! {
-    /// The user said no.
-    #[derive(Default)]
-    pub struct ElicitationDecline {
-    } may {
-    }
+    pub struct ElicitationDecline;
 }
 
 object! {
-    /// The user did not answer.
-    #[derive(Default)]
-    pub struct ElicitationCancel {
-    } may {
-    }
+    pub struct ElicitationCancel;
 }
 
 /// What was filled into a field.
@@ -106,11 +83,9 @@ pub enum ElicitationValue {
 }
 
 object! {
-    /// The user is done at an address. Ids that nobody knows mean nothing.
+    /// The user is done at an address. Unknown ids have no effect.
     pub struct CompleteElicitationNotification {
-        /// The id.
-        elicitation_id: String = "elicitationId" as required;
-    } may {
+        elicitation_id: String = "elicitationId";
     }
 }
 

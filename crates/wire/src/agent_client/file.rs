@@ -1,12 +1,10 @@
 use super::object::object;
 
 object! {
-    /// Reads a text file of the client's.
     pub struct ReadTextFileRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// The file, as an absolute path.
-        path: String = "path" as required;
+        session_id: String = "sessionId";
+        /// An absolute path.
+        path: String = "path";
     } may {
         /// The first line to read, from 1.
         line: Option<u32> = "line" as optional;
@@ -16,31 +14,21 @@ object! {
 }
 
 object! {
-    /// The text that was read.
     pub struct ReadTextFileResponse {
-        /// The text.
-        content: String = "content" as required;
-    } may {
+        content: String = "content";
     }
 }
 
 object! {
-    /// Writes a text file of the client's, which is made where there is none.
+    /// Creates the file where it does not exist.
     pub struct WriteTextFileRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// The file, as an absolute path.
-        path: String = "path" as required;
-        /// The text.
-        content: String = "content" as required;
-    } may {
+        session_id: String = "sessionId";
+        /// An absolute path.
+        path: String = "path";
+        content: String = "content";
     }
 }
 
 object! {
-    /// The file is written.
-    #[derive(Default)]
-    pub struct WriteTextFileResponse {
-    } may {
-    }
+    pub struct WriteTextFileResponse;
 }

@@ -6,11 +6,10 @@ use super::{EnvVariable, Opaque};
 use crate::json::{Path, Read, Violation};
 
 tagged! {
-    /// A tool server, which speaks the Model Context Protocol.
     pub enum McpServer by "type" {
-        /// Over HTTP. Only for agents with `mcpCapabilities.http`.
+        /// Only for agents with `mcpCapabilities.http`.
         Http(McpServerHttp) = "http";
-        /// Over server-sent events. Only for agents with `mcpCapabilities.sse`.
+        /// Only for agents with `mcpCapabilities.sse`.
         Sse(McpServerSse) = "sse";
     } plain {
         /// A program that the agent starts.
@@ -19,54 +18,35 @@ tagged! {
 }
 
 object! {
-    /// A tool server over HTTP.
     pub struct McpServerHttp {
-        /// What it is called.
-        name: String = "name" as required;
-        /// Where it is.
-        url: String = "url" as required;
-        /// What is sent along.
+        name: String = "name";
+        url: String = "url";
         headers: Vec<HttpHeader> = "headers" as list_there;
-    } may {
     }
 }
 
 object! {
-    /// A tool server over server-sent events.
     pub struct McpServerSse {
-        /// What it is called.
-        name: String = "name" as required;
-        /// Where it is.
-        url: String = "url" as required;
-        /// What is sent along.
+        name: String = "name";
+        url: String = "url";
         headers: Vec<HttpHeader> = "headers" as list_there;
-    } may {
     }
 }
 
 object! {
-    /// A tool server that the agent starts.
     pub struct McpServerStdio {
-        /// What it is called.
-        name: String = "name" as required;
-        /// The program, as an absolute path.
-        command: String = "command" as required;
-        /// Its arguments.
+        name: String = "name";
+        /// An absolute path.
+        command: String = "command";
         args: Vec<String> = "args" as list_there;
-        /// Its variables.
         env: Vec<EnvVariable> = "env" as list_there;
-    } may {
     }
 }
 
 object! {
-    /// A header of a request.
     pub struct HttpHeader {
-        /// Its name.
-        name: String = "name" as required;
-        /// Its value.
-        value: String = "value" as required;
-    } may {
+        name: String = "name";
+        value: String = "value";
     }
 }
 

@@ -139,81 +139,53 @@ macro_rules! calls {
 }
 
 requests! {
-    /// What an agent is asked.
     pub enum AgentRequest {
-        /// Begins a connection.
         Initialize(InitializeRequest) -> InitializeResponse = "initialize";
-        /// Authenticates.
         Authenticate(AuthenticateRequest) -> AuthenticateResponse = "authenticate";
-        /// Forgets who is authenticated.
         Logout(LogoutRequest) -> LogoutResponse = "logout";
-        /// Begins a session.
         NewSession(NewSessionRequest) -> NewSessionResponse = "session/new";
-        /// Opens a session again, and tells everything that was said in it.
+        /// Opens a session and replays its history.
         LoadSession(LoadSessionRequest) -> LoadSessionResponse = "session/load";
-        /// Opens a session again, and tells nothing.
+        /// Opens a session without a replay.
         ResumeSession(ResumeSessionRequest) -> ResumeSessionResponse = "session/resume";
-        /// Asks for the sessions that there are.
         ListSessions(ListSessionsRequest) -> ListSessionsResponse = "session/list";
-        /// Removes a session.
         DeleteSession(DeleteSessionRequest) -> DeleteSessionResponse = "session/delete";
-        /// Ends what a session does.
         CloseSession(CloseSessionRequest) -> CloseSessionResponse = "session/close";
-        /// Puts a session into a mode.
         SetSessionMode(SetSessionModeRequest) -> SetSessionModeResponse = "session/set_mode";
-        /// Gives an option a value.
         SetSessionConfigOption(SetSessionConfigOptionRequest) -> SetSessionConfigOptionResponse
             = "session/set_config_option";
-        /// Says something to the agent.
         Prompt(PromptRequest) -> PromptResponse = "session/prompt";
     }
 }
 
 requests! {
-    /// What a client is asked.
     pub enum ClientRequest {
-        /// Asks whether a tool may be used.
         RequestPermission(RequestPermissionRequest) -> RequestPermissionResponse
             = "session/request_permission";
-        /// Reads a text file.
         ReadTextFile(ReadTextFileRequest) -> ReadTextFileResponse = "fs/read_text_file";
-        /// Writes a text file.
         WriteTextFile(WriteTextFileRequest) -> WriteTextFileResponse = "fs/write_text_file";
-        /// Runs a command in a terminal.
         CreateTerminal(CreateTerminalRequest) -> CreateTerminalResponse = "terminal/create";
-        /// Asks for what a terminal shows.
         TerminalOutput(TerminalOutputRequest) -> TerminalOutputResponse = "terminal/output";
-        /// Waits until a command ends.
         WaitForTerminalExit(WaitForTerminalExitRequest) -> WaitForTerminalExitResponse
             = "terminal/wait_for_exit";
-        /// Ends a command.
         KillTerminal(KillTerminalRequest) -> KillTerminalResponse = "terminal/kill";
-        /// Lets a terminal go.
         ReleaseTerminal(ReleaseTerminalRequest) -> ReleaseTerminalResponse = "terminal/release";
-        /// Asks the user for something.
         CreateElicitation(CreateElicitationRequest) -> CreateElicitationResponse
             = "elicitation/create";
     }
 }
 
 calls! {
-    /// What an agent is told.
     pub enum AgentNotification {
-        /// Ends a session's turn.
         Cancel(CancelNotification) = "session/cancel";
-        /// Asks for an answer now.
         CancelRequest(CancelRequestNotification) = "$/cancel_request";
     }
 }
 
 calls! {
-    /// What a client is told.
     pub enum ClientNotification {
-        /// Something happened in a session.
         SessionUpdate(SessionNotification) = "session/update";
-        /// The user is done at an address.
         CompleteElicitation(CompleteElicitationNotification) = "elicitation/complete";
-        /// Asks for an answer now.
         CancelRequest(CancelRequestNotification) = "$/cancel_request";
     }
 }

@@ -3,27 +3,20 @@ use crate::json::words::words;
 use crate::json::{Path, Violation};
 
 object! {
-    /// Something that the user should know.
     pub struct Notice {
-        /// How bad it is.
-        severity: NoticeSeverity = "severity" as required;
-        /// What it is, in a line that is not empty.
-        title: String = "title" as required;
+        severity: NoticeSeverity = "severity";
+        /// One line, not empty.
+        title: String = "title";
     } may {
-        /// More about it.
-        description: Option<String> = "description" as lenient;
+        description: Option<String> = "description";
     }
     check title_is_there;
 }
 
 words! {
-    /// How bad something is.
     pub open enum NoticeSeverity {
-        /// It is good to know.
         Info = "info";
-        /// It may go wrong.
         Warning = "warning";
-        /// It went wrong.
         Error = "error";
     }
 }

@@ -32,15 +32,33 @@ pub(super) trait Member {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Declares an object: the members that must be there, then those that may. Each has a mode, which says how much it may be wrong.
-/// Every object also has `_meta`, and keeps the members that the protocol has no word for.
+/// Declares an object: the members that must be there, then those that may. Each has a mode, which says how much it may be wrong;
+/// without one they are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
 macro_rules! object {
+    (@mode $default:ident) => { $default };
+    (@mode $default:ident $mode:ident) => { $mode };
+    ($(#[$attr:meta])* pub struct $name:ident;) => {
+        $crate::agent_client::object::object! { $(#[$attr])* pub struct $name may {} }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident may { $($member:tt)* }) => {
+        $crate::agent_client::object::object! {
+            #[derive(Default)]
+            $(#[$attr])*
+            pub struct $name {} may { $($member)* }
+        }
+    };
+    ($(#[$attr:meta])* pub struct $name:ident { $($member:tt)* } $(check $check:path;)?) => {
+        $crate::agent_client::object::object! {
+            $(#[$attr])*
+            pub struct $name { $($member)* } may {} $(check $check;)?
+        }
+    };
     (
         $(#[$attr:meta])*
         pub struct $name:ident {
-            $( $(#[$rdoc:meta])* $r:ident: $rt:ty = $rw:literal as $rm:ident; )*
+            $( $(#[$rdoc:meta])* $r:ident: $rt:ty = $rw:literal $(as $rm:ident)?; )*
         } may {
-            $( $(#[$odoc:meta])* $o:ident: $ot:ty = $ow:literal as $om:ident; )*
+            $( $(#[$odoc:meta])* $o:ident: $ot:ty = $ow:literal $(as $om:ident)?; )*
         }
         $(check $check:path;)?
     ) => {
@@ -49,14 +67,13 @@ macro_rules! object {
         pub struct $name {
             $( $(#[$rdoc])* pub $r: $rt, )*
             $( $(#[$odoc])* pub $o: $ot, )*
-            /// What implementations attach.
             pub meta: Option<$crate::agent_client::Meta>,
-            /// Members that the protocol has no word for.
+            /// The undeclared members.
             pub extra: $crate::json::Extra,
         }
 
         impl $name {
-            /// With what must be there and nothing else.
+            /// An object of the required members.
             #[must_use]
             pub fn new($($r: impl Into<$rt>),*) -> Self {
                 Self {
@@ -84,8 +101,8 @@ macro_rules! object {
                     unknown.push((member.key, member.value));
                 });
                 let read = Self {
-                    $( $r: $rm($r, &at.key($rw))?, )*
-                    $( $o: $om($o, &at.key($ow))?, )*
+                    $( $r: $crate::agent_client::object::object!(@mode required $($rm)?)($r, &at.key($rw))?, )*
+                    $( $o: $crate::agent_client::object::object!(@mode lenient $($om)?)($o, &at.key($ow))?, )*
                     meta: lenient(meta, at)?,
                     extra: $crate::json::object::unknown(unknown, at)?,
                 };

@@ -4,78 +4,55 @@ use super::tagged::tagged;
 use crate::json::words::words;
 
 object! {
-    /// Asks whether a tool may be used.
     pub struct RequestPermissionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// The tool call. It may be the first that is heard of it.
-        tool_call: ToolCallUpdate = "toolCall" as required;
-        /// What can be answered. Their kinds say what they mean; their order and their ids do not.
-        options: Vec<PermissionOption> = "options" as required;
-    } may {
+        session_id: String = "sessionId";
+        /// The tool call may be new.
+        tool_call: ToolCallUpdate = "toolCall";
+        /// Their kinds say what they mean; their order and their ids do not.
+        options: Vec<PermissionOption> = "options";
     }
 }
 
 object! {
-    /// An answer that can be given.
     pub struct PermissionOption {
-        /// Its id.
-        option_id: String = "optionId" as required;
-        /// What it is called towards people.
-        name: String = "name" as required;
-        /// What it means.
-        kind: PermissionOptionKind = "kind" as required;
-    } may {
+        option_id: String = "optionId";
+        /// For people.
+        name: String = "name";
+        kind: PermissionOptionKind = "kind";
     }
 }
 
 words! {
-    /// What an answer means.
     pub enum PermissionOptionKind {
-        /// Yes, this time.
         AllowOnce = "allow_once";
-        /// Yes, from now on.
         AllowAlways = "allow_always";
-        /// No, this time.
         RejectOnce = "reject_once";
-        /// No, from now on.
         RejectAlways = "reject_always";
     }
 }
 
 object! {
-    /// The answer.
     pub struct RequestPermissionResponse {
-        /// What was decided.
-        outcome: RequestPermissionOutcome = "outcome" as required;
-    } may {
+        outcome: RequestPermissionOutcome = "outcome";
     }
 }
 
 tagged! {
-    /// What was decided. A kind that the protocol has no word for allows nothing.
+    /// An unknown kind allows nothing.
     pub enum RequestPermissionOutcome by "outcome" {
         /// The turn was cancelled before anybody decided.
         Cancelled(CancelledPermission) = "cancelled";
-        /// One of the options.
         Selected(SelectedPermission) = "selected";
     }
 }
 
 object! {
-    /// Nobody decided.
-    #[derive(Default)]
-    pub struct CancelledPermission {
-    } may {
-    }
+    pub struct CancelledPermission;
 }
 
 object! {
-    /// An option was chosen.
     pub struct SelectedPermission {
-        /// The option's id.
-        option_id: String = "optionId" as required;
-    } may {
+        option_id: String = "optionId";
     }
 }
 

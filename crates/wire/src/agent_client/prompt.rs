@@ -3,12 +3,9 @@ use super::object::object;
 use crate::json::words::words;
 
 object! {
-    /// Says something to the agent, which answers with a turn.
     pub struct PromptRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// What is said.
-        prompt: Vec<ContentBlock> = "prompt" as required;
+        session_id: String = "sessionId";
+        prompt: Vec<ContentBlock> = "prompt";
     } may {
         /// The id that the client gives its message.
         message_id: Option<String> = "messageId" as optional;
@@ -16,28 +13,23 @@ object! {
 }
 
 object! {
-    /// The turn is over.
     pub struct PromptResponse {
-        /// Why.
-        stop_reason: StopReason = "stopReason" as required;
+        stop_reason: StopReason = "stopReason";
     } may {
-        /// The id by which the agent knows the user's message: the client's, or one that it gave. Absent where it knows none.
-        user_message_id: Option<String> = "userMessageId" as lenient;
+        /// The id of the user's message: the client's, or one that the agent chose. Absent where the agent keeps none.
+        user_message_id: Option<String> = "userMessageId";
     }
 }
 
 words! {
-    /// Why a turn is over. Others than these are read, and may not be written.
+    /// Other words are read, and must not be written.
     pub open enum StopReason {
-        /// The agent is done.
         EndTurn = "end_turn";
         /// The model's answer was too long.
         MaxTokens = "max_tokens";
         /// The turn took too many steps.
         MaxTurnRequests = "max_turn_requests";
-        /// The agent will not go on.
         Refusal = "refusal";
-        /// The client ended it.
         Cancelled = "cancelled";
     }
 }

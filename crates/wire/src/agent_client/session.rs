@@ -2,155 +2,116 @@ use super::object::object;
 use super::{McpServer, SessionConfigOption, SessionModeState};
 
 object! {
-    /// Begins a session.
     pub struct NewSessionRequest {
-        /// Where the agent works, as an absolute path.
-        cwd: String = "cwd" as required;
-        /// The tool servers that the agent uses.
+        /// An absolute path.
+        cwd: String = "cwd";
         mcp_servers: Vec<McpServer> = "mcpServers" as list_there;
     } may {
-        /// Where the agent may work too, as absolute paths.
+        /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 
 object! {
-    /// The session has begun.
     pub struct NewSessionResponse {
-        /// Its id, which the agent chooses.
-        session_id: String = "sessionId" as required;
+        /// The agent chooses it.
+        session_id: String = "sessionId";
     } may {
-        /// Its modes.
-        modes: Option<SessionModeState> = "modes" as lenient;
-        /// Its options.
+        modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
 }
 
 object! {
-    /// Opens a session again, and tells everything that was said in it.
+    /// Opens a session and replays its history.
     pub struct LoadSessionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// Where the agent works, as an absolute path.
-        cwd: String = "cwd" as required;
-        /// The tool servers that the agent uses.
+        session_id: String = "sessionId";
+        /// An absolute path.
+        cwd: String = "cwd";
         mcp_servers: Vec<McpServer> = "mcpServers" as list_there;
     } may {
-        /// Where the agent may work too, as absolute paths.
+        /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 
 object! {
-    /// The session is open, and all of it was told.
-    #[derive(Default)]
-    pub struct LoadSessionResponse {
-    } may {
-        /// Its modes.
-        modes: Option<SessionModeState> = "modes" as lenient;
-        /// Its options.
+    pub struct LoadSessionResponse may {
+        modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
 }
 
 object! {
-    /// Opens a session again, and tells nothing.
+    /// Opens a session without a replay.
     pub struct ResumeSessionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// Where the agent works, as an absolute path.
-        cwd: String = "cwd" as required;
+        session_id: String = "sessionId";
+        /// An absolute path.
+        cwd: String = "cwd";
     } may {
-        /// The tool servers that the agent uses.
         mcp_servers: Vec<McpServer> = "mcpServers" as optional;
-        /// Where the agent may work too, as absolute paths.
+        /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as optional;
     }
 }
 
 object! {
-    /// The session is open.
-    #[derive(Default)]
-    pub struct ResumeSessionResponse {
-    } may {
-        /// Its modes.
-        modes: Option<SessionModeState> = "modes" as lenient;
-        /// Its options.
+    pub struct ResumeSessionResponse may {
+        modes: Option<SessionModeState> = "modes";
         config_options: Option<Vec<SessionConfigOption>> = "configOptions" as optional_fitting;
     }
 }
 
 object! {
-    /// Asks for the sessions that there are.
-    #[derive(Default)]
-    pub struct ListSessionsRequest {
-    } may {
-        /// Only those that work here.
+    pub struct ListSessionsRequest may {
+        /// Only sessions in this directory.
         cwd: Option<String> = "cwd" as optional;
-        /// Where the page before said that the next begins.
+        /// `next_cursor` of the page before.
         cursor: Option<String> = "cursor" as optional;
     }
 }
 
 object! {
-    /// A page of sessions.
     pub struct ListSessionsResponse {
-        /// The sessions.
         sessions: Vec<SessionInfo> = "sessions" as fitting_there;
     } may {
-        /// Where the next page begins; absent on the last.
-        next_cursor: Option<String> = "nextCursor" as lenient;
+        /// Absent on the last page.
+        next_cursor: Option<String> = "nextCursor";
     }
 }
 
 object! {
-    /// What is known of a session.
     pub struct SessionInfo {
-        /// Its id.
-        session_id: String = "sessionId" as required;
-        /// Where its agent works, as an absolute path.
-        cwd: String = "cwd" as required;
+        session_id: String = "sessionId";
+        /// An absolute path.
+        cwd: String = "cwd";
     } may {
-        /// Where its agent may work too, as absolute paths.
+        /// Absolute paths.
         additional_directories: Vec<String> = "additionalDirectories" as fitting;
-        /// What it is called towards people.
-        title: Option<String> = "title" as lenient;
-        /// When something last happened in it, as ISO 8601.
-        updated_at: Option<String> = "updatedAt" as lenient;
+        /// For people.
+        title: Option<String> = "title";
+        /// ISO 8601.
+        updated_at: Option<String> = "updatedAt";
     }
 }
 
 object! {
-    /// Removes a session.
     pub struct DeleteSessionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-    } may {
+        session_id: String = "sessionId";
     }
 }
 
 object! {
-    /// The session is gone.
-    #[derive(Default)]
-    pub struct DeleteSessionResponse {
-    } may {
-    }
+    pub struct DeleteSessionResponse;
 }
 
 object! {
-    /// Ends what a session does and frees what it holds. It can be opened again.
+    /// Ends a session's work and frees its resources. It can be opened again.
     pub struct CloseSessionRequest {
-        /// The session.
-        session_id: String = "sessionId" as required;
-    } may {
+        session_id: String = "sessionId";
     }
 }
 
 object! {
-    /// The session is closed.
-    #[derive(Default)]
-    pub struct CloseSessionResponse {
-    } may {
-    }
+    pub struct CloseSessionResponse;
 }

@@ -6,69 +6,49 @@ use super::{
 };
 
 object! {
-    /// Something happened in a session.
     pub struct SessionNotification {
-        /// The session.
-        session_id: String = "sessionId" as required;
-        /// What happened.
-        update: SessionUpdate = "update" as required;
-    } may {
+        session_id: String = "sessionId";
+        update: SessionUpdate = "update";
     }
 }
 
 tagged! {
-    /// What happened in a session.
     pub enum SessionUpdate by "sessionUpdate" {
-        /// A piece of what the user said.
         UserMessageChunk(Box<ContentChunk>) = "user_message_chunk";
-        /// A piece of what the agent says.
         AgentMessageChunk(Box<ContentChunk>) = "agent_message_chunk";
-        /// A piece of what the agent thinks.
         AgentThoughtChunk(Box<ContentChunk>) = "agent_thought_chunk";
-        /// The agent uses a tool.
         ToolCall(Box<ToolCall>) = "tool_call";
-        /// A tool call changed.
         ToolCallUpdate(Box<ToolCallUpdate>) = "tool_call_update";
-        /// The agent's plan, whole.
         Plan(Plan) = "plan";
-        /// The commands that a user can give, all of them.
         AvailableCommands(AvailableCommandsUpdate) = "available_commands_update";
-        /// The session has another mode.
         CurrentMode(CurrentModeUpdate) = "current_mode_update";
-        /// The session's options, all of them.
+        /// All options of the session.
         ConfigOptions(ConfigOptionUpdate) = "config_option_update";
-        /// What is known of the session changed.
         SessionInfo(SessionInfoUpdate) = "session_info_update";
-        /// How full the context is.
         Usage(UsageUpdate) = "usage_update";
-        /// Something that the user should know. Only for clients with `session.notices`.
+        /// Only for clients with `session.notices`.
         Notice(Notice) = "notice";
-        /// The agent shortens its context. Only for clients with `session.compaction`.
+        /// Only for clients with `session.compaction`.
         Compaction(CompactionUpdate) = "compaction_update";
-        /// A piece of what the agent keeps of its context. Only for clients with `session.compaction`.
+        /// Only for clients with `session.compaction`.
         CompactionSummaryChunk(Box<CompactionSummaryChunk>) = "compaction_summary_chunk";
     }
 }
 
 object! {
-    /// A piece of a message.
     pub struct ContentChunk {
-        /// The piece.
-        content: ContentBlock = "content" as required;
+        content: ContentBlock = "content";
     } may {
-        /// The message that the piece belongs to. All pieces of a message have the same id; another id is another message.
-        message_id: Option<String> = "messageId" as lenient;
+        /// All chunks of a message have the same id; another id is another message.
+        message_id: Option<String> = "messageId";
     }
 }
 
 object! {
-    /// What is known of a session.
-    #[derive(Default)]
-    pub struct SessionInfoUpdate {
-    } may {
-        /// What it is called towards people.
+    pub struct SessionInfoUpdate may {
+        /// For people.
         title: Patch<String> = "title" as patch;
-        /// When something last happened in it, as ISO 8601.
+        /// ISO 8601.
         updated_at: Patch<String> = "updatedAt" as patch;
     }
 }

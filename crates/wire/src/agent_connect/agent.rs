@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{InterruptSpec, Json, Limit, Offset, Streaming};
 use crate::json::or_default;
+use crate::json::record::record;
 
 /// The name of this protocol, as `/capabilities` says it.
 pub const PROTOCOL: &str = "acp-connect";
@@ -44,21 +45,19 @@ pub struct AgentRef {
     pub url: Option<String>,
 }
 
-/// Looks agents up: all members that are there have to match.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct AgentSearchRequest {
-    /// The name, exactly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The version, exactly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    /// The most agents of the answer; all where it is not sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
-    /// How many matches are passed over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<Offset>,
+record! {
+    /// Looks agents up: all members that are there have to match.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    pub struct AgentSearchRequest {
+        /// The name, exactly.
+        name?: String,
+        /// The version, exactly.
+        version?: String,
+        /// The most agents of the answer; all where it is not sent.
+        limit?: Limit,
+        /// How many matches are passed over.
+        offset?: Offset,
+    }
 }
 
 /// What an agent can do on this server: what its author declares, and what the server adds.
@@ -83,24 +82,24 @@ pub struct AgentCapabilities {
     pub errors: bool,
 }
 
-/// An agent's schemas.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct AgentSchemas {
-    /// The agent.
-    pub agent_id: String,
-    /// What a run is given.
-    pub input_schema: Json,
-    /// What a run answers.
-    pub output_schema: Json,
-    /// The thread state, where it is declared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_schema: Option<Json>,
-    /// The configuration.
-    pub config_schema: Json,
-    /// Its interrupts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
-    pub interrupts: Vec<InterruptSpec>,
-    /// Its own updates, where they are declared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom_streaming_update: Option<Json>,
+record! {
+    /// An agent's schemas.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct AgentSchemas {
+        /// The agent.
+        agent_id: String,
+        /// What a run is given.
+        input_schema: Json,
+        /// What a run answers.
+        output_schema: Json,
+        /// The thread state, where it is declared.
+        state_schema?: Json,
+        /// The configuration.
+        config_schema: Json,
+        /// Its interrupts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "or_default")]
+        interrupts: Vec<InterruptSpec>,
+        /// Its own updates, where they are declared.
+        custom_streaming_update?: Json,
+    }
 }

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentMetadata, ErrorDefinition, Json};
 use crate::json::or_default;
+use crate::json::record::record;
 
 /// An Agent ACP descriptor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -14,30 +15,28 @@ pub struct Descriptor {
     pub specs: Specs,
 }
 
-/// What an agent can do and which data it takes and gives. Schemas are JSON Schema 2020-12.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "AgentACPSpec")]
-pub struct Specs {
-    /// What it can do.
-    pub capabilities: Capabilities,
-    /// What a run is given.
-    pub input: Json,
-    /// What a run answers.
-    pub output: Json,
-    /// The configuration.
-    pub config: Json,
-    /// Its own updates; needs `capabilities.streaming.custom`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom_streaming_update: Option<Json>,
-    /// The thread state; needs `capabilities.threads`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_state: Option<Json>,
-    /// Its interrupts; need `capabilities.interrupts`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupts: Option<Vec<InterruptSpec>>,
-    /// The errors of its own: an addition of ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub errors: Option<Vec<ErrorDefinition>>,
+record! {
+    /// What an agent can do and which data it takes and gives. Schemas are JSON Schema 2020-12.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[schemars(rename = "AgentACPSpec")]
+    pub struct Specs {
+        /// What it can do.
+        capabilities: Capabilities,
+        /// What a run is given.
+        input: Json,
+        /// What a run answers.
+        output: Json,
+        /// The configuration.
+        config: Json,
+        /// Its own updates; needs `capabilities.streaming.custom`.
+        custom_streaming_update?: Json,
+        /// The thread state; needs `capabilities.threads`.
+        thread_state?: Json,
+        /// Its interrupts; need `capabilities.interrupts`.
+        interrupts?: Vec<InterruptSpec>,
+        /// The errors of its own: an addition of ours.
+        errors?: Vec<ErrorDefinition>,
+    }
 }
 
 /// What an agent can do.
@@ -57,15 +56,15 @@ pub struct Capabilities {
     pub streaming: Option<Streaming>,
 }
 
-/// How output is streamed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Streaming {
-    /// As a whole that grows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values: Option<bool>,
-    /// As the agent's own updates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom: Option<bool>,
+record! {
+    /// How output is streamed.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    pub struct Streaming {
+        /// As a whole that grows.
+        values?: bool,
+        /// As the agent's own updates.
+        custom?: bool,
+    }
 }
 
 /// An interrupt that an agent may raise.

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Json;
 use crate::json::or_default;
+use crate::json::record::record;
 
 /// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -26,25 +27,25 @@ pub struct ErrorBody {
     pub message: String,
 }
 
-/// What is known of an error before it happens.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct ErrorDefinition {
-    /// The stable code.
-    pub code: String,
-    /// The number; several codes of one kind share it. An agent's own begin at 10000.
-    pub errcode: u32,
-    /// The condition, for people.
-    #[serde(default, deserialize_with = "or_default")]
-    pub description: String,
-    /// Whether the same request may succeed later.
-    #[serde(default, deserialize_with = "or_default")]
-    pub transient: bool,
-    /// The status of an answer that carries it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http_status: Option<u16>,
-    /// The JSON Schema of its details.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Json>,
+record! {
+    /// What is known of an error before it happens.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct ErrorDefinition {
+        /// The stable code.
+        code: String,
+        /// The number; several codes of one kind share it. An agent's own begin at 10000.
+        errcode: u32,
+        /// The condition, for people.
+        #[serde(default, deserialize_with = "or_default")]
+        description: String,
+        /// Whether the same request may succeed later.
+        #[serde(default, deserialize_with = "or_default")]
+        transient: bool,
+        /// The status of an answer that carries it.
+        http_status?: u16,
+        /// The JSON Schema of its details.
+        schema?: Json,
+    }
 }
 
 /// The errors of an agent's own.

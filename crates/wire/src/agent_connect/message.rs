@@ -7,20 +7,21 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::json::object_only;
+use crate::json::record::record;
 
-/// What somebody said.
-#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
-pub struct Message {
-    /// Who said it, such as `user` or `assistant`.
-    pub role: String,
-    /// What.
-    pub content: MessageContent,
-    /// Its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// Anything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Map<String, Value>>,
+record! {
+    /// What somebody said.
+    #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+    pub struct Message {
+        /// Who said it, such as `user` or `assistant`.
+        role: String,
+        /// What.
+        content: MessageContent,
+        /// Its id.
+        id?: String,
+        /// Anything else.
+        metadata?: Map<String, Value>,
+    }
 }
 
 /// What a message says.
@@ -33,21 +34,21 @@ pub enum MessageContent {
     Blocks(Vec<Block>),
 }
 
-/// A piece of a message.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Block {
-    /// What it is; `text` has `text`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// Anything else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Map<String, Value>>,
-    /// Members that the protocol has no word for.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
+record! {
+    /// A piece of a message.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    pub struct Block {
+        /// What it is; `text` has `text`.
+        #[serde(rename = "type")]
+        kind: String,
+        /// The text.
+        text?: String,
+        /// Anything else.
+        metadata?: Map<String, Value>,
+        /// Members that the protocol has no word for.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    }
 }
 
 // === impl Message ===

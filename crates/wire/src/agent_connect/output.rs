@@ -3,6 +3,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{InterruptPayloadSchema, Json, Message, OutputSchema};
 use crate::json::or_default;
+use crate::json::record::record;
 
 /// What came of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -16,56 +17,50 @@ pub enum RunOutput {
     Error(RunError),
 }
 
-/// What an agent answered.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct RunResult {
-    /// The output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<OutputSchema>")]
-    pub values: Option<Json>,
-    /// What the agent said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<Message>>,
-}
+record! {
+    /// What an agent answered.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    pub struct RunResult {
+        /// The output.
+        #[schemars(with = "Option<OutputSchema>")]
+        values?: Json,
+        /// What the agent said.
+        messages?: Vec<Message>,
+    }
 
-/// What a run asks.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunInterrupt {
-    /// The payload under the name of the interrupt's type.
-    #[schemars(with = "InterruptPayloadSchema")]
-    pub interrupt: Json,
-    /// The interrupt's type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupt_type: Option<String>,
-    /// The payload alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupt_payload: Option<Json>,
-    /// The interrupt's id: an answer that names it cannot meet another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupt_id: Option<String>,
-    /// The JSON Schema of the answer, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resume_schema: Option<Json>,
-}
+    /// What a run asks.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct RunInterrupt {
+        /// The payload under the name of the interrupt's type.
+        #[schemars(with = "InterruptPayloadSchema")]
+        interrupt: Json,
+        /// The interrupt's type.
+        interrupt_type?: String,
+        /// The payload alone.
+        interrupt_payload?: Json,
+        /// The interrupt's id: an answer that names it cannot meet another one.
+        interrupt_id?: String,
+        /// The JSON Schema of the answer, where there is one.
+        resume_schema?: Json,
+    }
 
-/// Why a run failed.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct RunError {
-    /// The run.
-    pub run_id: String,
-    /// The number of the kind of error.
-    pub errcode: i64,
-    /// What happened, for people.
-    pub description: String,
-    /// The stable code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-    /// Whether the same request may succeed later.
-    #[serde(default, deserialize_with = "or_default")]
-    pub transient: bool,
-    /// Details, by the schema that the code's definition names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
+    /// Why a run failed.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct RunError {
+        /// The run.
+        run_id: String,
+        /// The number of the kind of error.
+        errcode: i64,
+        /// What happened, for people.
+        description: String,
+        /// The stable code.
+        code?: String,
+        /// Whether the same request may succeed later.
+        #[serde(default, deserialize_with = "or_default")]
+        transient: bool,
+        /// Details, by the schema that the code's definition names.
+        data?: Json,
+    }
 }
 
 // === impl RunOutput ===

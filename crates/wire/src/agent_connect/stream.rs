@@ -5,6 +5,7 @@ use super::output::Kind;
 use super::{
     Json, Message, Object, OutputSchema, RunError, RunInterrupt, RunStatus, StreamUpdateSchema,
 };
+use crate::json::record::record;
 
 /// One event of a stream.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -31,40 +32,38 @@ pub enum StreamPayload {
     Error(ErrorUpdate),
 }
 
-/// The output so far, which replaces the one before.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ValueRunResultUpdate")]
-pub struct ValuesUpdate {
-    /// The run.
-    pub run_id: String,
-    /// `pending`, and `success` with the last one.
-    pub status: RunStatus,
-    /// The output.
-    #[schemars(with = "OutputSchema")]
-    pub values: Json,
-    /// What the agent has said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub messages: Option<Vec<Message>>,
-    /// The same as `values`, on mounts that follow the document to the letter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
-}
+record! {
+    /// The output so far, which replaces the one before.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[schemars(rename = "ValueRunResultUpdate")]
+    pub struct ValuesUpdate {
+        /// The run.
+        run_id: String,
+        /// `pending`, and `success` with the last one.
+        status: RunStatus,
+        /// The output.
+        #[schemars(with = "OutputSchema")]
+        values: Json,
+        /// What the agent has said.
+        messages?: Vec<Message>,
+        /// The same as `values`, on mounts that follow the document to the letter.
+        result?: Json,
+    }
 
-/// An update of the agent's own.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "CustomRunResultUpdate")]
-pub struct CustomUpdate {
-    /// The run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<String>,
-    /// `pending`.
-    pub status: RunStatus,
-    /// The update.
-    #[schemars(with = "StreamUpdateSchema")]
-    pub update: Object,
-    /// Its kind, where the agent has named one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
+    /// An update of the agent's own.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[schemars(rename = "CustomRunResultUpdate")]
+    pub struct CustomUpdate {
+        /// The run.
+        run_id?: String,
+        /// `pending`.
+        status: RunStatus,
+        /// The update.
+        #[schemars(with = "StreamUpdateSchema")]
+        update: Object,
+        /// Its kind, where the agent has named one.
+        kind?: String,
+    }
 }
 
 /// The run waits for an answer. The last event of its stream.

@@ -11,6 +11,7 @@ pub(crate) mod member;
 pub(crate) mod object;
 mod path;
 mod read;
+pub(crate) mod record;
 pub(crate) mod scan;
 pub(crate) mod text;
 mod value;

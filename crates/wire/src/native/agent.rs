@@ -4,37 +4,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Json;
+use crate::json::record::record;
 
-/// An agent and what it says of itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Agent {
-    /// The name under which it is served.
-    pub name: String,
-    /// The name it has elsewhere, such as a descriptor's dotted name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// Its version.
-    pub version: String,
-    /// What it does, for people.
-    pub description: String,
-    /// How it takes its input.
-    pub input: AgentInput,
-    /// The JSON Schema of its output, where it answers with a value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Json>,
-    /// The JSON Schema of the thread state it keeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_schema: Option<Json>,
-    /// The JSON Schema of its configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config_schema: Option<Json>,
-    /// The interrupts it declares.
-    #[serde(default)]
-    pub interrupts: Vec<DeclaredInterrupt>,
-    /// MIME types it reads.
-    pub input_content_types: Vec<String>,
-    /// MIME types it writes.
-    pub output_content_types: Vec<String>,
+record! {
+    /// An agent and what it says of itself.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Agent {
+        /// The name under which it is served.
+        name: String,
+        /// The name it has elsewhere, such as a descriptor's dotted name.
+        title?: String,
+        /// Its version.
+        version: String,
+        /// What it does, for people.
+        description: String,
+        /// How it takes its input.
+        input: AgentInput,
+        /// The JSON Schema of its output, where it answers with a value.
+        output_schema?: Json,
+        /// The JSON Schema of the thread state it keeps.
+        state_schema?: Json,
+        /// The JSON Schema of its configuration.
+        config_schema?: Json,
+        /// The interrupts it declares.
+        #[serde(default)]
+        interrupts: Vec<DeclaredInterrupt>,
+        /// MIME types it reads.
+        input_content_types: Vec<String>,
+        /// MIME types it writes.
+        output_content_types: Vec<String>,
+    }
 }
 
 /// How an agent takes its input.

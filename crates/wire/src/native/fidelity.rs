@@ -1,23 +1,24 @@
 //! What survives a protocol.
 
+use crate::json::record::record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of one concept in one protocol.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct FidelityRow {
-    /// The protocol; `native` is this face.
-    pub protocol: String,
-    /// The concept.
-    pub concept: String,
-    /// What becomes of it.
-    pub verdict: FidelityVerdict,
-    /// Where it travels; absent when it is lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub carrier: Option<String>,
-    /// Why it is lost; absent when it is carried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
+record! {
+    /// What becomes of one concept in one protocol.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct FidelityRow {
+        /// The protocol; `native` is this face.
+        protocol: String,
+        /// The concept.
+        concept: String,
+        /// What becomes of it.
+        verdict: FidelityVerdict,
+        /// Where it travels; absent when it is lost.
+        carrier?: String,
+        /// Why it is lost; absent when it is carried.
+        because?: String,
+    }
 }
 
 /// What becomes of a concept.

@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{ContentEncoding, Json, PartMetadata};
+use crate::json::record::record;
 
 /// A run's input: a string is one message of the user, an array is messages, anything else is one JSON value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,45 +19,38 @@ pub enum RunInput {
     Value(Json),
 }
 
-/// A message that a client sends.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InputMessage {
-    /// Its id, unique in the tenant; made by the server when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// Who sent it: `user`, `agent` or `agent/NAME`; `user` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<String>,
-    /// Its parts, in the order in which they are shown.
-    pub parts: Vec<InputPart>,
-}
+record! {
+    /// A message that a client sends.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct InputMessage {
+        /// Its id, unique in the tenant; made by the server when absent.
+        id?: String,
+        /// Who sent it: `user`, `agent` or `agent/NAME`; `user` when absent.
+        role?: String,
+        /// Its parts, in the order in which they are shown.
+        parts: Vec<InputPart>,
+    }
 
-/// A part that a client sends. A part with a name is an artifact.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InputPart {
-    /// The MIME type; `text/plain` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
-    /// The content, in the form that `content_encoding` says. Not together with `content_url`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<String>,
-    /// How `content` is written; `plain` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_encoding: Option<ContentEncoding>,
-    /// A reference to the content. It is passed on and not fetched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_url: Option<String>,
-    /// The artifact's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What the part means beyond its content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<PartMetadata>,
-    /// Members that our vocabulary has no word for, as one object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra: Option<Json>,
+    /// A part that a client sends. A part with a name is an artifact.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct InputPart {
+        /// The MIME type; `text/plain` when absent.
+        content_type?: String,
+        /// The content, in the form that `content_encoding` says. Not together with `content_url`.
+        content?: String,
+        /// How `content` is written; `plain` when absent.
+        content_encoding?: ContentEncoding,
+        /// A reference to the content. It is passed on and not fetched.
+        content_url?: String,
+        /// The artifact's name.
+        name?: String,
+        /// What the part means beyond its content.
+        metadata?: PartMetadata,
+        /// Members that our vocabulary has no word for, as one object.
+        extra?: Json,
+    }
 }
 
 // === impl InputPart ===

@@ -4,48 +4,43 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AnswerGiven, Json, Part};
+use crate::json::record::record;
 
-/// What a run waits for, and how the wait ended.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Interrupt {
-    /// Its id; an answer names it.
-    pub id: String,
-    /// The run that waits. Absent inside an event, whose own `run_id` says it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<String>,
-    /// The run's thread. Absent inside an event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_id: Option<String>,
-    /// The run's agent. Absent inside an event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// When it was raised. Absent inside an event, whose own `at` says it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raised_at: Option<String>,
-    /// What kind of answer it wants: `permission`, `message`, `form`, `url`, or the agent's own kind.
-    pub kind: String,
-    /// The question in words and media; may be empty.
-    #[serde(default)]
-    pub prompt: Vec<Part>,
-    /// The question as data; `null` where there is none.
-    pub payload: Json,
-    /// The choices of a permission, in the order in which they are shown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<PermissionOption>,
-    /// The JSON Schema of the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Json>,
-    /// What it outlives.
-    pub survives: Survives,
-    /// How long it waits while nobody who may answer is connected, in milliseconds; without end when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patience_ms: Option<u64>,
-    /// How it ended; absent while it is pending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_at: Option<String>,
+record! {
+    /// What a run waits for, and how the wait ended.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Interrupt {
+        /// Its id; an answer names it.
+        id: String,
+        /// The run that waits. Absent inside an event, whose own `run_id` says it.
+        run_id?: String,
+        /// The run's thread. Absent inside an event.
+        thread_id?: String,
+        /// The run's agent. Absent inside an event.
+        agent?: String,
+        /// When it was raised. Absent inside an event, whose own `at` says it.
+        raised_at?: String,
+        /// What kind of answer it wants: `permission`, `message`, `form`, `url`, or the agent's own kind.
+        kind: String,
+        /// The question in words and media; may be empty.
+        #[serde(default)]
+        prompt: Vec<Part>,
+        /// The question as data; `null` where there is none.
+        payload: Json,
+        /// The choices of a permission, in the order in which they are shown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<PermissionOption>,
+        /// The JSON Schema of the answer.
+        schema?: Json,
+        /// What it outlives.
+        survives: Survives,
+        /// How long it waits while nobody who may answer is connected, in milliseconds; without end when absent.
+        patience_ms?: u64,
+        /// How it ended; absent while it is pending.
+        resolution?: Resolution,
+        /// When it ended.
+        resolved_at?: String,
+    }
 }
 
 /// One choice of a permission.
@@ -82,26 +77,23 @@ pub enum Survives {
     Restart,
 }
 
-/// How an interrupt ended.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Resolution {
-    /// How.
-    pub kind: ResolutionKind,
-    /// Who answered. With `answered`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// What was answered. With `answered`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<AnswerGiven>,
-    /// SHA-256 of the payload that was shown, in hexadecimal. With `answered`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
-    /// The permission's option that was taken. With `timed_out`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub option: Option<String>,
-    /// Why, as a stable code. With `withdrawn`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+record! {
+    /// How an interrupt ended.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Resolution {
+        /// How.
+        kind: ResolutionKind,
+        /// Who answered. With `answered`.
+        by?: String,
+        /// What was answered. With `answered`.
+        answer?: AnswerGiven,
+        /// SHA-256 of the payload that was shown, in hexadecimal. With `answered`.
+        digest?: String,
+        /// The permission's option that was taken. With `timed_out`.
+        option?: String,
+        /// Why, as a stable code. With `withdrawn`.
+        reason?: String,
+    }
 }
 
 /// How an interrupt ended, in one word.

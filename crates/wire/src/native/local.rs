@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Problem;
 use crate::agent_client::splice;
+use crate::json::record::record;
 
 /// The version of this door.
 pub const VERSION: u32 = 1;
@@ -81,23 +82,23 @@ pub enum Welcome {
     Refused(Refused),
 }
 
-/// The agent is there.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Opened {
-    /// [`VERSION`].
-    pub trilogue: u32,
-    /// The agent's name in the server.
-    pub agent: String,
-    /// The server's version.
-    pub version: String,
-    /// Names this life of the server: another one means that it was started anew in between.
-    pub life: String,
-    /// The longest line that it takes, in bytes without its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_line: Option<usize>,
-    /// The longest line that it means to send, in the same way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_sent: Option<usize>,
+record! {
+    /// The agent is there.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    pub struct Opened {
+        /// [`VERSION`].
+        trilogue: u32,
+        /// The agent's name in the server.
+        agent: String,
+        /// The server's version.
+        version: String,
+        /// Names this life of the server: another one means that it was started anew in between.
+        life: String,
+        /// The longest line that it takes, in bytes without its end.
+        max_line?: usize,
+        /// The longest line that it means to send, in the same way.
+        max_sent?: usize,
+    }
 }
 
 /// The agent is not there.
@@ -147,20 +148,19 @@ pub enum Control<'a> {
     },
 }
 
-/// What only a numbered connection may say beside the protocol, in the `_meta` of what it sends: `{"trilogue": {…}}`.
-///
-/// It is cut out before anything reads or keeps the message.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Extras {
-    /// On `session/prompt`: names the prompt, so that one that is sent again is not run again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// On `session/new`: the id of the session to begin, or to find where it was begun before. A UUID.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// On `session/load`: only what is behind this number of the thread is told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<u64>,
+record! {
+    /// What only a numbered connection may say beside the protocol, in the `_meta` of what it sends: `{"trilogue": {…}}`.
+    ///
+    /// It is cut out before anything reads or keeps the message.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+    pub struct Extras {
+        /// On `session/prompt`: names the prompt, so that one that is sent again is not run again.
+        key?: String,
+        /// On `session/new`: the id of the session to begin, or to find where it was begun before. A UUID.
+        session?: String,
+        /// On `session/load`: only what is behind this number of the thread is told.
+        after?: u64,
+    }
 }
 
 /// What [`ATTACH_METHOD`] carries, beside what the session was opened with, as it was given then.

@@ -4,54 +4,47 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Json, PartMetadata};
+use crate::json::record::record;
 
-/// An ordered, multi-modal message.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Message {
-    /// Its id.
-    pub id: String,
-    /// Who sent it: `user`, `agent` or `agent/NAME`.
-    pub role: String,
-    /// Its parts, in the order in which they are shown.
-    pub parts: Vec<Part>,
-    /// The run it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<String>,
-    /// When it began; absent where its sender said that nobody knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<String>,
-    /// When it was complete; absent while it grows, or when its run ended before it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_at: Option<String>,
-}
+record! {
+    /// An ordered, multi-modal message.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Message {
+        /// Its id.
+        id: String,
+        /// Who sent it: `user`, `agent` or `agent/NAME`.
+        role: String,
+        /// Its parts, in the order in which they are shown.
+        parts: Vec<Part>,
+        /// The run it belongs to.
+        run_id?: String,
+        /// When it began; absent where its sender said that nobody knows.
+        created_at?: String,
+        /// When it was complete; absent while it grows, or when its run ended before it was.
+        completed_at?: String,
+    }
 
-/// One part of a message. A part with a name is an artifact.
-/// At most one of `content`, `content_url` and `blob` is there; none when the part carries only metadata.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
-    /// The MIME type, as the sender wrote it.
-    pub content_type: String,
-    /// The content, in the form that `content_encoding` says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<String>,
-    /// How `content` is written; `plain` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_encoding: Option<ContentEncoding>,
-    /// A reference to the content elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_url: Option<String>,
-    /// Large content, to be fetched from this server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blob: Option<BlobLink>,
-    /// The artifact's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What the part means beyond its content.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<PartMetadata>,
-    /// Members that our vocabulary has no word for, as one object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra: Option<Json>,
+    /// One part of a message. A part with a name is an artifact.
+    /// At most one of `content`, `content_url` and `blob` is there; none when the part carries only metadata.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    pub struct Part {
+        /// The MIME type, as the sender wrote it.
+        content_type: String,
+        /// The content, in the form that `content_encoding` says.
+        content?: String,
+        /// How `content` is written; `plain` when absent.
+        content_encoding?: ContentEncoding,
+        /// A reference to the content elsewhere.
+        content_url?: String,
+        /// Large content, to be fetched from this server.
+        blob?: BlobLink,
+        /// The artifact's name.
+        name?: String,
+        /// What the part means beyond its content.
+        metadata?: PartMetadata,
+        /// Members that our vocabulary has no word for, as one object.
+        extra?: Json,
+    }
 }
 
 /// How content is written.

@@ -4,46 +4,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Interrupt, Json, Message, RunInput};
+use crate::json::record::record;
 
-/// One execution of an agent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Run {
-    /// Its id.
-    pub id: String,
-    /// The thread it runs on.
-    pub thread_id: String,
-    /// The agent.
-    pub agent: String,
-    /// Where it is.
-    pub status: RunStatus,
-    /// When it was accepted.
-    pub created_at: String,
-    /// When its agent was first started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<String>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<String>,
-    /// Not before this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_before: Option<String>,
-    /// How it ended; absent while it has not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
-    /// Its metadata: an object.
-    pub metadata: Json,
-    /// The configuration it was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<Json>,
-    /// What the agent said, oldest first. Only where one run is waited for or asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Vec<Message>>,
-    /// The agent's answer as a value, where it gave one. Only where one run is waited for or asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Json>,
-    /// The interrupts that are pending, oldest first. Only where one run is waited for or asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interrupts: Option<Vec<Interrupt>>,
+record! {
+    /// One execution of an agent.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Run {
+        /// Its id.
+        id: String,
+        /// The thread it runs on.
+        thread_id: String,
+        /// The agent.
+        agent: String,
+        /// Where it is.
+        status: RunStatus,
+        /// When it was accepted.
+        created_at: String,
+        /// When its agent was first started.
+        started_at?: String,
+        /// When it ended.
+        ended_at?: String,
+        /// Not before this time.
+        not_before?: String,
+        /// How it ended; absent while it has not.
+        outcome?: Outcome,
+        /// Its metadata: an object.
+        metadata: Json,
+        /// The configuration it was given.
+        config?: Json,
+        /// What the agent said, oldest first. Only where one run is waited for or asked for.
+        output?: Vec<Message>,
+        /// The agent's answer as a value, where it gave one. Only where one run is waited for or asked for.
+        result?: Json,
+        /// The interrupts that are pending, oldest first. Only where one run is waited for or asked for.
+        interrupts?: Vec<Interrupt>,
+    }
 }
 
 /// Where a run is.
@@ -68,17 +63,17 @@ pub enum RunStatus {
     TimedOut,
 }
 
-/// How a run ended.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Outcome {
-    /// `completed`, `failed`, `cancelled` or `timed_out`.
-    pub status: RunStatus,
-    /// Why it was cancelled or timed out, as a stable code.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<RunError>,
+record! {
+    /// How a run ended.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    pub struct Outcome {
+        /// `completed`, `failed`, `cancelled` or `timed_out`.
+        status: RunStatus,
+        /// Why it was cancelled or timed out, as a stable code.
+        reason?: String,
+        /// Why it failed.
+        error?: RunError,
+    }
 }
 
 /// Why a run failed.
@@ -96,45 +91,40 @@ pub struct RunError {
     pub data: Option<Json>,
 }
 
-/// A run to create.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RunCreate {
-    /// The agent.
-    pub agent: String,
-    /// What the agent is given.
-    pub input: RunInput,
-    /// The thread to run on. Without one and without `create_thread` the run gets a thread of its own that is not listed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_id: Option<String>,
-    /// Whether to create the thread when there is none; with an id of the server's where `thread_id` is absent.
-    #[serde(default)]
-    pub create_thread: bool,
-    /// Metadata of a thread that is created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_metadata: Option<Json>,
-    /// The run's id, unique in the tenant; made by the server when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// Settings of the agent for this run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<Json>,
-    /// Metadata of the run: an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Json>,
-    /// How to be told; `wait` when absent.
-    #[serde(default)]
-    pub mode: RunMode,
-    /// What to do when another run has the thread's turn.
-    /// When absent the run waits for its turn, but is refused with `thread_waiting` where the other waits for an answer and keeps the turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Strategy>,
-    /// What to do when another run waits for an answer and has given up the turn; `start` when absent.
-    #[serde(default)]
-    pub when_waiting: WhenWaiting,
-    /// Do not start before this time (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_before: Option<String>,
+record! {
+    /// A run to create.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct RunCreate {
+        /// The agent.
+        agent: String,
+        /// What the agent is given.
+        input: RunInput,
+        /// The thread to run on. Without one and without `create_thread` the run gets a thread of its own that is not listed.
+        thread_id?: String,
+        /// Whether to create the thread when there is none; with an id of the server's where `thread_id` is absent.
+        #[serde(default)]
+        create_thread: bool,
+        /// Metadata of a thread that is created.
+        thread_metadata?: Json,
+        /// The run's id, unique in the tenant; made by the server when absent.
+        id?: String,
+        /// Settings of the agent for this run.
+        config?: Json,
+        /// Metadata of the run: an object.
+        metadata?: Json,
+        /// How to be told; `wait` when absent.
+        #[serde(default)]
+        mode: RunMode,
+        /// What to do when another run has the thread's turn.
+        /// When absent the run waits for its turn, but is refused with `thread_waiting` where the other waits for an answer and keeps the turn.
+        strategy?: Strategy,
+        /// What to do when another run waits for an answer and has given up the turn; `start` when absent.
+        #[serde(default)]
+        when_waiting: WhenWaiting,
+        /// Do not start before this time (RFC 3339).
+        not_before?: String,
+    }
 }
 
 /// How the caller of a new run is told.

@@ -1,5 +1,6 @@
 //! Tokens.
 
+use crate::json::record::record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,24 +38,23 @@ pub enum RightName {
     Admin,
 }
 
-/// A token to make.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TokenCreate {
-    /// What people call it.
-    pub label: String,
-    /// Who acts with it; the caller when absent. Tokens of one principal see the same own things.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub principal: Option<String>,
-    /// What it may do; `read`, `run` and `answer` when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rights: Option<Vec<RightName>>,
-    /// Whether it sees and answers only what its principal created.
-    #[serde(default)]
-    pub own: bool,
-    /// When it stops to work (RFC 3339).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<String>,
+record! {
+    /// A token to make.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    pub struct TokenCreate {
+        /// What people call it.
+        label: String,
+        /// Who acts with it; the caller when absent. Tokens of one principal see the same own things.
+        principal?: String,
+        /// What it may do; `read`, `run` and `answer` when absent.
+        rights?: Vec<RightName>,
+        /// Whether it sees and answers only what its principal created.
+        #[serde(default)]
+        own: bool,
+        /// When it stops to work (RFC 3339).
+        expires_at?: String,
+    }
 }
 
 /// A token that was made. The secret is shown this once.

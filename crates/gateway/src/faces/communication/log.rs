@@ -7,7 +7,7 @@ use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Event, RunEvent};
 use trilogue_domain::{Code, Error, RunId, RunKey};
-use trilogue_mapping::communication::{Projection, Said, Show};
+use trilogue_mapping::communication::{Projection, RunMessage, Show};
 use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_store::{Frame, Range};
 
@@ -83,10 +83,10 @@ pub(super) async fn fold(call: &Call, run: &RunRow, until: Until) -> Result<Proj
 ///
 /// # Errors
 /// As [`fold`].
-pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<Said>> {
+pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<RunMessage>> {
     let mut fold = Fold::new(call, log, true);
     fold.read(Until::Now, |_| Ok(())).await?;
-    Ok(fold.projection.said())
+    Ok(fold.projection.messages())
 }
 
 /// The same, with the wire events that the run's stream has had.

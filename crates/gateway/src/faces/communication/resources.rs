@@ -3,7 +3,7 @@
 use http::StatusCode;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, MessageId, RunId, Scope};
-use trilogue_mapping::communication::{Kind, Said};
+use trilogue_mapping::communication::{Kind, RunMessage};
 use trilogue_store::rows::{MessageRow, RunRow};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ async fn get(call: Call) -> Result<Reply> {
         }
         Resource::Result(row) => (Log::of(&row), None),
     };
-    let is_it = |said: &Said| match &wanted {
+    let is_it = |said: &RunMessage| match &wanted {
         Some(id) => said.id.as_ref() == Some(id),
         None => said.kind == Kind::Result,
     };

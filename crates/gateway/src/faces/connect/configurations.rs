@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, Json, Right, Timestamp, limits};
+use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, Json, Right, limits};
 use trilogue_mapping::connect as mapping;
 use trilogue_mapping::native::{json, read_json};
+use trilogue_mapping::time;
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
 use trilogue_wire::agent_connect as wire;
 
@@ -250,8 +251,4 @@ fn configuration(card: &AgentCard, row: &ConfigurationRow) -> wire::Configuratio
         updated_at: time(row.updated_at),
         expires_at: row.expires_at.map(time),
     }
-}
-
-fn time(at: Timestamp) -> wire::Time {
-    wire::Time::from_micros(at.as_micros())
 }

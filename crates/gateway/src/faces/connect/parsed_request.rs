@@ -74,7 +74,7 @@ pub(super) async fn read(call: &Call, mode: ReplyMode) -> Result<ParsedRequest> 
         agent: card.name.clone(),
         thread,
         id: None,
-        input: mapping::input(card, mapping::given(&body)?, now)?,
+        input: mapping::input(card, mapping::stated_input(&body)?, now)?,
         config,
         metadata: request::metadata(body.metadata)?,
         strategy,

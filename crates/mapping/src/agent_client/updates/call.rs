@@ -5,7 +5,7 @@ use trilogue_domain::{Content, Json, Outcome, Part, RunKey, Trajectory};
 use trilogue_wire::agent_client::{ToolKind, splice};
 
 use super::chunk::{Chunk, member};
-use super::{Place, Update, Updates};
+use super::{EventPosition, Update, Updates};
 use crate::agent_client::block::{push_block, quoted};
 use crate::agent_client::relay::derived;
 use crate::agent_client::{Gate, PART_EXTENSION};
@@ -30,7 +30,12 @@ const MAX_OPEN: usize = 1_024;
 
 impl Updates {
     /// A step of an agent that tells its steps in its messages.
-    pub(super) fn step(&mut self, step: &Trajectory, place: Place<'_>, out: &mut Vec<Update>) {
+    pub(super) fn step(
+        &mut self,
+        step: &Trajectory,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
         if let Some(text) = &step.message {
             let id = derived(place.within, &place.number.to_string()).hyphenated().to_string();
             self.text(Chunk::Thought, &id, text, out);
@@ -59,7 +64,7 @@ impl Updates {
     pub(super) fn tool_event(
         &mut self,
         event: &ToolEvent,
-        place: Place<'_>,
+        place: EventPosition<'_>,
         out: &mut Vec<Update>,
     ) {
         self.thoughts.retain(|(run, _)| *run != place.run);

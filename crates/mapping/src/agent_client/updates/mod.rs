@@ -64,7 +64,7 @@ pub struct Updates {
 
 /// An event with the id of its run: a place where updates begin.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
+struct EventPosition<'a> {
     number: u64,
     run: Option<RunKey>,
     /// What ids are derived in: the run's id, or the thread's.
@@ -135,7 +135,7 @@ impl Updates {
         }
         let thread = self.relay.thread().clone();
         let within = run_id.unwrap_or_else(|| thread.as_str());
-        let place = Place { number: event.number, run: event.run, within };
+        let place = EventPosition { number: event.number, run: event.run, within };
         match &event.body {
             Body::Run(body) => self.run_event(body, place, out),
             Body::Message(body) => self.message_event(body, place, out),
@@ -151,7 +151,7 @@ impl Updates {
         }
     }
 
-    fn run_event(&mut self, event: &RunEvent, place: Place<'_>, out: &mut Vec<Update>) {
+    fn run_event(&mut self, event: &RunEvent, place: EventPosition<'_>, out: &mut Vec<Update>) {
         match event {
             RunEvent::Created { input: Some(value), .. } => {
                 let id = input_id(place.within);
@@ -173,7 +173,12 @@ impl Updates {
         }
     }
 
-    fn message_event(&mut self, event: &MessageEvent, place: Place<'_>, out: &mut Vec<Update>) {
+    fn message_event(
+        &mut self,
+        event: &MessageEvent,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
         match event {
             MessageEvent::Thought { text } => {
                 let id = self.thought_id(place);
@@ -194,7 +199,13 @@ impl Updates {
     }
 
     /// A part as chunks; what it means beyond its content stands in updates of its own.
-    fn part(&mut self, message: &MessageId, part: &Part, place: Place<'_>, out: &mut Vec<Update>) {
+    fn part(
+        &mut self,
+        message: &MessageId,
+        part: &Part,
+        place: EventPosition<'_>,
+        out: &mut Vec<Update>,
+    ) {
         let side = self.side(message);
         if let Some(PartMetadata::Trajectory(step)) = &part.metadata
             && self.extension == Extension::Off
@@ -216,7 +227,7 @@ impl Updates {
         }
     }
 
-    fn state_event(&mut self, event: &StateEvent, place: Place<'_>, out: &mut Vec<Update>) {
+    fn state_event(&mut self, event: &StateEvent, place: EventPosition<'_>, out: &mut Vec<Update>) {
         match event {
             StateEvent::Plan(entries) => {
                 let mut update = String::from("{\"sessionUpdate\":\"plan\",\"entries\":[");
@@ -248,7 +259,7 @@ impl Updates {
     }
 
     /// The agent does not remember the session: a notice, and a message of its own for clients that show none.
-    fn restarted(&mut self, data: &Json, place: Place<'_>, out: &mut Vec<Update>) {
+    fn restarted(&mut self, data: &Json, place: EventPosition<'_>, out: &mut Vec<Update>) {
         let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
         let mut update = String::from("{\"sessionUpdate\":\"notice\",\"severity\":\"warning\"");
         member(&mut update, "title", &quoted(FORGOT));
@@ -292,7 +303,7 @@ impl Updates {
     }
 
     /// The id of the thought that this event goes on with or begins.
-    fn thought_id(&mut self, place: Place<'_>) -> String {
+    fn thought_id(&mut self, place: EventPosition<'_>) -> String {
         let known = self.thoughts.iter().find(|(run, _)| *run == place.run);
         let first = known.map(|(_, first)| *first).unwrap_or_else(|| {
             self.thoughts.push((place.run, place.number));

@@ -17,12 +17,13 @@ use trilogue_wire::agent_communication::{
 };
 
 use super::message::{Growing, Item, Kind};
-use super::{Asked, Projection, Said, about};
+use super::{AwaitedInterrupt, Projection, RunMessage, about};
 use crate::agent_client::{carried, carried_update, update_of};
 use crate::communication::part::write_part;
-use crate::communication::{EXTENSION, asked, error, face_name, role_of, status, time, uuid_of};
+use crate::communication::{EXTENSION, await_message, error, face_name, role_of, status, uuid_of};
 use crate::native::{hex, message::PATH_SEGMENT};
 use crate::shape;
+use crate::time;
 
 // === impl Projection ===
 
@@ -82,7 +83,12 @@ impl Projection {
             } else {
                 // What was not finished is shown as far as it came.
                 let json = open.whole(None);
-                self.said.push(Said { id: open.id, kind: open.kind, json, complete: false });
+                self.messages.push(RunMessage {
+                    id: open.id,
+                    kind: open.kind,
+                    json,
+                    complete: false,
+                });
             }
             self.open_next(out);
         }
@@ -172,7 +178,7 @@ impl Projection {
         let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
         if let Some(heard) = self.heard.take_if(|heard| is_it(heard)) {
             let json = heard.whole(heard.end(at));
-            self.said.push(Said { id: heard.id, kind: heard.kind, json, complete: true });
+            self.messages.push(RunMessage { id: heard.id, kind: heard.kind, json, complete: true });
         } else if let Some(open) = self.open.take_if(|open| is_it(open)) {
             self.complete(&open, open.end(at), out);
             self.open_next(out);
@@ -196,7 +202,12 @@ impl Projection {
         if self.begun {
             out.push(about(EventKind::MessageCompleted, &json));
         }
-        self.said.push(Said { id: message.id.clone(), kind: message.kind, json, complete: true });
+        self.messages.push(RunMessage {
+            id: message.id.clone(),
+            kind: message.kind,
+            json,
+            complete: true,
+        });
     }
 
     /// A value is a message of its own.
@@ -316,7 +327,7 @@ impl Projection {
     }
 
     fn resolved(&mut self, interrupt: &InterruptId, resolution: &Resolution, out: &mut Vec<Bytes>) {
-        let place = self.pending.iter().position(|asked| asked.interrupt.id == *interrupt);
+        let place = self.pending.iter().position(|waiting| waiting.interrupt.id == *interrupt);
         let Some(place) = place else { return };
         self.pending.remove(place);
         if self.head.status != WireStatus::Awaiting {
@@ -330,11 +341,12 @@ impl Projection {
         }
     }
 
-    fn ask(&self, interrupt: &Interrupt, at: Time, thread: &ThreadId) -> Asked {
-        let parts = asked::parts(interrupt, self.show.strict, |blob| self.link(blob, thread));
+    fn ask(&self, interrupt: &Interrupt, at: Time, thread: &ThreadId) -> AwaitedInterrupt {
+        let parts =
+            await_message::parts(interrupt, self.show.strict, |blob| self.link(blob, thread));
         let mut message = Vec::new();
         splice::message(&mut message, &self.head.role, parts, Some(at), Some(at));
-        Asked { interrupt: interrupt.clone(), message }
+        AwaitedInterrupt { interrupt: interrupt.clone(), message }
     }
 
     fn state_event(&mut self, event: &StateEvent, update: Option<&str>, out: &mut Vec<Bytes>) {

@@ -6,7 +6,7 @@ use trilogue_domain::{MessageId, Times};
 use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 
 use super::list::List;
-use crate::communication::time;
+use crate::time;
 
 /// A message in the making: its parts are rendered, its pieces of text wait to be joined.
 #[derive(Clone, Debug)]

@@ -43,14 +43,14 @@ pub struct Projection {
     /// Whether the agent has started: what came before is input.
     begun: bool,
     /// Complete messages, and at the end of a run those that stayed unfinished.
-    said: List<Said>,
+    messages: List<RunMessage>,
     open: Option<Growing>,
     /// An answer that a user said in the run, which no stream shows.
     heard: Option<Growing>,
     /// Messages that wait for the open one to be complete.
     held: VecDeque<Growing>,
     /// What the run waits for, oldest first.
-    pending: Vec<Arc<Asked>>,
+    pending: Vec<Arc<AwaitedInterrupt>>,
     /// Tool calls that have not ended, with what they were given.
     calls: Vec<(String, Trajectory)>,
     inlined: u64,
@@ -71,14 +71,14 @@ struct Head {
 
 /// A question, and the message that asks it.
 #[derive(Debug)]
-struct Asked {
+struct AwaitedInterrupt {
     interrupt: Interrupt,
     message: Vec<u8>,
 }
 
 /// One message of a run.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct RunMessage {
     /// Its id; `None` for a result and for steps.
     pub id: Option<MessageId>,
     /// What it is.
@@ -108,7 +108,7 @@ impl Projection {
                 finished_at: None,
             },
             begun: false,
-            said: List::default(),
+            messages: List::default(),
             open: None,
             heard: None,
             held: VecDeque::new(),
@@ -140,7 +140,7 @@ impl Projection {
             agent_name: &self.head.agent_name,
             session_id: Some(self.head.session_id),
             status: self.head.status,
-            awaits: self.pending.first().map(|asked| asked.message.as_slice()),
+            awaits: self.pending.first().map(|waiting| waiting.message.as_slice()),
             error: self.head.error.as_ref(),
             created_at: self.head.created_at,
             finished_at: self.head.finished_at,
@@ -153,7 +153,7 @@ impl Projection {
     /// What the run waits for: the oldest of its questions.
     #[must_use]
     pub fn awaiting(&self) -> Option<&Interrupt> {
-        self.pending.first().map(|asked| &asked.interrupt)
+        self.pending.first().map(|waiting| &waiting.interrupt)
     }
 
     /// Whether the run has ended.
@@ -164,13 +164,13 @@ impl Projection {
 
     /// Its messages, in the order in which they came: the input where it is kept, then what the agent said and, with the input, what it was answered.
     #[must_use]
-    pub fn said(&self) -> Vec<Said> {
-        self.said.items().into_iter().cloned().collect()
+    pub fn messages(&self) -> Vec<RunMessage> {
+        self.messages.items().into_iter().cloned().collect()
     }
 
     fn output(&self) -> Vec<Bytes> {
-        let said = self.said.items().into_iter().filter(|said| said.kind != Kind::Input);
-        let mut output: Vec<Bytes> = said.map(|said| said.json.clone()).collect();
+        let kept = self.messages.items().into_iter().filter(|message| message.kind != Kind::Input);
+        let mut output: Vec<Bytes> = kept.map(|message| message.json.clone()).collect();
         output.extend(self.open.as_ref().map(|open| open.whole(None)));
         output
     }

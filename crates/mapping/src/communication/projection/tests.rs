@@ -273,7 +273,7 @@ fn steps_stand_in_the_message_that_is_open_or_in_the_one_that_follows() {
     let call = &events[6]["part"]["metadata"];
     assert_eq!(call["tool_input"], json!({ "q": 1 }));
     assert_eq!(call["tool_output"], json!({ "value": 5 }));
-    let kinds: Vec<_> = projection.said().iter().map(|said| said.kind).collect();
+    let kinds: Vec<_> = projection.messages().iter().map(|message| message.kind).collect();
     assert_eq!(kinds, [Kind::Output, Kind::Steps]);
 }
 
@@ -449,7 +449,7 @@ fn a_run_that_fails_or_is_cancelled_keeps_what_was_begun() {
         let output = &events.last().unwrap()["run"]["output"];
         assert_eq!(output[0]["completed_at"], Value::Null);
         assert_eq!(output[0]["parts"][0]["content"], "half");
-        assert!(projection.said().iter().all(|said| !said.complete));
+        assert!(projection.messages().iter().all(|message| !message.complete));
         assert_eq!(events.last().unwrap()["run"]["error"].is_null(), kind == "run.cancelled");
     }
 }
@@ -485,7 +485,7 @@ fn a_value_is_a_message_of_its_own() {
             "run.completed"
         ]
     );
-    assert_eq!(projection.said()[0].kind, Kind::Result);
+    assert_eq!(projection.messages()[0].kind, Kind::Result);
 }
 
 #[test]
@@ -553,7 +553,7 @@ fn the_input_is_kept_where_somebody_looks_at_it() {
     events.push(start);
     let mut kept = Projection::new(Show { input: true, ..show() });
     assert_eq!(push(&mut kept, &events).len(), 2, "input makes no events");
-    let said = kept.said();
+    let said = kept.messages();
     assert_eq!((said[0].kind, said[0].id.as_ref()), (Kind::Input, Some(&id("q"))));
     let message: Value = serde_json::from_slice(&said[0].json).unwrap();
     assert_eq!((&message["role"], &message["created_at"]), (&json!("agent/x-y"), &Value::Null));
@@ -561,7 +561,7 @@ fn the_input_is_kept_where_somebody_looks_at_it() {
     assert_eq!(run["output"], json!([]));
     let mut other = Projection::new(show());
     push(&mut other, &events);
-    assert!(other.said().is_empty());
+    assert!(other.messages().is_empty());
 }
 
 #[test]
@@ -705,7 +705,7 @@ fn what_a_user_answers_is_said_and_no_output() {
     assert!(!told.contains("answers") && told.contains("asks on"), "{told}");
     assert_eq!(projection.output().len(), 1);
     let (projection, _) = run(Show { input: true, ..show() }, bodies());
-    let all = projection.said();
+    let all = projection.messages();
     let kinds: Vec<_> = all.iter().map(|said| (said.kind, said.complete)).collect();
     assert_eq!(kinds, [(Kind::Input, true), (Kind::Output, true)]);
     let heard: Value = serde_json::from_slice(&all[0].json).unwrap();

@@ -1,6 +1,6 @@
-//! What a request for permission leaves unsaid of its tool call, because it was said before and has not changed.
+//! Adds to a permission request the members of its tool call that it leaves out because they have not changed.
 //!
-//! Whoever decides sees all of it; clients of the protocol get the request as it came.
+//! The person who decides sees all of them; clients of the protocol get the request as it came.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,19 @@ use trilogue_wire::agent_client::splice::{self, decode, get, members};
 /// The tool call of a request.
 const CALL: &str = "toolCall";
 /// The member of a question's data that names what was added to its tool call, and what stood there before.
-const UNSAID: &str = "trilogue.unsaid";
+const COMPLETED: &str = "trilogue.unsaid";
 /// Nothing stood there.
 const ABSENT: &str = "\"absent\"";
 /// `null` stood there.
 const NULL: &str = "null";
 
 /// The request with what it leaves out of its tool call: of these members, each with its JSON, those that are absent or `null`.
-#[must_use]
-pub fn with_unsaid<'a>(
+pub(super) fn complete_permission<'a>(
     request: &'a str,
     known: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Cow<'a, str> {
     // Nobody else says what was added.
-    let request = splice::remove(request, &[UNSAID]);
+    let request = splice::remove(request, &[COMPLETED]);
     match completed(&request, known) {
         Some(completed) => Cow::Owned(completed),
         None => request,
@@ -53,16 +52,16 @@ fn completed<'a>(
     }
     added.push('}');
     let request = splice::set(request, &[CALL], &call)?;
-    splice::set(&request, &[UNSAID], &added)
+    splice::set(&request, &[COMPLETED], &added)
 }
 
 /// The opposite: the request as it came.
-pub(super) fn as_said(payload: &str) -> Cow<'_, str> {
+pub(super) fn as_sent(payload: &str) -> Cow<'_, str> {
     restored(payload).map_or(Cow::Borrowed(payload), Cow::Owned)
 }
 
 fn restored(payload: &str) -> Option<String> {
-    let added = get(payload, &[UNSAID])?;
+    let added = get(payload, &[COMPLETED])?;
     let mut call = Cow::Borrowed(get(payload, &[CALL])?);
     for member in members(added) {
         let is_absent = decode(member.value).is_some();
@@ -72,7 +71,7 @@ fn restored(payload: &str) -> Option<String> {
         });
     }
     let request = splice::set(payload, &[CALL], &call)?;
-    Some(splice::remove(&request, &[UNSAID]).into_owned())
+    Some(splice::remove(&request, &[COMPLETED]).into_owned())
 }
 
 #[cfg(test)]
@@ -93,9 +92,9 @@ mod tests {
                 r#"{"kind":"edit","toolCallId":"1","title":"Other","locations": [{"path":"/a"}] }"#,
             ),
         ] {
-            let whole = with_unsaid(request, known);
+            let whole = complete_permission(request, known);
             assert_eq!(get(&whole, &[CALL]), Some(call));
-            assert_eq!(as_said(&whole), request);
+            assert_eq!(as_sent(&whole), request);
         }
     }
 
@@ -108,8 +107,8 @@ mod tests {
             r#"{"mode":"form"}"#,
             "null",
         ] {
-            assert_eq!(with_unsaid(request, known), request);
-            assert_eq!(as_said(request), request);
+            assert_eq!(complete_permission(request, known), request);
+            assert_eq!(as_sent(request), request);
         }
     }
 
@@ -118,7 +117,7 @@ mod tests {
         let request =
             r#"{"toolCall":{"toolCallId":"1","kind":"edit"},"trilogue.unsaid":{"kind":"absent"}}"#;
         let honest = r#"{"toolCall":{"toolCallId":"1","kind":"edit"}}"#;
-        let whole = with_unsaid(request, [("kind", r#""read""#)]);
-        assert_eq!((whole.as_ref(), as_said(&whole).as_ref()), (honest, honest));
+        let whole = complete_permission(request, [("kind", r#""read""#)]);
+        assert_eq!((whole.as_ref(), as_sent(&whole).as_ref()), (honest, honest));
     }
 }
