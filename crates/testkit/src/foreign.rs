@@ -7,21 +7,18 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::client::Client;
-use crate::server::free_address;
+use crate::programs::{ROOT, conformance_agents, installed};
+use crate::server::{free_address, terminate};
 
-/// How long a start or a stop of the program may take.
+/// How long a start of the program may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long one run of a client may take; its checks have limits of their own.
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
-/// The repository.
-pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A program of others that talks to servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,24 +59,23 @@ pub struct Conformance {
 
 // === impl ConformanceOptions ===
 
-impl Default for ConformanceOptions {
-    fn default() -> Self {
+impl ConformanceOptions {
+    /// The Agent Communication Protocol with this store at this place.
+    #[must_use]
+    pub fn communication(store: &str, prefix: &str) -> Self {
         Self {
-            store: "memory:".to_owned(),
+            store: store.to_owned(),
             protocol: "communication",
-            prefix: "/communication".to_owned(),
+            prefix: prefix.to_owned(),
             arguments: Vec::new(),
             allow_egress: None,
         }
     }
-}
 
-impl ConformanceOptions {
     /// The Agent Connect Protocol with this store at this place.
     #[must_use]
     pub fn connect(store: &str, prefix: &str) -> Self {
-        let (store, prefix) = (store.to_owned(), prefix.to_owned());
-        Self { store, protocol: "connect", prefix, ..Self::default() }
+        Self { protocol: "connect", ..Self::communication(store, prefix) }
     }
 }
 
@@ -102,7 +98,7 @@ impl Conformance {
     ) -> Result<Self> {
         let path = dir.join("conformance.log");
         let log = File::options().create(true).append(true).open(&path)?;
-        let mut command = Command::new(program().await?);
+        let mut command = Command::new(conformance_agents().await?);
         command
             .args(["--no-auth", "--listen", &address.to_string(), "--store", &options.store])
             .args(["--mount", &format!("{}={}", options.protocol, options.prefix)])
@@ -162,21 +158,13 @@ impl Conformance {
     /// # Errors
     /// When it does not in time.
     pub async fn stop(mut self) -> Result<ExitStatus> {
-        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
-        kill_process(pid.context("the program was gone")?, Signal::TERM)?;
-        timeout(START_LIMIT, self.child.wait())
-            .await
-            .context("the program did not stop")?
-            .map_err(Into::into)
+        terminate(&mut self.child).await
     }
 }
 
 // === impl Foreign ===
 
 impl Foreign {
-    /// The clients of the Agent Communication Protocol.
-    pub const COMMUNICATION: [Self; 2] = [Self::Python, Self::TypeScript];
-
     /// Runs our program that drives a server through this one; gives what it printed.
     ///
     /// # Errors
@@ -204,10 +192,10 @@ impl Foreign {
 
     fn command(self) -> Result<Command> {
         let name = match self {
-            Self::Python => "python",
-            Self::TypeScript => "javascript",
-            Self::Connect => "connect",
-            Self::Fuzz => "fuzz",
+            Self::Python => "communication/python",
+            Self::TypeScript => "communication/javascript",
+            Self::Connect => "connect/python",
+            Self::Fuzz => "connect/fuzz",
         };
         let installed = installed(name)?;
         let folder = Path::new(ROOT).join("foreign").join(name);
@@ -220,57 +208,4 @@ impl Foreign {
         command.arg("-B").arg(folder.join("main.py"));
         Ok(command)
     }
-}
-
-/// The folder of this build's profile, such as `target/debug`.
-pub(crate) fn profile() -> Result<PathBuf> {
-    let me = std::env::current_exe()?;
-    let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
-    Ok(profile.to_owned())
-}
-
-/// The folder that a program of others was installed in.
-///
-/// # Errors
-/// When it is not, and how to install it.
-pub(crate) fn installed(name: &str) -> Result<PathBuf> {
-    let target = target()?;
-    let folder = target.join("foreign").join(name);
-    ensure!(
-        folder.join("made-from").is_file(),
-        "foreign/{name} is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
-        target.display()
-    );
-    Ok(folder)
-}
-
-fn target() -> Result<PathBuf> {
-    Ok(profile()?.parent().context("the profile's folder has none above it")?.to_owned())
-}
-
-/// The program: `TRILOGUE_CONFORMANCE`, or the one beside this test, brought up to date first.
-async fn program() -> Result<PathBuf> {
-    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
-    if let Some(path) = std::env::var_os("TRILOGUE_CONFORMANCE") {
-        return Ok(PathBuf::from(path));
-    }
-    PROGRAM.get_or_try_init(|| example("conformance_agents")).await.cloned()
-}
-
-/// Builds an example as the tests are built, so that it is there already after a build of all tests.
-pub(crate) async fn example(name: &str) -> Result<PathBuf> {
-    let profile = profile()?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "--workspace", "--exclude", "trilogue-bench"])
-        .args(["--example", name, "--target-dir"])
-        .arg(target()?)
-        .current_dir(ROOT);
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    let output = command.output().await.context("cargo could not be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(profile.join("examples").join(name))
 }

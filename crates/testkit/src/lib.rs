@@ -10,6 +10,7 @@ pub mod foreign;
 pub mod model;
 pub mod official;
 pub mod probe;
+mod programs;
 pub mod schema;
 pub mod seed;
 pub mod server;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
-use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::foreign::{ROOT, example, installed};
+use crate::programs::{ROOT, installed, official_rust};
+
+pub use crate::programs::scripted_agent;
 
 /// How long one run of a client may take; its checks have limits of their own.
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
@@ -73,7 +74,7 @@ impl Official {
         let mut words = match self {
             Self::Rust => {
                 let name = if name == "agent" { "official-agent" } else { "official-client" };
-                vec![path(&rust().await?.join(name))]
+                vec![path(&official_rust().await?.join(name))]
             }
             Self::TypeScript | Self::Seed => {
                 let modules = path(&installed("agent_client/typescript")?);
@@ -128,36 +129,4 @@ pub fn opencode() -> Result<PathBuf> {
     let program = installed("agent_client/opencode")?.join(package);
     ensure!(program.is_file(), "{} is missing", program.display());
     Ok(program)
-}
-
-/// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program beside this test, brought up to date first.
-///
-/// # Errors
-/// When it cannot be built.
-pub async fn scripted_agent() -> Result<PathBuf> {
-    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
-    if let Some(path) = std::env::var_os("TRILOGUE_SCRIPTED_AGENT") {
-        return Ok(PathBuf::from(path));
-    }
-    PROGRAM.get_or_try_init(|| example("scripted_agent")).await.cloned()
-}
-
-/// The folder of the programs on the Rust SDK, brought up to date first. They are a workspace of their own.
-async fn rust() -> Result<PathBuf> {
-    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
-    FOLDER.get_or_try_init(build).await.cloned()
-}
-
-async fn build() -> Result<PathBuf> {
-    let target = installed("agent_client/rust")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "--locked", "--offline", "--manifest-path"])
-        .arg(Path::new(ROOT).join("foreign/agent_client/rust/Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target);
-    let output = command.output().await.context("cargo could not be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(target.join("debug"))
 }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -13,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::Client;
+use crate::programs;
 use crate::seed::Seed;
 use crate::wait::until;
 
@@ -135,7 +135,7 @@ impl Home {
     pub async fn command_line(&self, arguments: &[&str]) -> Result<Vec<String>> {
         let program = match &self.binary {
             Some(program) => program.clone(),
-            None => binary().await?,
+            None => programs::trilogue().await?,
         };
         let state = format!("XDG_STATE_HOME={}", self.dir.join("state").display());
         let mut words = vec!["env".to_owned(), state, program.display().to_string()];
@@ -191,7 +191,7 @@ impl Home {
     async fn prepared(&self) -> Result<Command> {
         let program = match &self.binary {
             Some(program) => program.clone(),
-            None => binary().await?,
+            None => programs::trilogue().await?,
         };
         let mut command = Command::new(program);
         command.current_dir(&self.dir).env("XDG_STATE_HOME", self.dir.join("state"));
@@ -260,48 +260,20 @@ impl Server {
     /// # Errors
     /// When it does not in time.
     pub async fn stop(mut self) -> Result<(Home, ExitStatus)> {
-        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
-        kill_process(pid.context("the server was gone")?, Signal::TERM)?;
-        let status = timeout(STOP_LIMIT, self.child.wait())
-            .await
-            .with_context(|| format!("the server did not stop:\n{}", self.home.log_end()))??;
+        let stopped = terminate(&mut self.child).await;
+        let status = stopped.with_context(|| self.home.log_end())?;
         Ok((self.home, status))
     }
 }
 
-/// The `trilogue` binary: `TRILOGUE_BIN`, or the one beside this test, brought up to date first.
-async fn binary() -> Result<PathBuf> {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(binary) = BINARY.get() {
-        return Ok(binary.clone());
-    }
-    let path = if let Some(path) = std::env::var_os("TRILOGUE_BIN") {
-        PathBuf::from(path)
-    } else {
-        let me = std::env::current_exe()?;
-        let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
-        build(profile).await?;
-        profile.join("trilogue")
-    };
-    ensure!(path.is_file(), "{} is missing", path.display());
-    Ok(BINARY.get_or_init(|| path).clone())
-}
-
-/// Builds the binary into the target folder that this test was built into; free when nothing changed.
-async fn build(profile: &Path) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "--workspace", "--bin", "trilogue"])
-        .arg("--target-dir")
-        .arg(profile.parent().context("the profile's folder has none above it")?)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    let output = command.output().await.context("cargo could not be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+/// Asks a process to stop (`SIGTERM`) and waits until it has.
+///
+/// # Errors
+/// When it is gone already, or does not end in time.
+pub(crate) async fn terminate(child: &mut Child) -> Result<ExitStatus> {
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+    kill_process(pid.context("the process was gone")?, Signal::TERM)?;
+    Ok(timeout(STOP_LIMIT, child.wait()).await.context("the process did not stop")??)
 }
 
 /// A loopback address that nobody listens on.

@@ -4,13 +4,17 @@ import argparse
 import asyncio
 import logging
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "shared"))
 
 import more
 import script
 import session
+from check import Tally
 from editor import Target
 
-SUITES = {suite.name: suite for suite in (session.suite, script.suite, more.auth, more.asking)}
+SUITES = [session.suite, script.suite, more.auth, more.asking]
 
 
 async def main() -> int:
@@ -21,7 +25,7 @@ async def main() -> int:
     parser.add_argument("--name", help="the agent's name")
     parser.add_argument("--prompt", default="hello", help="what is said to an agent that takes no orders")
     parser.add_argument("--only", help="run the checks with this in their names")
-    parser.add_argument("suites", nargs="+", choices=SUITES)
+    parser.add_argument("suites", nargs="+", metavar="SUITE")
     split = sys.argv.index("--")
     options = parser.parse_args(sys.argv[1:split])
     target = Target(
@@ -33,12 +37,9 @@ async def main() -> int:
         has_ids=options.trilogue or options.name == "official-seed",
         has_vocabulary=not options.plain,
     )
-    ran, failed = 0, 0
-    for name in options.suites:
-        counts = await SUITES[name].run(target, options.only)
-        ran, failed = ran + counts[0], failed + counts[1]
-    print(f"{ran} checks, {failed} failed")
-    return 0 if ran and not failed else 1
+    tally = Tally(SUITES)
+    await tally.run(options.suites, target, options.only)
+    return tally.finish()
 
 
 if __name__ == "__main__":

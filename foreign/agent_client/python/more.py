@@ -2,7 +2,8 @@
 
 from acp import schema
 
-from check import Suite, equal, refused
+from check import Suite, equal
+from expect import refused
 from editor import Target, choice
 
 auth = Suite("auth")

@@ -7,7 +7,8 @@ from typing import Any
 
 from acp import schema
 
-from check import Suite, equal, refused
+from check import Suite, equal
+from expect import refused
 from editor import Editor, Target, Turn, choice, messages
 
 suite = Suite("script")

@@ -4,7 +4,8 @@ import asyncio
 from datetime import datetime
 from uuid import uuid4
 
-from check import Suite, equal, is_uuid, refused
+from check import Suite, equal
+from expect import is_uuid, refused
 from editor import Target, messages
 
 suite = Suite("session")

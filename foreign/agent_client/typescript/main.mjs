@@ -3,12 +3,13 @@
 // `--seed` takes the SDK's release that had ids on prompts, `--trilogue` asks for what we promise,
 // `--plain` leaves out the words that only our example agents know, `--native` asks for what agents do that are not hosted.
 
+import { runSuites } from "../../shared/check.cjs";
 import { auth, asking, attach } from "./more.mjs";
 import { load } from "./peer.mjs";
 import { suite as script } from "./script.mjs";
 import { suite as session } from "./session.mjs";
 
-const suites = { session, script, auth, asking, attach };
+const suites = new Map(Object.entries({ session, script, auth, asking, attach }));
 const words = process.argv.slice(2, process.argv.indexOf("--"));
 const command = process.argv.slice(process.argv.indexOf("--") + 1);
 const options = new Map();
@@ -34,12 +35,4 @@ const target = {
   hasVocabulary: !options.has("--plain"),
 };
 
-let ran = 0;
-let failed = 0;
-for (const name of names) {
-  const result = await suites[name].run(target, options.get("--only"));
-  ran += result.ran;
-  failed += result.failed;
-}
-console.log(`${ran} checks, ${failed} failed`);
-process.exit(failed === 0 && ran > 0 ? 0 : 1);
+process.exit(await runSuites(suites, names, target, options.get("--only")));

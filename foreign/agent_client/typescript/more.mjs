@@ -1,7 +1,7 @@
 // Authentication, an agent that asks before it acts, and two editors on one session.
 
 import assert from "node:assert/strict";
-import { refused, Suite } from "./check.mjs";
+import { refused, Suite } from "./expect.mjs";
 import { choice, messages, said } from "./editor.mjs";
 
 export const auth = new Suite("auth");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { refused, Suite } from "./check.mjs";
+import { refused, Suite } from "./expect.mjs";
 import { choice, messages, said } from "./editor.mjs";
 
 export const suite = new Suite("script");

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { isUuid, refused, Suite } from "./check.mjs";
+import { isUuid, refused, Suite } from "./expect.mjs";
 import { Editor, messages, said } from "./editor.mjs";
 
 export const suite = new Suite("session");

@@ -51,7 +51,7 @@ pub(crate) async fn measure(report: &mut Report) -> Result<()> {
 
 /// Runs a second that a fresh reference server makes, its mean over the first seconds.
 async fn reference(body: &Value) -> Result<f64> {
-    let server = Python::start("reference", &[]).await?;
+    let server = Python::start("communication/reference", &[]).await?;
     let request = load::post(server.address(), "/runs", "none", &body.to_string());
     let done = load::hammer_for(server.address(), request, CONNECTIONS, REFERENCE_TIME).await?;
     Ok(done.per_second())

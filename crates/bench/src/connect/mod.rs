@@ -51,8 +51,8 @@ async fn in_memory(report: &mut Report, body: &str) -> Result<()> {
     let server = Server::start(dir.path(), &report::server_options("memory:")?).await?;
     works(&server, body).await?;
     let bare = Peer::start("connect", "").await?;
-    let python = Python::start("peer", &[]).await?;
-    let quick = Python::start("peer", &["quick"]).await?;
+    let python = Python::start("connect/peer", &[]).await?;
+    let quick = Python::start("connect/peer", &["quick"]).await?;
     let ours = Flow::create_and_wait(server.home().address(), BASE, server.token(), body);
     let bare_flow = Flow::create_and_wait(bare.address(), "", "none", body);
     let python_flow = Flow::create_and_wait(python.address(), "", "none", body);

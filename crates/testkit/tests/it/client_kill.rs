@@ -8,6 +8,7 @@ use trilogue_testkit::editor::said;
 use trilogue_testkit::{Editor, Folder, Home, Seed, Server, ServerOptions, until};
 
 use crate::client_official::{hosted, scripted};
+use crate::kill_rounds::{announced_seed, kill_late, rounds, stop};
 
 /// How many agents run at once.
 const AGENTS: usize = 24;
@@ -88,8 +89,7 @@ async fn agents_behind_shells_are_gone_after_kill_9_and_their_sessions_load() {
         assert_eq!(again["result"]["stopReason"], "end_turn", "{again}");
     }
     editor.close().await.unwrap();
-    let (_, status) = server.stop().await.unwrap();
-    assert!(status.success(), "the stop ended with {status}");
+    stop(server).await;
     let gone = until("no process after the stop", CLEAR_LIMIT, || {
         let left = marked(&mark);
         async move { left.is_empty().then_some(()) }
@@ -112,9 +112,7 @@ fn told(editor: &Editor, session: &str) -> Vec<Value> {
 /// Two editors prompt, each on its session, while the server is killed; both stay attached all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn editors_notice_a_pause_and_nothing_else() {
-    let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
-    eprintln!("TRILOGUE_SEED={number}");
-    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let mut seed = announced_seed();
     let (dir, store, cwd) =
         (Folder::new().unwrap(), Folder::new().unwrap(), Folder::new().unwrap());
     let settings = hosted(&[("scripted", scripted(store.path(), &[]).await)]);
@@ -128,16 +126,14 @@ async fn editors_notice_a_pause_and_nothing_else() {
         players.push((command, editor, session));
     }
     let (mut ends, mut failures) = (0, 0);
-    for round in 0..rounds.unwrap_or(ROUNDS) {
+    for round in 0..rounds(ROUNDS) {
         let mut turns = Vec::new();
         for (_, editor, session) in &players {
             let text =
                 format!("think:round {round}\nchunks:{}\ntool\nsay:end {round}", seed.below(400));
             turns.push(editor.prompt(session, &text).await.unwrap());
         }
-        // The kill's moment is what is random here; nothing waits for anything.
-        tokio::time::sleep(Duration::from_millis(seed.below(LATEST_KILL_MS))).await;
-        let home = server.kill().await.unwrap();
+        let home = kill_late(server, seed.below(LATEST_KILL_MS)).await;
         server = home.start().await.unwrap();
         for turn in turns {
             let answer = tokio::time::timeout(CLEAR_LIMIT, turn).await;
@@ -190,6 +186,5 @@ async fn a_question_outlives_the_server() {
     let asked = editor.messages().iter().filter(|message| is_question(message)).count();
     assert_eq!(asked, 1, "how often the editor was asked");
     assert!(editor.close().await.unwrap().success());
-    let (_, status) = server.stop().await.unwrap();
-    assert!(status.success(), "the stop ended with {status}");
+    stop(server).await;
 }

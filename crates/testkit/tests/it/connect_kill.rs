@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -10,23 +9,19 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use trilogue_testkit::callback::{Delivery, Receiver};
-use trilogue_testkit::client::{ServerSent, Stream};
+use trilogue_testkit::client::ServerSent;
 use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
 
-/// How often the server is killed, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
-const ROUNDS: u64 = 6;
-/// The latest moment of a kill after the clients began, in milliseconds.
-const LATEST_KILL_MS: u64 = 500;
-/// How often it is killed beyond that, where all those kills came before everything was seen.
-const LATE_ROUNDS: u64 = 3;
-/// How long the clients have got in such a round at least, in milliseconds.
-const LATE_KILL_MS: u64 = 2_000;
+use crate::kill_rounds::{
+    KillPlan, SETTLE_LIMIT, Scenario, ensure_whole, kill_rounds, rest, stop, until_cut,
+};
+
+const PLAN: KillPlan =
+    KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
 /// How many clients there are of each kind.
 const CLIENTS: usize = 2;
 /// Every how many of its runs one that enqueues them waits for the last.
 const WAITED_FOR: usize = 32;
-/// How long anything may take to be accounted for after a restart.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Where the protocol is served.
 const BASE: &str = "/connect";
 
@@ -62,6 +57,15 @@ struct Seen {
     states: usize,
 }
 
+/// The clients of all rounds, and what they saw.
+#[derive(Debug)]
+struct Clients {
+    receiver: Arc<Receiver>,
+    seen: Seen,
+    /// Runs whose end is to be delivered.
+    called: Vec<Value>,
+}
+
 /// One client of a round.
 #[derive(Clone)]
 struct Player {
@@ -70,53 +74,54 @@ struct Player {
     seed: Seed,
 }
 
+// === impl Clients ===
+
+impl Scenario for Clients {
+    type Told = Told;
+
+    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Told>) {
+        for _ in 0..CLIENTS {
+            let player = |seed: &mut Seed| Player {
+                client: client.clone(),
+                receiver: Arc::clone(&self.receiver),
+                seed: seed.fork(),
+            };
+            players.spawn(player(seed).stream());
+            players.spawn(player(seed).wait());
+            players.spawn(player(seed).converse());
+            players.spawn(player(seed).ask());
+            players.spawn(player(seed).be_called());
+            players.spawn(player(seed).configure());
+        }
+    }
+
+    async fn check(&mut self, client: &Client, told: Vec<Told>, seed: &mut Seed) -> Result<()> {
+        for mut told in told {
+            self.called.append(&mut told.called);
+            check(client, told, seed, &mut self.seen).await?;
+        }
+        Ok(())
+    }
+
+    /// What is delivered is only seen at the end.
+    fn has_seen_enough(&self) -> bool {
+        let Seen { resumed, missed, done, answered, instances, states, .. } = self.seen;
+        let counts = [resumed, missed, done, answered, instances, states, self.called.len()];
+        counts.iter().all(|&count| count > 0)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_clients_were_told_survives_kill_9() {
-    let (number, mut seed) = Seed::from_env("TRILOGUE_SEED");
-    eprintln!("TRILOGUE_SEED={number}");
-    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
     let receiver = Arc::new(Receiver::start().await.unwrap());
     let dir = Folder::new().unwrap();
     let settings = "[egress]\nallow = [\"127.0.0.1/32\"]\n".to_owned();
     let options = ServerOptions { settings, ..ServerOptions::default() };
     let home = Home::new(dir.path(), &options).unwrap();
-    let mut server = home.start().await.unwrap();
-    let (mut seen, mut called) = (Seen::default(), Vec::new());
-    let rounds = rounds.unwrap_or(ROUNDS);
-    for round in 0..rounds + LATE_ROUNDS {
-        if round >= rounds && seen.is_all() && !called.is_empty() {
-            break;
-        }
-        let mut players = JoinSet::new();
-        for _ in 0..CLIENTS {
-            let player = |seed: &mut Seed| Player {
-                client: server.client(),
-                receiver: Arc::clone(&receiver),
-                seed: seed.fork(),
-            };
-            players.spawn(player(&mut seed).stream());
-            players.spawn(player(&mut seed).wait());
-            players.spawn(player(&mut seed).converse());
-            players.spawn(player(&mut seed).ask());
-            players.spawn(player(&mut seed).be_called());
-            players.spawn(player(&mut seed).configure());
-        }
-        // The kill's moment is what is random here; nothing waits for anything.
-        let least = if round < rounds { 0 } else { LATE_KILL_MS };
-        tokio::time::sleep(Duration::from_millis(least + seed.below(LATEST_KILL_MS))).await;
-        server.kill().await.unwrap();
-        let mut told = Vec::new();
-        while let Some(player) = players.join_next().await {
-            // A player ends with its connection; an assertion inside one is a failure.
-            told.push(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
-        }
-        server = home.start().await.unwrap();
-        for mut told in told {
-            called.append(&mut told.called);
-            check(&server.client(), told, &mut seed, &mut seen).await.unwrap();
-        }
-        eprintln!("round {round}: {seen:?}");
-    }
+    let seen = Seen::default();
+    let mut clients = Clients { receiver: Arc::clone(&receiver), seen, called: Vec::new() };
+    let server = kill_rounds(&home, PLAN, &mut clients).await;
+    let Clients { mut seen, called, .. } = clients;
     // What was on its way when the server was killed is sent again once nobody can still be sending it.
     for run in &called {
         check_called(&server.client(), &receiver, id_of(run).unwrap()).await.unwrap();
@@ -126,8 +131,7 @@ async fn what_clients_were_told_survives_kill_9() {
     assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
     assert!(seen.delivered > 0 && seen.instances > 0 && seen.states > 0, "{seen:?}");
     check_deliveries(&receiver.deliveries());
-    let (_, status) = server.stop().await.unwrap();
-    assert!(status.success(), "the stop ended with {status}");
+    stop(server).await;
 }
 
 /// A run of an agent that takes a message.
@@ -147,16 +151,6 @@ fn id_of(run: &Value) -> Result<&str> {
     run["run_id"].as_str().with_context(|| format!("a run without an id: {run}"))
 }
 
-// === impl Seen ===
-
-impl Seen {
-    /// Whether it is enough to have shown something. What is delivered is only seen at the end.
-    fn is_all(&self) -> bool {
-        let streams = self.resumed > 0 && self.missed > 0;
-        streams && [self.done, self.answered, self.instances, self.states].iter().all(|&n| n > 0)
-    }
-}
-
 // === impl Player ===
 
 impl Player {
@@ -171,14 +165,7 @@ impl Player {
             let headers = [("accept", "text/event-stream")];
             let opening = self.client.stream_of(Method::POST, &path, &headers, body.clone());
             let Ok(mut stream) = opening.await else { return told };
-            let mut events = Vec::new();
-            let cut = loop {
-                match stream.next().await {
-                    Ok(Some(event)) => events.push(event),
-                    Ok(None) => break false,
-                    Err(_) => break true,
-                }
-            };
+            let (events, cut) = until_cut(&mut stream).await;
             told.streams.push(events);
             if cut {
                 return told;
@@ -338,27 +325,13 @@ async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -
     let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
     let missed = rest(&mut client.stream(&path, Some(&cursor)).await?).await?;
     let all = rest(&mut client.stream(&path, Some("0")).await?).await?;
-    let (told_count, missed_count) = (told.len(), missed.len());
-    let joined = [told, missed].concat();
-    ensure!(
-        joined == all,
-        "{told_count} events were told and {missed_count} missed of {}:\n{joined:#?}\n{all:#?}",
-        all.len()
-    );
+    let missed_count = missed.len();
+    ensure_whole(told, missed, &all)?;
     let ends = all.iter().filter(|event| data(event)["status"] != "pending").count();
     ensure!(ends == 1, "{ends} events end the stream of {run}: {all:#?}");
     seen.resumed += 1;
     seen.missed += missed_count;
     Ok(())
-}
-
-/// Everything up to the end of a stream, which must be a good one.
-async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
-    let mut events = Vec::new();
-    while let Some(event) = tokio::time::timeout(SETTLE_LIMIT, stream.next()).await?? {
-        events.push(event);
-    }
-    Ok(events)
 }
 
 /// The receiver hears of the end of a run, as it was.

@@ -1,0 +1,119 @@
+//! The programs that tests start: our binary and examples, brought up to date first, and what `scripts/foreign` has installed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+/// The repository.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The `trilogue` binary: `TRILOGUE_BIN`, or the one beside this test.
+pub(crate) async fn trilogue() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    let build = || async {
+        let arguments = ["--quiet", "--workspace", "--bin", "trilogue"];
+        build(&arguments).await.map(|profile| profile.join("trilogue"))
+    };
+    let program = given_or("TRILOGUE_BIN", &PROGRAM, build).await?;
+    ensure!(program.is_file(), "{} is missing", program.display());
+    Ok(program)
+}
+
+/// The program with the agents of the official client suites: `TRILOGUE_CONFORMANCE`, or the one beside this test.
+pub(crate) async fn conformance_agents() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    given_or("TRILOGUE_CONFORMANCE", &PROGRAM, || example("conformance_agents")).await
+}
+
+/// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program beside this test.
+///
+/// # Errors
+/// When it cannot be built.
+pub async fn scripted_agent() -> Result<PathBuf> {
+    static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
+    given_or("TRILOGUE_SCRIPTED_AGENT", &PROGRAM, || example("scripted_agent")).await
+}
+
+/// The folder of the programs on the Rust SDK, which are a workspace of their own.
+pub(crate) async fn official_rust() -> Result<PathBuf> {
+    static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+    let build = || async {
+        let target = installed("agent_client/rust")?;
+        let manifest = Path::new(ROOT).join("foreign/agent_client/rust/Cargo.toml");
+        let mut command = cargo(&target);
+        command.args(["--quiet", "--locked", "--offline", "--manifest-path"]).arg(manifest);
+        run(command).await?;
+        Ok(target.join("debug"))
+    };
+    FOLDER.get_or_try_init(build).await.cloned()
+}
+
+/// The folder that `scripts/foreign` has installed something in.
+///
+/// # Errors
+/// When it is not installed, with the command that installs it.
+pub(crate) fn installed(name: &str) -> Result<PathBuf> {
+    let target = target()?;
+    let folder = target.join("foreign").join(name);
+    ensure!(
+        folder.join("made-from").is_file(),
+        "foreign/{name} is not installed: run `CARGO_TARGET_DIR={} scripts/foreign`",
+        target.display()
+    );
+    Ok(folder)
+}
+
+/// The program that a variable names, else one that is built once.
+async fn given_or<F: Future<Output = Result<PathBuf>>>(
+    variable: &str,
+    program: &OnceCell<PathBuf>,
+    build: impl FnOnce() -> F,
+) -> Result<PathBuf> {
+    match std::env::var_os(variable) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => program.get_or_try_init(build).await.cloned(),
+    }
+}
+
+/// Builds an example as the tests are built, so that it is there already after a build of all tests.
+async fn example(name: &str) -> Result<PathBuf> {
+    let arguments = ["--quiet", "--workspace", "--exclude", "trilogue-bench", "--example", name];
+    build(&arguments).await.map(|profile| profile.join("examples").join(name))
+}
+
+/// Builds into the target folder and with the profile of this test; returns the profile's folder. Free when nothing has changed.
+async fn build(arguments: &[&str]) -> Result<PathBuf> {
+    let profile = profile()?;
+    let mut command = cargo(&target()?);
+    command.args(arguments).current_dir(ROOT);
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    run(command).await?;
+    Ok(profile)
+}
+
+fn cargo(target: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.arg("build").arg("--target-dir").arg(target);
+    command
+}
+
+async fn run(mut command: Command) -> Result<()> {
+    let output = command.output().await.context("cargo could not be started")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// The folder of this build's profile, such as `target/debug`.
+fn profile() -> Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;
+    Ok(profile.to_owned())
+}
+
+fn target() -> Result<PathBuf> {
+    Ok(profile()?.parent().context("the profile's folder has none above it")?.to_owned())
+}

@@ -1,0 +1,288 @@
+//! `kill -9` while clients of the Agent Communication Protocol stream, wait and answer.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trilogue_testkit::client::{ServerSent, Stream};
+use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions, until};
+
+use crate::kill_rounds::{
+    KillPlan, SETTLE_LIMIT, Scenario, ensure_whole, kill_rounds, rest, stop, until_cut,
+};
+
+const PLAN: KillPlan =
+    KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
+/// How many clients there are of each kind.
+const CLIENTS: usize = 3;
+/// Where the protocol is served.
+const BASE: &str = "/communication";
+
+/// What a client was told before the server was killed.
+#[derive(Default, Debug)]
+struct Told {
+    /// The events of one stream each.
+    streams: Vec<Vec<ServerSent>>,
+    /// Runs as `sync` and resume gave them, complete.
+    done: Vec<Value>,
+    /// Runs that were accepted, of which nothing more is known.
+    accepted: Vec<String>,
+    /// Runs that wait for an answer.
+    waiting: Vec<Value>,
+}
+
+/// What the checks have seen, to show that they saw something.
+#[derive(Default, Debug)]
+struct Seen {
+    resumed: usize,
+    cut: usize,
+    missed: usize,
+    done: usize,
+    accepted: usize,
+    answered: usize,
+}
+
+// === impl Seen ===
+
+impl Scenario for Seen {
+    type Told = Told;
+
+    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Told>) {
+        for _ in 0..CLIENTS {
+            players.spawn(stream(client.clone()));
+            players.spawn(wait(client.clone(), seed.fork()));
+            players.spawn(ask(client.clone()));
+        }
+    }
+
+    async fn check(&mut self, client: &Client, told: Vec<Told>, seed: &mut Seed) -> Result<()> {
+        for told in told {
+            check(client, told, seed, self).await?;
+        }
+        Ok(())
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        [self.resumed, self.missed, self.done, self.answered].iter().all(|count| *count > 0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_go_on_where_they_were_cut_by_kill_9() {
+    let dir = Folder::new().unwrap();
+    let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
+    let mut seen = Seen::default();
+    let server = kill_rounds(&home, PLAN, &mut seen).await;
+    assert!(seen.resumed > 0 && seen.missed > 0, "no stream was resumed: {seen:?}");
+    assert!(seen.done > 0 && seen.answered > 0, "the clients were told nothing: {seen:?}");
+    stop(server).await;
+}
+
+/// A stream that ended while its run waits goes on live once the run is answered, in the server's next life.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_stream_is_live() {
+    let dir = Folder::new().unwrap();
+    let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
+    let server = home.start().await.unwrap();
+    let mut first = open(&server.client(), &letter("stream")).await.unwrap();
+    let before = rest(&mut first).await.unwrap();
+    let last = before.last().unwrap();
+    assert_eq!(kind(last), "run.awaiting");
+    let run = run_id(last).unwrap();
+    let cursor = last.id.clone().unwrap();
+
+    let home = server.kill().await.unwrap();
+    let server = home.start().await.unwrap();
+    let client = server.client();
+    let path = format!("{BASE}/runs/{run}/events");
+    let mut second = client.stream(&path, Some(&cursor)).await.unwrap();
+    let answer = client.post(&format!("{BASE}/runs/{run}"), &approval("async")).await.unwrap();
+    assert_eq!(answer.status, 202, "{}", answer.json());
+    let after = rest(&mut second).await.unwrap();
+    assert_eq!(after.first().map(kind).as_deref(), Some("run.in-progress"));
+    assert_eq!(after.last().map(kind).as_deref(), Some("run.completed"));
+    let mut whole = client.stream(&path, None).await.unwrap();
+    assert_eq!(rest_of_all(&mut whole, &client, &path).await.unwrap(), [before, after].concat());
+}
+
+/// A stream that its reader drops goes on at the same place, in the same life of the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_can_be_left_and_joined_at_every_event() {
+    let dir = Folder::new().unwrap();
+    let server = Home::new(dir.path(), &ServerOptions::default()).unwrap().start().await.unwrap();
+    let client = server.client();
+    let mut stream = open(&client, &question("stream")).await.unwrap();
+    let mut whole = vec![stream.next().await.unwrap().unwrap()];
+    let run = run_id(&whole[0]).unwrap();
+    let path = format!("{BASE}/runs/{run}/events");
+    drop(stream);
+    // One event a connection, while the run goes on.
+    loop {
+        let cursor = whole.last().and_then(|event| event.id.clone()).unwrap();
+        let mut stream = client.stream(&path, Some(&cursor)).await.unwrap();
+        let Some(event) = stream.next().await.unwrap() else { break };
+        whole.push(event);
+    }
+    assert_eq!(whole.last().map(kind).as_deref(), Some("run.completed"));
+    let list = client.get(&path).await.unwrap().ok().unwrap();
+    assert_eq!(list["events"], Value::Array(whole.iter().map(data).collect()));
+}
+
+fn question(mode: &str) -> Value {
+    let input = json!([{"role": "user", "parts": [{"content": "what is a log?"}]}]);
+    json!({"agent_name": "researcher", "mode": mode, "input": input})
+}
+
+fn letter(mode: &str) -> Value {
+    let text = "Write to ada@example.com about the report: it is ready.";
+    let input = json!([{"role": "user", "parts": [{"content": text}]}]);
+    json!({"agent_name": "mailcomposer", "mode": mode, "input": input})
+}
+
+fn approval(mode: &str) -> Value {
+    let text = r#"{"approved": true, "reason": "fine"}"#;
+    let message = json!({"role": "user", "parts": [{"content": text}]});
+    json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
+}
+
+fn data(event: &ServerSent) -> Value {
+    serde_json::from_str(&event.data).unwrap()
+}
+
+fn kind(event: &ServerSent) -> String {
+    data(event)["type"].as_str().unwrap_or_default().to_owned()
+}
+
+fn run_id(event: &ServerSent) -> Option<String> {
+    data(event)["run"]["run_id"].as_str().map(str::to_owned)
+}
+
+async fn open(client: &Client, request: &Value) -> Result<Stream> {
+    let headers = [("accept", "text/event-stream")];
+    let body = Bytes::from(request.to_string());
+    client.stream_of(Method::POST, &format!("{BASE}/runs"), &headers, body).await
+}
+
+/// Everything of a run that ended, also where its stream pauses at a question.
+async fn rest_of_all(stream: &mut Stream, client: &Client, path: &str) -> Result<Vec<ServerSent>> {
+    let mut events = rest(stream).await?;
+    while events.last().is_some_and(|last| kind(last) == "run.awaiting") {
+        let cursor = events.last().and_then(|last| last.id.clone());
+        let mut next = client.stream(path, cursor.as_deref()).await?;
+        events.extend(rest(&mut next).await?);
+    }
+    Ok(events)
+}
+
+/// Asks for runs and reads their streams.
+async fn stream(client: Client) -> Told {
+    let mut told = Told::default();
+    while let Ok(mut stream) = open(&client, &question("stream")).await {
+        let (events, cut) = until_cut(&mut stream).await;
+        told.streams.push(events);
+        if cut {
+            break;
+        }
+    }
+    told
+}
+
+/// Asks for runs, and waits for their ends or does not.
+async fn wait(client: Client, mut seed: Seed) -> Told {
+    let mut told = Told::default();
+    loop {
+        let mode = if seed.below(3) == 0 { "async" } else { "sync" };
+        let text = format!("{:x}", seed.draw());
+        let input = json!([{"parts": [{"content": text}]}]);
+        let body = json!({"agent_name": "echo", "mode": mode, "input": input});
+        let Ok(reply) = client.post(&format!("{BASE}/runs"), &body).await else { return told };
+        let run = reply.ok().unwrap();
+        match mode {
+            "async" => told.accepted.push(run["run_id"].as_str().unwrap().to_owned()),
+            _ => {
+                assert_eq!(run["output"][0]["parts"][0]["content"], *text, "{run}");
+                told.done.push(run);
+            }
+        }
+    }
+}
+
+/// Asks for runs that ask back.
+async fn ask(client: Client) -> Told {
+    let mut told = Told::default();
+    while let Ok(reply) = client.post(&format!("{BASE}/runs"), &letter("sync")).await {
+        let run = reply.ok().unwrap();
+        assert_eq!(run["status"], "awaiting", "{run}");
+        told.waiting.push(run);
+    }
+    told
+}
+
+/// Compares what a client was told with what the server says now, and goes on from there.
+async fn check(client: &Client, told: Told, seed: &mut Seed, seen: &mut Seen) -> Result<()> {
+    for events in told.streams {
+        // A reader may have written down less than it was told.
+        let kept = seed.below(events.len() as u64 + 1) as usize;
+        check_stream(client, events.get(..kept).unwrap_or_default().to_vec(), seen).await?;
+        check_stream(client, events, seen).await?;
+    }
+    for run in told.done {
+        let id = run["run_id"].as_str().context("a run without id")?;
+        let now = client.get(&format!("{BASE}/runs/{id}")).await?.ok()?;
+        ensure!(now == run, "the run was told as {run} and is {now}");
+        seen.done += 1;
+    }
+    for id in told.accepted {
+        let run = settled(client, &id).await?;
+        ensure!(run["status"] == "completed" || is_lost(&run), "the accepted run is {run}");
+        seen.accepted += 1;
+    }
+    for run in told.waiting {
+        let id = run["run_id"].as_str().context("a run without id")?;
+        let now = client.get(&format!("{BASE}/runs/{id}")).await?.ok()?;
+        ensure!(now == run, "the waiting run was told as {run} and is {now}");
+        let run = client.post(&format!("{BASE}/runs/{id}"), &approval("sync")).await?.ok()?;
+        ensure!(run["status"] == "completed", "the answered run is {run}");
+        seen.answered += 1;
+    }
+    Ok(())
+}
+
+/// What a stream gave before the kill, and what it gives from there on, is the run's whole stream.
+async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -> Result<()> {
+    // A connection that broke before its first event names no run.
+    let Some(run) = told.first().and_then(run_id) else { return Ok(()) };
+    settled(client, &run).await?;
+    let path = format!("{BASE}/runs/{run}/events");
+    let cursor = told.last().and_then(|event| event.id.clone()).context("an event without id")?;
+    let mut resumed = client.stream(&path, Some(&cursor)).await?;
+    let missed = rest(&mut resumed).await?;
+    let mut all = client.stream(&path, None).await?;
+    let all = rest(&mut all).await?;
+    let missed_count = missed.len();
+    ensure_whole(told, missed, &all)?;
+    let list = client.get(&path).await?.ok()?;
+    let listed: Vec<Value> = all.iter().map(data).collect();
+    ensure!(list["events"] == Value::Array(listed), "the list differs from the stream");
+    seen.resumed += 1;
+    seen.missed += missed_count;
+    seen.cut += usize::from(missed_count > 0);
+    Ok(())
+}
+
+/// Waits until a run has ended.
+async fn settled(client: &Client, id: &str) -> Result<Value> {
+    let path = format!("{BASE}/runs/{id}");
+    until("the run to end", SETTLE_LIMIT, || async {
+        let run = client.get(&path).await.ok()?.ok().ok()?;
+        let ended = matches!(run["status"].as_str()?, "completed" | "failed" | "cancelled");
+        ended.then_some(run)
+    })
+    .await
+}
+
+/// Whether the run was at work when the server was killed.
+fn is_lost(run: &Value) -> bool {
+    run["status"] == "failed" && run["error"]["data"]["reason"] == "agent_lost"
+}

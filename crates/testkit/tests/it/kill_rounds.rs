@@ -1,0 +1,136 @@
+//! The kill harness: clients use a server, `kill -9` ends it at a seeded moment, and its next life is compared with what they were told.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use trilogue_testkit::client::{ServerSent, Stream};
+use trilogue_testkit::{Client, Home, Seed, Server};
+
+/// How long anything may take to be accounted for after a restart.
+pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// When a server is killed, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KillPlan {
+    /// How often, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
+    pub(crate) rounds: u64,
+    /// The latest moment after the clients began, in milliseconds.
+    pub(crate) latest_kill_ms: u64,
+    /// How often beyond that, while a scenario has not seen enough.
+    pub(crate) late_rounds: u64,
+    /// The earliest moment in such a round, in milliseconds.
+    pub(crate) late_kill_ms: u64,
+}
+
+/// What clients do in a round, and what must be true afterwards.
+pub(crate) trait Scenario: std::fmt::Debug {
+    /// What a client was told before the kill.
+    type Told: Send + 'static;
+
+    /// Starts the clients of a round. They end with their connections.
+    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Self::Told>);
+
+    /// Compares what the clients were told with what the next server says.
+    async fn check(
+        &mut self,
+        client: &Client,
+        told: Vec<Self::Told>,
+        seed: &mut Seed,
+    ) -> Result<()>;
+
+    /// Whether the rounds so far have shown something.
+    fn has_seen_enough(&self) -> bool;
+}
+
+/// Starts a server, and lets a scenario play through all kills; returns the last server.
+pub(crate) async fn kill_rounds(
+    home: &Home,
+    plan: KillPlan,
+    scenario: &mut impl Scenario,
+) -> Server {
+    let mut seed = announced_seed();
+    let rounds = rounds(plan.rounds);
+    let mut server = home.start().await.unwrap();
+    for round in 0..rounds + plan.late_rounds {
+        if round >= rounds && scenario.has_seen_enough() {
+            break;
+        }
+        let mut players = JoinSet::new();
+        scenario.play(&server.client(), &mut seed, &mut players);
+        let least = if round < rounds { 0 } else { plan.late_kill_ms };
+        kill_late(server, least + seed.below(plan.latest_kill_ms)).await;
+        let mut told = Vec::new();
+        while let Some(player) = players.join_next().await {
+            // A player ends with its connection; an assertion inside one is a failure.
+            told.push(player.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
+        }
+        server = home.start().await.unwrap();
+        scenario.check(&server.client(), told, &mut seed).await.unwrap();
+        eprintln!("round {round}: {scenario:?}");
+    }
+    server
+}
+
+/// The seed of this run, printed so that a failure can be repeated.
+pub(crate) fn announced_seed() -> Seed {
+    let (number, seed) = Seed::from_env("TRILOGUE_SEED");
+    eprintln!("TRILOGUE_SEED={number}");
+    seed
+}
+
+/// How often a server is killed.
+pub(crate) fn rounds(default: u64) -> u64 {
+    let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
+    rounds.unwrap_or(default)
+}
+
+/// Kills a server after so many milliseconds.
+pub(crate) async fn kill_late(server: Server, after_ms: u64) -> Home {
+    // The kill's moment is what is random here; nothing waits for anything.
+    tokio::time::sleep(Duration::from_millis(after_ms)).await;
+    server.kill().await.unwrap()
+}
+
+/// Stops a server, which must do so cleanly.
+pub(crate) async fn stop(server: Server) {
+    let (_, status) = server.stop().await.unwrap();
+    assert!(status.success(), "the stop ended with {status}");
+}
+
+/// Everything up to the end of a stream, which must be a good one.
+pub(crate) async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
+    let mut events = Vec::new();
+    while let Some(event) = tokio::time::timeout(SETTLE_LIMIT, stream.next()).await?? {
+        events.push(event);
+    }
+    Ok(events)
+}
+
+/// The events up to the end of a stream or of its connection, and whether the connection broke.
+pub(crate) async fn until_cut(stream: &mut Stream) -> (Vec<ServerSent>, bool) {
+    let mut events = Vec::new();
+    loop {
+        match stream.next().await {
+            Ok(Some(event)) => events.push(event),
+            Ok(None) => return (events, false),
+            Err(_) => return (events, true),
+        }
+    }
+}
+
+/// Fails unless what a client was told and what it missed make up the whole stream.
+pub(crate) fn ensure_whole(
+    told: Vec<ServerSent>,
+    missed: Vec<ServerSent>,
+    all: &[ServerSent],
+) -> Result<()> {
+    let (told_count, missed_count) = (told.len(), missed.len());
+    let joined = [told, missed].concat();
+    anyhow::ensure!(
+        joined == all,
+        "{told_count} events were told and {missed_count} missed of {}:\n{joined:#?}\n{all:#?}",
+        all.len()
+    );
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `kill -9` at seeded random points while clients stream, wait and answer.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use bytes::Bytes;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use trilogue_testkit::{Client, Folder, Home, Seed, ServerOptions};
+
+use crate::kill_rounds::{KillPlan, Scenario, kill_rounds, stop};
+use crate::ledger::{Ledger, Seen};
+use crate::run_of;
+
+const PLAN: KillPlan = KillPlan { rounds: 8, latest_kill_ms: 700, late_rounds: 0, late_kill_ms: 0 };
+/// How many clients there are of each kind.
+const CLIENTS: usize = 3;
+
+/// One client of a round.
+#[derive(Clone)]
+struct Player {
+    client: Client,
+    ledger: Arc<Ledger>,
+    seed: Seed,
+    /// The thread that it uses; other clients use it too.
+    thread: String,
+}
+
+/// The clients of all rounds.
+#[derive(Debug, Default)]
+struct Clients {
+    ledger: Arc<Ledger>,
+    seen: Seen,
+}
+
+// === impl Clients ===
+
+impl Scenario for Clients {
+    type Told = ();
+
+    fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<()>) {
+        for index in 0..CLIENTS {
+            let player = |kind: usize, seed: &mut Seed| Player {
+                client: client.clone(),
+                ledger: Arc::clone(&self.ledger),
+                seed: seed.fork(),
+                thread: format!("thread-{}-{}", kind, (index + seed.below(2) as usize) % CLIENTS),
+            };
+            players.spawn(player(0, seed).stream());
+            players.spawn(player(0, seed).wait());
+            players.spawn(player(1, seed).approve());
+            players.spawn(player(0, seed).tail());
+        }
+    }
+
+    async fn check(&mut self, client: &Client, _: Vec<()>, _: &mut Seed) -> Result<()> {
+        self.seen = self.ledger.check(client).await?;
+        Ok(())
+    }
+
+    fn has_seen_enough(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_kill_9() {
+    let dir = Folder::new().unwrap();
+    let home = Home::new(dir.path(), &ServerOptions::default()).unwrap();
+    let mut clients = Clients::default();
+    let server = kill_rounds(&home, PLAN, &mut clients).await;
+
+    // After all that the server is still one that works, and what waits can still be answered.
+    let client = server.client();
+    let waiting = answer_all(&client).await.unwrap();
+    let seen = clients.ledger.check(&client).await.unwrap();
+    eprintln!("{waiting} questions were answered at the end, {seen:?}");
+    assert!(seen.events > 0 && seen.runs > 0, "the clients were told nothing: {seen:?}");
+    stop(server).await;
+}
+
+/// Answers every question that waits, until none is left.
+async fn answer_all(client: &Client) -> Result<usize> {
+    let mut count = 0;
+    loop {
+        let page = client.get("/api/v1/interrupts?pending=true&limit=1000").await?.ok()?;
+        let items = page["items"].as_array().cloned().unwrap_or_default();
+        if items.is_empty() {
+            return Ok(count);
+        }
+        for item in &items {
+            let id = item["id"].as_str().unwrap_or_default();
+            let answer = json!({"value": {"approved": true, "reason": "at the end"}});
+            client.post(&format!("/api/v1/interrupts/{id}/answer"), &answer).await?.ok()?;
+            count += 1;
+        }
+    }
+}
+
+// === impl Player ===
+
+impl Player {
+    /// Asks for runs and reads their streams.
+    async fn stream(mut self) {
+        while self.one_stream().await.is_ok() {}
+    }
+
+    /// Asks for runs and waits for their ends.
+    async fn wait(mut self) {
+        while self.one_wait().await.is_ok() {}
+    }
+
+    /// Asks for runs that ask back, and answers.
+    async fn approve(mut self) {
+        while self.one_approval().await.is_ok() {}
+    }
+
+    /// Follows the thread from where it got to.
+    async fn tail(self) {
+        let mut cursor: Option<String> = None;
+        while self.follow(&mut cursor).await.is_ok() {}
+    }
+
+    /// A request for a run under an id that the ledger knows.
+    fn request(&mut self, agent: &str, input: &Value, mode: &str) -> (String, Value) {
+        let id = format!("run-{:016x}", self.seed.draw());
+        let mut request = run_of(agent, &self.thread, input, mode);
+        request["id"] = json!(id);
+        self.ledger.asked(&id);
+        (id, request)
+    }
+
+    async fn one_stream(&mut self) -> Result<()> {
+        let (_, request) = self.request("researcher", &json!("what is a log?"), "stream");
+        let body = Bytes::from(request.to_string());
+        let headers = [("accept", "text/event-stream")];
+        let mut stream =
+            self.client.stream_of(Method::POST, "/api/v1/runs", &headers, body).await?;
+        while let Some(event) = stream.next().await? {
+            self.note(&event.data);
+        }
+        Ok(())
+    }
+
+    async fn one_wait(&mut self) -> Result<()> {
+        let text = format!("{:x}", self.seed.draw());
+        let mode = if self.seed.below(3) == 0 { "async" } else { "wait" };
+        let (_, request) = self.request("echo", &json!(text), mode);
+        let run = self.client.post("/api/v1/runs", &request).await?.ok()?;
+        self.ledger.run(&run);
+        if run["status"] == "completed" {
+            assert!(run["output"].to_string().contains(&text), "the echo is another: {run}");
+        }
+        Ok(())
+    }
+
+    async fn one_approval(&mut self) -> Result<()> {
+        let input = json!({"message": "Write to ada@example.com about the report: it is ready."});
+        let (_, request) = self.request("mailcomposer", &input, "wait");
+        let run = self.client.post("/api/v1/runs", &request).await?.ok()?;
+        self.ledger.run(&run);
+        let Some(interrupt) = run["interrupts"][0]["id"].as_str() else { return Ok(()) };
+        // Some questions are left to wait over the restart.
+        if self.seed.below(3) == 0 {
+            return Ok(());
+        }
+        let path = format!("/api/v1/interrupts/{interrupt}/answer");
+        let answer = json!({"value": {"approved": true, "reason": "fine"}});
+        self.client.post(&path, &answer).await?.ok()?;
+        self.ledger.answered(interrupt);
+        Ok(())
+    }
+
+    async fn follow(&self, cursor: &mut Option<String>) -> Result<()> {
+        let path = format!("/api/v1/threads/{}/events", self.thread);
+        let Ok(mut stream) = self.client.stream(&path, cursor.as_deref()).await else {
+            // The thread may not be there yet; when the server is gone the look says so.
+            self.client.get("/healthz").await?;
+            tokio::task::yield_now().await;
+            return Ok(());
+        };
+        while let Some(event) = stream.next().await? {
+            self.note(&event.data);
+            *cursor = event.id.or(cursor.take());
+        }
+        Ok(())
+    }
+
+    /// Notes an event of this player's thread. What is no event of the log is left out.
+    fn note(&self, data: &str) {
+        let event: Value = serde_json::from_str(data).unwrap_or_default();
+        let has_number = event["number"].is_u64() && event["type"].is_string();
+        if has_number {
+            let mut event = event;
+            // The id counts run numbers on a run's stream and thread numbers on a thread's.
+            event.as_object_mut().map(|members| members.remove("id"));
+            self.ledger.event(&self.thread, &event);
+            if event["type"] == "run.created" && event["run_id"].is_string() {
+                self.ledger.run(&json!({"id": event["run_id"], "status": "queued"}));
+            }
+        }
+    }
+}
