@@ -16,6 +16,7 @@ pub mod limits;
 mod lock;
 pub mod port;
 pub mod run;
+pub mod safe;
 pub mod scope;
 pub mod thread;
 pub mod time;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use trilogue_domain::error::Result;
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
-use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope};
+use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope, safe};
 use trilogue_store::Read;
 
 use crate::callback::{Callback, Sender, Undelivered};
@@ -159,26 +159,11 @@ fn title(interrupt: &Interrupt) -> String {
         TITLES.iter().find_map(|at| payload.pointer(at).and_then(Value::as_str).map(str::to_owned))
     });
     let words = words.unwrap_or_else(|| interrupt.kind.as_str().to_owned());
-    let words: Vec<_> = words.split_whitespace().collect();
-    let mut shown = String::new();
-    for (count, letter) in words.join(" ").chars().enumerate() {
-        if count == MAX_TITLE_CHARS {
-            shown.push('…');
-            break;
-        }
-        match letter {
-            // What changes the direction of text, or hides in it, is shown by its number.
-            '\u{200B}'..='\u{200F}'
-            | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{2069}'
-            | '\u{FEFF}' => {
-                shown.extend(letter.escape_unicode());
-            }
-            letter if letter.is_control() => shown.extend(letter.escape_unicode()),
-            letter => shown.push(letter),
-        }
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(MAX_TITLE_CHARS) {
+        Some((end, _)) => safe::visible(words.get(..end).unwrap_or_default()) + "…",
+        None => safe::visible(&words),
     }
-    shown
 }
 
 /// An id as it can be typed into a shell.

@@ -14,7 +14,6 @@
 mod environment;
 mod identity;
 mod leader;
-mod plain;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod platform;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use trilogue_domain::safe;
+
 /// Shorter values, in bytes, are not removed: they would be found everywhere.
 const MIN_BYTES: usize = 8;
 /// A longer value is removed in pieces of this length, in bytes.
@@ -67,7 +69,7 @@ fn forms(value: &str) -> impl Iterator<Item = String> {
     let forms = all.flat_map(|it| {
         let quoted = serde_json::to_string(it).unwrap_or_default();
         let quoted = quoted.trim_matches('"').to_owned();
-        [super::plain::plain(it), quoted]
+        [safe::block(it), quoted]
     });
     forms.flat_map(|form| pieces(&form)).filter(|piece| piece.len() >= MIN_BYTES)
 }

@@ -5,10 +5,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
+use trilogue_domain::{lock, safe};
 
-use trilogue_domain::lock;
-
-use super::plain::plain;
 use super::redact::Redactor;
 
 /// How much of the end is kept, in bytes.
@@ -90,7 +88,7 @@ impl Stderr {
     /// The redacted text. Where it was cut at its beginning or end, it leaves out what may be a part of a secret.
     fn redacted(&self, bytes: &[u8], is_cut: bool, is_cut_behind: bool) -> String {
         let redactor = lock(&self.redactor);
-        let text = redactor.redact(plain(&String::from_utf8_lossy(bytes)));
+        let text = redactor.redact(safe::block(&String::from_utf8_lossy(bytes)));
         let doubtful = match redactor.longest() {
             0 => 0,
             longest => longest + CHARACTER_BYTES,

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::timeout;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error};
+use trilogue_domain::{AgentName, Code, Error, safe};
 
 use super::Removal;
 
@@ -150,7 +150,8 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
 impl GitOutput {
     /// The error on one line.
     fn error_line(&self) -> String {
-        let words: Vec<_> = self.error.split_whitespace().collect();
-        words.join(" ").chars().filter(|it| !it.is_control()).take(MAX_SHOWN_CHARS).collect()
+        let error = safe::line(&self.error);
+        let words: Vec<_> = error.split_whitespace().collect();
+        words.join(" ").chars().take(MAX_SHOWN_CHARS).collect()
     }
 }

@@ -1,21 +1,21 @@
-//! Makes text that somebody else wrote safe for a terminal.
+//! Makes untrusted text safe for terminals and logs.
 //!
 //! Agents, peers and stored threads choose names, titles, arguments, errors and answers.
-//! A terminal obeys control sequences: they can rewrite what was printed, fill the clipboard, hide a link's target or reorder a line.
-//! So no such text is printed but through this module.
+//! A terminal interprets control sequences: they can rewrite what was printed, fill the clipboard, hide a link's target or reorder a line.
+//! So no such text is printed without passing through this module.
 
 use std::fmt::Write as _;
 
-/// The longest control sequence that is swallowed whole, in characters; what follows is text again.
+/// The longest control sequence that is removed, in characters; what follows is text again.
 ///
 /// Without a bound, one unterminated sequence would hide everything after it.
 const MAX_SEQUENCE_CHARS: usize = 4_096;
 
-/// Takes control sequences out of a stream of text. State is kept between pieces, so a sequence that is split across deltas is still found.
+/// Removes control sequences from a stream of text, also those that are split across its pieces.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stripper {
+pub struct Stripper {
     state: State,
-    swallowed: usize,
+    removed: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,21 +32,21 @@ enum State {
     /// Inside CSI: parameters until a final byte.
     Csi,
     /// Inside a string (OSC, DCS, SOS, PM, APC): until BEL, ST or ESC `\`.
-    Text7,
+    InString,
     /// Inside such a string, after ESC.
-    Text7Escape,
+    StringEscape,
 }
 
-/// A whole text on any number of lines, without what a terminal would obey. Line feeds and tabs stay.
+/// Text on any number of lines, without control sequences and control characters. Line feeds and tabs stay.
 #[must_use]
-pub(crate) fn block(text: &str) -> String {
+pub fn block(text: &str) -> String {
     let mut stripper = Stripper::default();
     stripper.push(text)
 }
 
-/// A text for one line: control sequences are taken out, line ends and tabs become spaces.
+/// Text for one line: control sequences are removed, line feeds and tabs become spaces.
 #[must_use]
-pub(crate) fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let mut out = block(text);
     if out.contains(['\n', '\t']) {
         out = out.replace(['\n', '\t'], " ");
@@ -54,9 +54,9 @@ pub(crate) fn line(text: &str) -> String {
     out
 }
 
-/// A text for one line with everything that is not plain shown as `\u{…}`: what somebody decides upon must hide nothing.
+/// Text for one line with every invisible character shown as `\u{…}`: for text that a user decides upon.
 #[must_use]
-pub(crate) fn visible(text: &str) -> String {
+pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -77,7 +77,8 @@ pub(crate) fn visible(text: &str) -> String {
 
 impl Stripper {
     /// The safe text of the next piece.
-    pub(crate) fn push(&mut self, piece: &str) -> String {
+    #[must_use]
+    pub fn push(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
         for c in piece.chars() {
             self.step(c, &mut out);
@@ -97,8 +98,8 @@ impl Stripper {
             self.enter(c, out);
             return;
         }
-        self.swallowed += 1;
-        if self.swallowed > MAX_SEQUENCE_CHARS {
+        self.removed += 1;
+        if self.removed > MAX_SEQUENCE_CHARS {
             self.state = State::Text;
             self.enter(c, out);
             return;
@@ -108,7 +109,7 @@ impl Stripper {
 
     /// Outside any sequence.
     fn enter(&mut self, c: char, out: &mut String) {
-        self.swallowed = 0;
+        self.removed = 0;
         self.state = match c {
             '\n' | '\t' => {
                 out.push(c);
@@ -117,7 +118,7 @@ impl Stripper {
             '\r' => State::Return,
             '\u{1b}' => State::Escape,
             '\u{9b}' => State::Csi,
-            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => State::Text7,
+            '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => State::InString,
             c if is_control(c) => State::Text,
             c => {
                 out.push(c);
@@ -126,25 +127,25 @@ impl Stripper {
         };
     }
 
-    /// Inside a sequence: swallows it, and leaves as a terminal would.
+    /// Inside a sequence: drops it, and ends it where a terminal would.
     fn inside(&mut self, c: char, out: &mut String) {
         self.state = match (self.state, c) {
             // CAN and SUB end any sequence.
             (_, '\u{18}' | '\u{1a}') => State::Text,
-            (State::Text7 | State::Text7Escape, '\u{7}' | '\u{9c}') => State::Text,
-            (State::Text7Escape, '\\') => State::Text,
-            (_, '\u{1b}') if self.state != State::Text7 => State::Escape,
-            (State::Text7, '\u{1b}') => State::Text7Escape,
+            (State::InString | State::StringEscape, '\u{7}' | '\u{9c}') => State::Text,
+            (State::StringEscape, '\\') => State::Text,
+            (_, '\u{1b}') if self.state != State::InString => State::Escape,
+            (State::InString, '\u{1b}') => State::StringEscape,
             // ESC inside a string ends it; what follows is a sequence of its own.
-            (State::Escape | State::Text7Escape, '[') => State::Csi,
-            (State::Escape | State::Text7Escape, ']' | 'P' | 'X' | '^' | '_') => State::Text7,
-            (State::Escape | State::Intermediate | State::Text7Escape, ' '..='/') => {
+            (State::Escape | State::StringEscape, '[') => State::Csi,
+            (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::InString,
+            (State::Escape | State::Intermediate | State::StringEscape, ' '..='/') => {
                 State::Intermediate
             }
-            (State::Escape | State::Intermediate | State::Text7Escape, '0'..='~') => State::Text,
+            (State::Escape | State::Intermediate | State::StringEscape, '0'..='~') => State::Text,
             (State::Csi, ' '..='?') => State::Csi,
             (State::Csi, '@'..='~') => State::Text,
-            (State::Text7, _) => State::Text7,
+            (State::InString, _) => State::InString,
             // Controls inside a sequence are executed by terminals: drop them and stay.
             (state, c) if is_control(c) && c != '\n' => state,
             // Anything else breaks the sequence off and is text again.
@@ -174,7 +175,7 @@ fn is_invisible(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Attacks and what must be left of them.
+    /// Attacks, and the text that is left of them.
     const CORPUS: &[(&str, &str)] = &[
         // Clipboard, window title, hyperlink with a false text.
         ("a\u{1b}]52;c;cm0gLXJmIH4K\u{7}b", "ab"),
@@ -201,6 +202,9 @@ mod tests {
         // A string that is never ended by its own terminator, ended by another sequence.
         ("\u{1b}]0;title\u{1b}[31mred", "red"),
         ("\u{1b}Pq\u{18}text", "text"),
+        // A sequence without an end.
+        ("\u{1b}", ""),
+        ("x\u{1b}[31", "x"),
         // A sequence broken off by text of another script.
         ("\u{1b}[3äb", "äb"),
         // Plain text of every kind stays.
@@ -208,14 +212,14 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_terminal_would_obey_is_gone() {
+    fn control_sequences_are_removed() {
         for (attack, left) in CORPUS {
             assert_eq!(block(attack), *left, "{attack:?}");
         }
     }
 
     #[test]
-    fn pieces_of_any_size_give_the_same() {
+    fn pieces_of_any_size_give_the_same_text() {
         for (attack, left) in CORPUS {
             for size in 1..4 {
                 let chars: Vec<char> = attack.chars().collect();
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_upon_hides_nothing() {
+    fn visible_text_hides_nothing() {
         assert_eq!(visible("rm\u{202e} -rf\r\n\u{1b}[2K~"), "rm\\u{202e} -rf\\r\\n\\u{1b}[2K~");
         assert_eq!(visible("a\u{200b}b\u{ad}c"), "a\\u{200b}b\\u{ad}c");
         assert_eq!(visible("ünï 漢字 'quoted'"), "ünï 漢字 'quoted'");
