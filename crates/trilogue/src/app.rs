@@ -1,4 +1,4 @@
-//! The server as a value: built from options and listeners, run until it is told to stop.
+//! The server as a value: built from options and listeners, run until a shutdown signal.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -45,28 +45,28 @@ pub struct App {
     shutdown_deadline: Duration,
     door: Door,
     children: Arc<Children>,
-    /// Whoever is at the socket.
+    /// The principal of local connections.
     owner: Principal,
     idle_exit: Option<Duration>,
 }
 
-/// What a stop left behind.
+/// What a shutdown left behind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// Runs that were at work at the deadline and ended as lost.
+    /// Runs that were running at the deadline and ended as lost.
     pub abandoned: Vec<RunId>,
-    /// Runs that keep waiting for an answer and can be answered after the next start.
+    /// Runs that wait for an answer, which the next server can take.
     pub waiting: Vec<RunId>,
-    /// Connections that did not end and were dropped.
+    /// Connections that were dropped at the deadline.
     pub dropped_connections: u64,
 }
 
 /// Serves these agents beside those of the options until the process is told to stop (SIGTERM or Ctrl-C).
 ///
-/// Logs go to standard error. The token of the server lies in the per-user state folder, where the command line finds it.
+/// Logs go to standard error. The server writes its token to the per-user state folder, where the command line finds it.
 ///
 /// # Errors
-/// When the options would expose the server, an address or the store cannot be used, or an agent's name or schema is none.
+/// When the options would expose the server, an address or the store cannot be used, or an agent's name or schema is not valid.
 pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
     config::check(&options)
         .map_err(|error| Error::new(Code::InvalidRequest, error.to_string()).hint(error.hint))?;
@@ -76,7 +76,7 @@ pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
     if let Some(why) = app.door().explain() {
         tracing::info!(why, "not found by the programs of this user");
     }
-    let report = app.run(told_to_stop()).await?;
+    let report = app.run(stop_signal()).await?;
     tracing::info!(
         abandoned = report.abandoned.len(),
         waiting = report.waiting.len(),
@@ -97,11 +97,11 @@ pub fn check(options: &Options) -> Result<()> {
     logging::check(&options.log)?;
     let store = options.store.url.as_str();
     if store != "memory:" && store.strip_prefix("sqlite:").is_none_or(str::is_empty) {
-        // The rest of another kind's address may hold a password.
+        // The rest of the URL may hold a password.
         let kind = store.split(':').next().unwrap_or_default().escape_debug();
         return Err(Error::new(
             Code::InvalidRequest,
-            format!("`store.url` names no store that this version has: '{kind}:…'"),
+            format!("`store.url` has an unknown kind of store: '{kind}:…'"),
         )
         .hint("use \"memory:\" or \"sqlite:PATH\", such as \"sqlite:trilogue.db\""));
     }
@@ -109,7 +109,7 @@ pub fn check(options: &Options) -> Result<()> {
     if let Some(text) = url.filter(|text| !is_web_address(text) || text.contains(['?', '#'])) {
         return Err(Error::new(
             Code::InvalidRequest,
-            format!("`server.public_url` is no web address: '{}'", text.escape_debug()),
+            format!("`server.public_url` is not a web address: '{}'", text.escape_debug()),
         )
         .hint("write it with its scheme, such as \"https://agents.example.com\""));
     }
@@ -117,7 +117,10 @@ pub fn check(options: &Options) -> Result<()> {
         if !is_web_address(origin) || origin.ends_with('/') {
             return Err(Error::new(
                 Code::InvalidRequest,
-                format!("`server.allowed_origins` has no origin: '{}'", origin.escape_debug()),
+                format!(
+                    "`server.allowed_origins` has an entry that is not an origin: '{}'",
+                    origin.escape_debug()
+                ),
             )
             .hint(
                 "write scheme, host and port without a path, such as \"https://app.example.com\"",
@@ -135,10 +138,10 @@ fn is_web_address(text: &str) -> bool {
 // === impl App ===
 
 impl App {
-    /// Opens the store, recovers what a previous life left, and prepares to serve on these listeners.
+    /// Opens the store, recovers what the last server left, and prepares to serve on these listeners.
     ///
     /// # Errors
-    /// When the store cannot be opened or recovered, an agent is not one, two have one name, mounts collide, or the token file cannot be written.
+    /// When the store cannot be opened or recovered, an agent is not valid, two agents share a name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
         let door = Door::take(&options.server);
         Self::build_behind(door, options, agents, listeners).await
@@ -156,7 +159,7 @@ impl App {
     ) -> Result<Self> {
         check(options)?;
         let state = token_file::state_dir();
-        // What a previous life left at work must not meet what is started now.
+        // Ends child processes that the last server left before new ones start.
         let children = Children::open(state.as_ref().ok().cloned()).await?;
         let policy = options.egress.to_policy();
         let descriptors = descriptor::load(options, &policy, state.as_deref().ok()).await?;
@@ -177,8 +180,11 @@ impl App {
             true => Vec::new(),
             false => {
                 let state = state.as_deref().map_err(|error| {
-                    Error::new(Code::InvalidRequest, format!("there is no state folder: {error}"))
-                        .hint("set XDG_STATE_HOME to a folder that only this user can read")
+                    Error::new(
+                        Code::InvalidRequest,
+                        format!("cannot find the state folder: {error}"),
+                    )
+                    .hint("set XDG_STATE_HOME to a folder that only this user can read")
                 })?;
                 let now = clock.now();
                 first_token::ensure(store.as_ref(), state, &listeners.addresses, now).await?
@@ -190,7 +196,7 @@ impl App {
         let takes_anybody = agent_schemes.values().any(|it| it.contains(&Scheme::None));
         let runtime = Runtime::start(
             trilogue_runtime::Options {
-                // Nobody of these has a token, whose rights would be looked at when their work falls due.
+                // These callers have no token whose rights could be checked when queued work starts.
                 local_principal: match options.server.no_auth {
                     true => Some(id.clone()),
                     false => takes_anybody.then(|| anonymous.id.clone()),
@@ -265,23 +271,23 @@ impl App {
         &self.listeners.addresses
     }
 
-    /// The files that hold the token of each address; none where no token is asked for.
+    /// The token file of each address; none where the server needs no token.
     #[must_use]
     pub fn token_files(&self) -> &[PathBuf] {
         &self.token_files
     }
 
-    /// Serves until `shutdown` is ready, then ends: no new runs, running ones until the deadline, then connections, then the store.
+    /// Serves until `shutdown` is ready. Then it refuses new runs, waits for running ones until the deadline, and closes connections and the store.
     ///
     /// # Errors
-    /// When a listener reaches further than the options allow, or the store cannot be closed cleanly.
+    /// When a listener exposes more than the options allow, or the store cannot be closed cleanly.
     pub async fn run(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<Report> {
         let runtime = self.ports.runtime.clone();
         let server =
             Server::start(self.gateway, &self.mounts, self.ports, self.listeners.listeners)?;
         if let Door::Open(claim) = &mut self.door {
             let listener = claim.listener().map_err(|error| {
-                Error::new(Code::Internal, format!("the socket cannot be listened on: {error}"))
+                Error::new(Code::Internal, format!("cannot listen on the local socket: {error}"))
             })?;
             let wrapped = Arc::new(Wrapped::new(runtime, Arc::clone(&self.children)));
             if let Some(listener) = listener {
@@ -295,7 +301,7 @@ impl App {
         tokio::select! {
             () = shutdown => {}
             () = async move { if let Some(idle) = idle { idle.await } else { std::future::pending().await } } => {
-                tracing::info!("nobody has needed the server for a while: it ends");
+                tracing::info!("the server is idle and stops");
             }
         }
         let left = server.shutdown(self.shutdown_deadline).await;
@@ -310,16 +316,16 @@ impl App {
     }
 }
 
-/// How editors are spoken to, prepared for the longest lines that agents may write.
+/// The options for editors, with room for the longest lines that agents may send.
 fn client_options(options: &Options) -> ClientOptions {
     let client = options.client.to_options();
     let lines = options.agents.values().map(|agent| agent.max_line.to_usize());
-    // What is put around a line, and the ids in it, may make it longer, but never twice as long.
+    // The envelope and its ids make a line longer, but never twice as long.
     let longest = lines.max().unwrap_or(0).saturating_mul(2);
     ClientOptions { max_sent_bytes: client.max_sent_bytes.max(longest), ..client }
 }
 
-/// How long a server stays when nobody needs it.
+/// How long the server runs without being used.
 fn idle_exit(server: &config::Server, door: &Door) -> Option<Duration> {
     let Door::Open(claim) = door else { return None };
     let by_default = claim.record().on_demand.then_some(IDLE_EXIT);
@@ -327,12 +333,12 @@ fn idle_exit(server: &config::Server, door: &Door) -> Option<Duration> {
     set.or(by_default).filter(|limit| !limit.is_zero())
 }
 
-/// What signs callbacks and sends them.
+/// Signs and sends callbacks.
 fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> Result<Sender> {
     let client = trilogue_egress::Options {
         connect_timeout: CALLBACK_CONNECT_LIMIT,
         total_timeout: Some(CALLBACK_TIME_LIMIT),
-        // A receiver's answer is its status; nobody reads more.
+        // Only the status of a receiver's response is read.
         max_response_bytes: MAX_CALLBACK_RESPONSE_BYTES,
         ..trilogue_egress::Options::default()
     };
@@ -344,14 +350,14 @@ fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> R
             Some(state) => callback_secret::ensure(state).map_err(|error| {
                 Error::new(
                     Code::InvalidRequest,
-                    format!("the secret of callbacks is not to be had: {error}"),
+                    format!("cannot use the callback secret: {error}"),
                 )
                 .hint("set `callbacks.secrets`, or XDG_STATE_HOME to a folder that only this user can read")
             })?,
             None => {
-                tracing::warn!("callbacks are signed with a secret that ends with this process: there is no state folder");
+                tracing::warn!("callbacks are signed with a temporary secret: there is no state folder");
                 Secret::generate().ok_or_else(|| {
-                    Error::new(Code::Internal, "the system gives no random bytes")
+                    Error::new(Code::Internal, "the system provides no random bytes")
                 })?
             }
         };
@@ -361,7 +367,7 @@ fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> R
 }
 
 /// Returns at the first SIGTERM or Ctrl-C.
-async fn told_to_stop() {
+async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         // Without a handler the signal ends the process by itself.

@@ -12,13 +12,13 @@ use trilogue_sdk::content_type;
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
 use url::{Host, Url};
 
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 
-/// What is said with these words and attachments. Files that the words mention as `@path` are attached too, each once, where `mentions` says that whoever wrote the words may name files.
+/// A message of this text and these attachments. Where `mentions` allows it, files that the text names as `@path` are attached too, each once.
 ///
 /// # Errors
 /// As [`part`].
-pub(crate) fn said(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
+pub(crate) fn message(text: String, mentions: bool, attached: &[String]) -> Result<RunInput> {
     let mentioned = if mentions { mentioned(&text) } else { Vec::new() };
     if attached.is_empty() && mentioned.is_empty() {
         return Ok(RunInput::Text(text));
@@ -27,7 +27,7 @@ pub(crate) fn said(text: String, mentions: bool, attached: &[String]) -> Result<
     let mut files: Vec<PathBuf> = Vec::new();
     for (place, source) in attached.iter().chain(&mentioned).enumerate() {
         let file = file(source).and_then(|path| path.canonicalize().ok());
-        // What was attached by its name, a mention has not to attach again.
+        // A mention does not attach a file twice.
         if place >= attached.len() && file.as_ref().is_some_and(|file| files.contains(file)) {
             continue;
         }
@@ -37,7 +37,7 @@ pub(crate) fn said(text: String, mentions: bool, attached: &[String]) -> Result<
     Ok(RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]))
 }
 
-/// The files that a text mentions: an `@` where a word begins, and behind it the path of a file that is there, in quotes where it has spaces.
+/// The existing files that a text mentions: `@` at the beginning of a word, then a path, in quotes where it has spaces.
 fn mentioned(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut before = ' ';
@@ -60,7 +60,7 @@ fn mentioned(text: &str) -> Vec<String> {
     found
 }
 
-/// The longest file name that a word begins with: what ends a sentence may stand behind it.
+/// The longest file name that a word begins with: punctuation may follow it.
 fn file_in(word: &str) -> Option<&str> {
     let mut path = word;
     loop {
@@ -73,8 +73,8 @@ fn file_in(word: &str) -> Option<&str> {
     }
 }
 
-/// Whether a server is on this machine, so that the paths of files mean something to its agents.
-pub(crate) fn is_here(server: &Url) -> bool {
+/// Whether a server is on this machine, so that its agents can read local paths.
+pub(crate) fn is_local(server: &Url) -> bool {
     match server.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -83,8 +83,8 @@ pub(crate) fn is_here(server: &Url) -> bool {
     }
 }
 
-/// Leaves out where the files lie that are attached.
-pub(crate) fn forget_places(input: &mut RunInput) {
+/// Removes the local paths of attached files.
+pub(crate) fn forget_paths(input: &mut RunInput) {
     if let RunInput::Messages(messages) = input {
         for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
             part.extra = None;
@@ -92,8 +92,8 @@ pub(crate) fn forget_places(input: &mut RunInput) {
     }
 }
 
-/// What an agent of the Agent Client Protocol is told of a file: the block that it is there, with its address, but for its content. The backend puts that in, or makes a link of it, as the agent wants it.
-fn placed(path: &Path, content_type: &str) -> Option<Json> {
+/// The block of the Agent Client Protocol for a file, with its address and without its content. The backend adds the content, or turns the block into a link, as the agent wants it.
+fn file_block(path: &Path, content_type: &str) -> Option<Json> {
     let uri = Url::from_file_path(std::path::absolute(path).ok()?).ok()?;
     let uri = uri.as_str();
     let block = match content_type::media(content_type) {
@@ -108,7 +108,7 @@ fn placed(path: &Path, content_type: &str) -> Option<Json> {
     Some(Json::from_value(&json!({ "x_trilogue": extension })))
 }
 
-/// The part for `--attach`: an address is passed on, a file is read and becomes an artifact of its name; text goes as it is, anything else as base64. Which it is, its type says: by its name, and by how it begins.
+/// The part for `--attach`: an address is passed on; a file becomes an artifact of its name, as text or in base64. Its name and its first bytes tell its content type.
 ///
 /// # Errors
 /// When the file cannot be read or is too large.
@@ -123,14 +123,14 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
     }
     let path = &*file(source).unwrap_or_else(|| Cow::Borrowed(Path::new(source)));
     let unreadable =
-        |error: std::io::Error| Stop::usage(format!("{source} cannot be read: {error}"));
+        |error: std::io::Error| CliError::usage(format!("cannot read {source}: {error}"));
     let length = std::fs::metadata(path).map_err(unreadable)?.len();
     if length > limits::MAX_BLOB_BYTES as u64 {
-        return Err(Stop::usage(format!(
-            "{source} has {length} bytes; an attachment has at most {}",
+        return Err(CliError::usage(format!(
+            "{source} has {length} bytes; an attachment can have at most {}",
             limits::MAX_BLOB_BYTES
         ))
-        .hint("give its address instead, if it has one"));
+        .hint("pass its web address instead, if it has one"));
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -144,7 +144,7 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
         Err(bytes) => (STANDARD.encode(bytes), Some(ContentEncoding::Base64)),
     };
     Ok(InputPart {
-        extra: placed(path, content_type),
+        extra: file_block(path, content_type),
         content_type: Some(content_type.to_owned()),
         content: Some(content),
         content_encoding,
@@ -153,13 +153,13 @@ pub(crate) fn part(source: &str) -> Result<InputPart> {
     })
 }
 
-/// What is an address on the web; anything else names a file.
+/// A web address; anything else names a file.
 fn address(source: &str) -> Option<Url> {
     let address = Url::parse(source).ok()?;
     matches!(address.scheme(), "http" | "https").then_some(address)
 }
 
-/// The file that is named: by its path, or by its address on this machine. `None` where it is elsewhere.
+/// The file that a path or a local address names; `None` for any other address.
 fn file(source: &str) -> Option<Cow<'_, Path>> {
     match Url::parse(source) {
         Ok(address) if address.scheme() == "file" => address.to_file_path().ok().map(Cow::Owned),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64_of_its_bytes() {
+    fn binary_files_are_base64() {
         let bytes = file("x.PNG", &[0xff, 0xd8]);
         assert_eq!(bytes.content.as_deref(), Some("/9g="));
         assert_eq!(bytes.content_encoding, Some(ContentEncoding::Base64));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_where_it_lies_and_which_block_it_is() {
+    fn a_file_has_its_path_and_its_kind_of_block() {
         let block = |name: &str, bytes: &[u8]| {
             let extra = file(name, bytes).extra.unwrap().to_value()["x_trilogue"].take();
             assert_eq!(extra["protocol"], "agent_client");
@@ -223,17 +223,17 @@ mod tests {
         assert_eq!(block("a.svg", b"<svg/>")["type"], "resource");
 
         let (folder, mut input) = (tempfile::tempdir().unwrap(), RunInput::Text(String::new()));
-        forget_places(&mut input);
+        forget_paths(&mut input);
         let path = folder.path().join("x").to_str().unwrap().to_owned();
         std::fs::write(&path, "x").unwrap();
-        input = said("hi".to_owned(), false, &[path]).unwrap();
-        forget_places(&mut input);
+        input = message("hi".to_owned(), false, &[path]).unwrap();
+        forget_paths(&mut input);
         let RunInput::Messages(messages) = input else { unreachable!() };
         assert!(messages[0].parts.iter().all(|part| part.extra.is_none()));
     }
 
     #[test]
-    fn only_files_that_are_there_are_mentioned() {
+    fn only_existing_files_are_mentioned() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (plain, spaced) = (path("notes.md"), path("two words"));
@@ -245,33 +245,33 @@ mod tests {
             folder.path().display()
         );
         assert_eq!(mentioned(&text), [plain.clone(), spaced]);
-        let with = said(format!("see @{plain}"), true, &[]).unwrap();
+        let with = message(format!("see @{plain}"), true, &[]).unwrap();
         assert!(matches!(with, RunInput::Messages(messages) if messages[0].parts.len() == 2));
-        let parts = |text: String, attached: &[String]| match said(text, true, attached).unwrap() {
+        let parts = |text: String, attached: &[String]| match message(text, true, attached).unwrap()
+        {
             RunInput::Messages(messages) => messages[0].parts.len(),
             other => panic!("{other:?}"),
         };
-        // However it is written, a file is attached once.
         let other = format!("{}/./notes.md", folder.path().display());
         assert_eq!(parts(format!("see @{plain} and @{other}"), &[]), 2);
         assert_eq!(parts(format!("see @{other}"), std::slice::from_ref(&plain)), 2);
-        let without = said(format!("see @{plain}"), false, &[]).unwrap();
+        let without = message(format!("see @{plain}"), false, &[]).unwrap();
         assert!(matches!(without, RunInput::Text(_)));
     }
 
     #[test]
-    fn paths_mean_something_on_this_machine_only() {
+    fn only_loopback_servers_are_local() {
         for here in ["http://127.0.0.1:7878", "http://localhost:1", "http://[::1]:1/x"] {
-            assert!(is_here(&here.parse().unwrap()), "{here}");
+            assert!(is_local(&here.parse().unwrap()), "{here}");
         }
         for elsewhere in ["https://example.com", "http://10.0.0.1", "http://localhost.example.com"]
         {
-            assert!(!is_here(&elsewhere.parse().unwrap()), "{elsewhere}");
+            assert!(!is_local(&elsewhere.parse().unwrap()), "{elsewhere}");
         }
     }
 
     #[test]
-    fn an_address_is_passed_on_as_it_was_given() {
+    fn an_address_is_passed_on_unchanged() {
         for (source, kind) in [
             ("https://example.com/a.pdf?x=1.png", "application/pdf"),
             ("http://example.com/#a.md", "application/octet-stream"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn content_types_are_guessed_from_the_name_and_else_from_the_content() {
+    fn content_types_come_from_the_name_or_the_content() {
         for (name, bytes, kind) in [
             ("a.csv", b"a,b".as_slice(), "text/csv"),
             ("a.b.json", b"{}", "application/json"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_file_here_names_it() {
+    fn a_local_file_address_names_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("two words.md");
         std::fs::write(&path, "words").unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_wrong_command_line() {
+    fn an_unreadable_file_is_a_usage_error() {
         let elsewhere = ["ftp://example.com/a", "file://elsewhere.example.com/etc/hosts"];
         for source in
             ["/nonexistent/file", "file:///nonexistent/file", "/"].iter().chain(&elsewhere)

@@ -1,4 +1,4 @@
-//! The secret with which callbacks are signed where the configuration names none: made once, in a file that only its user can read.
+//! The secret that signs callbacks where the configuration names none. It is generated once, into a file that only its user can read.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -12,20 +12,20 @@ pub fn path(state: &Path) -> PathBuf {
     state.join("callback_secret")
 }
 
-/// The secret. `None` when there is none yet.
+/// Reads the secret; `None` where there is none yet.
 ///
 /// # Errors
-/// When the file cannot be read, others could read it too, or it holds something else.
+/// When the file cannot be read, others can read it too, or it does not hold a secret.
 pub fn read(state: &Path) -> io::Result<Option<Secret>> {
     let file = path(state);
     let Some(text) = token_file::read(&file)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        let message = format!("{} does not hold the secret of callbacks", file.display());
+        let message = format!("{} does not hold a callback secret", file.display());
         io::Error::new(io::ErrorKind::InvalidData, message)
     })
 }
 
-/// The secret, made when there is none yet. One that is there is never replaced: receivers know it.
+/// Reads the secret, and generates it where there is none yet. It is never replaced: receivers know it.
 ///
 /// # Errors
 /// As [`read`], and when a new one cannot be made or written.
@@ -33,17 +33,17 @@ pub(crate) fn ensure(state: &Path) -> io::Result<Secret> {
     if let Some(secret) = read(state)? {
         return Ok(secret);
     }
-    let secret =
-        Secret::generate().ok_or_else(|| io::Error::other("the system gives no random bytes"))?;
+    let secret = Secret::generate()
+        .ok_or_else(|| io::Error::other("the system provides no random bytes"))?;
     let (file, draft) =
         (path(state), state.join(format!("callback_secret.{}", uuid::Uuid::new_v4())));
     token_file::write(&draft, &secret.reveal())?;
-    // Another server of this user may have been faster: its file stays, and what is in there counts.
+    // Another server of this user may have been faster: its secret wins.
     match fs::hard_link(&draft, &file) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, &file)?,
         _ => fs::remove_file(&draft)?,
     }
-    read(state)?.ok_or_else(|| io::Error::other("the file of the secret is gone"))
+    read(state)?.ok_or_else(|| io::Error::other("the secret's file has disappeared"))
 }
 
 #[cfg(test)]

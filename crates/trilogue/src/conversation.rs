@@ -1,197 +1,279 @@
-//! One run, from the terminal: shows its events, asks what it asks, cancels it on Ctrl-C.
+//! One run on the terminal: renders its events, asks its questions, cancels it on Ctrl-C.
+//!
+//! [`Conversation`] is the same for every protocol. A protocol gives an [`Agent`], which starts runs, and a [`RunSource`], which reads one.
 
-mod asked;
 pub(crate) mod communication;
 pub(crate) mod connect;
-mod growth;
-mod stage;
-mod translation;
+pub(crate) mod native;
+mod view;
 
-use std::path::PathBuf;
-
-use clap::Args;
-use trilogue_sdk::client::{Client, ClientError, EventStream, StreamItem};
-use trilogue_wire::native::{Interrupt, Part, ResolutionKind, RunCreate};
+use serde::Serialize;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use trilogue_sdk::client::{Body, ClientError};
+use trilogue_wire::native::{
+    AnswerCreate, Event, EventBody, Interrupt, InterruptRaised, Json, Part, RunInput, Survives,
+};
 
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
-use crate::terminal::show::Turn;
+use crate::exit::{CliError, Exit, Result};
+use crate::remote::Server;
 use crate::terminal::{ask, print, safe, style};
 
-use stage::{Stage, ctrl_c};
+use view::RunView;
+pub(crate) use view::ViewArguments;
 
-/// How a run is shown.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Showing {
-    /// Show the answer alone: no citations, steps, tool calls and thoughts.
-    #[arg(long)]
-    pub(crate) no_metadata: bool,
-    /// Show what the agent marks as not meant for the user, too.
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Save artifacts into this folder.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) save: Option<PathBuf>,
-    /// Replace files that exist when saving.
-    #[arg(long, requires = "save")]
-    pub(crate) force: bool,
-    /// Write the agent's text as it came, control sequences included. Only into a pipe or a file.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) raw: bool,
-}
-
-/// A run that is shown.
+/// Which agent runs, and with what. `run` and `chat` take it from their options.
 #[derive(Debug)]
-pub(crate) struct Conversation {
-    client: Client,
-    run: String,
-    stage: Stage,
+pub(crate) struct Target {
+    pub(crate) agent: String,
+    pub(crate) config: Option<Json>,
+    /// The thread to run on; a new one for each run where it is `None`.
+    pub(crate) thread: Option<String>,
+    /// Whether a new thread stays out of listings.
+    pub(crate) is_ephemeral: bool,
 }
 
-/// What came next.
-enum Next {
-    Item(Result<Option<StreamItem>, ClientError>),
-    CtrlC,
+/// An agent of a server, in the protocol that the server speaks.
+pub(crate) trait Agent: Sized {
+    /// Reads one run of the agent.
+    type Source: RunSource;
+
+    /// Finds the agent where a run needs more of it than its name.
+    async fn open(server: &Server, target: Target) -> Result<Self>;
+
+    /// Fails where the server has no such agent.
+    async fn check(&self) -> Result;
+
+    async fn start(&self, input: RunInput) -> Result<Self::Source>;
+
+    /// Starts a run and returns its id and the server's object, without waiting for its end.
+    async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)>;
+
+    /// The command that shows a run that was started so, where there is one.
+    fn tail_command(&self, _run: &str, _globals: &Globals) -> Option<String> {
+        None
+    }
+}
+
+/// One run, read through a protocol.
+pub(crate) trait RunSource {
+    /// The next item; `None` where the server has ended the stream. A question is the event `interrupt.raised`. Safe to cancel.
+    async fn next(&mut self) -> Result<Option<Item>, ClientError>;
+
+    /// The run's id, once it is known.
+    fn run_id(&self) -> Option<String>;
+
+    /// The thread that a further run can name, once it is known.
+    fn thread(&self) -> Option<String>;
+
+    async fn cancel(&self) -> Result;
+
+    async fn answer(
+        &mut self,
+        interrupt: &Interrupt,
+        answer: AnswerCreate,
+    ) -> Result<AnswerOutcome>;
+
+    /// How somebody can answer from elsewhere.
+    fn answer_hint(&self, _interrupt: &Interrupt, _globals: &Globals) -> String {
+        "nobody can be asked here: run it on a terminal, or answer with a POST to the run".into()
+    }
+
+    /// Reads on behind a question that this terminal leaves open.
+    fn skip_question(&mut self) {}
+
+    /// Opens the content of a part that the part only refers to; `None` for what is not on the server.
+    async fn open(&self, part: &Part) -> Result<Option<Body>>;
+}
+
+/// What a source gives at a time.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Events {
+        /// The event as the server wrote it; `None` for one that the source concludes.
+        json: Option<String>,
+        /// What it means; possibly nothing.
+        events: Vec<Event>,
+    },
+    /// The server has dropped the events before this number.
+    Gap { first: u64 },
+}
+
+/// How a server took an answer.
+#[derive(Debug)]
+pub(crate) enum AnswerOutcome {
+    Accepted,
+    /// It does not fit the question, and why.
+    Invalid(String),
+    /// The question is over, and why. The run's events continue.
+    TooLate(String),
+}
+
+/// A run on the terminal.
+#[derive(Debug)]
+pub(crate) struct Conversation<'a, S> {
+    source: S,
+    view: RunView,
+    globals: &'a Globals,
 }
 
 // === impl Conversation ===
 
-impl Conversation {
-    /// Prepares to show the run with this id.
+impl<'a, S: RunSource> Conversation<'a, S> {
+    /// Starts a run, renders it to its end, and returns its thread where the server named one.
     ///
     /// # Errors
-    /// When the folder for artifacts cannot be made, or `--raw` would reach a terminal.
-    pub(crate) fn new(
-        client: Client,
-        run: String,
-        showing: &Showing,
-        globals: &Globals,
-    ) -> Result<Self> {
-        Ok(Self { client, run, stage: Stage::new(showing, globals)? })
+    /// How the run ended, unless it completed.
+    pub(crate) async fn hold(
+        agent: &impl Agent<Source = S>,
+        input: RunInput,
+        view: &ViewArguments,
+        globals: &'a Globals,
+    ) -> Result<Option<String>> {
+        let view = RunView::new(view, globals)?;
+        let mut conversation = Self { source: agent.start(input).await?, view, globals };
+        let ended = conversation.follow().await;
+        let Self { source, view, .. } = conversation;
+        let saved = view.save_artifacts(&source).await;
+        ended.and(saved).map(|()| source.thread())
     }
 
-    /// Starts the run and shows it to its end.
-    ///
-    /// # Errors
-    /// How the run ended, where that is not its completion.
-    pub(crate) async fn hold(mut self, new: RunCreate) -> Result {
-        let new = RunCreate { id: Some(self.run.clone()), ..new };
-        let mut stream = self.client.stream_run(new).await?;
-        let ended = self.follow(&mut stream).await;
-        let client = &self.client;
-        let open = async |part: &Part| match &part.blob {
-            Some(blob) => Ok(Some(client.blob(&blob.url).await?)),
-            None => Ok(None),
-        };
-        let kept = self.stage.keep_artifacts(open).await;
-        ended.and(kept)
-    }
-
-    async fn follow(&mut self, stream: &mut EventStream) -> Result {
+    async fn follow(&mut self) -> Result {
         let mut cancelling = false;
-        let mut interrupts = ctrl_c()?;
+        let mut ctrl_c = ctrl_c()?;
         loop {
-            let next = tokio::select! {
-                item = stream.next() => Next::Item(item),
-                _ = interrupts.recv() => Next::CtrlC,
-            };
-            let item = match next {
-                Next::CtrlC if cancelling => return Err(Stop::silent(Exit::Interrupted)),
-                Next::CtrlC => {
+            let item = tokio::select! {
+                item = self.source.next() => item?,
+                _ = ctrl_c.recv() => {
+                    if cancelling {
+                        return Err(CliError::silent(Exit::Interrupted));
+                    }
                     cancelling = true;
                     self.cancel().await?;
                     continue;
                 }
-                Next::Item(item) => item?,
             };
             let Some(item) = item else {
-                return Err(Stop::failed("the server ended the stream before the run"));
+                return Err(CliError::failed("the server ended the stream before the run"));
             };
-            match self.item(item)? {
-                None => {}
-                Some(Turn::Ended(outcome)) => return self.stage.ended(&outcome, cancelling),
-                Some(Turn::Asked(_)) if cancelling => {}
-                Some(Turn::Asked(interrupt)) => match self.asked(&interrupt).await {
-                    Err(stop) if stop.exit == Exit::Interrupted => {
-                        cancelling = true;
-                        self.cancel().await?;
-                        // The question took this Ctrl-C; only the next one leaves at once.
-                        interrupts = ctrl_c()?;
+            for event in self.events(item)? {
+                self.view.event(&event)?;
+                match event.body {
+                    EventBody::RunEnded(ended) => {
+                        return self.view.ended(&ended.outcome, cancelling);
                     }
-                    asked => asked?,
-                },
+                    EventBody::InterruptRaised(_) if cancelling => self.source.skip_question(),
+                    EventBody::InterruptRaised(raised) => match self.ask(&raised.interrupt).await {
+                        Err(error) if error.exit == Exit::Interrupted => {
+                            cancelling = true;
+                            self.cancel().await?;
+                            self.source.skip_question();
+                            // The question took this Ctrl-C; only the next one leaves at once.
+                            ctrl_c = self::ctrl_c()?;
+                        }
+                        answered => answered?,
+                    },
+                    _ => {}
+                }
             }
         }
     }
 
-    /// Prints an item, and gives what it asks for.
-    fn item(&mut self, item: StreamItem) -> Result<Option<Turn>> {
+    /// The events of an item, which is written as it came where that is wanted.
+    fn events(&self, item: Item) -> Result<Vec<Event>> {
         match item {
-            StreamItem::Event { event, json } => {
-                self.stage.original(&json)?;
-                self.stage.event(&event)
+            Item::Events { json, events } => {
+                if let Some(json) = json {
+                    self.view.original(&json)?;
+                }
+                Ok(events)
             }
-            StreamItem::Gap(gap) => {
-                print::note(&format!("the events before {} are gone", gap.first));
-                Ok(None)
+            Item::Gap { first } => {
+                print::note(&format!("the events before {first} are gone"));
+                Ok(Vec::new())
             }
         }
     }
 
     async fn cancel(&self) -> Result {
-        print::note("\ncancelling the run; press Ctrl-C again to leave at once");
-        match self.client.cancel_run(&self.run).await {
-            Ok(_) => Ok(()),
-            // It ended in the meantime: its last event says how.
-            Err(error) if error.code() == Some("run_ended") => Ok(()),
-            Err(error) => Err(error.into()),
+        // Without its id there is nothing to cancel.
+        if self.source.run_id().is_none() {
+            return Err(CliError::silent(Exit::Interrupted));
         }
+        print::note("\ncancelling the run; press Ctrl-C again to leave at once");
+        self.source.cancel().await
     }
 
-    /// Asks who is at the terminal, or stops with what to do.
-    async fn asked(&self, interrupt: &Interrupt) -> Result {
-        if self.stage.json || !print::can_ask() {
-            if !self.stage.json {
+    /// Asks the person at the terminal. Without one, fails with how to answer.
+    async fn ask(&mut self, interrupt: &Interrupt) -> Result {
+        if self.globals.json || !print::can_ask() {
+            if !self.globals.json {
                 ask::show(interrupt);
             }
-            let (id, run) = (safe::visible(&interrupt.id), safe::visible(&self.run));
-            return Err(Stop::new(
-                Exit::Waiting,
-                format!("the run {run} needs an answer ({})", safe::visible(&interrupt.kind)),
-            )
-            .hint(format!("answer it with `trilogue approve {id}{}`", self.stage.elsewhere)));
+            let run = self.source.run_id().unwrap_or_default();
+            let (run, kind) = (safe::visible(&run), safe::visible(&interrupt.kind));
+            let error =
+                CliError::new(Exit::Waiting, format!("the run {run} needs an answer ({kind})"));
+            return Err(error.hint(self.source.answer_hint(interrupt, self.globals)));
         }
         loop {
             let answer = ask::answer(interrupt).await?;
-            match self.client.answer(&interrupt.id, &answer).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.code() == Some("answer_invalid") => {
-                    print::note(&format!("the answer does not fit: {error}"));
+            match self.source.answer(interrupt, answer).await? {
+                AnswerOutcome::Accepted => return Ok(()),
+                AnswerOutcome::Invalid(why) => {
+                    print::note(&format!("the answer does not fit: {}", safe::block(&why)));
                 }
-                // Somebody else was faster, or the run has ended: its events go on and say how.
-                Err(error) if matches!(error.code(), Some("interrupt_resolved" | "run_ended")) => {
-                    let why = self.why_resolved(&interrupt.id).await;
-                    let why = why.unwrap_or_else(|| safe::line(&error.to_string()));
+                AnswerOutcome::TooLate(why) => {
                     let refused = style::bold("your answer was not taken");
-                    print::note(&format!("\n{refused}: {why}"));
+                    print::note(&format!("\n{refused}: {}", safe::block(&why)));
+                    self.source.skip_question();
                     return Ok(());
                 }
-                Err(error) => return Err(error.into()),
             }
         }
     }
+}
 
-    /// How a question ended; `None` where the server does not say.
-    async fn why_resolved(&self, interrupt: &str) -> Option<String> {
-        let resolution = self.client.interrupt(interrupt).await.ok()?.resolution?;
-        Some(match (resolution.kind, &resolution.by) {
-            (ResolutionKind::Answered, Some(by)) => {
-                format!("the question was answered by {} before", safe::visible(by))
-            }
-            (ResolutionKind::Answered, None) => "the question was answered before".to_owned(),
-            (ResolutionKind::TimedOut, _) => "the time to answer was over".to_owned(),
-            (ResolutionKind::Cancelled, _) => "the run was cancelled before".to_owned(),
-            (ResolutionKind::Withdrawn, _) => "the question was withdrawn before".to_owned(),
-        })
+/// An event of a protocol whose events have no numbers of ours.
+fn unnumbered(body: EventBody) -> Event {
+    Event {
+        id: String::new(),
+        number: 0,
+        run_number: None,
+        run_id: None,
+        at: String::new(),
+        body,
+        original: None,
     }
+}
+
+/// The event of a question that a stream stopped behind.
+fn raised(interrupt: Interrupt) -> Item {
+    let raised = EventBody::InterruptRaised(InterruptRaised { interrupt });
+    Item::Events { json: None, events: vec![unnumbered(raised)] }
+}
+
+/// A question without what only our own servers say of it.
+fn plain_interrupt(id: String, kind: String) -> Interrupt {
+    Interrupt {
+        id,
+        run_id: None,
+        thread_id: None,
+        agent: None,
+        raised_at: None,
+        kind,
+        prompt: Vec::new(),
+        payload: Json::null(),
+        options: Vec::new(),
+        schema: None,
+        survives: Survives::Restart,
+        patience_ms: None,
+        resolution: None,
+        resolved_at: None,
+    }
+}
+
+fn ctrl_c() -> Result<Signal> {
+    signal(SignalKind::interrupt())
+        .map_err(|error| CliError::failed(format!("cannot listen for Ctrl-C: {error}")))
 }

@@ -84,9 +84,6 @@ async fn make(tokens: &dyn Tokens, now: Timestamp) -> Result<String, Error> {
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Error {
-    Error::new(
-        Code::Internal,
-        format!("the token file {} cannot be written: {error}", file.display()),
-    )
-    .hint("make its folder writable, or set XDG_STATE_HOME to another")
+    Error::new(Code::Internal, format!("cannot write the token file {}: {error}", file.display()))
+        .hint("make its folder writable, or set XDG_STATE_HOME to another")
 }

@@ -8,7 +8,7 @@ use trilogue_domain::{Code, Error};
 
 use crate::config;
 
-/// The most connections that wait to be accepted on one listener.
+/// The most connections that wait to be accepted by one listener.
 const BACKLOG: u32 = 1_024;
 
 /// Bound addresses.
@@ -16,7 +16,7 @@ const BACKLOG: u32 = 1_024;
 pub struct Listeners {
     /// The listeners, in the order of the configuration.
     pub listeners: Vec<TcpListener>,
-    /// Where they listen, with the ports that port 0 became.
+    /// Their addresses, with the ports that replaced port 0.
     pub addresses: Vec<SocketAddr>,
     /// Default addresses that this machine does not have, and why.
     pub left_out: Vec<(SocketAddr, String)>,
@@ -25,7 +25,7 @@ pub struct Listeners {
 // === impl Listeners ===
 
 impl Listeners {
-    /// Binds every address. Where nobody chose the addresses, one that the machine does not have is left out.
+    /// Binds every address. A default address that the machine does not have is left out.
     ///
     /// # Errors
     /// `already_exists` when an address is in use, `invalid_request` when it cannot be bound; the message names the address.
@@ -45,7 +45,7 @@ impl Listeners {
             }
         }
         if bound.listeners.is_empty() {
-            return Err(Error::new(Code::InvalidRequest, "there is no address to listen on")
+            return Err(Error::new(Code::InvalidRequest, "no listen address is configured")
                 .hint("set server.listen, for example to \"127.0.0.1:7878\""));
         }
         Ok(bound)
@@ -54,7 +54,7 @@ impl Listeners {
 
 fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for connections of the life before to be forgotten.
+    // A restart must not wait until the system has forgotten old connections.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;
@@ -62,7 +62,7 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Whether the machine does not have the address, as opposed to somebody else having it.
+/// Whether the machine does not have the address, as opposed to another program using it.
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
@@ -75,12 +75,9 @@ fn unbound(address: SocketAddr, error: &io::Error) -> Error {
             format!("the address {address} is in use by another program"),
         )
         .hint(format!(
-            "it may be a Trilogue server already: trilogue status --url http://{address}; or listen elsewhere with --listen"
+            "see if it is a Trilogue server: trilogue status --url http://{address}; or pass another address with --listen"
         ));
     }
-    Error::new(
-        Code::InvalidRequest,
-        format!("the address {address} cannot be listened on: {error}"),
-    )
-    .hint("choose an address of this machine with server.listen or --listen")
+    Error::new(Code::InvalidRequest, format!("cannot listen on {address}: {error}"))
+        .hint("choose an address of this machine with server.listen or --listen")
 }

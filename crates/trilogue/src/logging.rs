@@ -12,7 +12,7 @@ use crate::config::{Log, LogFormat};
 pub fn start(log: &Log) -> Result<(), Error> {
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter(log)?).with_writer(std::io::stderr);
-    // Somebody who embeds the server may have set up a subscriber of their own: then that one is used.
+    // A program that embeds the server may have its own subscriber, which is then used.
     let _ = match log.format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
         LogFormat::Text => builder.with_ansi(false).try_init(),
@@ -20,18 +20,18 @@ pub fn start(log: &Log) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks the settings.
+/// Checks the settings without starting.
 ///
 /// # Errors
-/// `invalid_request` when the level cannot be understood.
+/// `invalid_request` when the level cannot be parsed.
 pub fn check(log: &Log) -> Result<(), Error> {
     filter(log).map(drop)
 }
 
 fn filter(log: &Log) -> Result<EnvFilter, Error> {
     EnvFilter::try_new(&log.level).map_err(|error| {
-        Error::new(Code::InvalidRequest, format!("`log.level` cannot be understood: {error}")).hint(
-            "give error, warn, info, debug or trace; or by part, such as info,trilogue_store=debug",
+        Error::new(Code::InvalidRequest, format!("`log.level` is not valid: {error}")).hint(
+            "set it to error, warn, info, debug or trace, or per crate, such as info,trilogue_store=debug",
         )
     })
 }

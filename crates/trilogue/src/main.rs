@@ -7,7 +7,6 @@ mod conversation;
 mod exit;
 #[cfg(test)]
 mod hints;
-mod input;
 mod receiver;
 mod remote;
 mod server_command;
@@ -18,10 +17,10 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::arguments::{Arguments, Command};
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::terminal::print;
 
-/// The variable of Tokio's that says how many threads serve.
+/// Tokio's variable for the number of worker threads.
 const THREADS: &str = "TOKIO_WORKER_THREADS";
 
 fn main() -> ExitCode {
@@ -35,9 +34,9 @@ fn main() -> ExitCode {
     };
     match execute(&arguments) {
         Ok(()) => Exit::Success.into(),
-        Err(stop) => {
-            print::stop(&stop);
-            stop.exit.into()
+        Err(error) => {
+            print::error(&error);
+            error.exit.into()
         }
     }
 }
@@ -45,7 +44,7 @@ fn main() -> ExitCode {
 fn execute(arguments: &Arguments) -> Result {
     let serving =
         matches!(arguments.command, Command::Demo(_) | Command::Serve(_) | Command::UserServer(_));
-    // A command waits for one server.
+    // A command only waits for one server: one thread is enough.
     let mut runtime = match serving {
         true => tokio::runtime::Builder::new_multi_thread(),
         false => tokio::runtime::Builder::new_current_thread(),
@@ -56,7 +55,7 @@ fn execute(arguments: &Arguments) -> Result {
     let runtime = runtime
         .enable_all()
         .build()
-        .map_err(|error| Stop::failed(format!("the event loop cannot be started: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot start the event loop: {error}")))?;
     let done = runtime.block_on(Box::pin(dispatch(arguments)));
     // A question at the terminal may still wait for a key; leaving does not wait for it.
     runtime.shutdown_background();

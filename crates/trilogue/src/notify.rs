@@ -1,4 +1,4 @@
-//! Telling somebody that an agent waits, as the configuration says.
+//! Notifies the configured address or command of each question.
 
 use std::io;
 use std::process::Stdio;
@@ -12,50 +12,50 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{ChildStderr, ChildStdin, Command};
 use tokio::time::timeout;
 use trilogue_backends::child::{Leader, inherited};
-use trilogue_domain::DeliveryId;
+use trilogue_domain::{DeliveryId, safe};
 use trilogue_gateway::callback::{Sender, Undelivered};
 use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
 
 use crate::config::Notify;
 
-/// How long the command has.
+/// How long the command may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
-/// How much of what it says to standard error is kept, in bytes.
-const MAX_SAID_BYTES: u64 = 2_048;
-/// How long is listened to it when the command has ended.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How much of it the log repeats, in characters.
+/// How much of its standard error is kept, in bytes.
+const MAX_STDERR_BYTES: u64 = 2_048;
+/// How long standard error is read after the command has ended.
+const STDERR_GRACE: Duration = Duration::from_millis(100);
+/// How much of it the log shows, in characters.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// The server's own variables that it gets beside those of every child: where the user's desktop is, which shows what it is told.
+/// The server's variables that it inherits in addition to those of every child: they lead to the user's desktop, which shows the notice.
 const DESKTOP: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"];
 
-/// A command that is told on its standard input.
+/// A command that reads notices from its standard input.
 #[derive(Debug)]
-struct TellCommand {
+struct NotifyCommand {
     command: Vec<String>,
     limit: Duration,
 }
 
-/// Has whom the configuration names told of each new interrupt; nobody where it names none. The runtime's own options have to ask for that too, by [`Notify::is_on`].
+/// Notifies the configured address or command of each new interrupt. The runtime's own options must ask for notices too, by [`Notify::is_on`].
 pub fn start(notify: &Notify, ports: &Ports, sender: &Sender) {
     let to: Arc<dyn Tell> = match &notify.url {
         Some(url) => Arc::new(TellAddress::new(url.clone(), sender.clone(), ports)),
         None if !notify.is_on() => return,
-        None => Arc::new(TellCommand { command: notify.command.0.clone(), limit: COMMAND_LIMIT }),
+        None => Arc::new(NotifyCommand { command: notify.command.0.clone(), limit: COMMAND_LIMIT }),
     };
     ports.runtime.notify_with(Arc::new(NoticeDelivery::new(ports, to)));
 }
 
-// === impl TellCommand ===
+// === impl NotifyCommand ===
 
 #[async_trait]
-impl Tell for TellCommand {
+impl Tell for NotifyCommand {
     async fn tell(&self, _: &DeliveryId, notice: Bytes) -> Result<(), Undelivered> {
         let later = |reason: String| Undelivered { reason, retry: true, after: None };
         let not_run = |error: &io::Error| Undelivered {
-            reason: format!("the command of `notify` cannot be run: {error}"),
-            // What is not there now is not there in a moment either.
+            reason: format!("cannot run the command of `notify`: {error}"),
+            // A missing program does not appear soon.
             retry: !matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
@@ -63,7 +63,7 @@ impl Tell for TellCommand {
             after: None,
         };
         let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
-        // It gets what a child of ours gets: the server's own variables may hold its tokens.
+        // It gets the environment of every child: the server's own variables may hold its tokens.
         let mut command = Command::new(program);
         command
             .args(arguments)
@@ -75,13 +75,13 @@ impl Tell for TellCommand {
             .stderr(Stdio::piped());
         let mut leader = Leader::spawn(&mut command).map_err(|error| not_run(&error))?;
         let (input, error) = (leader.take_stdin(), leader.take_stderr());
-        let said = timeout(self.limit, told(&leader, input, error, notice)).await;
-        // Whatever it left running goes with it. Until it is reaped its group is its own.
+        let ended = timeout(self.limit, run_command(&leader, input, error, notice)).await;
+        // Kills what it left running, before reaping frees the group's id.
         leader.signal_group(Signal::KILL);
         leader.reap().await;
-        match said {
+        match ended {
             Ok(Ok(None)) => Ok(()),
-            Ok(Ok(Some(why))) => Err(later(format!("the command of `notify` ended with {why}"))),
+            Ok(Ok(Some(why))) => Err(later(format!("the command of `notify` failed: {why}"))),
             Ok(Err(error)) => Err(not_run(&error)),
             Err(_) => {
                 let seconds = self.limit.as_secs();
@@ -91,51 +91,51 @@ impl Tell for TellCommand {
     }
 }
 
-/// Gives a command the notice and waits for its end. Says how it ended where that was not well.
-async fn told(
+/// Writes the notice to a command and waits for its end; returns why it failed.
+async fn run_command(
     leader: &Leader,
     input: Option<ChildStdin>,
     error: Option<ChildStderr>,
     notice: Bytes,
 ) -> io::Result<Option<String>> {
-    let give = async {
+    let write = async {
         if let Some(mut input) = input {
-            // One that does not want to know everything may close it.
+            // The command may close its input early.
             let _ = input.write_all(&notice).await;
             let _ = input.write_all(b"\n").await;
         }
     };
-    let listen = async {
-        let mut said = Vec::new();
+    let read = async {
+        let mut stderr = Vec::new();
         if let Some(mut error) = error {
-            let _ = (&mut error).take(MAX_SAID_BYTES).read_to_end(&mut said).await;
+            let _ = (&mut error).take(MAX_STDERR_BYTES).read_to_end(&mut stderr).await;
             let _ = tokio::io::copy(&mut error, &mut tokio::io::sink()).await;
         }
-        said
+        stderr
     };
-    let work = async { tokio::join!(give, listen).1 };
+    let work = async { tokio::join!(write, read).1 };
     tokio::pin!(work);
-    let mut said = None;
+    let mut stderr = None;
     let ended = leader.exited();
     tokio::pin!(ended);
     let status = loop {
         tokio::select! {
-            heard = &mut work, if said.is_none() => said = Some(heard),
+            read = &mut work, if stderr.is_none() => stderr = Some(read),
             status = &mut ended => break status,
         }
     };
-    let status = status.ok_or_else(|| io::Error::other("nobody saw how it ended"))?;
+    let status = status.ok_or_else(|| io::Error::other("its exit status is unknown"))?;
     if status.success() {
         return Ok(None);
     }
-    // What it left running may keep its standard error open.
-    let said = match said {
-        Some(said) => said,
-        None => timeout(LAST_WORDS, work).await.unwrap_or_default(),
+    // Processes that it left running may keep its standard error open.
+    let stderr = match stderr {
+        Some(stderr) => stderr,
+        None => timeout(STDERR_GRACE, work).await.unwrap_or_default(),
     };
-    let said = String::from_utf8_lossy(&said);
-    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown: String = words.chars().filter(|it| !it.is_control()).take(MAX_SHOWN_CHARS).collect();
+    let stderr = safe::line(&String::from_utf8_lossy(&stderr));
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = words.chars().take(MAX_SHOWN_CHARS).collect();
     Ok(Some(if shown.is_empty() { status.to_string() } else { format!("{status}: {shown}") }))
 }
 
@@ -143,11 +143,11 @@ async fn told(
 mod tests {
     use super::*;
 
-    fn sh(line: &str, limit: Duration) -> TellCommand {
-        TellCommand { command: ["sh", "-c", line].map(str::to_owned).into(), limit }
+    fn sh(line: &str, limit: Duration) -> NotifyCommand {
+        NotifyCommand { command: ["sh", "-c", line].map(str::to_owned).into(), limit }
     }
 
-    async fn tell(command: &TellCommand) -> Result<(), Undelivered> {
+    async fn tell(command: &NotifyCommand) -> Result<(), Undelivered> {
         let notice = Bytes::from_static(b"{\"type\":\"interrupt.raised\"}");
         command.tell(&DeliveryId::generate(), notice).await
     }
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_fails_is_tried_again_and_one_that_is_not_there_is_not() {
+    async fn a_failed_command_is_retried_and_a_missing_one_is_not() {
         let failed = tell(&sh("echo no luck >&2; exit 7", COMMAND_LIMIT)).await.unwrap_err();
         assert!(failed.retry && failed.reason.contains("7"), "{failed:?}");
         let missing =
-            TellCommand { command: vec!["/no/such/program".to_owned()], limit: COMMAND_LIMIT };
+            NotifyCommand { command: vec!["/no/such/program".to_owned()], limit: COMMAND_LIMIT };
         let missing = tell(&missing).await.unwrap_err();
-        assert!(!missing.retry && missing.reason.contains("cannot be run"), "{missing:?}");
+        assert!(!missing.retry && missing.reason.contains("cannot run"), "{missing:?}");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
-//! Receives callbacks on this machine: an HTTP listener that hands over whole requests, one after the other.
+//! Receives callbacks: an HTTP listener that hands over complete requests one by one.
 
-mod judge;
+mod format;
 mod signature;
-mod wording;
+mod verify;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,42 +19,39 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-pub(crate) use judge::{Judge, Judged, Verdict};
-pub(crate) use wording::{json, line};
+pub(crate) use format::{json, line};
+pub(crate) use verify::{CheckedDelivery, Verdict, Verifier};
 
-/// The largest delivery that is taken, in bytes.
+/// The largest delivery, in bytes.
 const MAX_DELIVERY_BYTES: usize = 16 * 1024 * 1024;
 /// The most connections at a time; others wait.
 const MAX_CONNECTIONS: u32 = 64;
-/// How long a sender may take to say what it wants.
+/// How long a sender may take for the headers.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a sender may take for the body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the last answers may take to leave.
+/// How long sending the last responses may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait after a connection that could not be accepted, such as for want of file descriptors.
+/// How long to wait after a connection could not be accepted, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A request that came whole.
+/// A complete request.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// The path that it was sent to, with its query.
+    /// The path with its query.
     pub(crate) path: String,
-    /// Its header fields.
     pub(crate) headers: HeaderMap,
-    /// Its body.
     pub(crate) body: Bytes,
-    /// Takes the status that the sender is answered with.
-    pub(crate) answer: oneshot::Sender<StatusCode>,
+    /// Takes the response's status.
+    pub(crate) response: oneshot::Sender<StatusCode>,
 }
 
-/// A listener.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     listener: TcpListener,
     address: SocketAddr,
-    /// A place for each connection.
-    places: Arc<Semaphore>,
+    /// A permit for each connection.
+    permits: Arc<Semaphore>,
 }
 
 // === impl Receiver ===
@@ -63,11 +60,11 @@ impl Receiver {
     /// Listens on this address, or on any free port of it for port 0.
     ///
     /// # Errors
-    /// When the port is taken or not allowed, or the address is none of this machine.
+    /// When the port is in use or not allowed, or this machine does not have the address.
     pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, places: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)) })
+        Ok(Self { listener, address, permits: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)) })
     }
 
     /// Where it listens.
@@ -75,10 +72,10 @@ impl Receiver {
         self.address
     }
 
-    /// Hands deliveries over, in the order in which they are complete, until it is dropped.
+    /// Hands deliveries over in the order in which they are complete, until it is dropped.
     pub(crate) async fn serve(&self, deliveries: mpsc::Sender<Delivery>) {
         loop {
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
             let Ok((stream, _)) = self.listener.accept().await else {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -86,15 +83,15 @@ impl Receiver {
             let deliveries = deliveries.clone();
             tokio::spawn(async move {
                 connection(stream, deliveries).await;
-                drop(place);
+                drop(permit);
             });
         }
     }
 
-    /// Waits until every sender has its answer, for a second at most.
+    /// Waits until every sender has its response, at most for a second.
     pub(crate) async fn drain(&self) {
-        let all = self.places.acquire_many(MAX_CONNECTIONS);
-        // Who takes longer than that sends it again.
+        let all = self.permits.acquire_many(MAX_CONNECTIONS);
+        // A slower sender tries again.
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, all).await;
     }
 }
@@ -111,11 +108,11 @@ async fn connection(stream: TcpStream, deliveries: mpsc::Sender<Delivery>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).keep_alive(false);
-    // A sender that breaks off will try again: there is nothing to say about it.
+    // A sender that disconnects tries again.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Reads a request and hands it over; gives the status to answer with, in either case.
+/// Reads a request and hands it over; returns the response's status in either case.
 async fn receive(
     request: Request<Incoming>,
     deliveries: &mpsc::Sender<Delivery>,
@@ -134,9 +131,9 @@ async fn receive(
         Ok(Ok(body)) => body.to_bytes(),
     };
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
-    let (answer, answered) = oneshot::channel();
-    let delivery = Delivery { path, headers: head.headers, body, answer };
+    let (response, status) = oneshot::channel();
+    let delivery = Delivery { path, headers: head.headers, body, response };
     let gone = StatusCode::SERVICE_UNAVAILABLE;
     deliveries.send(delivery).await.map_err(|_| gone)?;
-    answered.await.map_err(|_| gone)
+    status.await.map_err(|_| gone)
 }

@@ -17,12 +17,12 @@ use url::{Host, Url};
 
 use crate::arguments::Globals;
 use crate::attach;
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::terminal::{print, safe};
 
 /// The status of a request whose token is missing or unknown.
 const UNAUTHENTICATED: u16 = 401;
-/// The name of an agent that is asked for only to hear in which protocol the server answers.
+/// The agent that is searched for only to learn the server's protocol.
 const PROBED_AGENT: &str = "trilogue";
 
 /// Opens a client for the server and token that the command line names.
@@ -34,20 +34,20 @@ pub(crate) fn open(globals: &Globals) -> Result<Client> {
 }
 
 /// A server, and the way there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Server {
-    wire: Arc<Wire>,
+    http: Arc<CliTransport>,
     /// The path of its address, without a slash at the end.
     path: String,
 }
 
-/// Which protocol a server is spoken to in.
+/// The protocol in which a server is called.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Protocol {
-    /// The server's own where it is one of ours, else the protocol that is served at the address.
+    /// The native protocol on a Trilogue server, else the one that is served at the address.
     #[default]
     Auto,
-    /// Our own, below `/api/v1`.
+    /// Trilogue's own, below `/api/v1`.
     Native,
     /// The Agent Communication Protocol, at the address itself.
     Communication,
@@ -58,7 +58,7 @@ pub(crate) enum Protocol {
 // === impl Server ===
 
 impl Server {
-    /// Finds the way to the server that the command line names.
+    /// The server that the command line names.
     ///
     /// # Errors
     /// As [`open`].
@@ -68,28 +68,31 @@ impl Server {
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
             return Err(bad_url(&named, "it must begin with http:// or https:// and name a host"));
         }
-        // An empty variable is one that is not set.
-        let given = globals.token.as_ref().filter(|token| !token.is_empty());
-        let token = match given {
+        // An empty variable counts as unset.
+        let token = globals.token.as_ref().filter(|token| !token.is_empty());
+        let token = match token {
             Some(token) if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                return Err(Stop::usage("the token holds a character that no token has"));
+                return Err(CliError::usage(
+                    "the token contains a character that tokens never have",
+                ));
             }
             Some(token) => Some(token.clone()),
             None => token_of(&url)?,
         };
         if token.is_some() && url.scheme() == "http" && loopback(&url).is_empty() {
-            print::note("warning: the token travels unencrypted; use an https:// address");
+            print::note("warning: the token is sent unencrypted; use an https:// address");
         }
-        let http = HttpTransport::to(&named).map_err(|error| Stop::failed(error.to_string()))?;
+        let http =
+            HttpTransport::to(&named).map_err(|error| CliError::failed(error.to_string()))?;
         let path = http.path().to_owned();
         let (streaming, listing) = (AtomicBool::new(false), AtomicBool::new(false));
-        let wire = Wire { http, url, token, streaming, listing };
-        Ok(Self { wire: Arc::new(wire), path })
+        let http = CliTransport { http, url, token, streaming, listing };
+        Ok(Self { http: Arc::new(http), path })
     }
 
-    /// Whether it is on this machine, so that the paths of files mean something to its agents.
-    pub(crate) fn is_here(&self) -> bool {
-        attach::is_here(&self.wire.url)
+    /// Whether its agents can read local paths.
+    pub(crate) fn is_local(&self) -> bool {
+        attach::is_local(&self.http.url)
     }
 
     /// A client of our own protocol.
@@ -104,11 +107,12 @@ impl Server {
 
     /// A client of the Agent Connect Protocol.
     pub(crate) fn connect(&self) -> connect::Client {
-        let transport = Keyed { wire: Arc::clone(&self.wire), bearer: AtomicBool::new(false) };
+        let transport =
+            ApiKeyTransport { http: Arc::clone(&self.http), bearer: AtomicBool::new(false) };
         connect::Client::new(Arc::new(transport), Options::at(&self.path))
     }
 
-    /// The protocol that the server speaks, asked for where the command line leaves it open and names another server than the usual one.
+    /// The server's protocol: the wanted one, else the native one on the default server, else what the server answers to.
     pub(crate) async fn protocol(&self, globals: &Globals, wanted: Protocol) -> Protocol {
         match wanted {
             Protocol::Auto if !globals.is_elsewhere() => return Protocol::Native,
@@ -117,13 +121,13 @@ impl Server {
         }
         let communicates = match self.communication().ping().await {
             Ok(()) => true,
-            // A token may be missing: that is said in the words of the protocol that is spoken there.
+            // A missing token is refused in the protocol that is served there.
             Err(ClientError::Refused(refusal)) => {
                 !refusal.is_foreign() && is_there(refusal.status.unwrap_or_default())
             }
             Err(_) => false,
         };
-        // A server of ours may have several at one address.
+        // A Trilogue server may serve several protocols at one address.
         match self.native().status().await {
             Ok(_) | Err(ClientError::Problem(_)) => return Protocol::Native,
             Err(_) if communicates => return Protocol::Communication,
@@ -142,59 +146,59 @@ impl Server {
         }
     }
 
-    /// The path of an address on this server and below its path; `None` for any other.
+    /// The path of an address on this server, below its base path; `None` for any other.
     pub(crate) fn path_of(&self, address: &str) -> Option<String> {
         let address = Url::parse(address).ok()?;
         let below = address.path().strip_prefix(&self.path)?.starts_with('/');
         let query = address.query().map(|query| format!("?{query}")).unwrap_or_default();
-        (below && address.origin() == self.wire.url.origin())
+        (below && address.origin() == self.http.url.origin())
             .then(|| format!("{}{query}", address.path()))
     }
 
-    /// The stream stopped behind a question, and what comes then is asked for: nothing broke that would have to be said.
-    pub(crate) fn wait_on(&self) {
-        self.wire.streaming.store(false, Ordering::Relaxed);
-        self.wire.listing.store(true, Ordering::Relaxed);
+    /// The next stream reads on behind a question: no warning that one broke is due.
+    pub(crate) fn expect_new_stream(&self) {
+        self.http.streaming.store(false, Ordering::Relaxed);
+        self.http.listing.store(true, Ordering::Relaxed);
     }
 
     fn transport(&self) -> Arc<dyn Transport> {
-        Arc::<Wire>::clone(&self.wire)
+        Arc::<CliTransport>::clone(&self.http)
     }
 }
 
-/// Whether a refusal with this status is one of a path that is there.
+/// Whether a refusal with this status comes from an existing path.
 fn is_there(status: u16) -> bool {
     !matches!(status, 404 | 405)
 }
 
-/// Carries requests in the way of the Agent Connect Protocol's clients: with the token as `x-api-key`, or as others do where a server or an agent takes only that.
+/// Sends the token as `x-api-key`, as clients of the Agent Connect Protocol do, and as a bearer token where a server takes only that.
 #[derive(Debug)]
-struct Keyed {
-    wire: Arc<Wire>,
+struct ApiKeyTransport {
+    http: Arc<CliTransport>,
     /// Whether `x-api-key` was refused where `Authorization` was not.
     bearer: AtomicBool,
 }
 
-/// How the token travels.
+/// How the token is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Scheme {
+enum TokenHeader {
     Bearer,
     ApiKey,
 }
 
-/// Carries requests to the server.
+/// Sends requests to the server.
 #[derive(Debug)]
-struct Wire {
+struct CliTransport {
     http: HttpTransport,
     url: Url,
     token: Option<String>,
-    /// Whether a stream was opened before: the next one resumes it.
+    /// Whether a stream was opened before, which the next one resumes.
     streaming: AtomicBool,
-    /// Whether a stream whose server gives no ids is known to be over: the server is asked for the rest again and again, and that is said once.
+    /// Whether the user knows that the rest of a stream without ids is polled for: that is reported once.
     listing: AtomicBool,
 }
 
-/// The token that the server on this address left for this user.
+/// The token that the server at this address wrote for this user.
 fn token_of(url: &Url) -> Result<Option<String>> {
     let Some(port) = url.port_or_known_default() else { return Ok(None) };
     let Ok(state) = token_file::state_dir() else { return Ok(None) };
@@ -203,18 +207,18 @@ fn token_of(url: &Url) -> Result<Option<String>> {
             Ok(None) => {}
             Ok(found) => return Ok(found),
             Err(error) => {
-                return Err(Stop::new(
+                return Err(CliError::new(
                     Exit::Denied,
-                    format!("the token file cannot be used: {error}"),
+                    format!("cannot use the token file: {error}"),
                 )
-                .hint("make it private with chmod 600, or give a token with --token"));
+                .hint("make it private with chmod 600, or pass a token with --token"));
             }
         }
     }
     Ok(None)
 }
 
-/// The loopback addresses that a URL's host stands for; none for any other host.
+/// The loopback addresses of a URL's host; empty for any other host.
 fn loopback(url: &Url) -> Vec<IpAddr> {
     match url.host() {
         Some(Host::Ipv4(ip)) if ip.is_loopback() => vec![ip.into()],
@@ -226,40 +230,43 @@ fn loopback(url: &Url) -> Vec<IpAddr> {
     }
 }
 
-fn bad_url(url: &str, why: &str) -> Stop {
-    Stop::usage(format!("the server's address `{url}` cannot be used: {why}"))
-        .hint("give one such as http://127.0.0.1:7878 with --url or TRILOGUE_URL")
+fn bad_url(url: &str, why: &str) -> CliError {
+    CliError::usage(format!("cannot use the server address `{url}`: {why}"))
+        .hint("pass one such as http://127.0.0.1:7878 with --url or TRILOGUE_URL")
 }
 
-// === impl Wire ===
+// === impl CliTransport ===
 
 #[async_trait]
-impl Transport for Wire {
+impl Transport for CliTransport {
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        self.mention_resumption(&request);
-        self.exchange(request, Scheme::Bearer).await
+        self.report_resumption(&request);
+        self.exchange(request, TokenHeader::Bearer).await
     }
 }
 
-impl Wire {
-    /// Sends one request, with the token in this way.
-    async fn exchange(&self, request: Request, scheme: Scheme) -> Result<Response, TransportError> {
+impl CliTransport {
+    async fn exchange(
+        &self,
+        request: Request,
+        header: TokenHeader,
+    ) -> Result<Response, TransportError> {
         let http = self.http.clone();
-        let http = match (&self.token, scheme) {
-            (Some(token), Scheme::Bearer) => http.token(token),
-            (Some(token), Scheme::ApiKey) => http.api_key(token),
+        let http = match (&self.token, header) {
+            (Some(token), TokenHeader::Bearer) => http.token(token),
+            (Some(token), TokenHeader::ApiKey) => http.api_key(token),
             (None, _) => http,
         };
-        let hint = "start one with `trilogue demo` or `trilogue serve --config FILE`, or name another with --url";
+        let hint = "start one with `trilogue demo` or `trilogue serve --config FILE`, or pass another address with --url";
         let response = http.send(request).await.map_err(|error| error.hint(hint))?;
         if let Some(warning) = &response.warning {
-            print::note(&format!("warning: {}", safe::line(said(warning))));
+            print::note(&format!("warning: {}", safe::line(warning_text(warning))));
         }
         Ok(response)
     }
 
-    /// Says that a stream broke and goes on, and from where.
-    fn mention_resumption(&self, request: &Request) {
+    /// Reports that a broken stream is resumed, and from where.
+    fn report_resumption(&self, request: &Request) {
         let header = |name: &str| {
             let found = request.headers.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| value.as_str())
@@ -268,7 +275,7 @@ impl Wire {
             return;
         }
         let before = self.streaming.swap(true, Ordering::Relaxed);
-        // A stream begins with the request that creates or resumes its run, or is asked for; a second question is a resumption.
+        // A POST creates or resumes a run and so begins a stream; a GET behind another stream resumes that one.
         if request.method != Method::Get {
             self.listing.store(false, Ordering::Relaxed);
         } else if before {
@@ -284,34 +291,34 @@ impl Wire {
     }
 }
 
-/// The words of a warning, without its number and its agent.
-fn said(warning: &str) -> &str {
+/// The text of a `Warning` header, without its code and agent.
+fn warning_text(warning: &str) -> &str {
     let quoted = warning.split_once('"').and_then(|(_, rest)| rest.rsplit_once('"'));
-    quoted.map_or(warning, |(words, _)| words)
+    quoted.map_or(warning, |(text, _)| text)
 }
 
-// === impl Keyed ===
+// === impl ApiKeyTransport ===
 
 #[async_trait]
-impl Transport for Keyed {
+impl Transport for ApiKeyTransport {
     async fn send(&self, request: Request) -> Result<Response, TransportError> {
-        self.wire.mention_resumption(&request);
-        if self.wire.token.is_none() || self.bearer.load(Ordering::Relaxed) {
-            return self.wire.exchange(request, Scheme::Bearer).await;
+        self.http.report_resumption(&request);
+        if self.http.token.is_none() || self.bearer.load(Ordering::Relaxed) {
+            return self.http.exchange(request, TokenHeader::Bearer).await;
         }
-        let response = self.wire.exchange(request.clone(), Scheme::ApiKey).await?;
+        let response = self.http.exchange(request.clone(), TokenHeader::ApiKey).await?;
         if response.status != UNAUTHENTICATED {
             return Ok(response);
         }
-        let again = self.wire.exchange(request, Scheme::Bearer).await?;
+        let again = self.http.exchange(request, TokenHeader::Bearer).await?;
         self.bearer.store(again.status != UNAUTHENTICATED, Ordering::Relaxed);
         Ok(again)
     }
 }
 
-// === impl Stop ===
+// === impl CliError ===
 
-impl From<ClientError> for Stop {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
             ClientError::Problem(problem) => match Code::from_text(&problem.code) {
@@ -326,28 +333,28 @@ impl From<ClientError> for Stop {
             ClientError::Transport(_) => Exit::Unreachable,
             ClientError::Unexpected(_) => Exit::Failed,
         };
-        let mut stop = Self::new(exit, error.to_string());
+        let mut converted = Self::new(exit, error.to_string());
         if let Some(hint) = error.hint() {
-            stop = stop.hint(hint.to_owned());
+            converted = converted.hint(hint.to_owned());
         } else if exit == Exit::Denied {
-            stop = stop.hint("give a token with --token or TRILOGUE_TOKEN; the server's own one lies in the state folder of the user who runs it");
+            converted = converted.hint("pass a token with --token or TRILOGUE_TOKEN; the server keeps its own in the state folder of the user who runs it");
         }
-        stop
+        converted
     }
 }
 
-/// For an error of the Agent Communication Protocol, with its code or our reason.
+/// For an error of the Agent Communication Protocol.
 fn by_refusal(refusal: &Refusal, code: &str) -> Exit {
     match (Code::from_text(code), refusal.status) {
         (Some(code), _) => Exit::of(code),
-        // The protocol has this one for what the state of a run forbids.
+        // The protocol has this status for everything that the state of a run forbids.
         (None, Some(403)) => Exit::Conflict,
         (None, Some(status)) => by_status(status),
         (None, None) => Exit::Failed,
     }
 }
 
-/// For a code of a newer server.
+/// For an unknown code, such as a newer server's.
 fn by_status(status: u16) -> Exit {
     match status {
         401 | 403 => Exit::Denied,

@@ -1,4 +1,4 @@
-//! What `serve` and `demo` share: options of the command line, the start, and the end.
+//! What `serve`, `demo` and `user-server` share: options, the start, and the end.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue::config::{self, Cidr, List, LogFormat, Mount, Options};
 use trilogue::{App, Listeners, Report};
 
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::terminal::print;
 
-/// Options of a server that stand above its configuration.
+/// Options that override a server's configuration.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    /// Listen here instead, such as 127.0.0.1:7878. May be given several times; port 0 takes any free port.
+    /// Listen at this address instead, such as 127.0.0.1:7878. May be given several times; port 0 takes any free port.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
-    /// Keep threads here instead: `memory:` or `sqlite:PATH`.
+    /// Use this store instead: `memory:` or `sqlite:PATH`.
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Serve without tokens. Only on loopback.
     #[arg(long)]
     no_auth: bool,
-    /// Serve a protocol there instead, such as communication=/. May be given several times.
+    /// Serve a protocol at this prefix instead, such as communication=/. May be given several times.
     #[arg(long, value_name = "PROTOCOL=PREFIX")]
     mount: Vec<Mount>,
-    /// Let the server read from these private addresses too, such as 127.0.0.1 or 10.0.0.0/8: a session's history may lie on another server.
+    /// Let the server call these private addresses too, such as 127.0.0.1 or 10.0.0.0/8, for callbacks and for histories on other servers.
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     allow_egress: Vec<Cidr>,
-    /// Write the addresses listened on to this file when the server is ready, one a line.
+    /// Write the server's addresses to this file when it is ready, one per line.
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Signals {
 // === impl Overrides ===
 
 impl Overrides {
-    /// Puts the command line's settings above the others, and names them with the option that set them.
+    /// Overrides settings, and returns their keys with the options that set them.
     pub(crate) fn apply(&self, options: &mut Options) -> Vec<(&'static str, &'static str)> {
         let mut set = Vec::new();
         if !self.listen.is_empty() {
@@ -70,7 +70,7 @@ impl Overrides {
         set
     }
 
-    /// Starts a server, calls `ready`, and serves until a signal.
+    /// Starts a server, calls `ready`, and serves until a signal comes.
     pub(crate) async fn serve(
         &self,
         options: &Options,
@@ -108,20 +108,20 @@ impl Overrides {
     }
 }
 
-/// Serves until a signal, or until the server ends by itself.
+/// Serves until a signal comes or the server ends by itself.
 pub(crate) async fn run(app: App, signals: Signals, format: LogFormat) -> Result {
     let (first, second) = signals.split();
     let served = app.run(first);
     tokio::select! {
-        report = served => tell(&report?, format),
-        // Whoever asks twice does not want to wait for runs.
-        () = second => return Err(Stop::new(Exit::Interrupted, "stopped without waiting")),
+        report = served => log_report(&report?, format),
+        // A second signal means not to wait for runs.
+        () = second => return Err(CliError::new(Exit::Interrupted, "stopped without waiting")),
     }
     Ok(())
 }
 
-/// Says what the stop left behind.
-fn tell(report: &Report, format: LogFormat) {
+/// Reports what the stop left behind.
+fn log_report(report: &Report, format: LogFormat) {
     let ids = |runs: &[trilogue_domain::RunId]| {
         runs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
@@ -135,10 +135,10 @@ fn tell(report: &Report, format: LogFormat) {
         return;
     }
     if !report.abandoned.is_empty() {
-        print::note(&format!("ended at the deadline, as lost: {}", ids(&report.abandoned)));
+        print::note(&format!("lost at the deadline: {}", ids(&report.abandoned)));
     }
     if !report.waiting.is_empty() {
-        print::note(&format!("keep waiting for an answer: {}", ids(&report.waiting)));
+        print::note(&format!("still waiting for an answer: {}", ids(&report.waiting)));
     }
     if report.dropped_connections > 0 {
         print::note(&format!("connections dropped: {}", report.dropped_connections));
@@ -146,22 +146,22 @@ fn tell(report: &Report, format: LogFormat) {
     print::note("stopped");
 }
 
-/// Whole or not at all: whoever waits for the file reads every address.
+/// Writes the file atomically: its readers wait for it to appear.
 fn write_addresses(file: &Path, addresses: &[SocketAddr]) -> Result {
     let text: String = addresses.iter().map(|address| format!("{address}\n")).collect();
     let draft = file.with_extension("new");
     std::fs::write(&draft, text)
         .and_then(|()| std::fs::rename(&draft, file))
-        .map_err(|error| Stop::failed(format!("{} cannot be written: {error}", file.display())))
+        .map_err(|error| CliError::failed(format!("cannot write {}: {error}", file.display())))
 }
 
 // === impl Signals ===
 
 impl Signals {
-    /// Hears them from now on.
     pub(crate) fn listen() -> Result<Self> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Stop::failed(format!("signals cannot be heard: {error}")))
+            signal(kind)
+                .map_err(|error| CliError::failed(format!("cannot listen for signals: {error}")))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -169,21 +169,21 @@ impl Signals {
         })
     }
 
-    /// The first signal, and the second.
+    /// Resolve at the first and at the second signal.
     fn split(
         mut self,
     ) -> (impl Future<Output = ()> + Send + 'static, impl Future<Output = ()> + Send + 'static)
     {
-        let (told, hears) = tokio::sync::oneshot::channel();
-        let (told_again, hears_again) = tokio::sync::oneshot::channel::<()>();
+        let (first, first_received) = tokio::sync::oneshot::channel();
+        let (second, second_received) = tokio::sync::oneshot::channel::<()>();
         tokio::spawn(async move {
             self.next().await;
-            // Nobody listens any more when the server has ended by itself.
-            let _ = told.send(());
+            // The receiver is gone when the server has ended by itself.
+            let _ = first.send(());
             self.next().await;
-            let _ = told_again.send(());
+            let _ = second.send(());
         });
-        (heard(hears), heard(hears_again))
+        (received(first_received), received(second_received))
     }
 
     async fn next(&mut self) {
@@ -194,7 +194,7 @@ impl Signals {
     }
 }
 
-async fn heard(signal: tokio::sync::oneshot::Receiver<()>) {
+async fn received(signal: tokio::sync::oneshot::Receiver<()>) {
     if signal.await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -31,10 +31,10 @@ pub fn state_dir() -> io::Result<PathBuf> {
     }
 }
 
-/// Makes a folder that only its user can look into, with those above it.
+/// Creates a folder with mode 700, and its missing parents.
 ///
 /// # Errors
-/// When it cannot be made.
+/// When it cannot be created.
 pub fn make_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -46,10 +46,10 @@ pub fn path(state: &Path, address: SocketAddr) -> PathBuf {
     state.join("tokens").join(format!("{host}-{}", address.port()))
 }
 
-/// The token for this address, or for the wildcard address that covers it. `None` when there is none.
+/// The token for this address or for the wildcard address; `None` where there is none.
 ///
 /// # Errors
-/// When the file cannot be read, or others could read it too.
+/// When the file cannot be read, or others can read it too.
 pub fn find(state: &Path, address: SocketAddr) -> io::Result<Option<String>> {
     let wildcard = match address.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -63,10 +63,10 @@ pub fn find(state: &Path, address: SocketAddr) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Reads a token file. `None` when there is none.
+/// Reads a token file; `None` where there is none.
 ///
 /// # Errors
-/// When the file cannot be read, or others could read it too.
+/// When the file cannot be read, or others can read it too.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -83,14 +83,14 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     if metadata.len() > MAX_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} is no token file: it has {} bytes", path.display(), metadata.len()),
+            format!("{} is not a token file: it has {} bytes", path.display(), metadata.len()),
         ));
     }
     let text = fs::read_to_string(path)?;
     Ok(Some(text.trim().to_owned()).filter(|token| !token.is_empty()))
 }
 
-/// Writes a token file, whole or not at all, readable by its user only from its first byte on.
+/// Writes a token file atomically; only its user can ever read it.
 ///
 /// # Errors
 /// When the folder or the file cannot be written.
@@ -108,7 +108,7 @@ pub fn write(path: &Path, token: &str) -> io::Result<()> {
         fs::rename(&draft, path)
     })();
     if written.is_err() {
-        // The draft holds a secret: leave nothing behind, and report the first error.
+        // The draft holds a secret: remove it, and report the first error.
         let _ = fs::remove_file(&draft);
     }
     written

@@ -6,7 +6,7 @@ use trilogue_wire::native::{Agent, AgentInputKind};
 
 use super::PageArguments;
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::remote::{Protocol, Server};
 use crate::terminal::{print, safe};
 
@@ -15,7 +15,7 @@ use crate::terminal::{print, safe};
 pub(crate) struct Agents {
     /// Show one agent with its schemas.
     agent: Option<String>,
-    /// How to talk to the server. Left alone, another server than the usual one is asked what it speaks.
+    /// The server's protocol. `auto` asks a server at another address than the default.
     #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
     protocol: Protocol,
     #[command(flatten)]
@@ -47,7 +47,6 @@ impl Agents {
         })
     }
 
-    /// The agents of any server of the Agent Connect Protocol.
     async fn connect(&self, client: &connect::Client, globals: &Globals) -> Result {
         if let Some(name) = &self.agent {
             let agent = client.find_agent(name).await?;
@@ -59,10 +58,11 @@ impl Agents {
         }
         let page = self.page.page();
         if page.after.is_some() {
-            return Err(Stop::usage("--after: this protocol's lists have no places to go on from"));
+            return Err(CliError::usage("--after: the Agent Connect Protocol has no cursors"));
         }
         let limit = page.limit.map(|limit| {
-            connect::Limit::new(limit).ok_or_else(|| Stop::usage("--limit must be from 1 to 1000"))
+            connect::Limit::new(limit)
+                .ok_or_else(|| CliError::usage("--limit must be from 1 to 1000"))
         });
         let request = connect::AgentSearchRequest {
             limit: limit.transpose()?,

@@ -4,17 +4,17 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt};
 
-use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::arguments::{Globals, json as json_option};
+use crate::exit::{CliError, Result};
 use crate::remote;
 use crate::terminal::{ask, print, safe};
 
-/// Answer what a run waits for.
+/// Answer a run's question.
 ///
-/// Without an option it asks on a terminal; elsewhere it approves: the option of a permission that allows this once, or `approved: true` where the answer has such a member.
+/// Without an option it asks on a terminal. Elsewhere it approves: with a permission's option that allows this once, or with `approved: true` where the form has that member.
 #[derive(Args, Debug)]
 pub(crate) struct Approve {
-    /// The interrupt, as `trilogue inbox` lists it.
+    /// The interrupt's id, from `trilogue inbox`.
     interrupt: String,
     /// Approve without asking.
     #[arg(long, conflicts_with_all = ["option", "reject", "value"])]
@@ -22,13 +22,13 @@ pub(crate) struct Approve {
     /// Choose this option of a permission.
     #[arg(long, value_name = "ID", conflicts_with_all = ["reject", "value", "message"])]
     option: Option<String>,
-    /// Reject: the option of a permission that rejects this once, `approved: false` where the answer has such a member, or a form as a whole.
+    /// Reject: with a permission's option that rejects this once, with `approved: false` where the form has that member, or the form as a whole.
     #[arg(long, conflicts_with = "value")]
     reject: bool,
     /// Answer with this JSON value.
     #[arg(long, value_name = "JSON", conflicts_with = "message")]
     value: Option<String>,
-    /// Answer with this text; of a decision that has one, its reason. A permission and a link take none.
+    /// Answer with this text, or give a decision this reason. Permissions and links take no text.
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
 }
@@ -54,7 +54,7 @@ impl Approve {
         if let Some(run) = &resolved.run_id {
             let run = safe::visible(run);
             print::hint(&format!(
-                "see how the run goes on with `trilogue tail {run} --follow{}`",
+                "follow the run with `trilogue tail {run} --follow{}`",
                 globals.elsewhere()
             ));
         }
@@ -66,7 +66,7 @@ impl Approve {
             return Ok(AnswerCreate { option: Some(option.clone()), ..AnswerCreate::default() });
         }
         if let Some(text) = &self.value {
-            let value = super::run::json("--value", text)?;
+            let value = json_option("--value", text)?;
             return Ok(AnswerCreate { value: Some(value), ..AnswerCreate::default() });
         }
         match interrupt.kind.as_str() {
@@ -85,7 +85,7 @@ impl Approve {
         }
     }
 
-    /// The option with the effect, for this call only where there is a choice.
+    /// The option with the wanted effect, preferably for this call only.
     fn decide_permission(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
         self.takes_no_message(interrupt, "--option ID, --yes or --reject")?;
         let effect = if self.reject { Effect::Reject } else { Effect::Allow };
@@ -95,20 +95,20 @@ impl Approve {
         Ok(AnswerCreate { option: Some(option.id.clone()), ..AnswerCreate::default() })
     }
 
-    /// Words that whoever asked would never hear are no answer, and least of all consent.
+    /// Refuses text that the agent would never receive: it must not turn into consent.
     fn takes_no_message(&self, interrupt: &Interrupt, options: &str) -> Result<()> {
         if self.message.is_none() {
             return Ok(());
         }
-        Err(Stop::usage(format!(
-            "the interrupt '{}' ({}) takes no message",
+        Err(CliError::usage(format!(
+            "the interrupt '{}' ({}) takes no text",
             safe::visible(&interrupt.id),
             safe::visible(&interrupt.kind)
         ))
-        .hint(format!("give {options} alone")))
+        .hint(format!("pass {options} alone")))
     }
 
-    /// A decision in a form has the member `approved`, and often `reason`. Another form is refused as a whole, and approved only where there is nothing to fill in.
+    /// A decision has the member `approved`, and often `reason`. Any other form can be rejected as a whole, and approved only without fields.
     fn decide_form(&self, interrupt: &Interrupt) -> Result<AnswerCreate> {
         let schema = interrupt.schema.as_ref().map(|schema| schema.to_value()).unwrap_or_default();
         let kind = |name: &str| {
@@ -137,18 +137,18 @@ impl Approve {
     }
 }
 
-/// Whether a form asks for nothing but consent.
+/// Whether a form only asks for consent.
 fn has_no_fields(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     schema["type"] == "object" && properties.is_none_or(Map::is_empty)
 }
 
-fn unanswered(interrupt: &Interrupt, option: &str) -> Stop {
+fn unanswered(interrupt: &Interrupt, option: &str) -> CliError {
     let schema = interrupt.schema.as_ref().map(|schema| format!(" that fits {}", schema.as_str()));
-    Stop::usage(format!(
-        "the interrupt '{}' ({}) needs another answer",
+    CliError::usage(format!(
+        "the interrupt '{}' ({}) needs a different answer",
         safe::visible(&interrupt.id),
         safe::visible(&interrupt.kind)
     ))
-    .hint(format!("give {option}{}", safe::visible(&schema.unwrap_or_default())))
+    .hint(format!("pass {option}{}", safe::visible(&schema.unwrap_or_default())))
 }

@@ -10,11 +10,11 @@ use futures_util::StreamExt as _;
 use trilogue_sdk::client::Body;
 
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::remote;
 use crate::terminal::print;
 
-/// Write a backup of the server's store while it runs.
+/// Write a backup of the running server's store.
 #[derive(Args, Debug)]
 pub(crate) struct Backup {
     /// The file to write. It must not exist.
@@ -26,7 +26,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         if self.file.exists() {
-            return Err(Stop::new(
+            return Err(CliError::new(
                 Exit::Conflict,
                 format!("{} exists and was not replaced", self.file.display()),
             )
@@ -39,10 +39,10 @@ impl Backup {
         let written = write(body, &draft).await;
         let length = match written {
             Ok(length) => length,
-            Err(stop) => {
-                // What is half there must not be taken for a backup.
+            Err(error) => {
+                // A partial file must not be taken for a backup.
                 let _ = fs::remove_file(&draft);
-                return Err(stop);
+                return Err(error);
             }
         };
         fs::rename(&draft, &self.file).map_err(|error| unwritable(&self.file, &error))?;
@@ -52,14 +52,15 @@ impl Backup {
     }
 }
 
-/// Writes the body to a new file that only this user can read.
+/// Writes the body to a new file with mode 600.
 async fn write(mut body: Body, path: &Path) -> Result<u64> {
     let failed = |error| unwritable(path, &error);
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     let mut length = 0;
     while let Some(piece) = body.next().await {
-        let piece = piece.map_err(|error| Stop::failed(format!("no backup: {error}")))?;
+        let piece =
+            piece.map_err(|error| CliError::failed(format!("the backup failed: {error}")))?;
         file.write_all(&piece).map_err(failed)?;
         length += piece.len() as u64;
     }
@@ -67,6 +68,6 @@ async fn write(mut body: Body, path: &Path) -> Result<u64> {
     Ok(length)
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Stop {
-    Stop::failed(format!("{} cannot be written: {error}", path.display()))
+fn unwritable(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(format!("cannot write {}: {error}", path.display()))
 }

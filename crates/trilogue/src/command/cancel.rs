@@ -12,7 +12,7 @@ use crate::terminal::{print, safe};
 pub(crate) struct Cancel {
     /// The run.
     run: String,
-    /// Return at once instead of waiting until the run has ended.
+    /// Return at once instead of waiting for the run's end.
     #[arg(long)]
     no_wait: bool,
 }

@@ -9,13 +9,13 @@ use trilogue_domain::Code;
 use trilogue_wire::native::local::{Attach, Wish};
 
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::terminal::{print, safe};
 
-/// Be an agent for an editor, which launches this: the Agent Client Protocol on standard input and output.
+/// Connect an editor to one of the server's agents.
 ///
-/// The agent runs in this user's server: the one of `trilogue serve` or `trilogue demo`, or one that is started where none runs.
-/// Sessions live there, so they outlive the editor; and when the server is restarted, the editor notices a pause and nothing else.
+/// The editor launches this command and speaks the Agent Client Protocol on its standard input and output.
+/// The agent runs in this user's server. The command starts one when none runs. Sessions outlive the editor, and the editor only notices a pause when the server restarts.
 #[derive(Args, Debug)]
 pub(crate) struct Connect {
     /// The agent's name.
@@ -28,7 +28,7 @@ pub(crate) struct Connect {
 /// How the server is found.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoorArguments {
-    /// How long a server that is gone is waited for.
+    /// How long to wait for a server that has gone away.
     #[arg(long, value_name = "DURATION", default_value_t = Span(GIVE_UP))]
     give_up_after: Span,
 }
@@ -37,7 +37,7 @@ pub(crate) struct DoorArguments {
 
 impl Connect {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        // Editors launch it where their sessions will work.
+        // Editors launch it in the folder of their sessions.
         let here =
             std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
         let wish = Wish::Attach(Attach { agent: self.agent.clone(), cwd: here });
@@ -53,15 +53,16 @@ impl DoorArguments {
         if let Some(url) = globals.another_server() {
             let url = safe::visible(url);
             let message = format!(
-                "an editor is connected to the server of this user on this machine only, and not to {url}"
+                "editors can only be connected to this user's server on this machine, not to {url}"
             );
-            return Err(Stop::usage(message).hint("leave --url out and TRILOGUE_URL unset; for an agent of another server, launch the command on that machine, such as with ssh"));
+            return Err(CliError::usage(message).hint("leave --url out and unset TRILOGUE_URL; for another machine's agent, launch the command there, for example with ssh"));
         }
         let place = Place::of_user().map_err(|error| {
-            Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
+            CliError::usage(format!("cannot find the state folder: {error}"))
+                .hint("set XDG_STATE_HOME")
         })?;
         let program = start::this_program().map_err(|error| {
-            Stop::failed(format!("this program does not know where it lies: {error}"))
+            CliError::failed(format!("cannot find this program's own file: {error}"))
         })?;
         let link = Link {
             place,
@@ -82,20 +83,20 @@ impl DoorArguments {
             tell(told);
         };
         proxy::run(link, Stdio::open(), tell).await.map_err(|error| match error.code() {
-            Code::PeerUnavailable => Stop { exit: Exit::Unreachable, ..Stop::from(error) },
-            _ if said.as_ref() == Some(&error) => Stop::silent(Stop::from(error).exit),
-            _ => Stop::from(error),
+            Code::PeerUnavailable => CliError { exit: Exit::Unreachable, ..CliError::from(error) },
+            _ if said.as_ref() == Some(&error) => CliError::silent(CliError::from(error).exit),
+            _ => CliError::from(error),
         })
     }
 }
 
-/// Says on standard error what becomes of the connection: standard output is the editor's.
+/// Reports the connection's state on standard error: standard output is the editor's.
 fn tell(told: &Told) {
     match told {
-        Told::Refused(error) => print::stop(&Stop::from(error.clone())),
-        Told::Lost => print::note("the connection to the server is lost: waiting for it"),
+        Told::Refused(error) => print::error(&CliError::from(error.clone())),
+        Told::Lost => print::note("the connection to the server is lost: reconnecting"),
         Told::TooLong(limit) => print::note(&format!(
-            "a message of the agent's is longer than {limit} bytes and was not passed on; raise max_line of the agent to have longer ones"
+            "the agent sent a message of more than {limit} bytes, which was dropped; raise the agent's max_line to allow it"
         )),
         Told::Connected { agent, version, is_again } => {
             if *is_again {
@@ -103,7 +104,7 @@ fn tell(told: &Told) {
             }
             if version != env!("CARGO_PKG_VERSION") {
                 print::note(&format!(
-                    "the server has version {}, and this program {}: restart the server to have one",
+                    "the server has version {} and this program {}: restart the server to update it",
                     safe::visible(version),
                     env!("CARGO_PKG_VERSION"),
                 ));
@@ -112,7 +113,7 @@ fn tell(told: &Told) {
     }
 }
 
-/// The variables that the agents of the configuration ask for. A configuration that cannot be read is for the server to complain about.
+/// The variables that the configured agents inherit. The server reports a configuration that cannot be read.
 fn inherited() -> Vec<String> {
     let loaded = start::config_file().and_then(|file| config::load(&file).ok());
     let agents = loaded.into_iter().flat_map(|loaded| loaded.options.agents.into_values());

@@ -10,13 +10,13 @@ use trilogue::local::Door;
 use trilogue::{App, token_file};
 
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::server_command::Overrides;
 use crate::terminal::{print, style};
 
 /// Start a server with the built-in agents and print what to try.
 ///
-/// Threads are kept in the per-user state folder: stop it, start it again, and nothing is lost.
+/// Threads are kept in the per-user state folder and survive a restart.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     #[command(flatten)]
@@ -28,10 +28,11 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let state = token_file::state_dir().map_err(|error| {
-            Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
+            CliError::usage(format!("cannot find the state folder: {error}"))
+                .hint("set XDG_STATE_HOME")
         })?;
         token_file::make_private_dir(&state).map_err(|error| {
-            Stop::failed(format!("the folder {} cannot be made: {error}", state.display()))
+            CliError::failed(format!("cannot create the folder {}: {error}", state.display()))
         })?;
         let mut options = Options {
             agents: built_in(),
@@ -47,7 +48,7 @@ impl Demo {
     }
 }
 
-/// The agents that come with the server.
+/// The built-in agents.
 pub(crate) fn built_in() -> IndexMap<String, Agent> {
     let agent = Agent::of(AgentKind::Builtin);
     trilogue::BUILTIN_AGENTS.iter().map(|name| ((*name).to_owned(), agent.clone())).collect()
@@ -86,20 +87,20 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     }
     if matches!(app.door(), Door::Open(_)) {
         text.push_str(&format!(
-            "\nAn editor that speaks the Agent Client Protocol launches the agent with:\n\n  {program} connect researcher\n\nand any other agent of that protocol, made durable, with:\n\n  {program} wrap -- COMMAND\n"
+            "\nAn editor that speaks the Agent Client Protocol launches an agent with:\n\n  {program} connect researcher\n\nand makes any other agent of that protocol durable with:\n\n  {program} wrap -- COMMAND\n"
         ));
     }
-    text.push_str("\nStop with Ctrl-C. What was said stays: start it again and see `threads`.\n");
+    text.push_str("\nStop with Ctrl-C. Threads are kept: start again and see `threads`.\n");
     text
 }
 
-/// What commands have to be told to reach a server at this address, with a space before it. `is_found` says that it is the one that they find by themselves: else they may find another.
+/// The option with which commands reach a server at this address, with a space before it. `is_found` says that commands find this server by themselves.
 fn named(address: SocketAddr, is_found: bool) -> String {
     let is_usual = address.ip().is_loopback() && address.port() == DEFAULT_PORT;
     if is_usual && is_found { String::new() } else { format!(" --url http://{address}") }
 }
 
-/// A first request in the words of a mount's protocol.
+/// A first request to a mount.
 fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
     let prefix = mount.path();
     let (name, path, body) = match mount.protocol {
@@ -120,7 +121,7 @@ fn first_request(mount: &Mount, url: &str, file: &Path) -> String {
     )
 }
 
-/// How this program is called from another terminal: by name where the search path leads here, else by its path.
+/// This program as a command: its name where the search path finds it, else its path.
 fn program() -> String {
     let Ok(here) = std::env::current_exe() else { return "trilogue".to_owned() };
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -132,7 +133,7 @@ fn program() -> String {
     }
 }
 
-/// A path as a POSIX shell reads it.
+/// A path, quoted for a POSIX shell where it needs that.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+');
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_name_the_server_unless_they_find_no_other() {
+    fn commands_name_the_server_unless_they_find_it() {
         let usual: SocketAddr = "127.0.0.1:7878".parse().unwrap();
         assert_eq!(named(usual, true), "");
         assert_eq!(named(usual, false), " --url http://127.0.0.1:7878");

@@ -10,16 +10,16 @@ use crate::exit::Result;
 use crate::remote;
 use crate::terminal::{print, safe};
 
-/// The longest question that fits a row, in characters.
+/// The longest question that a row shows, in characters.
 const MAX_QUESTION_CHARS: usize = 60;
 
-/// List what waits for an answer.
+/// List open questions.
 #[derive(Args, Debug)]
 pub(crate) struct Inbox {
-    /// Only of this thread.
+    /// Only this thread's.
     #[arg(long)]
     thread: Option<String>,
-    /// Only of this run.
+    /// Only this run's.
     #[arg(long)]
     run: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ impl Inbox {
             return Ok(());
         }
         if list.items.is_empty() {
-            print::note("nothing waits for an answer");
+            print::note("no question is open");
         } else {
             print::hint(&format!(
                 "answer one with `trilogue approve INTERRUPT{}`",
@@ -63,7 +63,7 @@ impl Inbox {
     }
 }
 
-/// The first words of a question.
+/// The beginning of a question.
 fn question(interrupt: &Interrupt) -> String {
     let words: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     let words = if words.is_empty() { interrupt.payload.as_str().to_owned() } else { words };

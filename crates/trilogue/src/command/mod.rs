@@ -27,16 +27,16 @@ use trilogue_sdk::client::Page;
 use crate::exit::Result;
 use crate::terminal::{print, safe, table};
 
-/// Which part of a listing, and how it is printed.
+/// Which page of a list, and how it is printed.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PageArguments {
-    /// The most items.
+    /// Print at most this many items.
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// Continue after this: what the page before named.
+    /// Continue after this cursor, which the page before printed.
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Print only the ids, one a line.
+    /// Print only the ids, one per line.
     #[arg(long, short, conflicts_with = "json")]
     quiet: bool,
 }
@@ -48,7 +48,7 @@ impl PageArguments {
         Page { after: self.after.clone(), limit: self.limit }
     }
 
-    /// Prints a listing: its ids alone, or the table.
+    /// Prints a page: its ids alone, or a table.
     pub(crate) fn print<T>(
         &self,
         items: &[T],
@@ -62,7 +62,7 @@ impl PageArguments {
         }
         print::out(&table::render(heading, items.iter().map(row)))?;
         if let Some(next) = next {
-            print::hint(&format!("there is more: --after '{}'", safe::visible(next)));
+            print::hint(&format!("there are more: --after '{}'", safe::visible(next)));
         }
         Ok(())
     }

@@ -8,21 +8,21 @@ use trilogue::token_file;
 use trilogue_store::sqlite::{self, VerifyReport};
 
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::terminal::{print, safe};
 
-/// Verify a backup, or put it in the place of a store. Works without a server.
+/// Verify a backup, or restore it. Needs no server.
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
     /// The backup.
     backup: PathBuf,
-    /// The store's file; by default that of `trilogue demo`.
+    /// The store's file. By default the one of `trilogue demo`.
     #[arg(long, value_name = "PATH")]
     to: Option<PathBuf>,
-    /// Only verify: read everything and compare every checksum.
+    /// Only read everything and compare every checksum.
     #[arg(long, conflicts_with_all = ["to", "force"])]
     verify: bool,
-    /// Replace a store that exists. No server may use it.
+    /// Replace an existing store, which no server may be using.
     #[arg(long)]
     force: bool,
 }
@@ -39,10 +39,11 @@ impl Restore {
         let to = match &self.to {
             Some(to) => to.clone(),
             None => {
-                let state = token_file::state_dir()
-                    .map_err(|error| Stop::usage(format!("there is no state folder: {error}")))?;
+                let state = token_file::state_dir().map_err(|error| {
+                    CliError::usage(format!("cannot find the state folder: {error}"))
+                })?;
                 token_file::make_private_dir(&state)
-                    .map_err(|error| Stop::failed(format!("{}: {error}", state.display())))?;
+                    .map_err(|error| CliError::failed(format!("{}: {error}", state.display())))?;
                 state.join("demo.db")
             }
         };
@@ -54,17 +55,17 @@ impl Restore {
     }
 }
 
-/// Reads and writes files beside the event loop.
+/// Reads and writes files outside the event loop.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> trilogue_domain::error::Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => Ok(done?),
-        Err(error) => Err(Stop::failed(format!("the backup could not be read: {error}"))),
+        Err(error) => Err(CliError::failed(format!("cannot read the backup: {error}"))),
     }
 }
 
-/// Says what is in a backup, and whether it is whole.
+/// Prints what a backup holds; fails where it is damaged.
 fn tell(report: &VerifyReport, globals: &Globals) -> Result {
     if globals.json {
         print::json(&json!({
@@ -89,5 +90,5 @@ fn tell(report: &VerifyReport, globals: &Globals) -> Result {
     if report.is_sound() {
         return Ok(());
     }
-    Err(Stop::failed("the backup is damaged").hint("use an earlier one"))
+    Err(CliError::failed("the backup is damaged").hint("use an earlier backup"))
 }

@@ -33,13 +33,13 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct ListRuns {
-    /// Only of this thread.
+    /// Only this thread's.
     #[arg(long)]
     thread: Option<String>,
-    /// Only of this agent.
+    /// Only this agent's.
     #[arg(long)]
     agent: Option<String>,
-    /// Only in this status: queued, running, interrupted, cancelling, completed, failed, cancelled or timed_out.
+    /// Only those with this status: queued, running, interrupted, cancelling, completed, failed, cancelled or timed_out.
     #[arg(long)]
     status: Option<String>,
     #[command(flatten)]
@@ -103,7 +103,7 @@ fn describe(run: &Run) -> String {
         ));
     }
     for interrupt in run.interrupts.iter().flatten() {
-        text.push_str(&format!("waits for: {}\n", safe::line(&interrupt.id)));
+        text.push_str(&format!("open question: {}\n", safe::line(&interrupt.id)));
     }
     for message in run.output.iter().flatten() {
         text.push_str(&format!("\n{}\n", safe::block(&message.text())));

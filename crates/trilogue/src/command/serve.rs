@@ -7,7 +7,7 @@ use serde_json::json;
 use trilogue::config::{self, Mount, Options, Setting};
 
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::server_command::Overrides;
 use crate::terminal::{print, safe, table};
 
@@ -17,7 +17,7 @@ pub(crate) struct Serve {
     /// The configuration file. An empty one is valid.
     #[arg(long, value_name = "FILE", env = "TRILOGUE_CONFIG")]
     config: PathBuf,
-    /// Check and explain the configuration, and start nothing.
+    /// Check and explain the configuration without starting a server.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -40,7 +40,7 @@ impl Serve {
             return explain(&options, &mounts, &settings, globals);
         }
         if options.agents.is_empty() {
-            print::note("warning: no agent is configured, so nothing can be run");
+            print::note("warning: no agent is configured");
             print::hint("add one, for example: [agents.echo] with kind = \"builtin\"");
         }
         self.overrides
@@ -57,14 +57,14 @@ impl Serve {
     }
 }
 
-/// A refusal to start names the file whose setting is at fault.
-fn name_file(file: &std::path::Path) -> impl Fn(Stop) -> Stop {
+/// Adds the file whose setting is wrong to an error.
+fn name_file(file: &std::path::Path) -> impl Fn(CliError) -> CliError {
     let file = file.display().to_string();
-    move |stop| {
-        if stop.exit != crate::exit::Exit::Usage {
-            return stop;
+    move |error| {
+        if error.exit != crate::exit::Exit::Usage {
+            return error;
         }
-        Stop { message: format!("{file}: {}", stop.message).into(), ..stop }
+        CliError { message: format!("{file}: {}", error.message).into(), ..error }
     }
 }
 
@@ -102,7 +102,11 @@ fn explain(options: &Options, mounts: &[Mount], settings: &[Setting], globals: &
     for mount in mounts {
         let prefix = shown_prefix(mount);
         let mode = if mount.strict { "strict" } else { "compatible" };
-        let ids = if mount.require_interrupt_id { ", permissions need their id" } else { "" };
+        let ids = if mount.require_interrupt_id {
+            ", answers to permissions need the interrupt's id"
+        } else {
+            ""
+        };
         print::note(&format!("{} is served at {prefix} ({mode}{ids})", mount.protocol));
     }
     for key in overrides {

@@ -5,28 +5,27 @@ use trilogue_sdk::client::{Client, ClientError, EventStream, Page, StreamItem};
 use trilogue_wire::native::{Event, EventBody, List, Part};
 
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 use crate::remote;
 use crate::terminal::beside::thought_id;
-use crate::terminal::{print, safe, show};
+use crate::terminal::{print, render, safe};
 
 /// Show the events of a thread or a run.
 #[derive(Args, Debug)]
 pub(crate) struct Tail {
-    /// The thread or run.
+    /// The thread or the run.
     #[arg(value_name = "THREAD|RUN")]
-    of: String,
-    /// Begin with this number instead of the first, or with this message of the thread.
+    id: String,
+    /// Begin with the event of this number, or with this message of a thread.
     #[arg(long, value_name = "N|MESSAGE_ID")]
     from: Option<String>,
-    /// Go on with what happens next. Of a run, until it ends.
+    /// Wait for further events; for a run, until it ends.
     #[arg(long, short)]
     follow: bool,
 }
 
-/// Whose events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Of {
+enum LogKind {
     Thread,
     Run,
 }
@@ -36,72 +35,74 @@ enum Of {
 impl Tail {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
-        let of = self.find(&client).await?;
-        let after = self.after(&client, of).await?;
+        let kind = self.find(&client).await?;
+        let after = self.after(&client, kind).await?;
         if self.follow {
-            let stream = match of {
-                Of::Run => client.run_events(&self.of, after.as_deref()),
-                Of::Thread => client.thread_events(&self.of, after.as_deref()),
+            let stream = match kind {
+                LogKind::Run => client.run_events(&self.id, after.as_deref()),
+                LogKind::Thread => client.thread_events(&self.id, after.as_deref()),
             };
             return tokio::select! {
-                ended = follow(stream, of, globals) => ended,
-                _ = tokio::signal::ctrl_c() => Err(Stop::silent(Exit::Interrupted)),
+                ended = follow(stream, kind, globals) => ended,
+                _ = tokio::signal::ctrl_c() => Err(CliError::silent(Exit::Interrupted)),
             };
         }
-        self.pages(&client, of, after, globals).await
+        self.pages(&client, kind, after, globals).await
     }
 
-    /// An id alone does not say what it names.
-    async fn find(&self, client: &Client) -> Result<Of> {
-        match client.run(&self.of).await {
-            Ok(_) => return Ok(Of::Run),
+    /// Finds out whether the id names a run or a thread.
+    async fn find(&self, client: &Client) -> Result<LogKind> {
+        match client.run(&self.id).await {
+            Ok(_) => return Ok(LogKind::Run),
             Err(ClientError::Problem(problem)) if problem.status == 404 => {}
             Err(error) => return Err(error.into()),
         }
-        match client.thread(&self.of).await {
-            Ok(_) => Ok(Of::Thread),
-            Err(ClientError::Problem(problem)) if problem.status == 404 => Err(Stop::new(
+        match client.thread(&self.id).await {
+            Ok(_) => Ok(LogKind::Thread),
+            Err(ClientError::Problem(problem)) if problem.status == 404 => Err(CliError::new(
                 Exit::NotFound,
-                format!("there is no thread and no run '{}'", safe::visible(&self.of)),
+                format!("no thread or run has the id '{}'", safe::visible(&self.id)),
             )
             .hint("list them with `trilogue threads` and `trilogue runs`")),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The position to begin after.
-    async fn after(&self, client: &Client, of: Of) -> Result<Option<String>> {
+    /// The cursor to begin after.
+    async fn after(&self, client: &Client, kind: LogKind) -> Result<Option<String>> {
         let Some(from) = &self.from else { return Ok(None) };
         if let Ok(number) = from.parse::<u64>() {
             return Ok(Some(number.saturating_sub(1).to_string()));
         }
-        if of == Of::Run {
+        if kind == LogKind::Run {
             let message =
-                format!("--from {}: of a run only a number can be named", safe::visible(from));
-            return Err(Stop::usage(message).hint("name the run's thread to begin with a message"));
+                format!("--from {}: a run's events have numbers only", safe::visible(from));
+            return Err(
+                CliError::usage(message).hint("pass the run's thread to begin with a message")
+            );
         }
-        let page = client.thread_events_from(&self.of, from, Some(1)).await?;
+        let page = client.thread_events_from(&self.id, from, Some(1)).await?;
         Ok(page.items.first().map(|event| event.number.saturating_sub(1).to_string()))
     }
 
     async fn pages(
         &self,
         client: &Client,
-        of: Of,
+        kind: LogKind,
         mut after: Option<String>,
         globals: &Globals,
     ) -> Result {
         loop {
             let page = Page { after, limit: None };
-            let List { items, next } = match of {
-                Of::Run => client.run_events_page(&self.of, &page).await?,
-                Of::Thread => client.thread_events_page(&self.of, &page).await?,
+            let List { items, next } = match kind {
+                LogKind::Run => client.run_events_page(&self.id, &page).await?,
+                LogKind::Thread => client.thread_events_page(&self.id, &page).await?,
             };
             for event in &items {
                 if globals.json {
                     print::json(event)?;
                 } else {
-                    print::out(&line(event, of))?;
+                    print::out(&line(event, kind))?;
                 }
             }
             match next {
@@ -114,15 +115,15 @@ impl Tail {
     }
 }
 
-async fn follow(mut stream: EventStream, of: Of, globals: &Globals) -> Result {
+async fn follow(mut stream: EventStream, kind: LogKind, globals: &Globals) -> Result {
     while let Some(item) = stream.next().await? {
         match item {
             StreamItem::Event { json, .. } if globals.json => {
                 print::raw(format!("{json}\n").as_bytes())?;
             }
-            StreamItem::Event { event, .. } => print::out(&line(&event, of))?,
+            StreamItem::Event { event, .. } => print::out(&line(&event, kind))?,
             StreamItem::Gap(gap) => print::note(&format!(
-                "the events after {} are gone; the oldest that is kept is {}",
+                "the events after {} are gone; the oldest kept one is {}",
                 gap.after, gap.first
             )),
         }
@@ -130,29 +131,29 @@ async fn follow(mut stream: EventStream, of: Of, globals: &Globals) -> Result {
     Ok(())
 }
 
-/// One event on one line: number, time, type, and what it says.
-fn line(event: &Event, of: Of) -> String {
-    let number = match of {
-        Of::Run => event.run_number.unwrap_or(event.number),
-        Of::Thread => event.number,
+/// One event on one line: number, time, type, summary.
+fn line(event: &Event, kind: LogKind) -> String {
+    let number = match kind {
+        LogKind::Run => event.run_number.unwrap_or(event.number),
+        LogKind::Thread => event.number,
     };
-    let says = says(event);
+    let summary = summary(event);
     let line = format!(
-        "{number:>5}  {}  {:<20}  {says}",
+        "{number:>5}  {}  {:<20}  {summary}",
         safe::line(&event.at),
         safe::line(event.body.name())
     );
     format!("{}\n", line.trim_end())
 }
 
-/// What an event says. Words of a message stand behind its id.
-fn says(event: &Event) -> String {
+/// What an event holds, in short. A message's content follows its id.
+fn summary(event: &Event) -> String {
     match &event.body {
         EventBody::RunCreated(created) => safe::visible(&created.agent),
         EventBody::RunCancelling(cancelling) => {
             safe::visible(cancelling.reason.as_deref().unwrap_or_default())
         }
-        EventBody::RunResult(result) => show::inline(&result.value),
+        EventBody::RunResult(result) => render::inline(&result.value),
         EventBody::RunEnded(ended) => match &ended.outcome.error {
             Some(error) => format!(
                 "{} {}: {}",
@@ -168,7 +169,7 @@ fn says(event: &Event) -> String {
         EventBody::MessageDelta(delta) => {
             of_message(&delta.message_id, &safe::visible(&delta.text))
         }
-        EventBody::MessagePart(part) => of_message(&part.message_id, &part_says(&part.part)),
+        EventBody::MessagePart(part) => of_message(&part.message_id, &part_summary(&part.part)),
         EventBody::MessageCompleted(completed) => of_message(&completed.message_id, ""),
         EventBody::MessageThought(thought) => {
             let id = event.original.as_ref().and_then(thought_id).unwrap_or_default();
@@ -201,9 +202,9 @@ fn says(event: &Event) -> String {
         EventBody::InterruptResolved(resolved) => {
             format!("{:?} {}", resolved.resolution.kind, safe::visible(&resolved.interrupt_id))
         }
-        EventBody::StateValues(values) => show::inline(&values.values),
+        EventBody::StateValues(values) => render::inline(&values.values),
         EventBody::StateCustom(update) => {
-            format!("{} {}", safe::visible(&update.kind), show::inline(&update.data))
+            format!("{} {}", safe::visible(&update.kind), render::inline(&update.data))
         }
         EventBody::ThreadCreated(created) => safe::visible(&created.thread_id),
         EventBody::ThreadHeadMoved(moved) => safe::visible(&moved.by),
@@ -214,15 +215,15 @@ fn says(event: &Event) -> String {
     }
 }
 
-/// What stands in a message, behind the message's id.
-fn of_message(id: &str, says: &str) -> String {
-    format!("{}  {says}", safe::visible(id)).trim().to_owned()
+/// A message's id and content.
+fn of_message(id: &str, content: &str) -> String {
+    format!("{}  {content}", safe::visible(id)).trim().to_owned()
 }
 
-fn part_says(part: &Part) -> String {
+fn part_summary(part: &Part) -> String {
     match (part.as_text(), &part.name) {
         (Some(text), None) if !text.is_empty() => safe::visible(text),
-        (_, Some(name)) => format!("{} ({})", safe::visible(name), show::summary(part)),
-        _ => show::summary(part),
+        (_, Some(name)) => format!("{} ({})", safe::visible(name), render::summary(part)),
+        _ => render::summary(part),
     }
 }

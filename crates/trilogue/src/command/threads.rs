@@ -9,15 +9,15 @@ use trilogue_wire::native::{Message, Thread, ThreadCopy};
 
 use super::PageArguments;
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::remote;
 use crate::terminal::{ask, print, safe};
 
-/// The most messages of a thread that are shown where nobody says otherwise.
+/// The default number of messages that are shown.
 const DEFAULT_MESSAGES: u32 = 1_000;
-/// The most messages of a thread that can be asked for: they are held in memory.
+/// The most messages that can be shown: they are held in memory.
 const MAX_MESSAGES: i64 = 100_000;
-/// The most messages that are asked for at once.
+/// The most messages in one request.
 const PAGE_MESSAGES: usize = limits::DEFAULT_PAGE_ROWS;
 
 /// List, show, export, copy or erase threads.
@@ -38,7 +38,7 @@ enum Action {
     Show {
         /// The thread.
         thread: String,
-        /// The most messages; of a longer history the newest.
+        /// Show at most this many messages, the newest ones.
         #[arg(
             long,
             value_name = "N",
@@ -47,7 +47,7 @@ enum Action {
         )]
         limit: u32,
     },
-    /// Write everything of a thread to standard output, as the server exports it.
+    /// Write a thread with everything in it to standard output.
     Export {
         /// The thread.
         thread: String,
@@ -56,18 +56,18 @@ enum Action {
     Copy {
         /// The thread.
         thread: String,
-        /// The copy's id; made by the server when absent.
+        /// The copy's id. By default the server generates one.
         #[arg(long)]
         id: Option<String>,
-        /// End the copy behind this message: what was said and done after it is left out.
+        /// End the copy with this message and leave out everything after it.
         #[arg(long, value_name = "MESSAGE_ID")]
         until: Option<String>,
     },
-    /// Erase a thread with everything of it. Its runs are cancelled first. This cannot be undone.
+    /// Erase a thread with everything in it, and cancel its runs. This cannot be undone.
     Erase {
         /// The thread.
         thread: String,
-        /// Do not ask.
+        /// Erase without asking.
         #[arg(long)]
         yes: bool,
     },
@@ -85,7 +85,7 @@ impl Threads {
             Some(Action::Export { thread }) => {
                 let mut body = client.export_thread(thread).await?;
                 while let Some(piece) = body.next().await {
-                    let piece = piece.map_err(|error| Stop::failed(error.message))?;
+                    let piece = piece.map_err(|error| CliError::failed(error.message))?;
                     print::raw(&piece)?;
                 }
                 Ok(())
@@ -101,9 +101,9 @@ impl Threads {
             }
             Some(Action::Erase { thread, yes }) => {
                 let question =
-                    format!("Erase the thread {} with everything of it?", safe::visible(thread));
+                    format!("Erase the thread {} with everything in it?", safe::visible(thread));
                 if !yes && !ask::confirm(&question, "--yes").await? {
-                    return Err(Stop::failed("nothing was erased"));
+                    return Err(CliError::failed("nothing was erased"));
                 }
                 client.erase_thread(thread).await?;
                 print::note(&format!("erased: {}", safe::line(thread)));
@@ -128,7 +128,7 @@ async fn list(page: &PageArguments, globals: &Globals, client: &Client) -> Resul
     })
 }
 
-/// What a thread is called: by somebody, else by its agent.
+/// A thread's title: a person's, else its agent's.
 fn title(thread: &Thread) -> Option<String> {
     let metadata = thread.metadata.to_value();
     let text = |member: &str| metadata.get(member)?.as_str().map(str::to_owned);
@@ -143,7 +143,7 @@ async fn show(id: &str, limit: u32, globals: &Globals, client: &Client) -> Resul
     let (messages, earlier) = conversation(id, limit, client).await?;
     print::out(&describe(&thread, &messages))?;
     if earlier {
-        print::note(&format!("earlier messages are not shown: these are the newest {limit}"));
+        print::note(&format!("only the newest {limit} messages are shown; there are earlier ones"));
         print::hint(&format!(
             "see more with --limit, or everything with `trilogue threads export {}{}`",
             safe::line(id),
@@ -158,7 +158,7 @@ async fn conversation(id: &str, limit: u32, client: &Client) -> Result<(Vec<Mess
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut messages = Vec::new();
     let mut after = None;
-    // The server gives the newest first, page by page; a conversation is read the other way.
+    // The server sends the newest first; a conversation is read the other way.
     loop {
         let wanted = limit.saturating_sub(messages.len()).min(PAGE_MESSAGES);
         let page = Page { after, limit: u32::try_from(wanted).ok() };

@@ -8,7 +8,7 @@ use trilogue_wire::native::{RightName, TokenCreate};
 
 use super::PageArguments;
 use crate::arguments::Globals;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::remote;
 use crate::terminal::{print, safe};
 
@@ -21,7 +21,7 @@ pub(crate) struct Token {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Make a token and print its secret, this once.
+    /// Create a token and print its secret, which is shown only once.
     Create(Create),
     /// List the tokens.
     List(PageArguments),
@@ -34,19 +34,19 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct Create {
-    /// What people call it.
+    /// A name for people.
     #[arg(long)]
     label: String,
-    /// Who acts with it; you when absent. Tokens of one principal see the same own things.
+    /// Who acts with it; by default you. Tokens of one principal share what they own.
     #[arg(long)]
     principal: Option<String>,
-    /// What it may do; read, run and answer when absent.
+    /// What it may do; by default read, run and answer.
     #[arg(long = "right", value_name = "RIGHT")]
     rights: Vec<Right>,
-    /// It sees and answers only what its principal created.
+    /// Limit it to what its principal created.
     #[arg(long)]
     own: bool,
-    /// When it stops to work, from now: such as 12h or 30d.
+    /// When it expires, from now, such as 12h or 30d.
     #[arg(long, value_name = "DURATION")]
     expires: Option<Span>,
 }
@@ -59,7 +59,7 @@ enum Right {
     Run,
     /// Answer interrupts.
     Answer,
-    /// Make tokens, back up, erase, redeliver.
+    /// Create tokens, back up, erase, redeliver callbacks.
     Admin,
 }
 
@@ -76,7 +76,7 @@ impl Token {
                 }
                 print::note(&format!("token: {}", safe::line(&created.token.id)));
                 print::out(&format!("{}\n", safe::line(&created.secret)))?;
-                print::hint("keep it: it is not shown again");
+                print::hint("keep the secret: it is not shown again");
                 Ok(())
             }
             Action::List(page) => {
@@ -110,7 +110,7 @@ impl Create {
         let expires_at = match self.expires {
             None => None,
             Some(span) => {
-                let late = || Stop::usage("the token would expire after the end of time");
+                let late = || CliError::usage("--expires is too far in the future");
                 let at = SystemTime::now().checked_add(span.0).ok_or_else(late)?;
                 Some(jiff::Timestamp::try_from(at).map_err(|_| late())?.to_string())
             }

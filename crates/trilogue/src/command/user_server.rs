@@ -1,4 +1,4 @@
-//! The server that `trilogue connect` and `trilogue wrap` start where none runs.
+//! The server that `trilogue connect` and `trilogue wrap` start when none runs.
 
 use clap::Args;
 use trilogue::config::{self, List, Log, LogFormat, Options, Socket};
@@ -7,13 +7,13 @@ use trilogue::{Agents, App, Listeners};
 use trilogue_domain::Code;
 
 use crate::command::demo::built_in;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::server_command::{Signals, run};
 use crate::terminal::print;
 
-/// Be the server that `connect` and `wrap` start where none runs.
+/// Run the server that `connect` and `wrap` start when none runs.
 ///
-/// Its configuration is `trilogue/trilogue.toml` in the folder for configurations, where there is one; else it has the built-in agents. Relative paths begin in the per-user state folder.
+/// It reads `trilogue/trilogue.toml` in the user's configuration folder; without that file it has the built-in agents. Relative paths begin in the per-user state folder.
 #[derive(Args, Debug)]
 pub(crate) struct UserServer {}
 
@@ -24,7 +24,8 @@ impl UserServer {
         start::detach();
         let signals = Signals::listen()?;
         let place = Place::of_user().map_err(|error| {
-            Stop::usage(format!("there is no state folder: {error}")).hint("set XDG_STATE_HOME")
+            CliError::usage(format!("cannot find the state folder: {error}"))
+                .hint("set XDG_STATE_HOME")
         })?;
         let door = {
             let place = place.clone();
@@ -32,18 +33,18 @@ impl UserServer {
         };
         let door = match door {
             Ok(Door::Broken(error)) => {
-                return Err(Stop::failed(format!(
-                    "{} cannot be used: {error}",
+                return Err(CliError::failed(format!(
+                    "cannot use {}: {error}",
                     place.folder().display()
                 )));
             }
-            // Whoever starts this finds the other one.
+            // The starter finds the other server.
             Ok(Door::Taken(_)) => {
-                print::note("another server of this user is there already");
+                print::note("this user's server runs already");
                 return Ok(());
             }
             Ok(door) => door,
-            Err(_) => return Err(Stop::failed("the per-user folder cannot be looked at")),
+            Err(_) => return Err(CliError::failed("cannot read the per-user folder")),
         };
         let options = options(&place)?;
         config::check(&options)?;
@@ -76,7 +77,7 @@ fn options(place: &Place) -> Result<Options> {
     Ok(options)
 }
 
-/// Listens where the configuration says; elsewhere on loopback where another program does that.
+/// Listens at the configured addresses, or on any free loopback port where one of them is in use.
 async fn listen(options: &Options) -> Result<Listeners> {
     match Listeners::bind(&options.server).await {
         Err(error) if error.code() == Code::AlreadyExists => {

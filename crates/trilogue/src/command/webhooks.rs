@@ -11,19 +11,19 @@ use trilogue_wire::native::Delivery;
 
 use super::PageArguments;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
-use crate::receiver::{Judge, Receiver, json, line};
+use crate::exit::{CliError, Exit, Result};
+use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
 use crate::terminal::{print, safe};
 
-/// The port that is listened on where nobody names another.
+/// The default port to listen on.
 const DEFAULT_PORT: u16 = 7879;
-/// The most deliveries that are read and not yet printed.
+/// The most deliveries that are received and not yet printed.
 const MAX_WAITING: usize = 16;
-/// The most deliveries that `--all` tries again.
+/// The most deliveries that `--all` retries.
 const MAX_REDELIVERED: usize = 100_000;
 
-/// Receive callbacks on this machine, and look after those that a server could not deliver.
+/// Receive callbacks, or list and retry those that a server could not deliver.
 #[derive(Args, Debug)]
 pub(crate) struct Webhooks {
     #[command(subcommand)]
@@ -32,27 +32,27 @@ pub(crate) struct Webhooks {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Take callbacks on this machine, verify them and print one on each line.
+    /// Receive callbacks on this machine, verify them and print one per line.
     ///
-    /// A server calls private addresses only where its operator allows it: start it with `--allow-egress 127.0.0.1`.
+    /// A server only calls private addresses that its operator allows: start it with `--allow-egress 127.0.0.1`.
     Listen(Listen),
-    /// List the callbacks that the server gave up.
+    /// List the callbacks that the server has stopped retrying.
     List(PageArguments),
-    /// Have callbacks delivered again that the server gave up.
+    /// Deliver failed callbacks again.
     Redeliver(Redeliver),
-    /// Print the secret that the server of this user signs callbacks with.
+    /// Print the secret with which this user's server signs callbacks.
     Secret,
 }
 
 #[derive(Args, Debug)]
 struct Listen {
-    /// The port to listen on, on 127.0.0.1; 0 takes any free port. By default 7879.
+    /// The port to listen on at 127.0.0.1; 0 takes any free port. By default 7879.
     #[arg(long, conflicts_with = "listen")]
     port: Option<u16>,
     /// Listen on this address instead, such as 127.0.0.1:7879.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Verify under this secret, `whsec_…`; by default the one that the server of this user signs with. May be given several times.
+    /// Verify with this secret, `whsec_…`; by default the one of this user's server. May be given several times.
     #[arg(
         long,
         env = "TRILOGUE_WEBHOOK_SECRET",
@@ -61,17 +61,17 @@ struct Listen {
         value_delimiter = ','
     )]
     secret: Vec<String>,
-    /// Leave after this many deliveries.
+    /// Exit after this many deliveries.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
 
 #[derive(Args, Debug)]
 struct Redeliver {
-    /// The delivery, as `trilogue webhooks list` names it.
+    /// The delivery's id, from `trilogue webhooks list`.
     #[arg(required_unless_present = "all")]
     id: Option<String>,
-    /// All that the server gave up.
+    /// Retry all failed callbacks.
     #[arg(long, conflicts_with = "id")]
     all: bool,
 }
@@ -86,25 +86,23 @@ impl Webhooks {
             Action::Redeliver(redeliver) => redeliver.execute(globals).await,
             Action::Secret => match secret()? {
                 Some(secret) => print::out(&format!("{}\n", safe::line(&secret))),
-                None => Err(Stop::new(
+                None => Err(CliError::new(
                     Exit::NotFound,
-                    "no server of this user has signed callbacks yet",
+                    "no server of this user has a callback secret yet",
                 )
-                .hint(
-                    "start one with `trilogue demo`; it makes a secret where none is configured",
-                )),
+                .hint("start one with `trilogue demo`, which generates a secret")),
             },
         }
     }
 }
 
-/// The secret that the server of this user signs with; `None` where there is none yet.
+/// The callback secret of this user's server; `None` where there is none yet.
 fn secret() -> Result<Option<String>> {
     let state = token_file::state_dir()
-        .map_err(|error| Stop::usage(format!("there is no state folder: {error}")))?;
+        .map_err(|error| CliError::usage(format!("cannot find the state folder: {error}")))?;
     let secret = callback_secret::read(&state).map_err(|error| {
-        Stop::new(Exit::Denied, format!("the secret cannot be used: {error}"))
-            .hint("make its file private with chmod 600, or give a secret with --secret")
+        CliError::new(Exit::Denied, format!("cannot use the secret: {error}"))
+            .hint("make its file private with chmod 600, or pass a secret with --secret")
     })?;
     Ok(secret.map(|secret| secret.reveal()))
 }
@@ -134,11 +132,11 @@ async fn list(page: &PageArguments, globals: &Globals) -> Result {
         return Ok(());
     }
     if deliveries.items.is_empty() {
-        print::note("no callback was given up");
+        print::note("no callback has failed");
     } else {
         let elsewhere = globals.elsewhere();
         print::hint(&format!(
-            "try one again with `trilogue webhooks redeliver DELIVERY{elsewhere}`, or --all"
+            "retry one with `trilogue webhooks redeliver DELIVERY{elsewhere}`, or all with --all"
         ));
     }
     Ok(())
@@ -151,7 +149,7 @@ impl Redeliver {
         let client = remote::open(globals)?;
         let ids = match &self.id {
             Some(id) => vec![id.clone()],
-            None => given_up(&client).await?,
+            None => failed(&client).await?,
         };
         for id in &ids {
             client.redeliver(id).await?;
@@ -163,14 +161,14 @@ impl Redeliver {
             return print::json(&serde_json::json!({ "redelivered": ids }));
         }
         if ids.is_empty() {
-            print::note("no callback was given up");
+            print::note("no callback has failed");
         }
         Ok(())
     }
 }
 
-/// The ids of everything that was given up. They are read first: one that is tried again leaves the list.
-async fn given_up(client: &Client) -> Result<Vec<String>> {
+/// The ids of all failed callbacks, read before the first retry: a retried one leaves the list.
+async fn failed(client: &Client) -> Result<Vec<String>> {
     let (mut ids, mut page) = (Vec::new(), Page::default());
     loop {
         let list = client.deliveries(&page).await?;
@@ -188,12 +186,12 @@ async fn given_up(client: &Client) -> Result<Vec<String>> {
 
 impl Listen {
     async fn execute(&self, globals: &Globals) -> Result {
-        let mut judge = self.judge()?;
+        let mut verifier = self.verifier()?;
         let own = || (Ipv4Addr::LOCALHOST, self.port.unwrap_or(DEFAULT_PORT)).into();
         let address = self.listen.unwrap_or_else(own);
         let receiver = Receiver::bind(address).await.map_err(|error| {
-            Stop::new(Exit::Conflict, format!("{address} cannot be listened on: {error}"))
-                .hint("choose another with --port, or any free one with --port 0")
+            CliError::new(Exit::Conflict, format!("cannot listen on {address}: {error}"))
+                .hint("choose another port with --port, or any free one with --port 0")
         })?;
         print::note(&format!("listening on http://{}", receiver.address()));
         let (sender, mut deliveries) = mpsc::channel(MAX_WAITING);
@@ -202,14 +200,14 @@ impl Listen {
             let mut left = self.count;
             while left != Some(0) {
                 let Some(delivery) = deliveries.recv().await else { break };
-                let judged = judge.judge(&delivery.headers, &delivery.body);
+                let checked = verifier.check(&delivery.headers, &delivery.body);
                 if globals.json {
-                    print::json(&json(&judged, &delivery.path, &delivery.body))?;
+                    print::json(&json(&checked, &delivery.path, &delivery.body))?;
                 } else {
-                    print::out(&line(&judged, &delivery.path, &delivery.body))?;
+                    print::out(&line(&checked, &delivery.path, &delivery.body))?;
                 }
-                // A sender that has left is one that will come again.
-                let _ = delivery.answer.send(judged.status());
+                // A sender that has disconnected tries again.
+                let _ = delivery.response.send(checked.status());
                 left = left.map(|left| left - 1);
             }
             Ok(())
@@ -217,25 +215,25 @@ impl Listen {
         let taken = tokio::select! {
             () = serving => Ok(()),
             taken = taking => taken,
-            _ = tokio::signal::ctrl_c() => Err(Stop::silent(Exit::Interrupted)),
+            _ = tokio::signal::ctrl_c() => Err(CliError::silent(Exit::Interrupted)),
         };
         receiver.drain().await;
         taken
     }
 
-    fn judge(&self) -> Result<Judge> {
+    fn verifier(&self) -> Result<Verifier> {
         let mut secrets: Vec<_> = self.secret.iter().filter(|it| !it.is_empty()).cloned().collect();
         if secrets.is_empty() {
             secrets.extend(secret()?);
         }
         if secrets.is_empty() {
-            print::note(
-                "warning: there is no secret, so nothing is verified; give one with --secret",
-            );
+            print::note("warning: without a secret nothing is verified; pass one with --secret");
         }
-        Judge::new(&secrets).map_err(|number| {
-            Stop::usage(format!("secret {number} is none: it must be base64, as in whsec_…"))
-                .hint("see the one of this user's server with `trilogue webhooks secret`")
+        Verifier::new(&secrets).map_err(|number| {
+            CliError::usage(format!(
+                "secret {number} is not valid: it must be base64, as in whsec_…"
+            ))
+            .hint("print the secret of this user's server with `trilogue webhooks secret`")
         })
     }
 }

@@ -5,16 +5,16 @@ use trilogue_wire::native::local::{Wish, WrapCommand};
 
 use crate::arguments::Globals;
 use crate::command::connect::DoorArguments;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::terminal::print;
 
-/// Be the agent that a command is, for an editor, which launches this in the command's place.
+/// Connect an editor to any agent command; the editor launches this instead of the command.
 ///
-/// The command has to speak the Agent Client Protocol on its standard input and output. It is started by this user's server, as it would be here: in this folder and with this environment, which the server keeps in memory only.
-/// Its sessions are threads from then on: they outlive the editor, and `trilogue threads`, `tail`, `inbox` and `approve` work with them.
+/// The command must speak the Agent Client Protocol on its standard input and output. This user's server starts it in the current folder with the current environment, which the server keeps in memory only.
+/// Its sessions become threads: they outlive the editor, and `trilogue threads`, `tail`, `inbox` and `approve` work with them.
 #[derive(Args, Debug)]
 pub(crate) struct Wrap {
-    /// What the agent is called. Without a name, the command and the folder make one: the same in the same folder. A name that another command has is refused while that is an agent: until the server ends.
+    /// The agent's name. By default it is derived from the command and the folder. Two commands cannot have one name while the server runs.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -28,11 +28,12 @@ pub(crate) struct Wrap {
 
 impl Wrap {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let cwd = std::env::current_dir()
-            .map_err(|error| Stop::failed(format!("the working folder is gone: {error}")))?;
+        let cwd = std::env::current_dir().map_err(|error| {
+            CliError::failed(format!("cannot find the working folder: {error}"))
+        })?;
         let cwd = cwd.into_os_string().into_string().map_err(|cwd| {
             let cwd = cwd.to_string_lossy().into_owned();
-            Stop::usage(format!("the working folder '{cwd}' is not UTF-8"))
+            CliError::usage(format!("the working folder '{cwd}' is not UTF-8"))
         })?;
         let mut env = std::collections::BTreeMap::new();
         for (name, value) in std::env::vars_os() {
@@ -41,7 +42,7 @@ impl Wrap {
                 (Ok(name), Err(_)) | (Err(_), Ok(name)) => {
                     let name = crate::terminal::safe::visible(&name);
                     print::note(&format!(
-                        "left out of the command's environment, as it is not UTF-8: {name}"
+                        "left out of the command's environment because it is not UTF-8: {name}"
                     ));
                 }
                 (Err(_), Err(_)) => {}

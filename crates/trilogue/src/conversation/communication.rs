@@ -1,140 +1,155 @@
-//! One run on any server of the Agent Communication Protocol: shows its events, answers what it asks, cancels it on Ctrl-C.
+//! Runs on any server of the Agent Communication Protocol.
 
-use trilogue_sdk::client::ClientError;
-use trilogue_sdk::communication::{Answer, Client, NewRun, RunStream, StreamedEvent};
-use trilogue_wire::agent_communication::{AwaitRequest, Json, MessagePart, Uuid};
-use trilogue_wire::native::{AnswerCreate, Interrupt, Part};
+mod events;
 
-use super::Showing;
-use super::stage::{Stage, ctrl_c};
-use super::translation::{Translation, interrupt};
-use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use serde::Serialize;
+use trilogue_sdk::client::{Body, ClientError};
+use trilogue_sdk::communication::{Answer, Client, NewRun, RunStream};
+use trilogue_wire::agent_communication::{
+    AwaitRequest, ContentEncoding as Encoding, Message, MessagePart, Uuid,
+};
+use trilogue_wire::native::{
+    AnswerCreate, ContentEncoding, InputPart, Interrupt, Json, Part, RunInput,
+};
+
+use super::{Agent, AnswerOutcome, Item, RunSource, Target};
+use crate::exit::{CliError, Exit, Result};
 use crate::remote::Server;
-use crate::terminal::show::Turn;
-use crate::terminal::{ask, print, safe, style};
+use crate::terminal::safe;
+use events::EventTranslator;
 
-/// A run that is shown.
 #[derive(Debug)]
-pub(crate) struct Conversation<'a> {
-    server: &'a Server,
+pub(crate) struct CommunicationAgent {
+    server: Server,
     client: Client,
-    stage: Stage,
-    translation: Translation,
-    /// The session that the run belongs to, once the server has said it.
+    name: String,
+    config: Option<Json>,
     session: Option<Uuid>,
-    /// What the run asked last, as long as nothing has come after it.
+}
+
+#[derive(Debug)]
+pub(crate) struct CommunicationSource {
+    server: Server,
+    client: Client,
+    stream: RunStream,
+    translator: EventTranslator,
+    /// The run's session, once the server has named it.
+    session: Option<Uuid>,
+    /// The run's last question, as long as nothing has come after it.
     question: Option<AwaitRequest>,
 }
 
-/// What came next.
-enum Next {
-    Item(Result<Option<Box<StreamedEvent>>, ClientError>),
-    CtrlC,
+// === impl CommunicationAgent ===
+
+impl CommunicationAgent {
+    fn request(&self, input: RunInput) -> NewRun {
+        let mut new = NewRun::new(&self.name, messages(input));
+        new.request.config.clone_from(&self.config);
+        match self.session {
+            Some(session) => new.in_session(session),
+            None => new,
+        }
+    }
 }
 
-// === impl Conversation ===
+impl Agent for CommunicationAgent {
+    type Source = CommunicationSource;
 
-impl<'a> Conversation<'a> {
-    /// Prepares to show a run.
-    ///
-    /// # Errors
-    /// When the folder for artifacts cannot be made, or `--raw` would reach a terminal.
-    pub(crate) fn new(server: &'a Server, showing: &Showing, globals: &Globals) -> Result<Self> {
-        Ok(Self {
-            server,
-            client: server.communication(),
-            stage: Stage::new(showing, globals)?,
-            translation: Translation::default(),
+    async fn open(server: &Server, target: Target) -> Result<Self> {
+        if target.is_ephemeral {
+            let error = CliError::usage("--ephemeral: this server's protocol never lists threads");
+            return Err(error.hint("leave --ephemeral out"));
+        }
+        let session = target.thread.as_deref().map(session_of).transpose()?;
+        let client = server.communication();
+        let Target { agent: name, config, .. } = target;
+        Ok(Self { server: server.clone(), client, name, config, session })
+    }
+
+    async fn check(&self) -> Result {
+        self.client.agent(&self.name).await?;
+        Ok(())
+    }
+
+    async fn start(&self, input: RunInput) -> Result<CommunicationSource> {
+        Ok(CommunicationSource {
+            server: self.server.clone(),
+            client: self.client.clone(),
+            stream: self.client.run_stream(self.request(input)).await?,
+            translator: EventTranslator::default(),
             session: None,
             question: None,
         })
     }
 
-    /// Starts the run and shows it to its end; gives its session.
-    ///
-    /// # Errors
-    /// How the run ended, where that is not its completion.
-    pub(crate) async fn hold(mut self, new: NewRun) -> Result<Option<Uuid>> {
-        let mut stream = self.client.run_stream(new).await?;
-        let ended = self.follow(&mut stream).await;
-        let (server, client) = (self.server, &self.client);
-        // Large content of this server lies at an address below its own.
-        let open = async |part: &Part| match part.content_url.as_deref() {
-            Some(address) => match server.path_of(address) {
-                Some(path) => Ok(Some(client.content(&path).await?)),
-                None => Ok(None),
-            },
-            None => Ok(None),
-        };
-        let kept = self.stage.keep_artifacts(open).await;
-        ended.and(kept).map(|()| self.session)
+    async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)> {
+        let run = self.client.run_async(self.request(input)).await?;
+        Ok((run.run_id.to_string(), run))
     }
+}
 
-    async fn follow(&mut self, stream: &mut RunStream) -> Result {
-        let mut cancelling = false;
-        let mut interrupts = ctrl_c()?;
-        loop {
-            let next = tokio::select! {
-                item = stream.next() => Next::Item(item.map(|item| item.map(Box::new))),
-                _ = interrupts.recv() => Next::CtrlC,
-            };
-            let item = match next {
-                Next::CtrlC if cancelling => return Err(Stop::silent(Exit::Interrupted)),
-                Next::CtrlC => {
-                    cancelling = true;
-                    self.cancel(stream).await?;
-                    continue;
-                }
-                Next::Item(item) => item?,
-            };
-            if let Some(streamed) = item {
-                if let Some(Turn::Ended(outcome)) = self.item(*streamed)? {
-                    return self.stage.ended(&outcome, cancelling);
-                }
-                continue;
-            }
+/// The session that `--thread` names: the protocol's only ids are UUIDs.
+fn session_of(thread: &str) -> Result<Uuid> {
+    thread.parse().map_err(|_| {
+        let thread = safe::visible(thread);
+        CliError::usage(format!("--thread {thread}: this server's thread ids are UUIDs"))
+            .hint("pass a UUID (an unused one begins a new thread), or leave --thread out")
+    })
+}
+
+fn messages(input: RunInput) -> Vec<Message> {
+    match input {
+        RunInput::Text(text) => vec![Message::text(&text)],
+        RunInput::Value(value) => vec![MessagePart::json(&value).into()],
+        RunInput::Messages(messages) => messages
+            .into_iter()
+            .map(|message| Message::user(message.parts.into_iter().map(part).collect()))
+            .collect(),
+    }
+}
+
+fn part(part: InputPart) -> MessagePart {
+    let content_encoding = match part.content_encoding {
+        Some(ContentEncoding::Base64) => Encoding::Base64,
+        Some(ContentEncoding::Plain) | None => Encoding::Plain,
+    };
+    MessagePart {
+        name: part.name,
+        content_type: part.content_type.unwrap_or_else(|| "text/plain".to_owned()),
+        content: part.content,
+        content_encoding,
+        content_url: part.content_url,
+        ..MessagePart::default()
+    }
+}
+
+// === impl CommunicationSource ===
+
+impl RunSource for CommunicationSource {
+    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+        let Some(streamed) = self.stream.next().await? else {
             // The stream stops behind a question that is still open.
-            let Some(question) = self.question.take() else {
-                return Err(Stop::failed("the server ended the stream before the run"));
-            };
-            if cancelling {
-                self.wait_on(stream);
-                continue;
-            }
-            match self.asked(interrupt(question), stream).await {
-                Err(stop) if stop.exit == Exit::Interrupted => {
-                    cancelling = true;
-                    self.cancel(stream).await?;
-                    self.wait_on(stream);
-                    // The question took this Ctrl-C; only the next one leaves at once.
-                    interrupts = ctrl_c()?;
-                }
-                asked => asked?,
-            }
-        }
-    }
-
-    /// Prints an event, and gives what it asks for.
-    fn item(&mut self, streamed: StreamedEvent) -> Result<Option<Turn>> {
-        self.stage.original(&streamed.json)?;
+            return Ok(self.question.take().map(|it| super::raised(events::interrupt(it))));
+        };
         self.question = None;
         if let Some(run) = streamed.event.run() {
             self.session = run.session_id.or(self.session);
             self.question.clone_from(&run.await_request);
         }
-        if self.question.is_some() {
-            self.stage.pause()?;
-        }
-        match self.translation.event(streamed.event) {
-            Some(event) => self.stage.event(&event),
-            None => Ok(None),
-        }
+        let events = self.translator.event(streamed.event).into_iter().collect();
+        Ok(Some(Item::Events { json: Some(streamed.json), events }))
     }
 
-    async fn cancel(&self, stream: &RunStream) -> Result {
-        let Some(run) = stream.run() else { return Err(Stop::silent(Exit::Interrupted)) };
-        print::note("\ncancelling the run; press Ctrl-C again to leave at once");
+    fn run_id(&self) -> Option<String> {
+        self.stream.run().map(|run| run.to_string())
+    }
+
+    fn thread(&self) -> Option<String> {
+        self.session.map(|session| session.to_string())
+    }
+
+    async fn cancel(&self) -> Result {
+        let Some(run) = self.stream.run() else { return Err(CliError::silent(Exit::Interrupted)) };
         match self.client.cancel(run).await {
             Ok(_) => Ok(()),
             // It ended in the meantime: its last event says how.
@@ -143,52 +158,34 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Goes on behind a question that this terminal does not answer.
-    fn wait_on(&self, stream: &mut RunStream) {
-        self.server.wait_on();
-        stream.wait_on();
+    async fn answer(
+        &mut self,
+        interrupt: &Interrupt,
+        answer: AnswerCreate,
+    ) -> Result<AnswerOutcome> {
+        match self.stream.resume(message_of(answer, interrupt)).await {
+            Ok(()) => Ok(AnswerOutcome::Accepted),
+            Err(error) if is_invalid(&error) => Ok(AnswerOutcome::Invalid(error.to_string())),
+            Err(error) if is_too_late(&error) => Ok(AnswerOutcome::TooLate(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// Asks who is at the terminal, or stops with what to do.
-    async fn asked(&self, interrupt: Interrupt, stream: &mut RunStream) -> Result {
-        if self.stage.json || !print::can_ask() {
-            if !self.stage.json {
-                ask::show(&interrupt);
-            }
-            let run = stream.run().map(|run| run.to_string()).unwrap_or_default();
-            return Err(Stop::new(
-                Exit::Waiting,
-                format!("the run {run} needs an answer ({})", safe::visible(&interrupt.kind)),
-            )
-            .hint(
-                "nobody can be asked here: run it on a terminal, or answer with a POST to the run",
-            ));
-        }
-        loop {
-            let answer = answer_of(ask::answer(&interrupt).await?, &interrupt);
-            match stream.resume(answer).await {
-                Ok(()) => return Ok(()),
-                Err(error) if is_unfit(&error) => {
-                    print::note(&format!(
-                        "the answer does not fit: {}",
-                        safe::block(&error.to_string())
-                    ));
-                }
-                // Somebody else was faster, or the run has ended: its events go on and say how.
-                Err(error) if is_too_late(&error) => {
-                    let refused = style::bold("your answer was not taken");
-                    print::note(&format!("\n{refused}: {}", safe::block(&error.to_string())));
-                    self.wait_on(stream);
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
-            }
+    fn skip_question(&mut self) {
+        self.server.expect_new_stream();
+        self.stream.wait_on();
+    }
+
+    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+        match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
+            Some(path) => Ok(Some(self.client.content(&path).await?)),
+            None => Ok(None),
         }
     }
 }
 
-/// What was answered at the terminal, as a message.
-fn answer_of(answer: AnswerCreate, interrupt: &Interrupt) -> Answer {
+/// An answer from the terminal as a message.
+fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Answer {
     let part = match (answer.option, answer.value) {
         (Some(option), _) => {
             MessagePart::json(&Json::from_value(&serde_json::json!({ "option_id": option })))
@@ -200,11 +197,11 @@ fn answer_of(answer: AnswerCreate, interrupt: &Interrupt) -> Answer {
     if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.id) }
 }
 
-fn is_unfit(error: &ClientError) -> bool {
+fn is_invalid(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if refusal.status == Some(422))
 }
 
-/// The protocol's one word for what the state of a run forbids.
+/// The protocol has one status for everything that the state of a run forbids.
 fn is_too_late(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if refusal.status == Some(403))
         && !matches!(error.code(), Some("forbidden" | "host_refused" | "origin_refused"))

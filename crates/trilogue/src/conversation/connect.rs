@@ -1,208 +1,205 @@
-//! One run on any server of the Agent Connect Protocol: shows its output as it grows, answers what it asks, cancels it on Ctrl-C.
+//! Runs on any server of the Agent Connect Protocol.
 
-use trilogue_sdk::client::ClientError;
+mod agent_message;
+mod input;
+mod output_diff;
+mod question;
+
+use serde::Serialize;
+use trilogue_sdk::client::{Body, ClientError};
 use trilogue_sdk::connect::{
-    CancelAction, Client, Descriptor, NewRun, Resume, RunInterrupt, RunStream, StreamMode,
-    StreamPayload, StreamedEvent,
+    CancelAction, Client, Descriptor, IfExists, NewRun, Resume, RunInterrupt, RunStream,
+    StreamMode, StreamPayload, ThreadCreate,
 };
-use trilogue_wire::native::{AnswerCreate, Interrupt, Json, Part};
+use trilogue_wire::agent_communication::Uuid;
+use trilogue_wire::native::{AnswerCreate, EventBody, Interrupt, Json, Part, RunInput};
 
-use super::Showing;
-use super::asked::interrupt;
-use super::growth::Growth;
-use super::stage::{Stage, ctrl_c};
-use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use super::{Agent, AnswerOutcome, Item, RunSource, Target};
+use crate::exit::{CliError, Exit, Result};
 use crate::remote::Server;
-use crate::terminal::show::Turn;
-use crate::terminal::{ask, print, safe, style};
+use output_diff::OutputDiff;
 
-/// A run that is shown.
 #[derive(Debug)]
-pub(crate) struct Conversation<'a> {
-    server: &'a Server,
+pub(crate) struct ConnectAgent {
+    server: Server,
     client: Client,
-    stage: Stage,
-    growth: Growth,
-    /// What the agent declares, where that is known: the schemas of answers.
-    descriptor: Option<&'a Descriptor>,
-    /// What the run asked last.
+    /// The agent's id, or that of a configured instance.
+    id: String,
+    /// What the agent declares, where the server says that.
+    descriptor: Option<Descriptor>,
+    config: Option<Json>,
+    thread: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ConnectSource {
+    server: Server,
+    client: Client,
+    stream: RunStream,
+    diff: OutputDiff,
+    /// The schemas of answers, where they are known.
+    descriptor: Option<Descriptor>,
+    /// The run's last question.
     question: Option<RunInterrupt>,
 }
 
-/// What came next.
-enum Next {
-    Item(Result<Option<Box<StreamedEvent>>, ClientError>),
-    CtrlC,
+// === impl ConnectAgent ===
+
+impl ConnectAgent {
+    async fn request(&self, input: RunInput) -> Result<NewRun> {
+        let schema = self.descriptor.as_ref().map(|descriptor| descriptor.specs.input.to_value());
+        let mut new = NewRun::of(&self.id);
+        new.request.input = Some(input::by_schema(input, schema.as_ref())?);
+        new.request.config.clone_from(&self.config);
+        let Some(thread) = &self.thread else { return Ok(new) };
+        let missing = ThreadCreate {
+            thread_id: Some(thread.clone()),
+            if_exists: Some(IfExists::DoNothing),
+            ..ThreadCreate::default()
+        };
+        self.client.create_thread(&missing).await?;
+        Ok(new.on_thread(thread))
+    }
 }
 
-// === impl Conversation ===
+impl Agent for ConnectAgent {
+    type Source = ConnectSource;
 
-impl<'a> Conversation<'a> {
-    /// Prepares to show a run of the agent that this describes.
-    ///
-    /// # Errors
-    /// When the folder for artifacts cannot be made, or `--raw` would reach a terminal.
-    pub(crate) fn new(
-        server: &'a Server,
-        client: Client,
-        descriptor: Option<&'a Descriptor>,
-        showing: &Showing,
-        globals: &Globals,
-    ) -> Result<Self> {
-        let stage = Stage::new(showing, globals)?;
-        Ok(Self { server, client, stage, growth: Growth::default(), descriptor, question: None })
-    }
-
-    /// Starts the run and shows it to its end.
-    ///
-    /// # Errors
-    /// How the run ended, where that is not its completion.
-    pub(crate) async fn hold(mut self, new: NewRun) -> Result {
-        let mut stream = self.start(new).await?;
-        let ended = self.follow(&mut stream).await;
-        let (server, client) = (self.server, &self.client);
-        // Large content of this server lies at an address below its own.
-        let open = async |part: &Part| match part.content_url.as_deref() {
-            Some(address) => match server.path_of(address) {
-                Some(path) => Ok(Some(client.content(&path).await?)),
-                None => Ok(None),
-            },
-            None => Ok(None),
+    /// Finds an agent by its id or name. An unknown name that is a UUID is taken as the id of a configured instance.
+    async fn open(server: &Server, target: Target) -> Result<Self> {
+        let client = server.connect();
+        let named = target.agent;
+        let (id, descriptor) = match client.find_agent(&named).await {
+            Ok(agent) => {
+                // Without a descriptor, questions are asked as JSON.
+                let descriptor = client.descriptor(&agent.agent_id).await.ok();
+                (agent.agent_id, descriptor)
+            }
+            Err(ClientError::Fault(fault))
+                if fault.is_not_found() && !fault.is_foreign() && named.parse::<Uuid>().is_ok() =>
+            {
+                (named, None)
+            }
+            Err(error) => return Err(error.into()),
         };
-        let kept = self.stage.keep_artifacts(open).await;
-        ended.and(kept)
+        let config = target.config.map(wrapped);
+        let server = server.clone();
+        Ok(Self { server, client, id, descriptor, config, thread: target.thread })
     }
 
-    /// Asks for everything that can be shown, or else for what the agent streams.
-    async fn start(&self, new: NewRun) -> Result<RunStream> {
+    async fn check(&self) -> Result {
+        Ok(())
+    }
+
+    /// Asks for everything that can be shown; where the agent does not stream that, for what it streams.
+    async fn start(&self, input: RunInput) -> Result<ConnectSource> {
+        let new = self.request(input).await?;
         let both = new.clone().streaming([StreamMode::Values, StreamMode::Custom]);
-        match self.client.run_stream(both).await {
+        let stream = match self.client.run_stream(both).await {
             Err(error) if error.code() == Some("stream_mode_not_supported") => {
-                Ok(self.client.run_stream(new).await?)
+                self.client.run_stream(new).await?
             }
-            started => Ok(started?),
-        }
+            started => started?,
+        };
+        Ok(ConnectSource {
+            server: self.server.clone(),
+            client: self.client.clone(),
+            stream,
+            diff: OutputDiff::default(),
+            descriptor: self.descriptor.clone(),
+            question: None,
+        })
     }
 
-    async fn follow(&mut self, stream: &mut RunStream) -> Result {
-        let mut cancelling = false;
-        let mut interrupts = ctrl_c()?;
-        loop {
-            let next = tokio::select! {
-                item = stream.next() => Next::Item(item.map(|item| item.map(Box::new))),
-                _ = interrupts.recv() => Next::CtrlC,
-            };
-            let item = match next {
-                Next::CtrlC if cancelling => return Err(Stop::silent(Exit::Interrupted)),
-                Next::CtrlC => {
-                    cancelling = true;
-                    self.cancel(stream).await?;
-                    continue;
-                }
-                Next::Item(item) => item?,
-            };
-            if let Some(streamed) = item {
-                if let Some(Turn::Ended(outcome)) = self.item(*streamed)? {
-                    return self.stage.ended(&outcome, cancelling);
-                }
-                continue;
-            }
+    async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)> {
+        let run = self.client.create_run(self.request(input).await?).await?;
+        Ok((run.run_id.clone(), run))
+    }
+}
+
+/// The configuration in the form of the published document, which keeps the agent's own settings in one member.
+fn wrapped(config: Json) -> Json {
+    const MEMBERS: [&str; 3] = ["tags", "recursion_limit", "configurable"];
+    let settings = config.to_value();
+    let is_wrapped = settings.as_object().is_some_and(|members| {
+        !members.is_empty() && members.keys().all(|name| MEMBERS.contains(&name.as_str()))
+    });
+    if is_wrapped {
+        return config;
+    }
+    Json::parse(format!("{{\"configurable\":{}}}", config.as_str())).unwrap_or(config)
+}
+
+// === impl ConnectSource ===
+
+impl RunSource for ConnectSource {
+    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+        let Some(streamed) = self.stream.next().await? else {
             // The stream stops behind a question.
-            let Some(question) = self.question.take() else {
-                return Err(Stop::failed("the server ended the stream before the run"));
-            };
-            if cancelling {
-                self.wait_on(stream);
-                continue;
-            }
-            match self.asked(interrupt(question, self.descriptor), stream).await {
-                Err(stop) if stop.exit == Exit::Interrupted => {
-                    cancelling = true;
-                    self.cancel(stream).await?;
-                    self.wait_on(stream);
-                    // The question took this Ctrl-C; only the next one leaves at once.
-                    interrupts = ctrl_c()?;
-                }
-                asked => asked?,
-            }
-        }
-    }
-
-    /// Prints what an event adds, and gives what it asks for.
-    fn item(&mut self, streamed: StreamedEvent) -> Result<Option<Turn>> {
-        self.stage.original(&streamed.json)?;
+            let declared = self.descriptor.as_ref();
+            let question = self.question.take();
+            return Ok(question.map(|it| super::raised(question::interrupt(it, declared))));
+        };
         if let StreamPayload::Interrupt(update) = &streamed.event {
             self.question = Some(update.asked.clone());
-            self.stage.pause()?;
         }
-        let mut turn = None;
-        for event in self.growth.take(streamed.event) {
-            turn = self.stage.event(&event)?.or(turn);
-        }
-        Ok(turn)
+        let mut events = self.diff.push(streamed.event);
+        // A server of ours says this in an update too; the question itself comes at the stream's end.
+        events.retain(|event| !matches!(event.body, EventBody::InterruptRaised(_)));
+        Ok(Some(Item::Events { json: Some(streamed.json), events }))
     }
 
-    async fn cancel(&self, stream: &RunStream) -> Result {
-        let Some(at) = stream.run() else { return Err(Stop::silent(Exit::Interrupted)) };
-        print::note("\ncancelling the run; press Ctrl-C again to leave at once");
+    fn run_id(&self) -> Option<String> {
+        self.stream.run().map(|at| at.run.clone())
+    }
+
+    fn thread(&self) -> Option<String> {
+        None
+    }
+
+    async fn cancel(&self) -> Result {
+        let Some(at) = self.stream.run() else { return Err(CliError::silent(Exit::Interrupted)) };
         match self.client.cancel(at, false, CancelAction::Interrupt).await {
-            // Such a server has nothing more to say about it.
+            // Such a server says nothing more about it.
             Err(error) if matches!(status(&error), Some(405 | 500 | 501)) => {
-                Err(Stop::new(Exit::Interrupted, "the server cannot cancel runs: it goes on there"))
+                let message = "the server cannot cancel runs: the run continues there";
+                Err(CliError::new(Exit::Interrupted, message))
             }
             cancelled => Ok(cancelled?),
         }
     }
 
-    /// Goes on behind a question that this terminal does not answer.
-    fn wait_on(&self, stream: &mut RunStream) {
-        self.server.wait_on();
-        stream.wait_on();
+    async fn answer(
+        &mut self,
+        interrupt: &Interrupt,
+        answer: AnswerCreate,
+    ) -> Result<AnswerOutcome> {
+        self.server.expect_new_stream();
+        match self.stream.resume(payload_of(answer, interrupt)).await {
+            Ok(()) => Ok(AnswerOutcome::Accepted),
+            Err(error) => match status(&error) {
+                Some(422) => Ok(AnswerOutcome::Invalid(error.to_string())),
+                Some(400 | 409) => Ok(AnswerOutcome::TooLate(error.to_string())),
+                _ => Err(error.into()),
+            },
+        }
     }
 
-    /// Asks who is at the terminal, or stops with what to do.
-    async fn asked(&self, interrupt: Interrupt, stream: &mut RunStream) -> Result {
-        if self.stage.json || !print::can_ask() {
-            if !self.stage.json {
-                ask::show(&interrupt);
-            }
-            let run = stream.run().map(|at| safe::visible(&at.run)).unwrap_or_default();
-            return Err(Stop::new(
-                Exit::Waiting,
-                format!("the run {run} needs an answer ({})", safe::visible(&interrupt.kind)),
-            )
-            .hint(
-                "nobody can be asked here: run it on a terminal, or answer with a POST to the run",
-            ));
-        }
-        loop {
-            let answer = answer_of(ask::answer(&interrupt).await?, &interrupt);
-            // What comes now is no stream that broke.
-            self.server.wait_on();
-            match stream.resume(answer).await {
-                Ok(()) => return Ok(()),
-                Err(error) if status(&error) == Some(422) => {
-                    print::note(&format!(
-                        "the answer does not fit: {}",
-                        safe::block(&error.to_string())
-                    ));
-                }
-                // Somebody else was faster, or the run has ended: its events go on and say how.
-                Err(error) if matches!(status(&error), Some(400 | 409)) => {
-                    let refused = style::bold("your answer was not taken");
-                    print::note(&format!("\n{refused}: {}", safe::block(&error.to_string())));
-                    self.wait_on(stream);
-                    return Ok(());
-                }
-                Err(error) => return Err(error.into()),
-            }
+    fn skip_question(&mut self) {
+        self.server.expect_new_stream();
+        self.stream.wait_on();
+    }
+
+    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+        match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
+            Some(path) => Ok(Some(self.client.content(&path).await?)),
+            None => Ok(None),
         }
     }
 }
 
-/// What was answered at the terminal, for the question that it answers where the server names questions.
-fn answer_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
+/// An answer from the terminal, with the question's id where the server names questions.
+fn payload_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
     let payload = match (answer.option, answer.value) {
         (Some(option), _) => Json::from_value(&serde_json::json!({ "option_id": option })),
         (None, Some(value)) => value,

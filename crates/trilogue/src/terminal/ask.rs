@@ -1,4 +1,4 @@
-//! Asks whoever sits at the terminal.
+//! Asks the person at the terminal.
 
 use std::io;
 
@@ -8,36 +8,36 @@ use serde_json::{Map, Value};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json, Part};
 
 use super::{permission, print, safe, style};
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 
-/// The most members of a form that are asked for one by one; a larger form is asked for as JSON.
+/// The most fields of a form that are asked for one by one; a larger form is asked for as JSON.
 const MAX_FIELDS: usize = 32;
 
-/// One member of a form.
+/// One field of a form.
 #[derive(Clone, PartialEq, Debug)]
 struct Field {
     name: String,
     title: String,
-    kind: Kind,
+    kind: FieldKind,
     required: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Kind {
+enum FieldKind {
     Text,
     Boolean,
     Number,
     Choice(Vec<String>),
 }
 
-/// Asks a yes-or-no question. Where nobody can be asked, names the option that answers it.
+/// Asks a yes-or-no question. Without a terminal, fails with the option that answers it.
 ///
 /// # Errors
-/// A usage error where nobody can be asked; interrupted by Ctrl-C.
+/// A usage error without a terminal; interrupted by Ctrl-C.
 pub(crate) async fn confirm(question: &str, option: &str) -> Result<bool> {
     if !print::can_ask() {
-        return Err(Stop::usage(format!("this needs a confirmation: {question}"))
-            .hint(format!("nobody can be asked here; give {option}")));
+        return Err(CliError::usage(format!("confirm this first: {question}"))
+            .hint(format!("pass {option} where nobody can be asked")));
     }
     let question = question.to_owned();
     blocking(move || Confirm::new().with_prompt(question).default(false).interact()).await
@@ -59,7 +59,7 @@ pub(crate) async fn read_line(prompt: &str) -> Result<Option<String>> {
     .await
 }
 
-/// Shows what a run waits for.
+/// Shows a question.
 pub(crate) fn show(interrupt: &Interrupt) {
     let words: String = interrupt.prompt.iter().filter_map(Part::as_text).collect();
     if !words.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn show(interrupt: &Interrupt) {
     show_options(interrupt);
 }
 
-/// What an agent says beside its question. Of a question of the Agent Client Protocol only the address: the rest is asked for.
+/// Shows a question's payload. Of an elicitation of the Agent Client Protocol it shows only the URL: the rest is asked for.
 fn show_payload(interrupt: &Interrupt, payload: Value) {
     let is_elicitation = matches!(interrupt.kind.as_str(), "form" | "url")
         && payload.get("mode").is_some_and(Value::is_string);
@@ -115,7 +115,7 @@ fn show_options(interrupt: &Interrupt) {
     }
 }
 
-/// Shows what a run waits for and asks for the answer.
+/// Shows a question and asks for its answer.
 ///
 /// # Errors
 /// Interrupted by Ctrl-C.
@@ -153,20 +153,20 @@ fn fill(fields: &[Field]) -> dialoguer::Result<AnswerCreate> {
     for field in fields {
         let prompt = safe::visible(&field.title);
         let filled = match &field.kind {
-            Kind::Boolean => Some(Value::Bool(Confirm::new().with_prompt(prompt).interact()?)),
-            Kind::Choice(choices) => {
+            FieldKind::Boolean => Some(Value::Bool(Confirm::new().with_prompt(prompt).interact()?)),
+            FieldKind::Choice(choices) => {
                 let shown: Vec<_> = choices.iter().map(|choice| safe::visible(choice)).collect();
                 let chosen = Select::new().with_prompt(prompt).items(&shown).interact()?;
                 choices.get(chosen).cloned().map(Value::String)
             }
-            Kind::Text => {
+            FieldKind::Text => {
                 let text: String = Input::new()
                     .with_prompt(prompt)
                     .allow_empty(!field.required)
                     .interact_text()?;
                 (field.required || !text.is_empty()).then_some(Value::String(text))
             }
-            Kind::Number => {
+            FieldKind::Number => {
                 let text: String = Input::new()
                     .with_prompt(prompt)
                     .allow_empty(!field.required)
@@ -192,12 +192,11 @@ fn free() -> dialoguer::Result<AnswerCreate> {
     Ok(value(&serde_json::from_str(&text).unwrap_or_default()))
 }
 
-/// An answer that is this value.
 pub(crate) fn value(value: &Value) -> AnswerCreate {
     AnswerCreate { value: Some(Json::from_value(value)), ..AnswerCreate::default() }
 }
 
-/// `None` for what is no number, `Some(None)` for nothing at all.
+/// `None` for text that is not a number, `Some(None)` for no text.
 fn number(text: &str) -> Option<Option<Value>> {
     if text.is_empty() {
         return Some(None);
@@ -205,7 +204,7 @@ fn number(text: &str) -> Option<Option<Value>> {
     serde_json::from_str::<serde_json::Number>(text).ok().map(|number| Some(number.into()))
 }
 
-/// The members of a form, where its schema is simple enough to ask for them one by one.
+/// The fields of a form, where its schema is simple enough to ask for them one by one.
 fn fields(schema: &Value) -> Option<Vec<Field>> {
     let properties = schema.get("properties")?.as_object()?;
     if properties.is_empty() || properties.len() > MAX_FIELDS {
@@ -219,11 +218,11 @@ fn fields(schema: &Value) -> Option<Vec<Field>> {
             let kind = match (choices, member.get("type").and_then(Value::as_str)) {
                 (Some(choices), _) => {
                     let text = |choice: &Value| choice.as_str().map(str::to_owned);
-                    Kind::Choice(choices.iter().map(text).collect::<Option<_>>()?)
+                    FieldKind::Choice(choices.iter().map(text).collect::<Option<_>>()?)
                 }
-                (None, Some("string")) => Kind::Text,
-                (None, Some("boolean")) => Kind::Boolean,
-                (None, Some("number" | "integer")) => Kind::Number,
+                (None, Some("string")) => FieldKind::Text,
+                (None, Some("boolean")) => FieldKind::Boolean,
+                (None, Some("number" | "integer")) => FieldKind::Number,
                 _ => return None,
             };
             let title = member.get("title").or_else(|| member.get("description"));
@@ -235,19 +234,19 @@ fn fields(schema: &Value) -> Option<Vec<Field>> {
         .collect()
 }
 
-/// Runs what waits for keys beside the event loop.
+/// Runs a prompt outside the event loop.
 async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> dialoguer::Result<T> + Send + 'static,
 ) -> Result<T> {
     match tokio::task::spawn_blocking(ask).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
-            // A question hides the cursor, and Ctrl-C leaves it so. A terminal that is gone needs none.
+            // A prompt hides the cursor, and Ctrl-C leaves it hidden. An error means that the terminal is gone.
             let _ = Term::stderr().show_cursor();
-            Err(Stop::silent(Exit::Interrupted))
+            Err(CliError::silent(Exit::Interrupted))
         }
-        Ok(Err(error)) => Err(Stop::failed(format!("the terminal cannot be read: {error}"))),
-        Err(error) => Err(Stop::failed(format!("the terminal cannot be read: {error}"))),
+        Ok(Err(error)) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),
+        Err(error) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),
     }
 }
 
@@ -258,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simple_schema_is_asked_member_by_member() {
+    fn a_simple_schema_is_asked_field_by_field() {
         let schema = json!({"type": "object", "required": ["approved"], "properties": {
             "approved": {"type": "boolean", "title": "Send it?"},
             "reason": {"type": "string"},
@@ -269,12 +268,12 @@ mod tests {
         let of = |name: &str| fields.iter().find(|field| field.name == name).unwrap();
         assert_eq!(of("approved").title, "Send it?");
         assert!(of("approved").required && !of("reason").required);
-        assert_eq!(of("tone").kind, Kind::Choice(vec!["dry".to_owned(), "warm".to_owned()]));
-        assert_eq!(of("copies").kind, Kind::Number);
+        assert_eq!(of("tone").kind, FieldKind::Choice(vec!["dry".to_owned(), "warm".to_owned()]));
+        assert_eq!(of("copies").kind, FieldKind::Number);
     }
 
     #[test]
-    fn what_cannot_be_asked_member_by_member_is_asked_as_json() {
+    fn other_schemas_are_asked_as_json() {
         for schema in [
             json!({}),
             json!(true),

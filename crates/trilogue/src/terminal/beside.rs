@@ -1,4 +1,4 @@
-//! What stands beside an answer: thoughts, tool calls, plans, and what an agent tells of itself. Every line is safe for a terminal.
+//! Renders everything but the answer: thoughts, tool calls, plans, an agent's updates. Every line is safe for a terminal.
 
 use serde_json::Value;
 use trilogue_wire::agent_client::splice;
@@ -11,28 +11,28 @@ use super::safe::{self, Stripper};
 
 /// The longest JSON that a line shows, in characters.
 const MAX_INLINE_CHARS: usize = 200;
-/// The most tool calls that are held to be named at their end.
+/// The most open tool calls whose titles are kept.
 const MAX_CALLS: usize = 256;
-/// The longest line of a thought that is held back until it ends, in bytes.
+/// The longest line of a thought that is buffered until it ends, in bytes.
 const MAX_HELD_BYTES: usize = 4_096;
 
-/// Tool calls that go on.
+/// The ids and titles of open tool calls.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<(String, String)>);
+pub(super) struct OpenCalls(Vec<(String, String)>);
 
-/// Thoughts, which come in pieces where an agent of another program streams them.
+/// Puts the lines of thoughts together: agents of the Agent Client Protocol stream them in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Thoughts {
-    /// The thought that grows: its id, where it has one.
+pub(super) struct ThoughtLines {
+    /// The open thought: its id, where it has one.
     open: Option<Option<String>>,
     stripper: Stripper,
-    /// The line that is not over yet.
+    /// The incomplete line.
     held: String,
 }
 
-// === impl Calls ===
+// === impl OpenCalls ===
 
-impl Calls {
+impl OpenCalls {
     pub(super) fn started(&mut self, tool: &ToolStarted) -> String {
         let title = if tool.title.is_empty() { &tool.tool } else { &tool.title };
         let title = safe::visible(title);
@@ -43,7 +43,7 @@ impl Calls {
         format!("tool: {title}{}", input.unwrap_or_default())
     }
 
-    /// The end of a call, named where others go on.
+    /// The end of a call, with its title where other calls are open.
     pub(super) fn ended(&mut self, tool: &ToolEnded) -> String {
         let place = self.0.iter().position(|(id, _)| *id == tool.call_id);
         let title = place.map(|place| self.0.remove(place).1);
@@ -54,10 +54,10 @@ impl Calls {
     }
 }
 
-// === impl Thoughts ===
+// === impl ThoughtLines ===
 
-impl Thoughts {
-    /// The lines of a thought that are over. One that did not come from another program is whole.
+impl ThoughtLines {
+    /// The complete lines of a thought. One without an original is complete.
     pub(super) fn push(&mut self, text: &str, original: Option<&Original>) -> String {
         let Some(original) = original else {
             let before = self.end();
@@ -81,7 +81,7 @@ impl Thoughts {
         lines
     }
 
-    /// The rest of a thought.
+    /// The rest of the open thought.
     pub(super) fn end(&mut self) -> String {
         (self.open, self.stripper) = (None, Stripper::default());
         let mut rest = std::mem::take(&mut self.held);
@@ -92,19 +92,19 @@ impl Thoughts {
     }
 }
 
-/// The id of the thought that a piece belongs to, where an agent of the Agent Client Protocol gives one.
+/// The id of a piece's thought, where the agent sent one.
 pub(crate) fn thought_id(original: &Original) -> Option<String> {
     let value = original.value.as_ref()?;
     splice::message_id(value.as_str()).map(std::borrow::Cow::into_owned)
 }
 
-/// Whether a part is meant for the user, as far as its annotations say.
+/// Whether a part's annotations address it to the user.
 pub(crate) fn is_for_user(part: &Part) -> bool {
     let extra = part.extra.as_ref().map(Json::as_str).unwrap_or_default();
     names_user(splice::get(extra, &["x_trilogue", "block", "annotations", "audience"]))
 }
 
-/// The same of a thought, which has the annotations that it came with.
+/// Whether a thought's annotations address it to the user.
 pub(super) fn is_thought_for_user(original: Option<&Original>) -> bool {
     let came = original.and_then(|original| original.value.as_ref());
     let came = came.map(Json::as_str).unwrap_or_default();
@@ -117,11 +117,11 @@ fn names_user(audience: Option<&str>) -> bool {
         .filter_map(splice::decode)
         .filter(|word| matches!(&**word, "user" | "assistant"))
         .collect();
-    // One that names nobody whom we know hides nothing.
+    // An unknown audience hides nothing.
     known.is_empty() || known.iter().any(|word| word == "user")
 }
 
-/// An agent's own update. What only says how the agent stands is left out.
+/// An agent's own update. Updates of the agent's state are left out.
 pub(super) fn custom_lines(update: &StateCustom) -> String {
     let data = update.data.to_value();
     let text = |name: &str| data.get(name).and_then(Value::as_str).map(safe::line);
@@ -149,19 +149,19 @@ fn line(what: &str, value: Option<String>) -> String {
     value.map(|value| format!("{what}: {value}")).unwrap_or_default()
 }
 
-/// A rule that decided before anybody was asked.
+/// A rule that decided without asking.
 pub(super) fn rule_line(applied: &RuleApplied) -> String {
     let decided = if applied.allowed { "allowed" } else { "denied" };
     format!("permission: {decided} by the rule {}", safe::visible(&applied.rule))
 }
 
-/// The text of a part that holds text inline, artifact or not.
+/// The inline text of a part, artifact or not.
 pub(super) fn written(part: &Part) -> Option<&str> {
     let coded = part.content_encoding == Some(ContentEncoding::Base64);
     part.content.as_deref().filter(|_| !coded && part.content_type.starts_with("text/"))
 }
 
-/// The content of a part that holds JSON inline.
+/// The inline JSON of a part.
 pub(super) fn json(part: &Part) -> Option<String> {
     let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
     let value: serde_json::Value = serde_json::from_str(content).ok()?;
@@ -173,7 +173,7 @@ pub(super) fn pretty(value: &serde_json::Value) -> String {
     safe::block(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
-/// What a part is, where its content cannot be shown.
+/// A part's type and size or address, in place of its content.
 pub(crate) fn summary(part: &Part) -> String {
     let mut text = safe::line(&part.content_type);
     if let Some(url) = &part.content_url {
@@ -184,7 +184,7 @@ pub(crate) fn summary(part: &Part) -> String {
     text
 }
 
-/// The length of a part's content in bytes, where it is known.
+/// The length of a part's content in bytes, if known.
 fn length(part: &Part) -> Option<u64> {
     if let Some(blob) = &part.blob {
         return Some(blob.length);
@@ -205,7 +205,7 @@ pub(crate) fn inline(json: &Json) -> String {
     }
 }
 
-/// What is new in a plan.
+/// The new or changed entries of a plan.
 pub(super) fn plan_lines(plan: &StatePlan, shown: &[PlanEntry]) -> String {
     let line = |entry: &PlanEntry| {
         format!("plan: {} ({})\n", safe::line(&entry.content), safe::line(&entry.status))

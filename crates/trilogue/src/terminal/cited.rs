@@ -1,10 +1,10 @@
-//! Places the notes of citations in the text they belong to.
+//! Places the notes of citations in a message's text.
 //!
-//! A citation names a range of the message's text by characters, and often comes after that text.
-//! Into a pipe, a message is written when it is complete, so that every note stands at its place.
-//! On a terminal, text is shown as it comes; a note whose place has scrolled by names its passage in the list below instead.
+//! A citation names a range of the text by characters, and often comes after that text.
+//! In a pipe, a message is written when it is complete, so every note is at its place.
+//! On a terminal, text is shown as it comes; a note whose place was already written quotes its passage in the list below.
 //!
-//! # Where a note stands
+//! # The place of a note
 //! Indexes count characters (Unicode scalar values) over all `text/*` parts of the message in order, from 0; the end is excluded.
 //! Artifacts are parts too, so their text counts, though it is not shown here: a place inside one is where the artifact is.
 //! - A range: after its last character. One index alone, or both the same: there.
@@ -17,7 +17,7 @@ use super::safe::{self, Stripper};
 /// The longest passage that a note quotes, in characters.
 const MAX_QUOTE_CHARS: usize = 60;
 
-/// One citation as an agent gave it.
+/// One citation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) start_index: Option<i64>,
@@ -32,15 +32,15 @@ pub(crate) struct Source {
 pub(crate) struct CitedText {
     /// Whether text is given out as it comes.
     live: bool,
-    /// Takes control sequences out; `None` keeps them.
+    /// Removes control sequences; `None` keeps them.
     stripper: Option<Stripper>,
-    /// The text that is shown so far, as the agent wrote it.
+    /// The text so far, unchanged.
     raw: Vec<char>,
-    /// How many characters of it were given out.
+    /// How many characters of it were written.
     written: usize,
-    /// Text that counts and is not shown, in order.
+    /// Text that counts and is not shown, in order of its place.
     gaps: Vec<Gap>,
-    /// Notes whose place has not come yet, in order.
+    /// Notes whose place is still ahead, in order of their place.
     ahead: Vec<Mark>,
     notes: Vec<Note>,
 }
@@ -54,7 +54,7 @@ struct Gap {
     length: usize,
 }
 
-/// A note that is to be placed.
+/// A note's place.
 #[derive(Debug)]
 struct Mark {
     /// After how many characters of the message.
@@ -66,21 +66,21 @@ struct Mark {
 #[derive(Debug)]
 struct Note {
     source: Source,
-    /// The passage, where the note could not be placed in the text.
+    /// The passage, where the note is not in the text.
     quote: Option<String>,
 }
 
 // === impl Source ===
 
 impl Source {
-    /// Whether it names a place in the message's text.
+    /// Whether it has an index.
     pub(crate) fn is_placed(&self) -> bool {
         self.start_index.is_some() || self.end_index.is_some()
     }
 
-    /// After how many characters its note stands; `None` for where the part is.
+    /// How many characters precede its note; `None` for the place of its part.
     fn place(&self) -> Option<usize> {
-        // What no text reaches is past the end of every text.
+        // A negative index counts as one past the end.
         let index = self.end_index.or(self.start_index)?;
         Some(usize::try_from(index).unwrap_or(usize::MAX))
     }
@@ -89,7 +89,7 @@ impl Source {
 // === impl CitedText ===
 
 impl CitedText {
-    /// An empty message; `live` gives text out as it comes, `raw` keeps its control sequences.
+    /// An empty message; `live` returns text as it comes, `raw` keeps its control sequences.
     pub(crate) fn new(live: bool, raw: bool) -> Self {
         Self {
             live,
@@ -102,7 +102,7 @@ impl CitedText {
         }
     }
 
-    /// Adds text. What is returned can be printed now.
+    /// Adds text; returns what can be printed now.
     pub(crate) fn push(&mut self, text: &str) -> String {
         self.raw.extend(text.chars());
         if self.live { self.flush() } else { String::new() }
@@ -116,7 +116,7 @@ impl CitedText {
         }
     }
 
-    /// Adds a citation. What is returned can be printed now.
+    /// Adds a citation; returns what can be printed now.
     pub(crate) fn cite(&mut self, source: Source) -> String {
         let place = source.place().unwrap_or(self.characters());
         let start = source.start_index;
@@ -147,7 +147,7 @@ impl CitedText {
         self.notes.len()
     }
 
-    /// Gives out what is there: something else is to be printed next.
+    /// Returns the text so far: something else is printed next.
     pub(crate) fn flush(&mut self) -> String {
         let mut out = String::new();
         let reached = self.characters();
@@ -161,7 +161,7 @@ impl CitedText {
         out
     }
 
-    /// Gives out the rest: the message is complete.
+    /// Returns the rest: the message is complete.
     pub(crate) fn end(&mut self) -> String {
         let mut out = self.flush();
         // Places beyond the end of the text are at its end.
@@ -176,7 +176,7 @@ impl CitedText {
         (1..).zip(&self.notes).map(|(number, note)| note.line(number)).collect()
     }
 
-    /// Whether nothing was said.
+    /// Whether it has neither text nor notes.
     pub(crate) fn is_empty(&self) -> bool {
         self.raw.is_empty() && self.notes.is_empty()
     }
@@ -186,7 +186,7 @@ impl CitedText {
         self.gaps.iter().fold(self.raw.len(), |sum, gap| sum.saturating_add(gap.length))
     }
 
-    /// How many shown characters stand before this place.
+    /// How many shown characters precede this place.
     fn shown(&self, place: usize) -> usize {
         let hidden = self.gaps.iter().take_while(|gap| gap.start < place);
         let hidden: usize = hidden.map(|gap| gap.length.min(place - gap.start)).sum();
@@ -202,7 +202,7 @@ impl CitedText {
         self.written = self.written.max(until);
     }
 
-    /// The shown words from this index to this place.
+    /// The shown text from this index to this place.
     fn quote(&self, start: Option<i64>, place: usize) -> String {
         let end = self.shown(place);
         let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(0);

@@ -1,14 +1,14 @@
-//! What somebody is asked to allow, as far as an agent of the Agent Client Protocol says it: the tool, what kind of tool it is, the files, and what changes in them.
+//! Renders a permission request of the Agent Client Protocol: the tool, its kind, the files, and the changes in them.
 //!
-//! All of it is somebody else's text that is decided upon, so it is shown whole lines at a time with everything visible in it.
+//! The user decides upon this text, so every line shows all that is in it.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use super::render::inline;
 use super::safe;
-use super::show::inline;
 
 /// The most lines of changes that are shown of one file.
 const MAX_DIFF_LINES: usize = 200;
@@ -16,14 +16,14 @@ const MAX_DIFF_LINES: usize = 200;
 const MAX_DIFFS: usize = 20;
 /// The largest text that is compared, in bytes.
 const MAX_COMPARED_BYTES: usize = 1024 * 1024;
-/// How long a comparison may take; what is left then is shown as one change.
-const MAX_COMPARING: Duration = Duration::from_millis(200);
+/// How long a comparison may take; the rest is then shown as one change.
+const COMPARE_LIMIT: Duration = Duration::from_millis(200);
 /// The longest line that is shown, in characters.
 const MAX_LINE_CHARS: usize = 300;
 /// Unchanged lines around a change.
 const CONTEXT_LINES: usize = 3;
 
-/// The lines that say what is asked for. `None` where the question is none of that protocol.
+/// The lines of a request; `None` for a question of another protocol.
 pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     let call = payload.get("toolCall")?.as_object()?;
     let text = |name: &str| call.get(name).and_then(Value::as_str);
@@ -50,7 +50,7 @@ pub(super) fn lines(payload: &Value) -> Option<Vec<String>> {
     Some(lines)
 }
 
-/// The files that the call works with, each once.
+/// The files of the call, each once.
 fn paths(call: &serde_json::Map<String, Value>) -> Vec<String> {
     let located = call.get("locations").and_then(Value::as_array).into_iter().flatten();
     let located = located.filter_map(|place| {
@@ -79,19 +79,19 @@ fn kind_of(item: &Value) -> Option<&str> {
     item.get("type").and_then(Value::as_str)
 }
 
-/// What changes in a file.
+/// The changes in a file.
 fn diff(change: &Value) -> Vec<String> {
     let text = |name: &str| change.get(name).and_then(Value::as_str);
     let path = safe::visible(text("path").unwrap_or_default());
     let (old, new) = (text("oldText"), text("newText").unwrap_or_default());
-    let what = if old.is_some() { "changes" } else { "makes" };
-    let mut lines = vec![format!("{what} {}", cut(&path))];
+    let verb = if old.is_some() { "changes" } else { "creates" };
+    let mut lines = vec![format!("{verb} {}", cut(&path))];
     let old = old.unwrap_or_default();
     if old.len() + new.len() > MAX_COMPARED_BYTES {
         lines.push(format!("  {} bytes become {} bytes: too many to show", old.len(), new.len()));
         return lines;
     }
-    let compared = TextDiff::configure().timeout(MAX_COMPARING).diff_lines(old, new);
+    let compared = TextDiff::configure().timeout(COMPARE_LIMIT).diff_lines(old, new);
     let mut left_out = 0;
     for (number, group) in compared.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if number > 0 {

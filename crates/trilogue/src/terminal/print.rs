@@ -1,14 +1,14 @@
-//! Writes to standard output and standard error. Nothing else in the workspace does.
+//! Writes to standard output and standard error. No other module in the workspace does.
 
 use std::io::{self, IsTerminal, Write as _};
 
 use super::{safe, style};
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
 
 /// Writes data to standard output, at once.
 ///
 /// # Errors
-/// A silent success when the reader has gone, as in `trilogue threads | head -1`.
+/// A silent success when the reader has closed the pipe, as in `trilogue threads | head -1`.
 pub(crate) fn out(text: &str) -> Result {
     let mut out = anstream::stdout().lock();
     settle(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
@@ -23,32 +23,32 @@ pub(crate) fn raw(bytes: &[u8]) -> Result {
     settle(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Writes text beside the data to standard error.
+/// Writes to standard error.
 pub(crate) fn aside(text: &str) {
     // There is nowhere left to report that standard error cannot be written.
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes one line beside the data.
+/// Writes one line to standard error.
 pub(crate) fn note(text: &str) {
     aside(&format!("{text}\n"));
 }
 
-/// Writes what to do next, on a line of its own.
+/// Writes a hint to standard error: what to do next.
 pub(crate) fn hint(text: &str) {
     note(&format!("{}: {text}", style::hint("hint")));
 }
 
-/// Says why the command stops.
-pub(crate) fn stop(stop: &Stop) {
-    if !stop.message.is_empty() {
-        let word = match stop.exit {
+/// Says why the command failed, and what to do next.
+pub(crate) fn error(error: &CliError) {
+    if !error.message.is_empty() {
+        let word = match error.exit {
             Exit::Waiting => style::bold("waiting"),
             _ => style::error("error"),
         };
-        note(&format!("{word}: {}", safe::block(&stop.message)));
+        note(&format!("{word}: {}", safe::block(&error.message)));
     }
-    if let Some(text) = &stop.hint {
+    if let Some(text) = &error.hint {
         hint(&safe::block(text));
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether somebody is there to be asked: standard input and standard error are a terminal.
+/// Whether somebody can be asked: standard input and standard error are a terminal.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -66,8 +66,10 @@ pub(crate) fn can_ask() -> bool {
 fn settle(written: io::Result<()>) -> Result {
     match written {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop::silent(Exit::Success)),
-        Err(error) => Err(Stop::failed(format!("standard output cannot be written: {error}"))),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(CliError::silent(Exit::Success))
+        }
+        Err(error) => Err(CliError::failed(format!("cannot write to standard output: {error}"))),
     }
 }
 
@@ -77,7 +79,7 @@ fn settle(written: io::Result<()>) -> Result {
 /// As [`out`].
 pub(crate) fn json(value: &impl serde::Serialize) -> Result {
     let mut line = serde_json::to_vec(value)
-        .map_err(|error| Stop::failed(format!("the answer cannot be written as JSON: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot write the response as JSON: {error}")))?;
     line.push(b'\n');
     raw(&line)
 }

@@ -5,20 +5,20 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::safe;
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 
-/// The longest file name that is made, in bytes.
+/// The longest file name, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
 /// A folder that artifacts are saved in.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Whether a file that exists is replaced.
+    /// Whether existing files are replaced.
     force: bool,
 }
 
-/// The file name that stands for an artifact's name: one component, nothing hidden, nothing that a shell or a terminal would obey.
+/// A safe file name for an artifact: one component, not hidden, without characters that a shell or a terminal interprets.
 pub(crate) fn file_name(name: &str) -> String {
     let fits =
         |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ' ' | '+' | '@' | ',');
@@ -36,13 +36,13 @@ pub(crate) fn file_name(name: &str) -> String {
 // === impl Folder ===
 
 impl Folder {
-    /// Uses a folder, and makes it where there is none.
+    /// Opens a folder, and creates it where it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(crate) fn open(path: &Path, force: bool) -> Result<Self> {
         fs::create_dir_all(path).map_err(|error| {
-            Stop::failed(format!("the folder {} cannot be made: {error}", path.display()))
+            CliError::failed(format!("cannot create the folder {}: {error}", path.display()))
         })?;
         Ok(Self { path: path.to_owned(), force })
     }
@@ -50,7 +50,7 @@ impl Folder {
     /// Saves one artifact.
     ///
     /// # Errors
-    /// When there is such a file and `--force` was not given, or it cannot be written.
+    /// When the file exists and `--force` was not given, or it cannot be written.
     pub(crate) fn save(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let name = file_name(name);
         let path = self.path.join(&name);
@@ -59,28 +59,28 @@ impl Folder {
         match written {
             Ok(()) => Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Stop::failed(format!("{} exists and was not replaced", path.display()))
-                    .hint("replace it with --force, or save into another folder"))
+                Err(CliError::failed(format!("{} exists and was not replaced", path.display()))
+                    .hint("pass --force to replace it, or save into another folder"))
             }
             Err(error) => {
-                Err(Stop::failed(format!("{} cannot be written: {error}", path.display())))
+                Err(CliError::failed(format!("cannot write {}: {error}", path.display())))
             }
         }
     }
 
-    /// Writes beside and renames: a link of that name is replaced, never followed.
+    /// Writes a draft and renames it: a link of that name is replaced, never followed.
     fn replace(&self, name: &str, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let draft = self.path.join(format!(".{name}.{}.new", uuid::Uuid::new_v4().simple()));
         let written = create(&draft, bytes).and_then(|()| fs::rename(&draft, path));
         if written.is_err() {
-            // Leave no half file behind; the first error is the one to report.
+            // Remove the partial file; the first error is the one to report.
             let _ = fs::remove_file(&draft);
         }
         written
     }
 }
 
-/// Fails on anything that exists, a dangling link included.
+/// Fails where anything exists, a dangling link included.
 fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(bytes)
 }

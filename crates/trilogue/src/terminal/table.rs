@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Rows under a heading. The cells must be safe for a terminal.
+/// Rows below a heading. The cells must already be safe for a terminal.
 pub(crate) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

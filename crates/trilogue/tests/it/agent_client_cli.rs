@@ -167,7 +167,7 @@ fn what_nobody_would_hear_is_no_answer_and_each_kind_is_refused_and_accepted() {
                 &["approve", waiting, option, "--message", "why"],
             ] {
                 let refused = server.run(words).expect(2);
-                assert!(refused.err.contains("hint: give --"), "{question}: {refused:?}");
+                assert!(refused.err.contains("hint: pass --"), "{question}: {refused:?}");
             }
             assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.trim(), waiting, "{question}");
             server.run(&["approve", waiting, option]).expect(0);

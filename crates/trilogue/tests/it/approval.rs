@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
+use crate::cli_protocols::MAIL;
 use crate::harness::{Home, Server};
-
-const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
 
 /// Starts a mail that waits for approval, and gives run and interrupt.
 pub(crate) fn waiting(server: &Server<'_>) -> (String, String) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::cli_protocols::MAIL;
 use crate::harness::{Home, until};
 
 #[test]
@@ -239,5 +240,3 @@ fn chat_keeps_one_thread() {
     assert!(!ended.out.contains("three"), "{ended:?}");
     assert_eq!(server.run(&["runs", "-q", "--thread", "c"]).expect(0).out.lines().count(), 2);
 }
-
-const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";

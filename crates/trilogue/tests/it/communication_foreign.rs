@@ -1,7 +1,7 @@
 //! `trilogue run` against a server of the Agent Communication Protocol that is none of ours.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -9,22 +9,12 @@ use serde_json::{Value, json};
 use crate::foreign::{
     Foreign, RUN, Reply, SESSION, awaiting, begun, message, now, part, run, said,
 };
-use crate::harness::{BINARY, Ended, Home, finish, pid, until};
+use crate::harness::{BINARY, Home, finish, pid, until};
 use crate::terminal::Screen;
 
 /// A run that says this and completes.
 fn whole(text: &str) -> Vec<Value> {
     [begun(), said(text), vec![now("completed")]].concat()
-}
-
-fn command(home: &Home, server: &Foreign, arguments: &[&str]) -> Command {
-    let mut command = home.program(BINARY);
-    command.args(arguments).args(["--url", &server.url()]);
-    command
-}
-
-fn trilogue(home: &Home, server: &Foreign, arguments: &[&str]) -> Ended {
-    finish(command(home, server, arguments), "")
 }
 
 fn events_line() -> String {
@@ -35,7 +25,7 @@ fn events_line() -> String {
 fn an_answer_is_shown_and_the_protocol_found_out() {
     let (home, server) = (Home::new(), Foreign::start());
     server.on_run([Reply::stream(&whole("Grüße"))]);
-    let ended = trilogue(&home, &server, &["run", "echo", "Hello"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "Hello"]).expect(0);
     assert_eq!((ended.out.as_str(), ended.err.as_str()), ("Grüße\n", ""));
     let sent = server.sent("POST /runs");
     assert_eq!((&sent["agent_name"], &sent["mode"]), (&json!("echo"), &json!("stream")));
@@ -54,13 +44,13 @@ fn a_server_gets_no_token_that_is_not_its_own() {
     let ours = home.demo();
     assert!(ours.token_file().exists());
     server.on_run([Reply::stream(&whole("x"))]);
-    trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    server.run(&home, &["run", "echo", "x"]).expect(0);
     let told = |name: &str| {
         server.requests().iter().flat_map(|it| &it.headers).any(|(header, _)| header == name)
     };
     assert!(told("accept") && !told("authorization"), "{:?}", server.requests());
     // One that is given for it is sent to it.
-    trilogue(&home, &server, &["run", "echo", "x", "--token", "theirs"]).expect(0);
+    server.run(&home, &["run", "echo", "x", "--token", "theirs"]).expect(0);
     assert!(told("authorization"));
 }
 
@@ -69,12 +59,12 @@ fn json_gives_the_events_as_the_server_sent_them() {
     let (home, server) = (Home::new(), Foreign::start());
     let events = whole("hi");
     server.on_run([Reply::stream(&events)]);
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--json"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x", "--json"]).expect(0);
     assert_eq!(ended.lines(), events);
     server.on_run([Reply::json(202, &run("created", &Value::Null))]);
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-wait", "--json"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x", "--no-wait", "--json"]).expect(0);
     assert_eq!(ended.json(), run("created", &Value::Null));
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-wait"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x", "--no-wait"]).expect(0);
     assert_eq!(ended.out, format!("{RUN}\n"));
     assert_eq!(
         serde_json::from_str::<Value>(&server.requests().pop().unwrap().body).unwrap()["mode"],
@@ -87,11 +77,11 @@ fn a_thread_is_a_session_and_must_be_a_uuid() {
     let (home, server) = (Home::new(), Foreign::start());
     server.on_run([Reply::stream(&whole("x"))]);
     let simple = SESSION.replace('-', "").to_uppercase();
-    trilogue(&home, &server, &["run", "echo", "x", "--thread", &simple]).expect(0);
+    server.run(&home, &["run", "echo", "x", "--thread", &simple]).expect(0);
     assert_eq!(server.sent("POST /runs")["session_id"], SESSION);
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--thread", "mail"]).expect(2);
+    let ended = server.run(&home, &["run", "echo", "x", "--thread", "mail"]).expect(2);
     assert!(ended.err.contains("--thread mail") && ended.err.contains("UUID"), "{}", ended.err);
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--ephemeral"]).expect(2);
+    let ended = server.run(&home, &["run", "echo", "x", "--ephemeral"]).expect(2);
     assert!(ended.err.contains("--ephemeral"), "{}", ended.err);
     assert_eq!(server.lines(), ["POST /runs"]);
 }
@@ -103,7 +93,7 @@ fn chat_keeps_one_session() {
         "input_content_types": ["*/*"], "output_content_types": ["*/*"] });
     server.on("GET /agents/echo", [Reply::json(200, &manifest)]);
     server.on_run([Reply::stream(&whole("one")), Reply::stream(&whole("two"))]);
-    let ended = finish(command(&home, &server, &["chat", "echo"]), "1\n\n2\n/quit\n3\n").expect(0);
+    let ended = finish(server.command(&home, &["chat", "echo"]), "1\n\n2\n/quit\n3\n").expect(0);
     assert_eq!(ended.out, "one\ntwo\n");
     let thread = ended.err.trim().strip_prefix("thread: ").unwrap().to_owned();
     let runs = server.requests().into_iter().filter(|request| request.line == "POST /runs");
@@ -111,8 +101,8 @@ fn chat_keeps_one_session() {
         .map(|run| serde_json::from_str::<Value>(&run.body).unwrap()["session_id"].clone())
         .collect();
     assert_eq!(sessions, [json!(thread), json!(thread)]);
-    finish(command(&home, &server, &["chat", "nobody"]), "1\n").expect(4);
-    finish(command(&home, &server, &["chat", "echo", "--thread", "t"]), "1\n").expect(2);
+    finish(server.command(&home, &["chat", "nobody"]), "1\n").expect(4);
+    finish(server.command(&home, &["chat", "echo", "--thread", "t"]), "1\n").expect(2);
 }
 
 #[test]
@@ -125,7 +115,7 @@ fn settings_values_and_attachments_are_sent_as_the_protocol_has_them() {
     let attaching = ["--attach", "note.md", "--attach", "x.png", "--attach", address];
     let arguments =
         [&["run", "echo", "look"][..], &attaching, &["--config", r#"{"a":1}"#]].concat();
-    trilogue(&home, &server, &arguments).expect(0);
+    server.run(&home, &arguments).expect(0);
     let sent = server.sent("POST /runs");
     assert_eq!(sent["config"], json!({ "a": 1 }));
     assert_eq!(sent["input"].as_array().unwrap().len(), 1);
@@ -137,7 +127,7 @@ fn settings_values_and_attachments_are_sent_as_the_protocol_has_them() {
     ];
     assert_eq!(sent["input"][0]["parts"], json!(expected));
 
-    trilogue(&home, &server, &["run", "echo", "--input", r#"{"q": 1}"#]).expect(0);
+    server.run(&home, &["run", "echo", "--input", r#"{"q": 1}"#]).expect(0);
     let sent: Value = serde_json::from_str(&server.requests().pop().unwrap().body).unwrap();
     assert_eq!(sent["input"][0]["parts"][0]["content_type"], "application/json");
     assert_eq!(sent["input"][0]["parts"][0]["content"], r#"{"q": 1}"#);
@@ -156,7 +146,7 @@ fn a_broken_stream_goes_on_where_the_server_has_no_ids() {
     server.on_run([Reply::stream(&all[..4]).torn()]);
     let lists = [&all[..4], &all[..5], &all[..5], &all[..]];
     server.on(&events_line(), lists.map(Reply::list));
-    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x"]).expect(0);
     assert_eq!(ended.out, "one two three\n");
     assert_eq!(ended.err.matches("the stream broke").count(), 1, "{}", ended.err);
     let polled = vec![events_line(); 4];
@@ -170,7 +160,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
         let run = run(status, &json!({ "error": error }));
         let ended = json!({ "type": format!("run.{status}"), "run": run });
         server.on_run([Reply::stream(&[begun(), said("so far"), vec![ended]].concat())]);
-        trilogue(&home, &server, &["run", "echo", "x"])
+        server.run(&home, &["run", "echo", "x"])
     };
     let error = json!({ "code": "invalid_input", "message": "no \u{1b}[2Jsuch", "data": null });
     let failed = ends("failed", &error).expect(1);
@@ -181,7 +171,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
 
     let error = json!({ "type": "error", "error": { "code": "server_error", "message": "gone", "data": null } });
     server.on_run([Reply::stream(&[begun(), vec![error]].concat())]);
-    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(1);
+    let ended = server.run(&home, &["run", "echo", "x"]).expect(1);
     assert!(ended.err.contains("gone"), "{}", ended.err);
     for (status, code, exit) in [
         (404, "not_found", 4),
@@ -191,7 +181,7 @@ fn how_a_run_ends_is_how_the_command_ends() {
         (500, "server_error", 1),
     ] {
         server.on_run([Reply::refusal(status, code, "Agent echo \u{7}not found")]);
-        let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(exit);
+        let ended = server.run(&home, &["run", "echo", "x"]).expect(exit);
         assert!(ended.err.contains("Agent echo not found"), "{}", ended.err);
     }
 }
@@ -214,10 +204,10 @@ fn citations_steps_and_updates_are_shown_by_the_rules() {
     ]
     .concat();
     server.on_run([Reply::stream(&events)]);
-    let ended = trilogue(&home, &server, &["run", "echo", "x"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x"]).expect(0);
     assert_eq!(ended.out, "According to a recent study[1], it is so.\n\n[1] Study https://s\n");
     assert_eq!(ended.err, "step: search {\"q\":1}\nupdate: {\"progress\":5}\n");
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--no-metadata"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x", "--no-metadata"]).expect(0);
     assert_eq!(ended.out, "According to a recent study, it is so.\n");
     assert_eq!(ended.err, "");
 }
@@ -244,12 +234,12 @@ fn artifacts_are_saved_and_nothing_is_fetched_from_elsewhere() {
     .concat();
     server.on_run([Reply::stream(&events)]);
     server.on("GET /sessions/s/blobs/b", [Reply::bytes(b"large content")]);
-    let ended = trilogue(&home, &server, &["run", "echo", "x", "--save", "out"]).expect(0);
+    let ended = server.run(&home, &["run", "echo", "x", "--save", "out"]).expect(0);
     let saved = |name: &str| std::fs::read(home.work().join("out").join(name)).unwrap();
     assert_eq!(saved("a.txt"), b"inline");
     assert_eq!(saved("b.bin"), [0xff, 0xd8]);
     assert_eq!(saved("large"), b"large content");
-    assert!(ended.err.contains("not saved: elsewhere is elsewhere"), "{}", ended.err);
+    assert!(ended.err.contains("not saved: elsewhere is not on this server"), "{}", ended.err);
     assert_eq!(server.lines(), ["POST /runs", "GET /sessions/s/blobs/b"]);
 }
 
@@ -259,11 +249,11 @@ fn a_question_nobody_can_answer_here_is_shown() {
     let question = awaiting(&json!([{ "content": "What is \u{1b}[2Jyour name?" }]));
     let events = [begun(), said("Hello."), vec![question]].concat();
     server.on_run([Reply::stream(&events)]);
-    let ended = trilogue(&home, &server, &["run", "awaiter", "x"]).expect(3);
+    let ended = server.run(&home, &["run", "awaiter", "x"]).expect(3);
     assert_eq!(ended.out, "Hello.\n");
     assert!(ended.err.contains("What is your name?"), "{}", ended.err);
     assert!(ended.err.contains(&format!("waiting: the run {RUN}")), "{}", ended.err);
-    let ended = trilogue(&home, &server, &["run", "awaiter", "x", "--json"]).expect(3);
+    let ended = server.run(&home, &["run", "awaiter", "x", "--json"]).expect(3);
     assert_eq!(ended.lines(), events);
 }
 
@@ -281,7 +271,7 @@ fn a_question_is_asked_answered_and_gone_on_with() {
     server.on_run([Reply::stream(&first)]);
     let resumed = format!("POST /runs/{RUN}");
     server.on(&resumed, [Reply::refusal(422, "invalid_input", "not that"), Reply::stream(&rest)]);
-    let mut screen = Screen::start(command(&home, &server, &["run", "awaiter", "x"]));
+    let mut screen = Screen::start(server.command(&home, &["run", "awaiter", "x"]));
     screen.wait_for("Your name?");
     screen.wait_for("answer");
     screen.press("nobody\r");
@@ -304,7 +294,7 @@ fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
     server.on_run([Reply::stream(&first)]);
     server.on(&format!("POST /runs/{RUN}"), [Reply::refusal(403, "server_error", "answered")]);
     server.on(&events_line(), [Reply::list(&first), Reply::list(&[first, rest].concat())]);
-    let mut screen = Screen::start(command(&home, &server, &["run", "awaiter", "x"]));
+    let mut screen = Screen::start(server.command(&home, &["run", "awaiter", "x"]));
     screen.wait_for("answer");
     screen.press("Bob\r");
     let (code, seen) = screen.end();
@@ -328,7 +318,7 @@ fn ctrl_c_cancels_the_run() {
     ] {
         server.on_run([stream]);
         server.on(&events_line(), [Reply::list(&events)]);
-        let mut command = command(&home, &server, &["run", "echo", "x"]);
+        let mut command = server.command(&home, &["run", "echo", "x"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -355,12 +345,12 @@ fn the_protocol_can_be_said() {
     let (home, server) = (Home::new(), Foreign::start());
     server.on_run([Reply::stream(&whole("x"))]);
     let communication = ["run", "echo", "x", "--protocol", "communication"];
-    trilogue(&home, &server, &communication).expect(0);
+    server.run(&home, &communication).expect(0);
     assert_eq!(server.requests().len(), 1, "nothing had to be found out");
-    trilogue(&home, &server, &["run", "echo", "x", "--protocol", "native"]).expect(1);
+    server.run(&home, &["run", "echo", "x", "--protocol", "native"]).expect(1);
     assert_eq!(server.requests()[1].line, "POST /api/v1/runs");
     // A server that is neither is spoken to as one of ours.
     server.on("GET /ping", [Reply::json(200, &json!("pong"))]);
-    trilogue(&home, &server, &["run", "echo", "x"]).expect(1);
+    server.run(&home, &["run", "echo", "x"]).expect(1);
     assert_eq!(server.requests().pop().unwrap().line, "POST /api/v1/runs");
 }

@@ -1,18 +1,17 @@
 //! The SDK's client of the Agent Communication Protocol against servers of ours, agents of the test included.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trilogue::config::List;
+use trilogue::Agents;
 use trilogue::sdk::prelude::*;
-use trilogue::{Agents, App, Listeners, Options, Report};
 use trilogue_sdk::client;
 use trilogue_sdk::communication::{Client, Filter, NewRun, RunStream, Session};
 use trilogue_wire::agent_communication::{
-    ErrorCode, Event, Message as Said, MessagePart, Role, RunStatus, Time,
+    ErrorCode, Event, Message, MessagePart, Role, RunStatus, Time,
 };
 
+use crate::sdk_server::Server;
 use crate::tearing_transport::TearingTransport;
 
 struct HistoryEcho;
@@ -94,45 +93,21 @@ impl Agent for Fails {
     }
 }
 
-/// A server in this process.
-struct Server {
-    address: SocketAddr,
-    stop: tokio::sync::oneshot::Sender<()>,
-    serving: tokio::task::JoinHandle<Result<Report, trilogue::Error>>,
+async fn start() -> Server {
+    let agents = Agents::new().with(HistoryEcho).with(Awaiter).with(Counts).with(Fails);
+    Server::start(agents).await
 }
 
-impl Server {
-    async fn start() -> Self {
-        let mut options = Options::in_memory();
-        options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
-        options.server.no_auth = true;
-        options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
-        options.egress.allow = List(vec!["127.0.0.1/32".parse().unwrap()]);
-        let listeners = Listeners::bind(&options.server).await.unwrap();
-        let agents = Agents::new().with(HistoryEcho).with(Awaiter).with(Counts).with(Fails);
-        let app = App::build(&options, agents, listeners).await.unwrap();
-        let address = app.addresses()[0];
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(app.run(async move { drop(stopped.await) }));
-        Self { address, stop, serving }
-    }
+fn client_of(server: &Server) -> Client {
+    torn_client(server, usize::MAX).0
+}
 
-    fn client(&self) -> Client {
-        self.torn_client(usize::MAX).0
-    }
-
-    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
-    fn torn_client(&self, bytes: usize) -> (Client, Arc<TearingTransport>) {
-        let transport = TearingTransport::new(self.address, bytes);
-        let mut options = client::Options::at("/communication");
-        options.delay = Duration::from_millis(1);
-        (Client::new(Arc::<TearingTransport>::clone(&transport), options), transport)
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.serving.await.unwrap().unwrap();
-    }
+/// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
+fn torn_client(server: &Server, bytes: usize) -> (Client, Arc<TearingTransport>) {
+    let transport = TearingTransport::new(server.address, bytes);
+    let mut options = client::Options::at("/communication");
+    options.delay = Duration::from_millis(1);
+    (Client::new(Arc::<TearingTransport>::clone(&transport), options), transport)
 }
 
 async fn all(stream: &mut RunStream) -> Vec<Event> {
@@ -143,14 +118,14 @@ async fn all(stream: &mut RunStream) -> Vec<Event> {
     events
 }
 
-fn texts(messages: &[Said]) -> Vec<String> {
-    messages.iter().map(Said::plain_text).collect()
+fn texts(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(Message::plain_text).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_does_what_it_says() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     client.ping().await.unwrap();
     let agents = client.agents().await.unwrap().agents;
     assert_eq!(agents.len(), 4);
@@ -160,10 +135,11 @@ async fn every_call_does_what_it_says() {
 
     // Times survive to the microsecond.
     let at = Time::parse("2026-11-20T23:50:09.133102Z").unwrap();
-    let said = Said { created_at: at.into(), completed_at: at.into(), ..Said::text("Howdy!") };
+    let said =
+        Message { created_at: at.into(), completed_at: at.into(), ..Message::text("Howdy!") };
     let run = client.run_sync(NewRun::new("history_echo", said.clone())).await.unwrap();
     assert_eq!(run.status, RunStatus::Completed);
-    assert_eq!(run.output, [Said { role: Role::Named("history_echo".to_owned()), ..said }]);
+    assert_eq!(run.output, [Message { role: Role::Named("history_echo".to_owned()), ..said }]);
 
     let started = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
     let again = client.run_async(NewRun::new("counts", "3").once("k")).await.unwrap();
@@ -195,9 +171,9 @@ async fn every_call_does_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_awaits_and_is_resumed_in_every_mode() {
-    let server = Server::start().await;
-    let client = server.client();
-    let awaiting = || client.run_sync(NewRun::new("awaiter", Vec::<Said>::new()));
+    let server = start().await;
+    let client = client_of(&server);
+    let awaiting = || client.run_sync(NewRun::new("awaiter", Vec::<Message>::new()));
     let run = awaiting().await.unwrap();
     assert_eq!(run.status, RunStatus::Awaiting);
     assert_eq!(run.await_request.unwrap().message.parts, []);
@@ -231,14 +207,14 @@ async fn a_run_awaits_and_is_resumed_in_every_mode() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_breaks_again_and_again_gives_every_event_once() {
-    let server = Server::start().await;
+    let server = start().await;
     for bytes in [500, 700, 1_100] {
-        let (client, wire) = server.torn_client(bytes);
+        let (client, wire) = torn_client(&server, bytes);
         let new = NewRun::new("counts", "30").config(json!({ "slow": true }));
         let mut stream = client.run_stream(new).await.unwrap();
         let events = all(&mut stream).await;
         assert!(wire.streams() > 3, "it broke");
-        let whole = server.client().events(stream.run().unwrap()).await.unwrap().events;
+        let whole = client_of(&server).events(stream.run().unwrap()).await.unwrap().events;
         assert_eq!(events, whole, "torn after {bytes} bytes");
     }
     server.stop().await;
@@ -246,8 +222,8 @@ async fn a_stream_that_breaks_again_and_again_gives_every_event_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_moves_between_servers_and_keeps_its_history() {
-    let (a, b) = (Server::start().await, Server::start().await);
-    let (on_a, on_b) = (a.client(), b.client());
+    let (a, b) = (start().await, start().await);
+    let (on_a, on_b) = (client_of(&a), client_of(&b));
     let mut session = Session::new();
     let say = |text: &str| NewRun::new("history_echo", text);
     let run = session.run_sync(&on_a, say("one")).await.unwrap();

@@ -12,6 +12,23 @@ use crate::harness::{Home, lasting_address, until};
 /// How often a server is killed in the middle of a turn.
 const ROUNDS: usize = 12;
 
+/// What the mail composer asks about.
+const MAIL: &str = "Write to ada@example.com: we meet on Friday";
+
+/// An editor on a new session whose turn has stopped at a question; gives its session, the prompt's id and the question.
+fn ask(home: &Home, arguments: &[&str], text: &str) -> (Editor, String, u64, Value) {
+    let mut editor = Editor::met(home, arguments);
+    let session = editor.session();
+    let id = editor.prompt(&session, text);
+    let question = asked(&mut editor);
+    (editor, session, id, question)
+}
+
+/// Fails unless the turn has ended by itself.
+fn assert_ended(answer: &Value) {
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+}
+
 /// The question that comes next.
 fn asked(editor: &mut Editor) -> Value {
     loop {
@@ -56,7 +73,7 @@ fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
     let id = editor.prompt(&session, "honey bees");
     let (answer, before) = editor.answer(id);
     told.extend(before);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     let mut other = Editor::met(&home, &["connect", "researcher"]);
     let replayed = other.load(&session);
     assert_eq!(replayed.iter().filter(|line| is_users(line)).count(), ROUNDS + 1);
@@ -71,10 +88,7 @@ fn nothing_is_lost_doubled_or_reordered_when_the_server_is_killed_in_a_turn() {
 fn a_question_stays_open_over_a_restart_and_is_answered_once() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
-    let question = asked(&mut editor);
+    let (mut editor, _, id, question) = ask(&home, &["connect", "mailcomposer"], MAIL);
     for _ in 0..3 {
         let killed = demand.signal(Signal::KILL);
         editor.note("again");
@@ -83,7 +97,7 @@ fn a_question_stays_open_over_a_restart_and_is_answered_once() {
     }
     choose(&mut editor, &question, "allow_once");
     let (answer, after) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     let calls = after.iter().filter(|line| line.contains("request_permission")).count();
     assert_eq!(calls, 0, "{after:?}");
 }
@@ -100,9 +114,7 @@ fn a_turn_that_is_cancelled_while_there_is_no_server_names_its_message() {
     let address = lasting_address();
     let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
     let mut server = home.start(&serve);
-    for (agent, text) in
-        [("mailcomposer", "Write to ada@example.com: we meet on Friday"), ("hosted", "permission")]
-    {
+    for (agent, text) in [("mailcomposer", MAIL), ("hosted", "permission")] {
         let mut editor = Editor::met(&home, &["connect", agent]);
         let session = editor.session();
         let message = "4f9a3a52-6a0b-4a55-8f0e-3f7f1f3a9c11";
@@ -129,10 +141,7 @@ fn an_answer_that_is_given_while_there_is_no_server_arrives() {
     let address = lasting_address();
     let serve = ["serve", "--config", config.to_str().unwrap(), "--listen", &address];
     let server = home.start(&serve);
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
-    let question = asked(&mut editor);
+    let (mut editor, _, id, question) = ask(&home, &["connect", "mailcomposer"], MAIL);
     server.stop(Signal::KILL);
     editor.note("lost");
     choose(&mut editor, &question, "allow_once");
@@ -141,7 +150,7 @@ fn an_answer_that_is_given_while_there_is_no_server_arrives() {
     assert!(!home.state().join("server.log").exists());
     let _server = home.start(&serve);
     let (answer, after) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     assert!(after.iter().all(|line| line.contains("session/update")), "{after:?}");
 }
 
@@ -149,17 +158,14 @@ fn an_answer_that_is_given_while_there_is_no_server_arrives() {
 fn a_question_that_was_answered_elsewhere_is_taken_back() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
-    let question = asked(&mut editor);
+    let (mut editor, _, id, question) = ask(&home, &["connect", "mailcomposer"], MAIL);
     demand.signal(Signal::KILL);
     editor.note("again");
     let url = demand.url();
     let inbox = home.run(&["inbox", "-q", "--url", &url]).expect(0).out;
     home.run(&["approve", inbox.trim(), "--url", &url]).expect(0);
     let (answer, after) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     let taken_back: Vec<Value> = after
         .iter()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -184,9 +190,9 @@ fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
     // A server that ends takes no new turn; the next one does.
     let next = editor.prompt(&session, "wasps");
     let (answer, _) = editor.answer(id);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     let (answer, _) = editor.answer(next);
-    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    assert_ended(&answer);
     demand.another(stopped);
     assert!(demand.log().contains("stopped"), "{}", demand.log());
 }
@@ -195,10 +201,7 @@ fn a_stop_lets_the_turn_end_and_the_next_one_begins_on_the_next_server() {
 fn a_cancel_reaches_the_turn_over_a_restart() {
     let home = Home::new();
     let demand = OnDemand::of(&home, "");
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
-    asked(&mut editor);
+    let (mut editor, session, id, _) = ask(&home, &["connect", "mailcomposer"], MAIL);
     demand.signal(Signal::KILL);
     editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } }));
     let (answer, _) = editor.answer(id);
@@ -209,10 +212,8 @@ fn a_cancel_reaches_the_turn_over_a_restart() {
 fn what_is_open_fails_with_a_reason_when_no_server_comes_back() {
     let home = Home::new();
     let server = home.demo();
-    let mut editor = Editor::met(&home, &["connect", "mailcomposer", "--give-up-after", "300ms"]);
-    let session = editor.session();
-    let id = editor.prompt(&session, "Write to ada@example.com: we meet on Friday");
-    asked(&mut editor);
+    let arguments = ["connect", "mailcomposer", "--give-up-after", "300ms"];
+    let (mut editor, _, id, _) = ask(&home, &arguments, MAIL);
     server.stop(Signal::KILL);
     let (answer, _) = editor.answer(id);
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
@@ -236,7 +237,7 @@ fn sessions_of_one_editor_are_all_taken_up_again() {
     for session in &sessions {
         let id = editor.prompt(session, "hello");
         let (answer, told) = editor.answer(id);
-        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        assert_ended(&answer);
         assert_eq!(told.len(), 1, "{told:?}");
         let seen = until(|| Some(other.line()).filter(|line| line.contains("agent_message_chunk")));
         assert_eq!(seen, told[0]);

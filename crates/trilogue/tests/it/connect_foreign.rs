@@ -1,13 +1,13 @@
 //! `trilogue run` against a server of the Agent Connect Protocol that is none of ours, with the gaps of the reference server.
 
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::foreign::{Foreign, Reply};
-use crate::harness::{BINARY, Ended, Home, finish, pid};
+use crate::harness::{Home, pid};
 use crate::terminal::Screen;
 
 const AGENT: &str = "3f1e2549-5799-4321-91ae-2a4881d55526";
@@ -66,16 +66,6 @@ fn done(message: &str) -> Reply {
     waited("success", &json!({ "type": "result", "values": { "message": message, "log": [] } }))
 }
 
-fn command(home: &Home, server: &Foreign, arguments: &[&str]) -> Command {
-    let mut command = home.program(BINARY);
-    command.args(arguments).args(["--url", &server.url()]);
-    command
-}
-
-fn trilogue(home: &Home, server: &Foreign, arguments: &[&str]) -> Ended {
-    finish(command(home, server, arguments), "")
-}
-
 fn on_run(server: &Foreign, end: &str, replies: impl IntoIterator<Item = Reply>) {
     server.on(&format!("GET /runs/{RUN}{end}"), replies);
 }
@@ -88,7 +78,7 @@ fn a_stream_without_modes_and_without_an_end_is_shown_whole() {
     on_run(&server, "", [Reply::json(200, &run("success"))]);
     on_run(&server, "/wait", [done("Grüße.")]);
     let arguments = ["run", "org.agntcy.probe", "Hello", "--token", "sekret"];
-    let ended = trilogue(&home, &server, &arguments).expect(0);
+    let ended = server.run(&home, &arguments).expect(0);
     assert_eq!(ended.out, "Grüße\n");
     let requests = server.requests();
     let created: Vec<Value> = requests
@@ -116,7 +106,7 @@ fn a_value_without_words_is_shown_at_the_end() {
     let error =
         json!({ "type": "error", "run_id": RUN, "errcode": 1, "description": "boom\u{1b}[2J" });
     on_run(&server, "/wait", [waited("error", &error)]);
-    let ended = trilogue(&home, &server, &["run", "org.agntcy.probe", "Hello"]).expect(1);
+    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(1);
     assert_eq!(ended.out, "half\n");
     assert!(ended.err.contains("the stream broke"), "{}", ended.err);
     assert!(ended.err.contains("the run failed: boom (error 1)"), "{}", ended.err);
@@ -137,7 +127,7 @@ fn a_question_is_asked_by_the_descriptor_and_answered_as_it_is() {
     server.on(&stream, [detail(500, "Not implemented")]);
     server.on(&format!("GET /threads/t/runs/{RUN}/wait"), [done("went on")]);
     let arguments = ["run", "org.agntcy.probe", "Hello", "--thread", "t"];
-    let mut screen = Screen::start(command(&home, &server, &arguments));
+    let mut screen = Screen::start(server.command(&home, &arguments));
     screen.wait_for("Your word");
     assert!(screen.seen().contains("proceed?"), "{}", screen.seen());
     screen.press("yes\r");
@@ -160,18 +150,18 @@ fn thread() -> Value {
 fn what_such_a_server_refuses_is_told_in_its_words() {
     let (home, server) = (Home::new(), server());
     server.on("POST /runs/stream", [detail(422, ": 5 is not of type 'string'")]);
-    let ended = trilogue(&home, &server, &["run", "org.agntcy.probe", "Hello"]).expect(2);
+    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(2);
     assert!(ended.err.contains("not of type"), "{}", ended.err);
     server.on("POST /agents/search", [Reply::json(200, &json!([]))]);
-    let ended = trilogue(&home, &server, &["run", "org.agntcy.probe", "Hello"]).expect(4);
+    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(4);
     assert!(ended.err.contains("org.agntcy.probe"), "{}", ended.err);
     server.on("POST /agents/search", [detail(401, "Invalid API Key")]);
     server.on("GET /agents/org.agntcy.probe", [detail(401, "Invalid API Key")]);
-    let ended = trilogue(&home, &server, &["run", "org.agntcy.probe", "Hello"]).expect(5);
+    let ended = server.run(&home, &["run", "org.agntcy.probe", "Hello"]).expect(5);
     assert!(ended.err.contains("Invalid API Key"), "{}", ended.err);
     // With a token, the other way to send it is tried too.
     let arguments = ["run", "org.agntcy.probe", "Hello", "--token", "x"];
-    trilogue(&home, &server, &arguments).expect(5);
+    server.run(&home, &arguments).expect(5);
     let sent = server.requests();
     let bearer = sent.iter().any(|it| {
         it.line == "GET /agents/org.agntcy.probe"
@@ -185,7 +175,7 @@ fn agents_that_a_server_does_not_list_are_told() {
     let (home, server) = (Home::new(), server());
     let refused = "At least one of 'name' or 'version' must be provided";
     server.on("POST /agents/search", [Reply::json(200, &json!([])), detail(422, refused)]);
-    let ended = trilogue(&home, &server, &["agents"]).expect(2);
+    let ended = server.run(&home, &["agents"]).expect(2);
     assert!(ended.err.contains("must be provided"), "{}", ended.err);
 }
 
@@ -194,7 +184,7 @@ fn ctrl_c_where_nothing_can_be_cancelled_leaves() {
     let (home, server) = (Home::new(), server());
     server.on("POST /runs/stream", [Reply::stream(&[values("on and on")]).open()]);
     server.on(&format!("POST /runs/{RUN}/cancel"), [detail(500, "Not implemented")]);
-    let mut running = command(&home, &server, &["run", "org.agntcy.probe", "Hello", "--json"]);
+    let mut running = server.command(&home, &["run", "org.agntcy.probe", "Hello", "--json"]);
     running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = running.spawn().unwrap();
     // Once an event is printed, the signal is heard.

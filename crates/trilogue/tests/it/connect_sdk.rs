@@ -1,12 +1,10 @@
 //! The SDK's client of the Agent Connect Protocol against servers of ours, agents of the test included.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use trilogue::config::List;
+use trilogue::Agents;
 use trilogue::sdk::prelude::*;
-use trilogue::{Agents, App, Listeners, Options, Report};
 use trilogue_sdk::client;
 use trilogue_sdk::connect::{
     AgentSearchRequest, CancelAction, Client, ConfigurationCreate, ConfigurationPatch,
@@ -16,6 +14,7 @@ use trilogue_sdk::connect::{
 };
 use trilogue_wire::native::Json as Raw;
 
+use crate::sdk_server::Server;
 use crate::tearing_transport::TearingTransport;
 
 struct Counts;
@@ -72,44 +71,20 @@ impl Agent for Asks {
     }
 }
 
-/// A server in this process.
-struct Server {
-    address: SocketAddr,
-    stop: tokio::sync::oneshot::Sender<()>,
-    serving: tokio::task::JoinHandle<Result<Report, trilogue::Error>>,
+async fn start() -> Server {
+    Server::start(Agents::new().with(Counts).with(Asks)).await
 }
 
-impl Server {
-    async fn start() -> Self {
-        let mut options = Options::in_memory();
-        options.server.listen = List(vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
-        options.server.no_auth = true;
-        options.server.shutdown_deadline = trilogue::config::Span::seconds(0);
-        let listeners = Listeners::bind(&options.server).await.unwrap();
-        let agents = Agents::new().with(Counts).with(Asks);
-        let app = App::build(&options, agents, listeners).await.unwrap();
-        let address = app.addresses()[0];
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let serving = tokio::spawn(app.run(async move { drop(stopped.await) }));
-        Self { address, stop, serving }
-    }
+fn client_of(server: &Server) -> Client {
+    torn_client(server, usize::MAX).0
+}
 
-    fn client(&self) -> Client {
-        self.torn_client(usize::MAX).0
-    }
-
-    /// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
-    fn torn_client(&self, bytes: usize) -> (Client, Arc<TearingTransport>) {
-        let transport = TearingTransport::new(self.address, bytes);
-        let mut options = client::Options::at("/connect");
-        options.delay = Duration::from_millis(1);
-        (Client::new(Arc::<TearingTransport>::clone(&transport), options), transport)
-    }
-
-    async fn stop(self) {
-        self.stop.send(()).unwrap();
-        self.serving.await.unwrap().unwrap();
-    }
+/// A client whose first stream breaks after so many bytes, the second after twice as many, and so on.
+fn torn_client(server: &Server, bytes: usize) -> (Client, Arc<TearingTransport>) {
+    let transport = TearingTransport::new(server.address, bytes);
+    let mut options = client::Options::at("/connect");
+    options.delay = Duration::from_millis(1);
+    (Client::new(Arc::<TearingTransport>::clone(&transport), options), transport)
 }
 
 fn count(number: &str) -> NewRun {
@@ -121,7 +96,7 @@ fn object(json: &str) -> Option<Object> {
 }
 
 /// What a stream gives to its end: the texts of its values, and its updates.
-async fn told(stream: &mut RunStream) -> (Vec<String>, Vec<String>, RunStatus) {
+async fn updates_of(stream: &mut RunStream) -> (Vec<String>, Vec<String>, RunStatus) {
     let (mut texts, mut updates, mut status) = (Vec::new(), Vec::new(), RunStatus::Pending);
     while let Some(streamed) = stream.next().await.unwrap() {
         assert_eq!(status, RunStatus::Pending, "nothing comes behind the end");
@@ -140,8 +115,8 @@ async fn told(stream: &mut RunStream) -> (Vec<String>, Vec<String>, RunStatus) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_and_what_they_declare_are_read() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     assert_eq!(client.agents().await.unwrap().len(), 2);
     let found = client.find_agent("asks").await.unwrap();
     let id = found.agent_id.as_str();
@@ -164,8 +139,8 @@ async fn agents_and_what_they_declare_are_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn configured_instances_are_run() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     let config = |json: &str| Some(Raw::parse(json).unwrap());
     let new = ConfigurationCreate { config: config(r#"{"slow":false}"#), ..Default::default() };
     let made = client.create_configuration("counts", &new).await.unwrap();
@@ -189,8 +164,8 @@ async fn configured_instances_are_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_created_waited_for_found_and_removed() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     let waited = client.run_and_wait(count("2").metadata(json!({ "k": "v" }))).await.unwrap();
     let Some(RunOutput::Result(result)) = waited.output else { panic!("{waited:?}") };
     assert_eq!(result.values.unwrap().to_value()["message"], "0 1 ");
@@ -229,8 +204,8 @@ async fn runs_are_created_waited_for_found_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_asks_is_resumed_in_every_form() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     let waited = client.run_and_wait(NewRun::of("asks").input(json!({}))).await.unwrap();
     let run = waited.run.unwrap().run_id;
     let Some(RunOutput::Interrupt(asked)) = waited.output else { panic!("it asks") };
@@ -253,17 +228,17 @@ async fn a_run_that_asks_is_resumed_in_every_form() {
 
     let mut stream = client.run_stream(NewRun::of("asks").input(json!({}))).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(told(&mut stream).await.2, RunStatus::Interrupted);
+        assert_eq!(updates_of(&mut stream).await.2, RunStatus::Interrupted);
         stream.resume(yes()).await.unwrap();
     }
-    assert_eq!(told(&mut stream).await.2, RunStatus::Success);
+    assert_eq!(updates_of(&mut stream).await.2, RunStatus::Success);
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn threads_keep_what_runs_leave() {
-    let server = Server::start().await;
-    let client = server.client();
+    let server = start().await;
+    let client = client_of(&server);
     let new = ThreadCreate { metadata: object(r#"{"a":1}"#), ..Default::default() };
     let thread = client.create_thread(&new).await.unwrap();
     let id = thread.thread_id.as_str();
@@ -273,7 +248,7 @@ async fn threads_keep_what_runs_leave() {
     let run = waited.run.unwrap().run_id;
     let at = RunAt::on(id, run.as_str());
     assert_eq!(client.run(at.clone()).await.unwrap().thread_id.as_deref(), Some(id));
-    assert_eq!(told(&mut client.join(at.clone(), None)).await.2, RunStatus::Success);
+    assert_eq!(updates_of(&mut client.join(at.clone(), None)).await.2, RunStatus::Success);
     assert_eq!(client.thread_runs(id, Some(1), Some(0)).await.unwrap()[0].run_id, run);
     let shown = client.thread(id).await.unwrap();
     assert!(shown.values.unwrap().as_str().contains("0 1 "));
@@ -313,13 +288,13 @@ async fn threads_keep_what_runs_leave() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_breaks_again_and_again_ends_with_the_whole_output() {
-    let server = Server::start().await;
+    let server = start().await;
     let whole: String = (0..30).map(|number| format!("{number} ")).collect();
     for bytes in [700, 1_100] {
-        let (client, wire) = server.torn_client(bytes);
+        let (client, wire) = torn_client(&server, bytes);
         let new = count("30").config(json!({ "slow": true }));
         let mut stream = client.run_stream(new).await.unwrap();
-        let (texts, _, status) = told(&mut stream).await;
+        let (texts, _, status) = updates_of(&mut stream).await;
         assert_eq!(status, RunStatus::Success);
         assert!(wire.streams() > 1, "it broke");
         assert_eq!(texts.last(), Some(&whole), "torn after {bytes} bytes");
@@ -334,17 +309,17 @@ async fn a_stream_that_breaks_again_and_again_ends_with_the_whole_output() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_come_once_and_in_order_over_breaks() {
-    let server = Server::start().await;
+    let server = start().await;
     let both = || {
         let new = count("30").config(json!({ "slow": true }));
         new.streaming([StreamMode::Values, StreamMode::Custom])
     };
-    let (client, wire) = server.torn_client(900);
+    let (client, wire) = torn_client(&server, 900);
     let mut stream = client.run_stream(both()).await.unwrap();
-    let (_, updates, status) = told(&mut stream).await;
+    let (_, updates, status) = updates_of(&mut stream).await;
     assert_eq!(status, RunStatus::Success);
     assert!(wire.streams() > 1, "it broke");
-    let again = told(&mut server.client().join(stream.run().unwrap(), None)).await.1;
+    let again = updates_of(&mut client_of(&server).join(stream.run().unwrap(), None)).await.1;
     assert_eq!(updates, again);
     assert!(updates.len() >= 30, "{updates:?}");
     server.stop().await;

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::{Value, json};
+
+use crate::harness::{BINARY, Ended, Home, finish};
 
 /// The run that everything is about.
 pub(crate) const RUN: &str = "2a4496e1-b907-4b65-9cec-2ae5658024fe";
@@ -91,6 +94,17 @@ impl Foreign {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// A command against this server, not yet started.
+    pub(crate) fn command(&self, home: &Home, arguments: &[&str]) -> Command {
+        let mut command = home.program(BINARY);
+        command.args(arguments).args(["--url", &self.url()]);
+        command
+    }
+
+    pub(crate) fn run(&self, home: &Home, arguments: &[&str]) -> Ended {
+        finish(self.command(home, arguments), "")
     }
 
     /// What was asked so far.

@@ -138,7 +138,7 @@ fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
     });
     if !second.is_empty() {
         let ended = home.run(&["approve", &second, "--yes", "--url", url]).expect(2);
-        assert!(ended.err.contains("hint: give --message TEXT"), "{}", ended.err);
+        assert!(ended.err.contains("hint: pass --message TEXT"), "{}", ended.err);
         home.run(&["approve", &second, "--message", "plum", "--url", url]).expect(0);
     }
     home.run(&["tail", run.trim(), "--follow", "--url", url]).expect(0);

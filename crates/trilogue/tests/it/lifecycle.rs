@@ -56,7 +56,7 @@ fn a_stop_says_what_keeps_waiting() {
     let (run, _) = waiting(&server);
     assert!(server.stop(Signal::TERM).success());
     let log = home.log();
-    assert!(log.contains(&format!("keep waiting for an answer: {run}")), "{log}");
+    assert!(log.contains(&format!("still waiting for an answer: {run}")), "{log}");
     assert!(log.contains("stopped"), "{log}");
 }
 

@@ -9,6 +9,7 @@
 mod agent_client_cli;
 mod agent_client_examples;
 mod approval;
+mod cli_protocols;
 mod commands;
 mod communication;
 mod communication_foreign;
@@ -33,6 +34,7 @@ mod native_editor;
 mod notified;
 mod offline;
 mod output;
+mod sdk_server;
 mod shell;
 mod tearing_transport;
 mod terminal;

@@ -11,8 +11,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::approval::waiting;
 use crate::harness::{Home, until};
 
-const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
-
 /// A program on a pseudo-terminal.
 pub(crate) struct Screen {
     child: Child,
@@ -86,41 +84,6 @@ impl Drop for Screen {
         // It may have ended already.
         let _ = self.child.kill();
     }
-}
-
-#[test]
-fn a_question_is_asked_and_the_run_goes_on() {
-    let home = Home::new();
-    let server = home.demo();
-    let mut screen = Screen::start(server.command(&["run", "mailcomposer", MAIL]));
-    screen.wait_for("Approval Decision");
-    assert!(screen.seen().contains("ada@example.com"), "{}", screen.seen());
-    screen.press("n");
-    screen.wait_for("Approval Reason");
-    screen.press("not today\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
-    assert!(seen.rsplit("Approval Reason").next().unwrap().contains("not today"), "{seen}");
-    assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
-}
-
-#[test]
-fn an_answer_that_came_too_late_is_told_and_the_run_goes_on() {
-    let home = Home::new();
-    let server = home.demo();
-    let mut screen = Screen::start(server.command(&["run", "mailcomposer", MAIL]));
-    screen.wait_for("Approval Decision");
-    let inbox = server.run(&["inbox", "-q"]).expect(0).out;
-    let faster = ["approve", inbox.trim(), "--reject", "--message", "I was faster"];
-    server.run(&faster).expect(0);
-    screen.press("y");
-    screen.wait_for("Approval Reason");
-    screen.press("\r");
-    let (code, seen) = screen.end();
-    assert_eq!(code, Some(0), "{seen}");
-    let (_, after) = seen.split_once("your answer was not taken").unwrap();
-    assert!(after.contains("answered by owner before"), "{seen}");
-    assert!(after.contains("I was faster"), "the run went on with the other answer: {seen}");
 }
 
 #[test]

@@ -227,7 +227,7 @@ fn what_a_server_gave_up_is_listed_and_delivered_again() {
         ["serve", "--config", "t.toml", "--listen", "127.0.0.1:0", "--store", "memory:"];
     let server = home.start(&arguments);
     let ended = server.run(&["webhooks", "list"]).expect(0);
-    assert!(ended.err.contains("no callback was given up"), "{}", ended.err);
+    assert!(ended.err.contains("no callback has failed"), "{}", ended.err);
     let address = lasting_address();
     let runs: Vec<_> =
         (0..3).map(|_| run_with_callback(&server, &json!(format!("http://{address}/x")))).collect();

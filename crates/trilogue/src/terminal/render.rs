@@ -1,98 +1,86 @@
-//! Shows the events of a run: the answer on standard output, how the agent got there beside it.
+//! Renders a run's events: the answer for standard output, everything else for standard error.
 
-use trilogue_wire::native::{
-    Event, EventBody, Interrupt, Json, Outcome, Part, PartMetadata, PlanEntry,
-};
+use trilogue_wire::native::{Event, EventBody, Json, Part, PartMetadata, PlanEntry};
 
-use super::beside::{self, Calls, Thoughts, is_for_user, json, pretty, written};
+use super::beside::{self, OpenCalls, ThoughtLines, is_for_user, json, pretty, written};
 use super::cited::{CitedText, Source};
 use super::{safe, style};
 
 pub(crate) use super::beside::{inline, summary};
 
-/// Turns events into text. Everything in it is safe for a terminal.
-#[derive(Debug)]
-pub(crate) struct Show {
+/// How a run is rendered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RenderOptions {
     /// Whether the answer is written as it comes; otherwise message by message.
-    live: bool,
+    pub(crate) live: bool,
     /// Whether citations, steps, tool calls and thoughts are shown.
-    metadata: bool,
+    pub(crate) metadata: bool,
     /// Whether the answer's text keeps its control sequences.
-    raw: bool,
+    pub(crate) raw: bool,
     /// Whether blocks are shown that are not meant for the user.
-    all: bool,
+    pub(crate) all: bool,
+}
+
+/// Turns events into text that is safe for a terminal.
+#[derive(Debug)]
+pub(crate) struct RunRenderer {
+    options: RenderOptions,
     /// The message that grows.
-    message: Option<Growing>,
-    /// The message of the user that is told: it is not repeated.
+    message: Option<OpenMessage>,
+    /// The user's own message, which is not repeated.
     skipped: Option<String>,
-    /// A message stands above the next one.
+    /// Whether a message stands above the next one.
     below_another: bool,
-    /// The terminal's line has text and no end.
+    /// Whether the terminal's line has text and no end.
     mid_line: bool,
     /// Whether any message had text.
-    spoke: bool,
+    has_text: bool,
     /// Parts with a name, in order.
     artifacts: Vec<Part>,
     /// The plan as it was shown last.
     plan: Vec<PlanEntry>,
-    /// Tool calls that go on.
-    calls: Calls,
+    /// Open tool calls.
+    calls: OpenCalls,
     /// The thought that grows.
-    thoughts: Thoughts,
+    thoughts: ThoughtLines,
 }
 
 /// A message that grows.
 #[derive(Debug)]
-struct Growing {
+struct OpenMessage {
     id: String,
     text: CitedText,
 }
 
 /// What to print for one event.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct Rendered {
     /// For standard output.
     pub(crate) out: String,
     /// For standard error, after that.
     pub(crate) aside: String,
-    /// Something that the event asks of the reader.
-    pub(crate) turn: Option<Turn>,
 }
 
-/// What an event asks of the reader.
-#[derive(Debug)]
-pub(crate) enum Turn {
-    /// Somebody must answer.
-    Asked(Box<Interrupt>),
-    /// The run is over.
-    Ended(Outcome),
-}
+// === impl RunRenderer ===
 
-// === impl Show ===
-
-impl Show {
-    /// Shows a run from its beginning.
-    pub(crate) fn new(live: bool, metadata: bool, raw: bool, all: bool) -> Self {
+impl RunRenderer {
+    pub(crate) fn new(options: RenderOptions) -> Self {
         Self {
-            live,
-            metadata,
-            raw,
-            all,
+            options,
             message: None,
             skipped: None,
             below_another: false,
             mid_line: false,
-            spoke: false,
+            has_text: false,
             artifacts: Vec::new(),
             plan: Vec::new(),
-            calls: Calls::default(),
-            thoughts: Thoughts::default(),
+            calls: OpenCalls::default(),
+            thoughts: ThoughtLines::default(),
         }
     }
 
-    /// Whether the answer's text keeps its control sequences.
     pub(crate) fn is_raw(&self) -> bool {
-        self.raw
+        self.options.raw
     }
 
     /// The artifacts so far.
@@ -100,20 +88,13 @@ impl Show {
         &self.artifacts
     }
 
-    /// What is held back, because the run waits for somebody.
-    pub(crate) fn pause_here(&mut self) -> String {
-        let mut shown = Shown::default();
-        self.pause(&mut shown);
-        shown.out
-    }
-
-    /// Takes in the next event.
-    pub(crate) fn event(&mut self, event: &Event) -> Shown {
-        let mut shown = Shown::default();
+    /// Renders the next event.
+    pub(crate) fn event(&mut self, event: &Event) -> Rendered {
+        let mut shown = Rendered::default();
         if let EventBody::MessageThought(thought) = &event.body {
-            let came = event.original.as_ref();
-            if self.all || beside::is_thought_for_user(came) {
-                let lines = self.thoughts.push(&thought.text, came);
+            let original = event.original.as_ref();
+            if self.options.all || beside::is_thought_for_user(original) {
+                let lines = self.thoughts.push(&thought.text, original);
                 self.aside(&lines, &mut shown);
             }
             return shown;
@@ -138,15 +119,9 @@ impl Show {
             EventBody::MessageCompleted(completed) => {
                 self.completed(&completed.message_id, &mut shown)
             }
-            EventBody::InterruptRaised(raised) => {
-                self.pause(&mut shown);
-                shown.turn = Some(Turn::Asked(Box::new(raised.interrupt.clone())));
-            }
+            EventBody::InterruptRaised(_) => self.pause(&mut shown),
             EventBody::RunResult(result) => self.result(&result.value, &mut shown),
-            EventBody::RunEnded(ended) => {
-                self.finish(&mut shown);
-                shown.turn = Some(Turn::Ended(ended.outcome.clone()));
-            }
+            EventBody::RunEnded(_) => self.finish(&mut shown),
             body => {
                 let lines = self.beside(body);
                 self.aside(&lines, &mut shown);
@@ -155,7 +130,7 @@ impl Show {
         shown
     }
 
-    /// What stands beside the answer.
+    /// Lines about anything but the answer.
     fn beside(&mut self, body: &EventBody) -> String {
         match body {
             EventBody::ToolStarted(tool) => self.calls.started(tool),
@@ -172,11 +147,11 @@ impl Show {
     }
 
     /// Makes this message the one that grows. `false` where it is the user's.
-    fn turn_to(&mut self, message: &str, shown: &mut Shown) -> bool {
+    fn turn_to(&mut self, message: &str, shown: &mut Rendered) -> bool {
         if self.skipped.as_deref() == Some(message) {
             return false;
         }
-        if self.message.as_ref().is_none_or(|growing| growing.id != message) {
+        if self.message.as_ref().is_none_or(|open| open.id != message) {
             self.finish(shown);
             self.begin(message);
         }
@@ -184,13 +159,13 @@ impl Show {
     }
 
     fn begin(&mut self, message: &str) {
-        let text = CitedText::new(self.live, self.raw);
-        self.message = Some(Growing { id: message.to_owned(), text });
+        let text = CitedText::new(self.options.live, self.options.raw);
+        self.message = Some(OpenMessage { id: message.to_owned(), text });
     }
 
-    /// A message is complete; one that does not grow any more stands already.
-    fn completed(&mut self, message: &str, shown: &mut Shown) {
-        if self.message.as_ref().is_none_or(|growing| growing.id == message) {
+    /// Finishes a message, unless another one has taken its place.
+    fn completed(&mut self, message: &str, shown: &mut Rendered) {
+        if self.message.as_ref().is_none_or(|open| open.id == message) {
             self.finish(shown);
         }
         if self.skipped.as_deref() == Some(message) {
@@ -198,17 +173,17 @@ impl Show {
         }
     }
 
-    fn text(&mut self, text: &str, shown: &mut Shown) {
+    fn text(&mut self, text: &str, shown: &mut Rendered) {
         let out = self.message().push(text);
         self.put(&out, shown);
     }
 
-    fn part(&mut self, part: &Part, shown: &mut Shown) {
-        if !self.all && !is_for_user(part) {
+    fn part(&mut self, part: &Part, shown: &mut Rendered) {
+        if !self.options.all && !is_for_user(part) {
             return;
         }
         let citation = match &part.metadata {
-            Some(PartMetadata::Citation(citation)) if self.metadata => Some(citation),
+            Some(PartMetadata::Citation(citation)) if self.options.metadata => Some(citation),
             _ => None,
         };
         let mut citation = citation.map(|citation| Source {
@@ -243,15 +218,15 @@ impl Show {
 
     /// The message that grows; begins one where there is none.
     fn message(&mut self) -> &mut CitedText {
-        let (live, raw) = (self.live, self.raw);
-        let begun = || Growing { id: String::new(), text: CitedText::new(live, raw) };
+        let RenderOptions { live, raw, .. } = self.options;
+        let begun = || OpenMessage { id: String::new(), text: CitedText::new(live, raw) };
         &mut self.message.get_or_insert_with(begun).text
     }
 
-    /// The agent's answer as a value: shown where it said nothing in words.
-    fn result(&mut self, value: &Json, shown: &mut Shown) {
+    /// The agent's answer as a value: shown where no message had text.
+    fn result(&mut self, value: &Json, shown: &mut Rendered) {
         self.finish(shown);
-        if self.spoke {
+        if self.has_text {
             return;
         }
         let value = value.to_value();
@@ -267,16 +242,16 @@ impl Show {
         shown.out.push('\n');
     }
 
-    /// Something else than the answer is shown next.
-    fn pause(&mut self, shown: &mut Shown) {
-        let held = self.message.as_mut().map(|growing| growing.text.flush()).unwrap_or_default();
+    /// Prints what is held back: something other than the answer comes next.
+    fn pause(&mut self, shown: &mut Rendered) {
+        let held = self.message.as_mut().map(|open| open.text.flush()).unwrap_or_default();
         self.put(&held, shown);
         self.end_line(shown);
     }
 
     /// The message is complete: the rest of it, and its notes.
-    fn finish(&mut self, shown: &mut Shown) {
-        let Some(Growing { text: mut message, .. }) = self.message.take() else { return };
+    fn finish(&mut self, shown: &mut Rendered) {
+        let Some(OpenMessage { text: mut message, .. }) = self.message.take() else { return };
         let held = message.end();
         self.put(&held, shown);
         self.end_line(shown);
@@ -284,17 +259,17 @@ impl Show {
         if !notes.is_empty() {
             shown.out.push_str(&format!("\n{}\n", notes.join("\n")));
         }
-        let said = !message.is_empty();
-        self.spoke |= said;
-        self.below_another |= said;
+        let has_text = !message.is_empty();
+        self.has_text |= has_text;
+        self.below_another |= has_text;
     }
 
-    /// A line beside the answer. On a terminal both are one screen, so the answer's line is ended first.
-    fn aside(&mut self, text: &str, shown: &mut Shown) {
-        if !self.metadata || text.is_empty() {
+    /// Adds lines beside the answer. On a terminal both share the screen, so the answer's line ends first.
+    fn aside(&mut self, text: &str, shown: &mut Rendered) {
+        if !self.options.metadata || text.is_empty() {
             return;
         }
-        if self.live {
+        if self.options.live {
             self.end_line(shown);
         }
         for line in text.lines() {
@@ -302,10 +277,10 @@ impl Show {
         }
     }
 
-    fn put(&mut self, text: &str, shown: &mut Shown) {
+    fn put(&mut self, text: &str, shown: &mut Rendered) {
         if !text.is_empty() {
             if std::mem::take(&mut self.below_another) {
-                // Two messages in a row are two.
+                // An empty line separates two messages.
                 shown.out.push('\n');
             }
             shown.out.push_str(text);
@@ -313,7 +288,7 @@ impl Show {
         }
     }
 
-    fn end_line(&mut self, shown: &mut Shown) {
+    fn end_line(&mut self, shown: &mut Rendered) {
         if std::mem::take(&mut self.mid_line) {
             shown.out.push('\n');
         }

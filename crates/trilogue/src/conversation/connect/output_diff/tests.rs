@@ -2,14 +2,14 @@ use serde_json::json;
 
 use super::*;
 
-/// What a run's events show, in short: a line for each.
-fn told(events: &[Value]) -> Vec<String> {
-    let mut growth = Growth::default();
-    let mut told = Vec::new();
-    for event in events {
-        let event = serde_json::from_str(&event.to_string()).unwrap();
-        for event in growth.take(event) {
-            told.push(match event.body {
+/// The events for these updates, each on a short line.
+fn lines(updates: &[Value]) -> Vec<String> {
+    let mut diff = OutputDiff::default();
+    let mut lines = Vec::new();
+    for update in updates {
+        let update = serde_json::from_str(&update.to_string()).unwrap();
+        for event in diff.push(update) {
+            lines.push(match event.body {
                 EventBody::MessageStarted(it) => format!("{}: ", it.message_id),
                 EventBody::MessageDelta(it) => format!("{} {}", it.message_id, it.text),
                 EventBody::MessagePart(it) => {
@@ -23,7 +23,7 @@ fn told(events: &[Value]) -> Vec<String> {
             });
         }
     }
-    told
+    lines
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what is made in place reads better")]
@@ -42,28 +42,28 @@ fn messages(texts: &[(&str, Value)]) -> Value {
 }
 
 #[test]
-fn text_that_grows_is_shown_once() {
-    let shown = told(&[
+fn growing_text_is_sent_on_once() {
+    let shown = lines(&[
         values("pending", json!({ "answer": "Hel" })),
         values("pending", json!({ "answer": "Hello" })),
         values("pending", json!({ "answer": "Hello" })),
         values("success", json!({ "answer": "Hello." })),
     ]);
-    // The end has the value too, which the terminal shows only where nothing was said.
+    // The end has the value too, which the terminal shows only where there was no message.
     assert_eq!(shown, ["1: ", "1 Hel", "1 lo", "1.", r#"={"answer":"Hello."}"#, "completed"]);
-    let shown = told(&[
+    let shown = lines(&[
         values("pending", json!({ "message": "a" })),
         values("success", json!({ "message": "ab" })),
     ]);
     assert_eq!(shown, ["1: ", "1 a", "1 b", "1.", r#"={"message":"ab"}"#, "completed"]);
-    let shown = told(&[values("success", json!({ "approved_by": "x" }))]);
+    let shown = lines(&[values("success", json!({ "approved_by": "x" }))]);
     assert_eq!(shown, [r#"={"approved_by":"x"}"#, "completed"]);
 }
 
 #[test]
-fn messages_grow_one_after_the_other_and_questions_are_not_repeated() {
+fn messages_grow_one_after_the_other_and_those_of_others_are_left_out() {
     let user = ("user", json!("hi"));
-    let shown = told(&[
+    let shown = lines(&[
         values("pending", messages(&[("assistant", json!("before")), user.clone()])),
         values(
             "pending",
@@ -99,8 +99,8 @@ fn messages_grow_one_after_the_other_and_questions_are_not_repeated() {
 }
 
 #[test]
-fn a_text_that_became_another_is_shown_anew() {
-    let shown = told(&[
+fn a_text_that_is_replaced_becomes_a_new_message() {
+    let shown = lines(&[
         values("pending", json!({ "message": "Hello" })),
         values("success", json!({ "message": "Goodbye" })),
     ]);
@@ -119,19 +119,22 @@ fn a_text_that_became_another_is_shown_anew() {
 
 #[test]
 fn the_reference_servers_messages_are_read() {
-    let shown = told(&[values(
+    let shown = lines(&[values(
         "success",
         json!({ "messages": [{ "type": "human", "content": "x" }, { "type": "assistant", "content": "X" }] }),
     )]);
     assert_eq!(shown, ["1: ", "1 X", "1.", "completed"]);
     let odd = json!({ "messages": [{ "role": "assistant", "content": [{ "type": "image_url", "image_url": "x" }] }, 7] });
-    assert_eq!(told(&[values("success", odd)]), ["1: ", "1 [application/json]", "1.", "completed"]);
-    assert_eq!(told(&[values("success", json!(null))]), ["=null", "completed"]);
+    assert_eq!(
+        lines(&[values("success", odd)]),
+        ["1: ", "1 [application/json]", "1.", "completed"]
+    );
+    assert_eq!(lines(&[values("success", json!(null))]), ["=null", "completed"]);
 }
 
 #[test]
-fn a_server_that_tells_every_word_is_believed_and_its_output_adds_nothing() {
-    let shown = told(&[
+fn the_output_of_a_server_that_sends_events_adds_nothing() {
+    let shown = lines(&[
         update(json!({ "kind": "message.started", "message_id": "m", "role": "assistant" })),
         update(json!({ "kind": "message.delta", "message_id": "m", "text": "a" })),
         values("pending", messages(&[("assistant", json!("a"))])),
@@ -143,14 +146,14 @@ fn a_server_that_tells_every_word_is_believed_and_its_output_adds_nothing() {
 }
 
 #[test]
-fn the_agents_own_updates_are_shown_as_they_are() {
+fn an_agents_own_updates_are_sent_on_unchanged() {
     let mut named = update(json!({ "done": 1 }));
     named["kind"] = "progress".into();
     let mut wrapped = update(json!({ "kind": "progress", "data": 7 }));
     wrapped["kind"] = "progress".into();
     // Named as one of ours, and none.
     let odd = update(json!({ "kind": "message.delta" }));
-    let shown = told(&[named, wrapped, update(json!({ "a": 1 })), odd]);
+    let shown = lines(&[named, wrapped, update(json!({ "a": 1 })), odd]);
     assert_eq!(
         shown,
         [
@@ -169,7 +172,8 @@ fn an_end_has_its_reason() {
             json!({ "type": "error", "run_id": "r", "status": status, "description": "no" });
         event.as_object_mut().unwrap().extend(error.as_object().unwrap().clone());
         let event = serde_json::from_str(&event.to_string()).unwrap();
-        let EventBody::RunEnded(ended) = Growth::default().take(event).pop().unwrap().body else {
+        let EventBody::RunEnded(ended) = OutputDiff::default().push(event).pop().unwrap().body
+        else {
             panic!("it has not ended");
         };
         ended.outcome

@@ -1,22 +1,22 @@
-//! What an output says in words, and in what pieces.
+//! The agent's messages in an output.
 
 use serde_json::{Map, Value};
 use trilogue_sdk::connect::Message;
 use trilogue_wire::agent_connect::{Block, MessageContent};
 use trilogue_wire::native::{Citation, ContentEncoding, Json, Part, PartMetadata, Trajectory};
 
-/// What text is where nothing else is said.
+/// The content type of text without one.
 const PLAIN: &str = "text/plain";
-/// The words for who is asked, not who answers.
-const ASKING: [&str; 3] = ["user", "human", "system"];
+/// The roles of everybody but the agent.
+const OTHER_ROLES: [&str; 3] = ["user", "human", "system"];
 
 /// A message of the agent.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Said(pub(super) Vec<Piece>);
+pub(super) struct AgentMessage(pub(super) Vec<MessagePiece>);
 
 /// A piece of a message.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Piece {
+pub(super) enum MessagePiece {
     /// Text, which may grow as long as nothing comes behind it.
     Text(String),
     /// Anything else, whole.
@@ -25,21 +25,25 @@ pub(super) enum Piece {
 
 /// A message in any of the forms that servers have for it.
 #[derive(serde::Deserialize)]
-struct Loose {
+struct AnyMessage {
     #[serde(default, alias = "type")]
     role: Option<String>,
     content: MessageContent,
 }
 
-/// The messages of the agent in an output: those that stand beside it, else those in it, else its text. Where the output is final, a text is one only under the name `message` or as the whole.
-pub(super) fn of(messages: Option<Vec<Message>>, values: &Value, is_last: bool) -> Vec<Said> {
+/// The agent's messages in an output: the update's own, else those in the values, else the values' text. In the final output a text counts only as the whole value or under the name `message`.
+pub(super) fn agent_messages(
+    messages: Option<Vec<Message>>,
+    values: &Value,
+    is_last: bool,
+) -> Vec<AgentMessage> {
     if let Some(messages) = messages.filter(|messages| !messages.is_empty()) {
         return answers(messages.into_iter().map(|it| (it.role, it.content)));
     }
     if let Some(Value::Array(messages)) = values.get("messages") {
-        let read = |value: &Value| serde_json::from_value::<Loose>(value.clone()).ok();
-        let loose = messages.iter().filter_map(read);
-        return answers(loose.map(|it| (it.role.unwrap_or_default(), it.content)));
+        let read = |value: &Value| serde_json::from_value::<AnyMessage>(value.clone()).ok();
+        let messages = messages.iter().filter_map(read);
+        return answers(messages.map(|it| (it.role.unwrap_or_default(), it.content)));
     }
     let text = match values {
         Value::String(text) => Some(text),
@@ -52,41 +56,41 @@ pub(super) fn of(messages: Option<Vec<Message>>, values: &Value, is_last: bool) 
         }
         _ => None,
     };
-    text.map(|text| Said(vec![Piece::Text(text.clone())])).into_iter().collect()
+    text.map(|text| AgentMessage(vec![MessagePiece::Text(text.clone())])).into_iter().collect()
 }
 
-/// What stands behind the last message that is no answer: an output may repeat the whole conversation.
-fn answers(messages: impl Iterator<Item = (String, MessageContent)>) -> Vec<Said> {
-    let mut said = Vec::new();
+/// The messages behind the last one of another role: an output may repeat the whole conversation.
+fn answers(messages: impl Iterator<Item = (String, MessageContent)>) -> Vec<AgentMessage> {
+    let mut answers = Vec::new();
     for (role, content) in messages {
-        if ASKING.contains(&role.as_str()) {
-            said.clear();
+        if OTHER_ROLES.contains(&role.as_str()) {
+            answers.clear();
         } else {
-            said.push(pieces(content));
+            answers.push(pieces(content));
         }
     }
-    said
+    answers
 }
 
-fn pieces(content: MessageContent) -> Said {
+fn pieces(content: MessageContent) -> AgentMessage {
     match content {
-        MessageContent::Text(text) => Said(vec![Piece::Text(text)]),
-        MessageContent::Blocks(blocks) => Said(blocks.into_iter().map(piece).collect()),
+        MessageContent::Text(text) => AgentMessage(vec![MessagePiece::Text(text)]),
+        MessageContent::Blocks(blocks) => AgentMessage(blocks.into_iter().map(piece).collect()),
     }
 }
 
-fn piece(block: Block) -> Piece {
+fn piece(block: Block) -> MessagePiece {
     match block {
         Block { kind, text: Some(text), metadata: None, extra }
             if kind == "text" && extra.is_empty() =>
         {
-            Piece::Text(text)
+            MessagePiece::Text(text)
         }
-        block => Piece::Part(Box::new(part(block))),
+        block => MessagePiece::Part(Box::new(part(block))),
     }
 }
 
-/// A block with more than text. What it has beyond its text stands in its metadata; one without anything that is known there is shown as it is.
+/// A block with more than text, which its metadata holds. A block whose metadata has no known member is shown as JSON.
 fn part(block: Block) -> Part {
     let known = ["content_type", "content", "content_url", "name", "citation", "trajectory"];
     let metadata = block.metadata.clone().unwrap_or_default();
@@ -106,12 +110,12 @@ fn part(block: Block) -> Part {
         content_url: text("content_url"),
         blob: None,
         name: text("name"),
-        metadata: about(&metadata),
+        metadata: part_metadata(&metadata),
         extra: None,
     }
 }
 
-fn about(metadata: &Map<String, Value>) -> Option<PartMetadata> {
+fn part_metadata(metadata: &Map<String, Value>) -> Option<PartMetadata> {
     let member = |name: &str, of: &Value| of.get(name).and_then(Value::as_str).map(str::to_owned);
     if let Some(citation) = metadata.get("citation") {
         return Some(PartMetadata::Citation(Citation {

@@ -1,23 +1,23 @@
-//! What is said at the command line, in the form that an agent of the Agent Connect Protocol takes.
+//! Fits input from the command line to the schema of an agent of the Agent Connect Protocol.
 
 use serde_json::{Value, json};
 use trilogue_wire::native::{ContentEncoding, InputMessage, InputPart, Json, RunInput};
 
-use crate::exit::{Result, Stop};
+use crate::exit::{CliError, Result};
 use crate::terminal::safe;
 
-/// The longest schema that is shown where nothing fits it, in characters.
+/// The longest schema that an error shows, in characters.
 const MAX_SHOWN_SCHEMA_CHARS: usize = 400;
 
-/// What text is where nothing else is said.
+/// The content type of text without one.
 const PLAIN: &str = "text/plain";
 
-/// The input by the agent's schema: messages where it takes them, its one text, a string, or the text itself where that is JSON. A value is passed on as it is.
+/// The input in the first form that the schema takes: a string, its one text property, messages, or the text parsed as JSON. A JSON value is passed on unchanged.
 ///
 /// # Errors
-/// Where the schema has no place for it.
-pub(crate) fn by_schema(given: RunInput, schema: Option<&Value>) -> Result<Json> {
-    let parts = match given {
+/// Where the schema takes none of them.
+pub(super) fn by_schema(input: RunInput, schema: Option<&Value>) -> Result<Json> {
+    let parts = match input {
         RunInput::Value(value) => return Ok(value),
         RunInput::Text(text) => vec![InputPart::text(text)],
         RunInput::Messages(messages) => {
@@ -50,13 +50,13 @@ pub(crate) fn by_schema(given: RunInput, schema: Option<&Value>) -> Result<Json>
     if let Some(value) = text.and_then(|text| Json::parse(text.clone()).ok()) {
         return Ok(value);
     }
-    let what = if text.is_some() { "words alone" } else { "attachments" };
+    let what = if text.is_some() { "plain text" } else { "attachments" };
     let shown: String = schema.to_string().chars().take(MAX_SHOWN_SCHEMA_CHARS).collect();
-    Err(Stop::usage(format!("the agent does not take {what}"))
-        .hint(format!("give --input with JSON that fits {}", safe::visible(&shown))))
+    Err(CliError::usage(format!("the agent does not take {what}"))
+        .hint(format!("pass --input with JSON that fits {}", safe::visible(&shown))))
 }
 
-/// The property that takes a text: the only one, the only one that is required, or `message` where messages go there too.
+/// The property that takes a text: the only one, the only required one, or `message` where no property is required.
 fn text_property(schema: &Value) -> Option<&str> {
     let properties = schema.get("properties")?.as_object()?;
     let is_text = |name: &str| {
@@ -74,13 +74,13 @@ fn text_property(schema: &Value) -> Option<&str> {
     only.filter(|name| is_text(name))
 }
 
-/// What a reference within the schema stands for.
+/// Follows a reference within the schema.
 fn resolved<'a>(schema: &'a Value, part: &'a Value) -> &'a Value {
     let place = part.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
     place.and_then(|place| schema.pointer(place)).unwrap_or(part)
 }
 
-/// How a message says who speaks: some servers' messages have a `type` in place of the `role`.
+/// The member and value that mark a user's message: some servers' messages have a `type` in place of the `role`.
 fn speaker(item: &Value) -> (&'static str, &'static str) {
     if item.pointer("/properties/role").is_some() || item.pointer("/properties/type").is_none() {
         return ("role", "user");
@@ -98,7 +98,7 @@ fn message(parts: &[InputPart], role: &str, who: &str) -> Value {
     json!({ role: who, "content": content })
 }
 
-/// A part as a block: what it has beyond its text stands in the metadata.
+/// A part as a block; the metadata holds everything but its text.
 fn block(part: &InputPart) -> Value {
     let coded = part.content_encoding == Some(ContentEncoding::Base64);
     let media = part.content_type.as_deref().and_then(|kind| kind.split('/').next());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_goes_where_the_schema_has_a_place_for_one() {
+    fn text_goes_where_the_schema_takes_it() {
         let string = json!({ "type": "string" });
         let one = json!({ "properties": { "query": string } });
         assert_eq!(of("hi", &string).unwrap(), json!("hi"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_who_speaks_as_the_schema_wants_it() {
+    fn messages_have_the_schemas_member_for_the_role() {
         let of_item = |item: Value| {
             let schema = json!({
                 "properties": { "messages": { "items": { "$ref": "#/$defs/M" } } },
@@ -197,11 +197,11 @@ mod tests {
             part("image/png", true),
             link,
         ];
-        let given = RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]);
+        let input = RunInput::Messages(vec![InputMessage { parts, ..InputMessage::default() }]);
         let chat = json!({ "properties": { "messages": {}, "message": { "type": "string" } } });
-        let input = by_schema(given.clone(), Some(&chat)).unwrap().to_value();
+        let fitted = by_schema(input.clone(), Some(&chat)).unwrap().to_value();
         assert_eq!(
-            input["messages"][0]["content"],
+            fitted["messages"][0]["content"],
             json!([
                 { "type": "text", "text": "look" },
                 { "type": "text", "text": "AA==", "metadata": { "content_type": "text/css", "name": "a" } },
@@ -209,7 +209,7 @@ mod tests {
                 { "type": "link", "metadata": { "content_type": "application/pdf", "content_url": "https://x/a.pdf" } },
             ])
         );
-        let error = by_schema(given, Some(&json!({ "type": "object" }))).unwrap_err();
+        let error = by_schema(input, Some(&json!({ "type": "object" }))).unwrap_err();
         assert!(error.message.contains("attachments"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a run says in the Agent Communication Protocol, in the words that the terminal shows.
+//! Translates events and questions of the Agent Communication Protocol into those that the terminal renders.
 
 use serde_json::Value;
 use trilogue_sdk::client::{ClientError, Refusal};
@@ -9,41 +9,42 @@ use trilogue_wire::agent_communication::{
 use trilogue_wire::native::{
     Citation, ContentEncoding, Event, EventBody, Interrupt, Json, MessageCompleted, MessagePart,
     MessageStarted, OtherMetadata, Outcome, Part, PartMetadata, PermissionOption, RunEnded,
-    RunError, RunStatus, StateCustom, StatePlan, Survives, Trajectory,
+    RunError, RunStatus, StateCustom, StatePlan, Trajectory,
 };
 
-/// The role under which everything that a run says is shown: some servers call it the user's.
+use super::super::{plain_interrupt, unnumbered};
+
+/// The role of every message: some servers give an agent's messages the role `user`.
 const ROLE: &str = "agent";
 
-/// The extension that servers of ours put into a part.
+/// The member in which our own servers name a question.
 const EXTENSION: &str = "x_trilogue";
 
 /// Translates the events of one run.
 #[derive(Debug, Default)]
-pub(super) struct Translation {
-    /// Events so far: their numbers.
-    events: u64,
-    /// Messages so far: their ids.
+pub(super) struct EventTranslator {
+    /// The messages so far. The count is the id of the last one.
     messages: u64,
-    /// The text that the part before held, in this message.
-    said: Option<String>,
+    /// The text of the part before, in the same message.
+    last_text: Option<String>,
 }
 
-// === impl Translation ===
+// === impl EventTranslator ===
 
-impl Translation {
-    /// The event in the terminal's words; `None` for one that shows nothing.
+impl EventTranslator {
+    /// The terminal's event; `None` for one that it does not render.
     pub(super) fn event(&mut self, event: wire::Event) -> Option<Event> {
         let body = match event {
             wire::Event::MessageCreated { .. } => {
                 self.messages += 1;
-                self.said = None;
+                self.last_text = None;
                 let (message_id, role) = (self.messages.to_string(), ROLE.to_owned());
                 EventBody::MessageStarted(MessageStarted { message_id, role })
             }
             wire::Event::MessagePart { part } => {
-                let said = std::mem::replace(&mut self.said, part.plain_text().map(str::to_owned));
-                if said.is_some_and(|said| repeats(&part, &said)) {
+                let text = part.plain_text().map(str::to_owned);
+                let before = std::mem::replace(&mut self.last_text, text);
+                if before.is_some_and(|text| repeats(&part, &text)) {
                     return None;
                 }
                 let (message_id, part) = (self.messages.to_string(), part_of(part));
@@ -64,20 +65,11 @@ impl Translation {
             | wire::Event::RunAwaiting { .. }
             | wire::Event::Error { .. } => return None,
         };
-        self.events += 1;
-        Some(Event {
-            id: self.events.to_string(),
-            number: self.events,
-            run_number: None,
-            run_id: None,
-            at: String::new(),
-            body,
-            original: None,
-        })
+        Some(unnumbered(body))
     }
 }
 
-/// What a run asks. A server of ours describes it in a part of JSON; of any other it is a question that takes a message.
+/// A run's question. Our own servers describe it in a part of JSON; any other server's takes a message.
 pub(super) fn interrupt(request: AwaitRequest) -> Interrupt {
     let parts = request.message.parts;
     let id = parts.first().and_then(named_interrupt).unwrap_or_default();
@@ -91,31 +83,23 @@ pub(super) fn interrupt(request: AwaitRequest) -> Interrupt {
     let member = |name: &str| described.get(name).filter(|value| !value.is_null());
     let options = member("options").cloned().unwrap_or_default();
     let options: Option<Vec<PermissionOption>> = serde_json::from_value(options).ok();
+    let kind = member("kind").and_then(Value::as_str).unwrap_or("message").to_owned();
     Interrupt {
-        id,
-        run_id: None,
-        thread_id: None,
-        agent: None,
-        raised_at: None,
-        kind: member("kind").and_then(Value::as_str).unwrap_or("message").to_owned(),
         prompt,
         payload: member("payload").map_or_else(Json::null, Json::from_value),
         options: options.unwrap_or_default(),
         schema: member("schema").map(Json::from_value),
-        survives: Survives::Restart,
-        patience_ms: None,
-        resolution: None,
-        resolved_at: None,
+        ..plain_interrupt(id, kind)
     }
 }
 
-/// The question that a part names.
+/// The id of the question that a part names.
 fn named_interrupt(part: &wire::MessagePart) -> Option<String> {
     let extension = part.extra.get(EXTENSION)?.to_value();
     extension.get("interrupt_id")?.as_str().map(str::to_owned)
 }
 
-/// The question as data, where a part is that.
+/// The question as data, where a part holds that.
 fn description(part: &wire::MessagePart) -> Option<Value> {
     let content = part.content.as_deref().filter(|_| part.content_type == "application/json")?;
     let described: Value = serde_json::from_str(content).ok()?;
@@ -123,13 +107,13 @@ fn description(part: &wire::MessagePart) -> Option<Value> {
     is_ours.then_some(described)
 }
 
-/// Whether a part is a value whose words were said just before: servers of ours give the answer of an agent with an output schema in both forms.
-fn repeats(part: &wire::MessagePart, said: &str) -> bool {
+/// Whether a part is a value whose text came just before: our own servers give the answer of an agent with an output schema in both forms.
+fn repeats(part: &wire::MessagePart, text: &str) -> bool {
     let is_value = part.content_type == "application/json" && part.name.is_none();
     let content = part.content.as_deref().filter(|_| is_value);
     let value = content.and_then(|content| serde_json::from_str::<Value>(content).ok());
     let members = value.as_ref().and_then(Value::as_object);
-    members.is_some_and(|members| members.len() == 1 && members.values().any(|it| it == said))
+    members.is_some_and(|members| members.len() == 1 && members.values().any(|it| it == text))
 }
 
 fn part_of(part: wire::MessagePart) -> Part {
@@ -162,7 +146,7 @@ fn metadata(metadata: Metadata) -> PartMetadata {
     }
 }
 
-/// An update that the protocol has no word for: a plan or the agent's own, as servers of ours write them, else the object as it is.
+/// A generic update: a plan or an agent's own update as our servers write them, else the whole object.
 fn update(generic: Json) -> EventBody {
     let members = generic.to_value();
     let kind = members.get("kind").and_then(Value::as_str);
@@ -204,7 +188,7 @@ mod tests {
 
     fn event(json: &str) -> Option<EventBody> {
         let event = wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap();
-        Translation::default().event(event).map(|event| event.body)
+        EventTranslator::default().event(event).map(|event| event.body)
     }
 
     fn request(parts: &str) -> AwaitRequest {
@@ -224,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_says_is_the_agents_whatever_role_the_server_gives_it() {
+    fn messages_have_the_agents_role_whatever_the_server_says() {
         let created =
             r#"{"type":"message.created","message":{"role":"user","parts":[{"content":"x"}]}}"#;
         let Some(EventBody::MessageStarted(started)) = event(created) else { panic!() };
@@ -232,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_only_repeats_the_words_before_it_is_not_shown_again() {
-        let mut translation = Translation::default();
+    fn a_value_that_repeats_the_text_before_it_is_not_rendered() {
+        let mut translation = EventTranslator::default();
         let mut shows = |part: &str| {
             let json = format!(r#"{{"type":"message.part","part":{part}}}"#);
             translation.event(wire::read(json.as_bytes(), wire::Rules::Lenient).unwrap()).is_some()
@@ -244,14 +228,14 @@ mod tests {
             format!(r#"{{"content_type":"application/json","content":{content}}}"#)
         };
         assert!(shows(text) && !shows(&value(r#"{"message":"Hi"}"#)));
-        assert!(shows(&value(r#"{"message":"Hi"}"#)), "nothing was said just before");
+        assert!(shows(&value(r#"{"message":"Hi"}"#)), "no text came just before");
         assert!(shows(text) && shows(&value(r#"{"message":"Ho"}"#)));
         assert!(shows(text) && shows(&value(r#"{"message":"Hi","more":1}"#)));
         assert!(shows(text) && shows(&value("7")));
     }
 
     #[test]
-    fn a_question_of_ours_is_asked_as_such_and_any_other_takes_a_message() {
+    fn a_described_question_keeps_its_kind_and_any_other_takes_a_message() {
         let ours = interrupt(request(
             r#"{"content":"Send it?","x_trilogue":{"interrupt_id":"i-7"}},{"content_type":"application/json","content":"{\"interrupt_id\":\"i-7\",\"kind\":\"permission\",\"payload\":{\"to\":\"ada\"},\"options\":[{\"id\":\"allow\",\"name\":\"Allow\",\"effect\":\"allow\",\"always\":false}],\"schema\":null}"}"#,
         ));
@@ -267,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_ours_are_shown_as_what_they_are() {
+    fn plans_and_custom_updates_are_recognised() {
         let plan = r#"{"type":"generic","generic":{"kind":"plan","entries":[{"content":"a","status":"pending"}]}}"#;
         assert!(matches!(event(plan), Some(EventBody::StatePlan(plan)) if plan.entries.len() == 1));
         for (generic, kind, data) in [

@@ -1,13 +1,17 @@
 use super::*;
 
+fn renderer(live: bool, metadata: bool, raw: bool, all: bool) -> RunRenderer {
+    RunRenderer::new(RenderOptions { live, metadata, raw, all })
+}
+
 fn show(live: bool, events: &[&str]) -> (String, String) {
-    let mut show = Show::new(live, true, false, false);
+    let mut renderer = renderer(live, true, false, false);
     let (mut out, mut aside) = (String::new(), String::new());
     for (number, body) in (1..).zip(events) {
         let event = format!("{{\"id\":\"{number}\",\"number\":{number},\"at\":\"x\",{body}}}");
-        let shown = show.event(&serde_json::from_str(&event).unwrap());
-        out.push_str(&shown.out);
-        aside.push_str(&shown.aside);
+        let rendered = renderer.event(&serde_json::from_str(&event).unwrap());
+        out.push_str(&rendered.out);
+        aside.push_str(&rendered.aside);
     }
     (out, anstream::adapter::strip_str(&aside).to_string())
 }
@@ -85,13 +89,13 @@ fn without_metadata_only_the_answer_is_left() {
     let step = r#""type":"message.part","message_id":"m","part":{"content_type":"text/plain","metadata":{"kind":"trajectory","message":"hm"}}"#;
     let cited = part(r#""content":"Bees.","#, r#","start_index":0,"end_index":2"#);
     for live in [true, false] {
-        let mut show = Show::new(live, false, false, false);
+        let mut renderer = renderer(live, false, false, false);
         let (mut out, mut aside) = (String::new(), String::new());
         for body in [STARTED, step, &cited, COMPLETED] {
             let event = format!("{{\"id\":\"1\",\"number\":1,\"at\":\"x\",{body}}}");
-            let shown = show.event(&serde_json::from_str(&event).unwrap());
-            out.push_str(&shown.out);
-            aside.push_str(&shown.aside);
+            let rendered = renderer.event(&serde_json::from_str(&event).unwrap());
+            out.push_str(&rendered.out);
+            aside.push_str(&rendered.aside);
         }
         assert_eq!((out.as_str(), aside.as_str()), ("Bees.\n", ""));
     }
@@ -162,11 +166,11 @@ fn a_block_that_is_not_for_the_user_is_shown_only_with_all() {
         (false, "for userfor user,assistantfor somebody"),
         (true, "for assistantfor userfor user,assistantfor somebody"),
     ] {
-        let mut show = Show::new(false, true, false, all);
+        let mut renderer = renderer(false, true, false, all);
         let mut out = String::new();
         for body in [STARTED].iter().chain(&events).chain(&[COMPLETED]) {
             let event = format!("{{\"id\":\"1\",\"number\":1,\"at\":\"x\",{body}}}");
-            out.push_str(&show.event(&serde_json::from_str(&event).unwrap()).out);
+            out.push_str(&renderer.event(&serde_json::from_str(&event).unwrap()).out);
         }
         assert_eq!(out.trim_end(), said);
     }
@@ -191,11 +195,11 @@ fn a_thought_that_is_not_for_the_user_is_shown_only_with_all() {
         (false, "thought: for [user]\nthought: for null\n"),
         (true, "thought: for [assistant]\nthought: for [user]\nthought: for null\n"),
     ] {
-        let mut show = Show::new(false, true, false, all);
+        let mut renderer = renderer(false, true, false, all);
         let mut err = String::new();
         for body in thoughts.iter().map(String::as_str).chain([COMPLETED]) {
             let event = format!("{{\"id\":\"1\",\"number\":1,\"at\":\"x\",{body}}}");
-            err.push_str(&show.event(&serde_json::from_str(&event).unwrap()).aside);
+            err.push_str(&renderer.event(&serde_json::from_str(&event).unwrap()).aside);
         }
         let plain = err.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
         assert_eq!(plain, told);

@@ -1,70 +1,89 @@
-//! What every conversation has: the place where it is shown, and what it leaves behind.
+//! Where a run is rendered, and the artifacts that it leaves behind.
+
+use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use futures_util::StreamExt as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue_sdk::client::Body;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStatus};
 
-use super::Showing;
+use super::RunSource;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Result, Stop};
+use crate::exit::{CliError, Exit, Result};
+use crate::terminal::render::{RenderOptions, RunRenderer, summary};
 use crate::terminal::save::Folder;
-use crate::terminal::show::{Show, Turn, summary};
 use crate::terminal::{print, safe};
 
 /// The largest artifact that is fetched to be saved, in bytes.
 const MAX_ARTIFACT_BYTES: usize = trilogue_domain::limits::MAX_BLOB_BYTES;
 
-/// Where a run is shown.
-#[derive(Debug)]
-pub(super) struct Stage {
-    /// What commands need beside, to reach the same server.
-    pub(super) elsewhere: String,
-    pub(super) json: bool,
-    folder: Option<Folder>,
-    show: Show,
+/// How a run is rendered.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ViewArguments {
+    /// Show the answer alone: no citations, steps, tool calls and thoughts.
+    #[arg(long)]
+    no_metadata: bool,
+    /// Also show what the agent marks as not meant for the user.
+    #[arg(long)]
+    all: bool,
+    /// Save artifacts into this folder.
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    /// Replace existing files when saving.
+    #[arg(long, requires = "save")]
+    force: bool,
+    /// Write the agent's text unchanged, control sequences included. Only into a pipe or a file.
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
 }
 
-// === impl Stage ===
+/// Renders one run to standard output and standard error.
+#[derive(Debug)]
+pub(super) struct RunView {
+    json: bool,
+    folder: Option<Folder>,
+    renderer: RunRenderer,
+}
 
-impl Stage {
-    /// Prepares to show a run.
-    ///
+// === impl RunView ===
+
+impl RunView {
     /// # Errors
     /// When the folder for artifacts cannot be made, or `--raw` would reach a terminal.
-    pub(super) fn new(showing: &Showing, globals: &Globals) -> Result<Self> {
-        if showing.raw && print::is_terminal() {
-            return Err(Stop::usage("--raw writes only into a pipe or a file")
-                .hint("the terminal would obey whatever the agent wrote; leave --raw out"));
+    pub(super) fn new(arguments: &ViewArguments, globals: &Globals) -> Result<Self> {
+        if arguments.raw && print::is_terminal() {
+            return Err(CliError::usage("--raw writes only into a pipe or a file").hint(
+                "leave --raw out: a terminal would obey the control sequences in the agent's text",
+            ));
         }
-        let folder = match &showing.save {
-            Some(path) => Some(Folder::open(path, showing.force)?),
+        let folder = match &arguments.save {
+            Some(path) => Some(Folder::open(path, arguments.force)?),
             None => None,
         };
-        let show = Show::new(print::is_terminal(), !showing.no_metadata, showing.raw, showing.all);
-        Ok(Self { elsewhere: globals.elsewhere(), json: globals.json, folder, show })
+        let options = RenderOptions {
+            live: print::is_terminal(),
+            metadata: !arguments.no_metadata,
+            raw: arguments.raw,
+            all: arguments.all,
+        };
+        Ok(Self { json: globals.json, folder, renderer: RunRenderer::new(options) })
     }
 
-    /// Takes in an event and prints it, unless the events themselves are printed; gives what it asks for.
-    pub(super) fn event(&mut self, event: &Event) -> Result<Option<Turn>> {
-        let shown = self.show.event(event);
-        if !self.json {
-            self.print(&shown.out)?;
-            print::aside(&shown.aside);
+    /// Renders an event; with `--json`, only takes note of it.
+    pub(super) fn event(&mut self, event: &Event) -> Result {
+        let rendered = self.renderer.event(event);
+        if self.json {
+            return Ok(());
         }
-        Ok(shown.turn)
+        self.print(&rendered.out)?;
+        print::aside(&rendered.aside);
+        Ok(())
     }
 
-    /// Prints what is held back: the run waits for somebody.
-    pub(super) fn pause(&mut self) -> Result {
-        let held = self.show.pause_here();
-        if self.json { Ok(()) } else { self.print(&held) }
-    }
-
-    /// Prints an event as the server wrote it, where that is wanted.
+    /// Prints an event as the server wrote it, with `--json`.
     pub(super) fn original(&self, json: &str) -> Result {
         if self.json { print::raw(format!("{json}\n").as_bytes()) } else { Ok(()) }
     }
@@ -72,31 +91,31 @@ impl Stage {
     fn print(&self, text: &str) -> Result {
         if text.is_empty() {
             Ok(())
-        } else if self.show.is_raw() {
+        } else if self.renderer.is_raw() {
             print::raw(text.as_bytes())
         } else {
             print::out(text)
         }
     }
 
-    /// How the command ends after a run that ended so.
+    /// The command's result for a run with this outcome.
     pub(super) fn ended(&self, outcome: &Outcome, cancelling: bool) -> Result {
         match outcome.status {
             RunStatus::Completed => Ok(()),
             RunStatus::Cancelled if cancelling => {
-                Err(Stop::new(Exit::Interrupted, "the run was cancelled"))
+                Err(CliError::new(Exit::Interrupted, "the run was cancelled"))
             }
             RunStatus::Cancelled => {
                 let reason = outcome.reason.as_deref().map(safe::line);
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                Err(Stop::new(Exit::Cancelled, format!("the run was cancelled{reason}")))
+                Err(CliError::new(Exit::Cancelled, format!("the run was cancelled{reason}")))
             }
-            RunStatus::TimedOut => Err(Stop::failed("the run timed out: nobody answered")),
+            RunStatus::TimedOut => Err(CliError::failed("the run timed out: nobody answered")),
             _ => {
                 let Some(error) = &outcome.error else {
-                    return Err(Stop::failed("the run failed"));
+                    return Err(CliError::failed("the run failed"));
                 };
-                let stop = Stop::failed(format!(
+                let failed = CliError::failed(format!(
                     "the run failed: {} ({})",
                     safe::block(&error.message),
                     safe::line(&error.code)
@@ -105,49 +124,44 @@ impl Stage {
                 let hint = error.data.as_ref().and_then(hint_in);
                 let hint = hint.or_else(|| error.transient.then(again));
                 Err(match hint {
-                    Some(hint) => stop.hint(hint),
-                    None => stop,
+                    Some(hint) => failed.hint(hint),
+                    None => failed,
                 })
             }
         }
     }
 
-    /// Lists the artifacts, and saves them where that was asked for.
-    ///
-    /// `open` opens the content of a part that is not in the part itself; `None` for what is not on the server.
-    pub(super) async fn keep_artifacts(
-        &self,
-        open: impl AsyncFn(&Part) -> Result<Option<Body>>,
-    ) -> Result {
+    /// Lists the artifacts and, with `--save`, saves them.
+    pub(super) async fn save_artifacts(&self, source: &impl RunSource) -> Result {
         let mut saved = Vec::new();
-        for part in self.show.artifacts() {
+        for part in self.renderer.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
             if !self.json {
                 print::out(&format!("artifact: {} ({})\n", safe::visible(name), summary(part)))?;
             }
             let Some(folder) = &self.folder else { continue };
-            let Some(bytes) = bytes(part, open(part).await?).await? else {
-                print::note(&format!("not saved: {} is elsewhere", safe::visible(name)));
+            let Some(bytes) = bytes(part, source.open(part).await?).await? else {
+                print::note(&format!("not saved: {} is not on this server", safe::visible(name)));
                 continue;
             };
             let path = folder.save(&distinct(name, &mut saved), &bytes)?;
             print::note(&format!("saved: {}", path.display()));
         }
-        if self.folder.is_none() && !self.json && !self.show.artifacts().is_empty() {
+        if self.folder.is_none() && !self.json && !self.renderer.artifacts().is_empty() {
             print::hint("save artifacts with --save DIR");
         }
         Ok(())
     }
 }
 
-/// The content of a part, from here or from what was opened; `None` where it only refers to another place.
+/// The content of a part, from the part or from the opened body; `None` where it lies elsewhere.
 async fn bytes(part: &Part, body: Option<Body>) -> Result<Option<Vec<u8>>> {
     if let Some(mut body) = body {
         let mut bytes = Vec::new();
         while let Some(piece) = body.next().await {
-            let piece = piece.map_err(|error| Stop::failed(error.message))?;
+            let piece = piece.map_err(|error| CliError::failed(error.message))?;
             if bytes.len() + piece.len() > MAX_ARTIFACT_BYTES {
-                return Err(Stop::failed(format!(
+                return Err(CliError::failed(format!(
                     "the artifact has more than {MAX_ARTIFACT_BYTES} bytes"
                 )));
             }
@@ -160,19 +174,13 @@ async fn bytes(part: &Part, body: Option<Body>) -> Result<Option<Vec<u8>>> {
         return Ok(Some(content.clone().into_bytes()));
     }
     let decoded = STANDARD.decode(content);
-    decoded.map(Some).map_err(|_| Stop::failed("the artifact's base64 is malformed"))
+    decoded.map(Some).map_err(|_| CliError::failed("the artifact's base64 is malformed"))
 }
 
 /// What to do next, where the details of a failure say so.
 fn hint_in(details: &Json) -> Option<String> {
     let hint = splice::get_text(details.as_str(), &["hint"])?;
     Some(safe::block(&hint))
-}
-
-/// Hears Ctrl-C from now on.
-pub(super) fn ctrl_c() -> Result<Signal> {
-    signal(SignalKind::interrupt())
-        .map_err(|error| Stop::failed(format!("Ctrl-C cannot be heard: {error}")))
 }
 
 /// A name that no artifact of this run has had: `report.md`, then `report-2.md`.

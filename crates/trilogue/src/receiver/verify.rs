@@ -1,4 +1,4 @@
-//! What is to be thought of a delivery: whether it is genuine, whether it came before, whether it comes in its turn.
+//! Verifies deliveries: whether one is genuine, repeated, or out of order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -6,78 +6,77 @@ use std::hash::Hash;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::signature::{Forged, ID, Key, Seal, TIMESTAMP};
+use super::signature::{ID, Key, SignedHeaders, TIMESTAMP, VerifyError};
 
 /// The most deliveries and runs that are remembered.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Judges deliveries, one after the other.
-pub(crate) struct Judge {
+/// Verifies deliveries in the order in which they come.
+pub(crate) struct Verifier {
     keys: Vec<Key>,
     /// The ids of genuine deliveries.
-    known: Recent<String>,
-    /// The newest event of each run that a delivery told.
+    seen: Recent<String>,
+    /// The newest event of each run that was delivered.
     newest: HashMap<String, u64>,
     runs: Recent<String>,
 }
 
-/// What was found.
+/// A delivery's headers, and what is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct CheckedDelivery {
     /// The `webhook-id`; the same for each attempt.
     pub(crate) id: Option<String>,
     /// The `webhook-timestamp`, in seconds since 1970 as the sender wrote it.
     pub(crate) timestamp: Option<String>,
-    /// Whether it is genuine.
     pub(crate) verdict: Verdict,
     /// Whether a delivery with this id came before.
     pub(crate) repeated: bool,
-    /// Whether one that tells a later event of the same run came before.
+    /// Whether a later event of the same run came before.
     pub(crate) late: bool,
 }
 
 /// Whether a delivery is genuine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// The signature is right and not older than five minutes.
+    /// The signature is valid and at most five minutes old.
     Verified,
-    /// There is no secret to verify it with.
+    /// There is no secret to verify with.
     Unverified,
-    /// It is not, and why.
+    /// It is not genuine, and why.
     Refused(String),
 }
 
-/// The newest of many things.
+/// The newest entries of a set.
 #[derive(Debug)]
 struct Recent<T> {
     set: HashSet<T>,
     order: VecDeque<T>,
 }
 
-// === impl Judge ===
+// === impl Verifier ===
 
-impl Judge {
-    /// Verifies under any of these secrets, `whsec_…` as Standard Webhooks writes them; without one nothing is verified.
+impl Verifier {
+    /// Verifies with any of these secrets, `whsec_…` as in Standard Webhooks. Without a secret nothing is verified.
     ///
     /// # Errors
-    /// Which secret is none, counted from 1.
+    /// The number of the invalid secret, counted from 1.
     pub(crate) fn new(secrets: &[String]) -> Result<Self, usize> {
         let key = |(number, secret): (usize, &String)| Key::parse(secret).ok_or(number);
         let keys = (1..).zip(secrets).map(key).collect::<Result<_, _>>()?;
-        Ok(Self { keys, known: Recent::default(), newest: HashMap::new(), runs: Recent::default() })
+        Ok(Self { keys, seen: Recent::default(), newest: HashMap::new(), runs: Recent::default() })
     }
 
-    /// Judges one delivery. What is not genuine is not remembered.
-    pub(crate) fn judge(&mut self, headers: &HeaderMap, body: &[u8]) -> Judged {
+    /// Verifies one delivery. One that is not genuine is not remembered.
+    pub(crate) fn check(&mut self, headers: &HeaderMap, body: &[u8]) -> CheckedDelivery {
         let text =
             |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let (id, timestamp) = (text(ID), text(TIMESTAMP));
         let verdict = self.verdict(headers, body);
-        let mut judged = Judged { id, timestamp, verdict, repeated: false, late: false };
-        let (true, Some(id)) = (judged.is_taken(), &judged.id) else { return judged };
-        judged.repeated = !self.known.add(id.clone());
-        judged.late = !judged.repeated && self.is_late(id, body);
-        judged
+        let mut checked = CheckedDelivery { id, timestamp, verdict, repeated: false, late: false };
+        let (true, Some(id)) = (checked.is_accepted(), &checked.id) else { return checked };
+        checked.repeated = !self.seen.add(id.clone());
+        checked.late = !checked.repeated && self.is_late(id, body);
+        checked
     }
 
     fn verdict(&self, headers: &HeaderMap, body: &[u8]) -> Verdict {
@@ -85,17 +84,17 @@ impl Judge {
             return Verdict::Unverified;
         }
         let now = jiff::Timestamp::now().as_second();
-        let found = Seal::read(headers, now).and_then(|seal| {
-            let signed = self.keys.iter().any(|key| key.signed(&seal, body));
-            if signed { Ok(()) } else { Err(Forged::Unsigned) }
+        let verified = SignedHeaders::read(headers, now).and_then(|signed| {
+            let is_valid = self.keys.iter().any(|key| key.verifies(&signed, body));
+            if is_valid { Ok(()) } else { Err(VerifyError::Signature) }
         });
-        match found {
+        match verified {
             Ok(()) => Verdict::Verified,
-            Err(forged) => Verdict::Refused(forged.to_string()),
+            Err(error) => Verdict::Refused(error.to_string()),
         }
     }
 
-    /// Whether a later event of the run was told already. An id ends with the number of the event that it tells.
+    /// Whether a later event of the run came before. A delivery's id ends with its event's number.
     fn is_late(&mut self, id: &str, body: &[u8]) -> bool {
         let number = id.rsplit_once('.').and_then(|(_, number)| number.parse::<u64>().ok());
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -116,30 +115,29 @@ impl Judge {
     }
 }
 
-impl std::fmt::Debug for Judge {
+impl std::fmt::Debug for Verifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Judge").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("Verifier").field("keys", &self.keys.len()).finish_non_exhaustive()
     }
 }
 
-// === impl Judged ===
+// === impl CheckedDelivery ===
 
-impl Judged {
-    /// Whether the sender is told that it was taken.
-    pub(crate) fn is_taken(&self) -> bool {
+impl CheckedDelivery {
+    pub(crate) fn is_accepted(&self) -> bool {
         !matches!(self.verdict, Verdict::Refused(_))
     }
 
-    /// The status to answer with. One that came before is taken again: the sender has not heard the answer.
+    /// The response's status. A repeated delivery is accepted again: the sender did not receive the response.
     pub(crate) fn status(&self) -> StatusCode {
-        if self.is_taken() { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
+        if self.is_accepted() { StatusCode::NO_CONTENT } else { StatusCode::UNAUTHORIZED }
     }
 }
 
 // === impl Recent ===
 
 impl<T: Clone + Eq + Hash> Recent<T> {
-    /// Adds something; `false` where it is there already.
+    /// Adds an entry; `false` where it is there already.
     fn add(&mut self, new: T) -> bool {
         if !self.set.insert(new.clone()) {
             return false;
@@ -184,55 +182,58 @@ mod tests {
         headers
     }
 
-    fn judge() -> Judge {
-        Judge::new(&["whsec_b3RoZXI=".to_owned(), SECRET.to_owned()]).unwrap()
+    fn verifier() -> Verifier {
+        Verifier::new(&["whsec_b3RoZXI=".to_owned(), SECRET.to_owned()]).unwrap()
     }
 
     fn refused(headers: &HeaderMap, body: &str) -> String {
-        let mut judge = judge();
-        let judged = judge.judge(headers, body.as_bytes());
-        assert_eq!(judged.status(), StatusCode::UNAUTHORIZED);
-        assert!(judge.known.order.is_empty(), "it is not remembered");
-        let Verdict::Refused(why) = judged.verdict else { panic!("{judged:?}") };
+        let mut verifier = verifier();
+        let checked = verifier.check(headers, body.as_bytes());
+        assert_eq!(checked.status(), StatusCode::UNAUTHORIZED);
+        assert!(verifier.seen.order.is_empty(), "a forged delivery is not remembered");
+        let Verdict::Refused(why) = checked.verdict else { panic!("{checked:?}") };
         why
     }
 
     #[test]
-    fn a_signature_under_any_secret_is_right_and_nothing_else_is() {
+    fn a_signature_with_any_of_the_secrets_is_valid() {
         let headers = signed(SECRET, "a.1", now(), "{}");
-        let judged = judge().judge(&headers, b"{}");
-        assert_eq!((judged.verdict, judged.id.as_deref()), (Verdict::Verified, Some("a.1")));
-        assert_eq!(refused(&headers, "{ }"), "the signature is another one");
+        let checked = verifier().check(&headers, b"{}");
+        assert_eq!((checked.verdict, checked.id.as_deref()), (Verdict::Verified, Some("a.1")));
+        assert_eq!(refused(&headers, "{ }"), "the signature does not match");
         assert_eq!(
             refused(&signed("whsec_AAAA", "a.1", now(), "{}"), "{}"),
-            "the signature is another one"
+            "the signature does not match"
         );
         assert!(refused(&signed(SECRET, "a.1", now() - 301, "{}"), "{}").contains("minutes old"));
         assert!(refused(&signed(SECRET, "a.1", now() + 400, "{}"), "{}").contains("ahead"));
-        assert_eq!(refused(&HeaderMap::new(), "{}"), "the header webhook-id is missing or no text");
+        assert_eq!(
+            refused(&HeaderMap::new(), "{}"),
+            "the header webhook-id is missing or not text"
+        );
         let mut other = headers;
         other.insert("webhook-id", "a.2".parse().unwrap());
-        assert_eq!(refused(&other, "{}"), "the signature is another one");
-        assert_eq!(Judge::new(&[SECRET.to_owned(), "whsec_*".to_owned()]).unwrap_err(), 2);
+        assert_eq!(refused(&other, "{}"), "the signature does not match");
+        assert_eq!(Verifier::new(&[SECRET.to_owned(), "whsec_*".to_owned()]).unwrap_err(), 2);
     }
 
     #[test]
-    fn without_a_secret_everything_is_taken_and_called_unverified() {
-        let judged = Judge::new(&[]).unwrap().judge(&HeaderMap::new(), b"x");
+    fn without_a_secret_deliveries_are_unverified() {
+        let checked = Verifier::new(&[]).unwrap().check(&HeaderMap::new(), b"x");
         assert_eq!(
-            (judged.status(), judged.verdict),
+            (checked.status(), checked.verdict),
             (StatusCode::NO_CONTENT, Verdict::Unverified)
         );
     }
 
     #[test]
-    fn repetitions_and_latecomers_are_told() {
-        let mut judge = judge();
+    fn repeated_and_late_deliveries_are_marked() {
+        let mut verifier = verifier();
         let mut take = |id: &str, run: &str| {
             let body = format!(r#"{{"run_id":"{run}"}}"#);
-            let judged = judge.judge(&signed(SECRET, id, now(), &body), body.as_bytes());
-            assert!(judged.is_taken());
-            (judged.repeated, judged.late)
+            let checked = verifier.check(&signed(SECRET, id, now(), &body), body.as_bytes());
+            assert!(checked.is_accepted());
+            (checked.repeated, checked.late)
         };
         assert_eq!(take("r.4", "r"), (false, false));
         assert_eq!(take("r.4", "r"), (true, false));

@@ -1,13 +1,15 @@
-//! What a run of the Agent Connect Protocol asks, in the words that the terminal asks it in.
+//! Translates questions of the Agent Connect Protocol into those that the terminal asks.
 
 use serde_json::{Map, Value};
 use trilogue_sdk::connect::{Descriptor, RunInterrupt};
-use trilogue_wire::native::{Effect, Interrupt, Json, Part, PermissionOption, Survives};
+use trilogue_wire::native::{Effect, Interrupt, Json, Part, PermissionOption};
 
-/// The kinds of questions that servers of ours describe, and that are asked in their own ways.
+use super::super::plain_interrupt;
+
+/// The kinds of questions that our servers describe and the terminal asks in ways of their own.
 const KNOWN_KINDS: [&str; 4] = ["permission", "form", "message", "url"];
 
-/// The question. A server of ours names it and says what fits as an answer; of any other the descriptor says that, where it is known.
+/// The question. Our own servers name it and give the schema of its answers; for any other server, the descriptor does.
 pub(super) fn interrupt(asked: RunInterrupt, descriptor: Option<&Descriptor>) -> Interrupt {
     let keyed = match asked.interrupt.to_value() {
         Value::Object(members) => members.into_iter().next(),
@@ -25,35 +27,20 @@ pub(super) fn interrupt(asked: RunInterrupt, descriptor: Option<&Descriptor>) ->
     let schema = asked.resume_schema.or_else(|| declared.map(|spec| spec.resume_payload.clone()));
     let id = asked.interrupt_id.unwrap_or_default();
     let is_known = !id.is_empty() && KNOWN_KINDS.contains(&kind.as_str());
-    let mut question = Interrupt {
-        id,
-        run_id: None,
-        thread_id: None,
-        agent: None,
-        raised_at: None,
-        kind,
-        prompt: Vec::new(),
-        payload,
-        options: Vec::new(),
-        schema,
-        survives: Survives::Restart,
-        patience_ms: None,
-        resolution: None,
-        resolved_at: None,
-    };
+    let mut question = Interrupt { payload, schema, ..plain_interrupt(id, kind) };
     if is_known {
         describe(&mut question);
     }
     question
 }
 
-/// Takes the words and the options out of the payload that a server of ours makes.
+/// Takes the text and the options out of the payload that our servers write.
 fn describe(question: &mut Interrupt) {
     let Value::Object(mut members) = question.payload.to_value() else { return };
-    if let Some(Value::String(words)) = members.remove("message") {
+    if let Some(Value::String(text)) = members.remove("message") {
         question.prompt.push(Part {
             content_type: "text/plain".to_owned(),
-            content: Some(words),
+            content: Some(text),
             ..Part::default()
         });
     }
@@ -93,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_ours_is_described_and_any_other_is_what_it_says() {
+    fn our_questions_are_described_and_others_keep_their_payload() {
         let ours = ask(
             r#"{"interrupt":{},"interrupt_type":"permission","interrupt_payload":{"message":"Send?","options":[{"option_id":"y","name":"Yes","kind":"allow_always"},{"option_id":"n","name":"No","kind":"reject_once"},{"name":"odd"}],"tool_call":{"to":"ada"}},"interrupt_id":"i-7"}"#,
             None,
@@ -119,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn of_another_server_the_first_key_is_the_type_and_the_descriptor_has_the_schema() {
+    fn another_servers_question_has_its_type_as_key_and_its_schema_in_the_descriptor() {
         let descriptor = r#"{"metadata":{"ref":{"name":"n","version":"1"},"description":""},"specs":{"capabilities":{},"input":{},"output":{},"config":{},"interrupts":[{"interrupt_type":"approval","interrupt_payload":{},"resume_payload":{"type":"object","properties":{"ok":{"type":"boolean"}}}}]}}"#;
         let descriptor: Descriptor = serde_json::from_str(descriptor).unwrap();
         let other = ask(r#"{"interrupt":{"approval":{"q":1}}}"#, Some(&descriptor));

@@ -1,50 +1,47 @@
-//! A run's output, which comes whole again and again, as what each time is new.
-
-mod said;
+//! What each update adds to a run's output: the protocol sends the whole output every time.
 
 use serde_json::{Map, Value};
-use trilogue_sdk::connect::{RunError, RunStatus as Standing, StreamPayload};
+use trilogue_sdk::connect::{RunError, RunStatus as UpdateStatus, StreamPayload};
 use trilogue_wire::native::{
     Event, EventBody, Json, MessageCompleted, MessageDelta, MessagePart, MessageStarted, Outcome,
     Part, RunEnded, RunError as Failure, RunResult, RunStatus, StateCustom,
 };
 
-use said::{Piece, Said};
+use super::super::unnumbered;
+use super::agent_message::{AgentMessage, MessagePiece, agent_messages};
 
-/// The role under which everything that a run says is shown.
+/// The role of every message.
 const ROLE: &str = "assistant";
-/// The number of the error that is a cancellation, and of the one that removed the run too.
+/// The `errcode` of a cancellation, and of one that removed the run too.
 const CANCELLED: [i64; 2] = [5, 6];
 
-/// Turns the events of one run into those that the terminal shows. Text that was shown is not shown again.
+/// Turns the updates of one run into events with only the text that is new.
 #[derive(Debug, Default)]
-pub(super) struct Growth {
-    /// Events so far: their numbers.
-    events: u64,
-    /// The messages that were shown, the last of them open.
-    told: u64,
-    /// How much of the last message was shown; `None` where it is complete.
-    open: Option<Open>,
-    /// The messages of the output that are complete.
+pub(super) struct OutputDiff {
+    /// The messages so far. The count is the id of the last one.
+    messages: u64,
+    /// How much of the last message was sent on; `None` where it is complete.
+    open: Option<SentMessage>,
+    /// The output's complete messages.
     complete: usize,
-    /// Whether the server tells every word as an update of its own too: then the output has nothing to add.
-    narrated: bool,
+    /// Whether the server also sends every message as events: then the output adds nothing.
+    sends_events: bool,
 }
 
-/// How much of a message was shown.
+/// How much of a message was sent on.
 #[derive(Debug, Default)]
-struct Open {
-    /// Its pieces that are complete.
+struct SentMessage {
+    /// Its complete pieces.
     pieces: usize,
-    /// The text of the one behind them.
+    /// The text of the next one.
     text: String,
 }
 
-// === impl Growth ===
+// === impl OutputDiff ===
 
-impl Growth {
-    /// What an event adds.
-    pub(super) fn take(&mut self, event: StreamPayload) -> Vec<Event> {
+impl OutputDiff {
+    /// What an update adds.
+    pub(super) fn push(&mut self, event: StreamPayload) -> Vec<Event> {
         let mut bodies = Vec::new();
         match event {
             StreamPayload::Custom(update) => {
@@ -52,15 +49,15 @@ impl Growth {
             }
             StreamPayload::Interrupt(_) => {}
             StreamPayload::Values(update) => {
-                let is_last = update.status != Standing::Pending;
+                let is_last = update.status != UpdateStatus::Pending;
                 let values = update.values.to_value();
-                if !self.narrated {
-                    let said = said::of(update.messages, &values, is_last);
-                    self.grow(&said, is_last, &mut bodies);
+                if !self.sends_events {
+                    let messages = agent_messages(update.messages, &values, is_last);
+                    self.extend(&messages, is_last, &mut bodies);
                 }
                 if is_last {
                     self.close(&mut bodies);
-                    // What was said needs no value beside it.
+                    // Messages are the whole answer.
                     if !values.get("messages").is_some_and(Value::is_array) {
                         let value = update.values;
                         bodies.push(EventBody::RunResult(RunResult { value }));
@@ -73,26 +70,13 @@ impl Growth {
                 bodies.push(failed(update.status, update.error));
             }
         }
-        bodies.into_iter().map(|body| self.event(body)).collect()
+        bodies.into_iter().map(unnumbered).collect()
     }
 
-    fn event(&mut self, body: EventBody) -> Event {
-        self.events += 1;
-        Event {
-            id: self.events.to_string(),
-            number: self.events,
-            run_number: None,
-            run_id: None,
-            at: String::new(),
-            body,
-            original: None,
-        }
-    }
-
-    /// An update: an event of ours under its own name, else the agent's own.
+    /// One of our events under its own name, else an agent's own update.
     fn update(&mut self, update: &Json, kind: Option<String>) -> EventBody {
         if let (None, Some(body)) = (&kind, native(update)) {
-            self.narrated |= matches!(body, EventBody::MessageStarted(_));
+            self.sends_events |= matches!(body, EventBody::MessageStarted(_));
             return body;
         }
         let Some(kind) = kind else {
@@ -106,27 +90,27 @@ impl Growth {
         EventBody::StateCustom(StateCustom { data: data.unwrap_or_else(|| update.clone()), kind })
     }
 
-    /// Shows what these messages have beyond what was shown.
-    fn grow(&mut self, said: &[Said], is_last: bool, bodies: &mut Vec<EventBody>) {
-        while self.complete < said.len() {
-            let Some(message) = said.get(self.complete) else { return };
-            let is_whole = is_last || self.complete + 1 < said.len();
+    /// Adds what these messages have beyond what was sent on.
+    fn extend(&mut self, messages: &[AgentMessage], is_last: bool, bodies: &mut Vec<EventBody>) {
+        while self.complete < messages.len() {
+            let Some(message) = messages.get(self.complete) else { return };
+            let is_whole = is_last || self.complete + 1 < messages.len();
             let mut open = match self.open.take() {
                 Some(open) if open.fits(message) => open,
                 changed => {
-                    // A message that became another one is shown anew.
+                    // A message that is no longer a continuation begins again.
                     if changed.is_some() {
                         bodies.push(EventBody::MessageCompleted(MessageCompleted {
-                            message_id: self.told.to_string(),
+                            message_id: self.messages.to_string(),
                         }));
                     }
-                    self.told += 1;
-                    let (message_id, role) = (self.told.to_string(), ROLE.to_owned());
+                    self.messages += 1;
+                    let (message_id, role) = (self.messages.to_string(), ROLE.to_owned());
                     bodies.push(EventBody::MessageStarted(MessageStarted { message_id, role }));
-                    Open::default()
+                    SentMessage::default()
                 }
             };
-            open.grow(message, &self.told.to_string(), bodies);
+            open.extend(message, &self.messages.to_string(), bodies);
             self.open = Some(open);
             if !is_whole {
                 return;
@@ -138,33 +122,33 @@ impl Growth {
 
     fn close(&mut self, bodies: &mut Vec<EventBody>) {
         if self.open.take().is_some() {
-            let message_id = self.told.to_string();
+            let message_id = self.messages.to_string();
             bodies.push(EventBody::MessageCompleted(MessageCompleted { message_id }));
         }
     }
 }
 
-// === impl Open ===
+// === impl SentMessage ===
 
-impl Open {
-    /// Whether the message still begins with what was shown of it.
-    fn fits(&self, message: &Said) -> bool {
+impl SentMessage {
+    /// Whether the message still begins with what was sent on.
+    fn fits(&self, message: &AgentMessage) -> bool {
         match message.0.get(self.pieces) {
             None => self.text.is_empty() && message.0.len() == self.pieces,
-            Some(Piece::Text(text)) => text.starts_with(&self.text),
-            Some(Piece::Part(_)) => self.text.is_empty(),
+            Some(MessagePiece::Text(text)) => text.starts_with(&self.text),
+            Some(MessagePiece::Part(_)) => self.text.is_empty(),
         }
     }
 
-    fn grow(&mut self, message: &Said, id: &str, bodies: &mut Vec<EventBody>) {
+    fn extend(&mut self, message: &AgentMessage, id: &str, bodies: &mut Vec<EventBody>) {
         while let Some(piece) = message.0.get(self.pieces) {
             let message_id = id.to_owned();
             match piece {
-                Piece::Part(part) => {
+                MessagePiece::Part(part) => {
                     let part = Part::clone(part);
                     bodies.push(EventBody::MessagePart(MessagePart { message_id, part }));
                 }
-                Piece::Text(whole) => {
+                MessagePiece::Text(whole) => {
                     let text = whole.get(self.text.len()..).unwrap_or_default().to_owned();
                     if !text.is_empty() {
                         bodies.push(EventBody::MessageDelta(MessageDelta { message_id, text }));
@@ -181,7 +165,7 @@ impl Open {
     }
 }
 
-/// An event of ours, which is an update under its own name; `None` for any other.
+/// One of our events, which an update holds under its own name; `None` for any other update.
 fn native(update: &Json) -> Option<EventBody> {
     let mut members: Map<String, Value> = update.read().ok()?;
     let kind = members.get("kind")?.as_str()?;
@@ -195,18 +179,18 @@ fn native(update: &Json) -> Option<EventBody> {
     Some(event.body)
 }
 
-fn failed(status: Standing, error: RunError) -> EventBody {
+fn failed(status: UpdateStatus, error: RunError) -> EventBody {
     let data = error.data.as_ref().map(Json::to_value).unwrap_or_default();
     let reason = data.get("reason").and_then(Value::as_str).map(str::to_owned);
     if CANCELLED.contains(&error.errcode) {
         return ended(RunStatus::Cancelled, reason, None);
     }
-    if status == Standing::Timeout {
+    if status == UpdateStatus::Timeout {
         return ended(RunStatus::TimedOut, reason, None);
     }
     let code = error.code.unwrap_or_else(|| format!("error {}", error.errcode));
     let failure = Failure {
-        // The protocol says of an agent's own words only that they are the agent's.
+        // The protocol's code says only that the agent failed; the reason is the agent's own code.
         code: reason.unwrap_or(code),
         message: error.description,
         transient: error.transient,

@@ -1,0 +1,155 @@
+//! Runs on our own servers.
+
+use serde::Serialize;
+use trilogue_sdk::client::{Body, Client, ClientError, EventStream, StreamItem};
+use trilogue_sdk::{RunId, ThreadId};
+use trilogue_wire::native::{AnswerCreate, Interrupt, Part, ResolutionKind, RunCreate, RunInput};
+
+use super::{Agent, AnswerOutcome, Item, RunSource, Target};
+use crate::arguments::Globals;
+use crate::attach;
+use crate::exit::Result;
+use crate::remote::Server;
+use crate::terminal::safe;
+
+#[derive(Debug)]
+pub(crate) struct NativeAgent {
+    server: Server,
+    client: Client,
+    target: Target,
+}
+
+#[derive(Debug)]
+pub(crate) struct NativeSource {
+    client: Client,
+    run: String,
+    thread: Option<String>,
+    stream: EventStream,
+}
+
+// === impl NativeAgent ===
+
+impl NativeAgent {
+    fn request(&self, mut input: RunInput) -> RunCreate {
+        if !self.server.is_local() {
+            attach::forget_paths(&mut input);
+        }
+        let mut new = RunCreate::new(&self.target.agent, input);
+        new.config.clone_from(&self.target.config);
+        if !self.target.is_ephemeral {
+            let generated = || ThreadId::generate().as_str().to_owned();
+            new.thread_id = Some(self.target.thread.clone().unwrap_or_else(generated));
+            new.create_thread = true;
+        }
+        new
+    }
+}
+
+impl Agent for NativeAgent {
+    type Source = NativeSource;
+
+    async fn open(server: &Server, target: Target) -> Result<Self> {
+        Ok(Self { server: server.clone(), client: server.native(), target })
+    }
+
+    async fn check(&self) -> Result {
+        self.client.agent(&self.target.agent).await?;
+        Ok(())
+    }
+
+    async fn start(&self, input: RunInput) -> Result<NativeSource> {
+        let client = self.client.clone();
+        let run = RunId::generate().as_str().to_owned();
+        let new = RunCreate { id: Some(run.clone()), ..self.request(input) };
+        let thread = new.thread_id.clone();
+        let stream = client.stream_run(new).await?;
+        Ok(NativeSource { client, run, thread, stream })
+    }
+
+    async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)> {
+        let run = self.client.start_run(self.request(input)).await?;
+        Ok((run.id.clone(), run))
+    }
+
+    fn tail_command(&self, run: &str, globals: &Globals) -> Option<String> {
+        Some(format!("trilogue tail {run} --follow{}", globals.elsewhere()))
+    }
+}
+
+// === impl NativeSource ===
+
+impl RunSource for NativeSource {
+    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+        Ok(self.stream.next().await?.map(|item| match item {
+            StreamItem::Event { event, json } => {
+                Item::Events { json: Some(json), events: vec![*event] }
+            }
+            StreamItem::Gap(gap) => Item::Gap { first: gap.first },
+        }))
+    }
+
+    fn run_id(&self) -> Option<String> {
+        Some(self.run.clone())
+    }
+
+    fn thread(&self) -> Option<String> {
+        self.thread.clone()
+    }
+
+    async fn cancel(&self) -> Result {
+        match self.client.cancel_run(&self.run).await {
+            Ok(_) => Ok(()),
+            // It ended in the meantime: its last event says how.
+            Err(error) if error.code() == Some("run_ended") => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        interrupt: &Interrupt,
+        answer: AnswerCreate,
+    ) -> Result<AnswerOutcome> {
+        match self.client.answer(&interrupt.id, &answer).await {
+            Ok(_) => Ok(AnswerOutcome::Accepted),
+            Err(error) if error.code() == Some("answer_invalid") => {
+                Ok(AnswerOutcome::Invalid(error.to_string()))
+            }
+            Err(error) if matches!(error.code(), Some("interrupt_resolved" | "run_ended")) => {
+                let why = self.resolution(&interrupt.id).await;
+                Ok(AnswerOutcome::TooLate(why.unwrap_or_else(|| error.to_string())))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn answer_hint(&self, interrupt: &Interrupt, globals: &Globals) -> String {
+        let id = safe::visible(&interrupt.id);
+        format!("answer it with `trilogue approve {id}{}`", globals.elsewhere())
+    }
+
+    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+        match &part.blob {
+            Some(blob) => Ok(Some(self.client.blob(&blob.url).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl NativeSource {
+    /// How a question ended; `None` where the server does not say.
+    async fn resolution(&self, interrupt: &str) -> Option<String> {
+        let resolution = self.client.interrupt(interrupt).await.ok()?.resolution?;
+        Some(match (resolution.kind, &resolution.by) {
+            (ResolutionKind::Answered, Some(by)) => {
+                format!("{} answered the question before you", safe::visible(by))
+            }
+            (ResolutionKind::Answered, None) => {
+                "somebody answered the question before you".to_owned()
+            }
+            (ResolutionKind::TimedOut, _) => "the time to answer is over".to_owned(),
+            (ResolutionKind::Cancelled, _) => "the run has been cancelled".to_owned(),
+            (ResolutionKind::Withdrawn, _) => "the agent has withdrawn the question".to_owned(),
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! `trilogue run` and `chat` do the same on every protocol of a server.
+
+use std::process::Command;
+
+use crate::harness::{BINARY, Ended, Home, Server, finish, until};
+use crate::terminal::Screen;
+
+/// A letter that the mail composer asks about.
+pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
+
+/// A protocol, by the prefix that it is served at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Face(&'static str);
+
+pub(crate) const NATIVE: Face = Face("");
+pub(crate) const COMMUNICATION: Face = Face("/communication");
+pub(crate) const CONNECT: Face = Face("/connect");
+
+// === impl Face ===
+
+impl Face {
+    pub(crate) fn command(self, home: &Home, server: &Server<'_>, arguments: &[&str]) -> Command {
+        let mut command = home.program(BINARY);
+        command.args(arguments).args(["--url", &format!("{}{}", server.url(), self.0)]);
+        command
+    }
+
+    pub(crate) fn run(self, home: &Home, server: &Server<'_>, arguments: &[&str]) -> Ended {
+        finish(self.command(home, server, arguments), "")
+    }
+
+    /// A run that asks about a letter, stopped at its question.
+    pub(crate) fn ask(self, home: &Home, server: &Server<'_>) -> Screen {
+        let mut screen = Screen::start(self.command(home, server, &["run", "mailcomposer", MAIL]));
+        screen.wait_for("Approval Decision");
+        screen
+    }
+}
+
+#[test]
+fn an_answer_looks_the_same() {
+    let home = Home::new();
+    let server = home.demo();
+    for (agent, question) in
+        [("echo", "Grüße"), ("researcher", "honey bees"), ("mailcomposer", "Hello")]
+    {
+        for extra in [&[][..], &["--no-metadata"]] {
+            let arguments = [&["run", agent, question][..], extra].concat();
+            let native = NATIVE.run(&home, &server, &arguments).expect(0);
+            for face in [COMMUNICATION, CONNECT] {
+                let other = face.run(&home, &server, &arguments).expect(0);
+                assert_eq!(other.out, native.out, "{face:?} {agent} {extra:?}");
+            }
+        }
+    }
+    for face in [COMMUNICATION, CONNECT] {
+        let chat = face.command(&home, &server, &["chat", "echo"]);
+        assert_eq!(finish(chat, "one\ntwo\n").expect(0).out, "one\ntwo\n", "{face:?}");
+    }
+}
+
+#[test]
+fn a_question_is_asked_member_by_member() {
+    let home = Home::new();
+    let server = home.demo();
+    for face in [NATIVE, COMMUNICATION, CONNECT] {
+        let mut screen = face.ask(&home, &server);
+        assert!(screen.seen().contains("ada@example.com"), "{}", screen.seen());
+        screen.press("n");
+        screen.wait_for("Approval Reason");
+        screen.press("not today\r");
+        let (code, seen) = screen.end();
+        assert_eq!(code, Some(0), "{face:?}: {seen}");
+        assert!(seen.rsplit("Approval Reason").next().unwrap().contains("not today"), "{seen}");
+        assert!(!seen.contains("the stream broke"), "{face:?}: {seen}");
+        assert_eq!(server.run(&["inbox", "-q"]).expect(0).out, "");
+    }
+}
+
+#[test]
+fn a_late_answer_is_reported_and_the_run_goes_on() {
+    let home = Home::new();
+    let server = home.demo();
+    for face in [NATIVE, COMMUNICATION, CONNECT] {
+        let mut screen = face.ask(&home, &server);
+        let inbox = server.run(&["inbox", "-q"]).expect(0).out;
+        let faster = ["approve", inbox.trim(), "--reject", "--message", "I was faster"];
+        server.run(&faster).expect(0);
+        screen.press("y");
+        screen.wait_for("Approval Reason");
+        screen.press("\r");
+        let (code, seen) = screen.end();
+        assert_eq!(code, Some(0), "{face:?}: {seen}");
+        let (_, after) = seen.split_once("your answer was not taken").unwrap();
+        assert!(after.contains("I was faster"), "{face:?} went on with the other answer: {seen}");
+        assert!(!after.contains("the stream broke"), "{face:?}: {seen}");
+        if face.0 == NATIVE.0 {
+            assert!(after.contains("owner answered the question before you"), "{seen}");
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_at_a_question_cancels_the_run() {
+    let home = Home::new();
+    let server = home.demo();
+    for face in [COMMUNICATION, CONNECT] {
+        let mut screen = face.ask(&home, &server);
+        screen.press("\u{3}");
+        let (code, seen) = screen.end();
+        assert_eq!(code, Some(130), "{face:?}: {seen}");
+        assert!(seen.contains("the run was cancelled"), "{face:?}: {seen}");
+        assert!(!seen.contains("the stream broke"), "{face:?}: {seen}");
+        let cursor = |shown: bool| seen.rfind(if shown { "\u{1b}[?25h" } else { "\u{1b}[?25l" });
+        assert!(cursor(true) > cursor(false), "the cursor is shown again: {seen:?}");
+        let runs = server.run(&["runs", "--json"]).expect(0).json();
+        assert_eq!(runs["items"][0]["status"], "cancelled", "{runs}");
+    }
+}
+
+#[test]
+fn a_question_that_cannot_be_asked_here_waits() {
+    let home = Home::new();
+    let server = home.demo();
+    for (waiting, face) in (1..).zip([COMMUNICATION, CONNECT]) {
+        let ended = face.run(&home, &server, &["run", "mailcomposer", MAIL]).expect(3);
+        assert!(ended.err.contains("ada@example.com"), "{}", ended.err);
+        assert!(ended.err.contains("needs an answer (mail_send_approval)"), "{}", ended.err);
+        assert_eq!(server.run(&["inbox", "-q"]).expect(0).out.lines().count(), waiting);
+    }
+}
+
+#[test]
+fn attachments_and_artifacts_come_through() {
+    let home = Home::new();
+    let server = home.demo();
+    let large = "0123456789abcdef".repeat(1024 * 1024 / 4);
+    home.write("large.txt", &large);
+    home.write("note.txt", "some words");
+    std::fs::write(home.work().join("x.png"), [0xff, 0xd8]).unwrap();
+    for face in [COMMUNICATION, CONNECT] {
+        let folder = face.0.trim_start_matches('/');
+        let run = |files: &[&str]| {
+            let attach = files.iter().flat_map(|file| ["--attach", file]);
+            let arguments = ["run", "echo", "look", "--save", folder].into_iter().chain(attach);
+            face.run(&home, &server, &arguments.collect::<Vec<_>>()).expect(0)
+        };
+        run(&["note.txt", "x.png"]);
+        let saved = |name: &str| std::fs::read(home.work().join(folder).join(name)).unwrap();
+        assert_eq!((saved("note.txt"), saved("x.png")), (b"some words".to_vec(), vec![0xff, 0xd8]));
+        run(&["large.txt"]);
+        assert!(saved("large.txt") == large.as_bytes(), "{face:?} fetches large content");
+    }
+    let address = "https://example.com/a.pdf";
+    let linked = ["run", "echo", "look", "--attach", address];
+    let ended = COMMUNICATION.run(&home, &server, &linked).expect(0);
+    assert!(ended.out.contains(&format!("[application/pdf, {address}]")), "{}", ended.out);
+}
+
+#[test]
+fn refusals_have_the_same_exit_codes() {
+    let home = Home::new();
+    let server = home.demo();
+    for (face, missing) in
+        [(COMMUNICATION, "served at another address"), (CONNECT, "there is no route")]
+    {
+        let ended = face.run(&home, &server, &["run", "ecko", "x"]).expect(4);
+        assert!(ended.err.contains("ecko"), "{}", ended.err);
+        let ended = face.run(&home, &server, &["run", "echo", "x", "--token", "wrong"]).expect(5);
+        assert!(ended.err.contains("token"), "{}", ended.err);
+        let protocol = face.0.trim_start_matches('/');
+        let ended = server.run(&["run", "echo", "x", "--protocol", protocol]).expect(4);
+        assert!(ended.err.contains(missing), "{}", ended.err);
+        let wrong = ["run", "mailcomposer", "x", "--config", r#"{"style":"rude"}"#];
+        let ended = face.run(&home, &server, &wrong).expect(2);
+        assert!(ended.err.contains("style"), "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_the_demo_says_about_a_protocol_works_when_pasted() {
+    let home = Home::new();
+    let mounts = ["--mount", "communication=/acp/communication", "--mount", "connect=/acp/connect"];
+    let server = home.start(&[&["demo", "--listen", "127.0.0.1:0"][..], &mounts].concat());
+    let welcome = until(|| Some(home.log()).filter(|log| log.contains("Stop with")));
+    for (path, pointer) in [
+        ("/acp/communication/runs", "/output/0/parts/0/content"),
+        ("/acp/connect/runs", "/output/values/message"),
+    ] {
+        let line = welcome.lines().find(|line| line.contains(path)).unwrap();
+        assert!(line.contains(&server.url()), "{line}");
+        let mut shell = home.program("sh");
+        shell.args(["-c", line.trim()]);
+        let answer = finish(shell, "").expect(0).json();
+        assert_eq!(answer.pointer(pointer).unwrap(), "Hello", "{answer}");
+    }
+}
