@@ -1,24 +1,24 @@
-//! What listings show.
+//! The filters of listings.
 
 use trilogue_domain::thread::AGENT_MEMBER;
 use trilogue_domain::{AgentName, RunId, RunStatus, ThreadActivity, ThreadId};
 
 use crate::rows::ThreadRow;
 
-/// What a listing of threads shows.
+/// Selects threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ThreadFilter {
     /// Top-level metadata members that must be equal: key and canonical JSON text of the value.
     pub metadata: Vec<(String, String)>,
     /// Top-level members of the state at the head that must be equal, likewise. A state that is derived from messages matches nothing.
     pub values: Vec<(String, String)>,
-    /// Only those that stand so.
+    /// Only threads with this activity.
     pub activity: Option<ThreadActivity>,
     /// Only those of this agent: their metadata names it as [`AGENT_MEMBER`], or a run of it is in them.
     pub agent: Option<AgentName>,
 }
 
-/// What a listing of configured instances shows.
+/// Selects configured instances.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigurationFilter {
     /// Only of this agent.
@@ -27,7 +27,7 @@ pub struct ConfigurationFilter {
     pub metadata: Vec<(String, String)>,
 }
 
-/// What a listing of runs shows.
+/// Selects runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunFilter {
     /// Only of this thread.
@@ -40,7 +40,7 @@ pub struct RunFilter {
     pub metadata: Vec<(String, String)>,
 }
 
-/// What a listing of interrupts shows.
+/// Selects interrupts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InterruptFilter {
     /// Only of this thread.

@@ -62,7 +62,7 @@ pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// What a URL names.
+/// The engine that a URL names.
 #[derive(Debug, PartialEq, Eq)]
 enum StoreUrl {
     Memory,
@@ -124,10 +124,10 @@ impl StoreUrl {
             Some(("memory", "")) => return Ok(Self::Memory),
             Some(("memory", _)) => "a memory store has no path",
             Some(("sqlite", "" | ":memory:")) => "a SQLite store needs the path of a file",
-            Some(("sqlite", path)) if path.contains('\0') => "its path holds a null character",
+            Some(("sqlite", path)) if path.contains('\0') => "its path contains a null character",
             Some(("sqlite", path)) => return Ok(Self::Sqlite(PathBuf::from(path))),
-            Some(("postgres" | "postgresql", _)) => "PostgreSQL is not offered yet",
-            _ => "its kind is not known",
+            Some(("postgres" | "postgresql", _)) => "PostgreSQL is not supported yet",
+            _ => "the engine is unknown",
         };
         // Only the kind is shown: the rest of a URL may hold a password.
         let kind = url.split(':').next().unwrap_or_default();
@@ -153,12 +153,12 @@ mod tests {
             Ok(StoreUrl::Sqlite(PathBuf::from("/x/a.db")))
         );
         for (url, says) in [
-            ("postgres://user:secret@host/db", "not offered yet"),
+            ("postgres://user:secret@host/db", "not supported yet"),
             ("sqlite:", "needs the path"),
             ("sqlite::memory:", "needs the path"),
             ("memory:x", "no path"),
-            ("mysql://host", "not known"),
-            ("trilogue.db", "not known"),
+            ("mysql://host", "unknown"),
+            ("trilogue.db", "unknown"),
         ] {
             let error = StoreUrl::parse(url).expect_err(url);
             assert_eq!(error.code(), Code::InvalidRequest);

@@ -22,7 +22,7 @@ use crate::rows::{
     ThreadRow, TokenRow,
 };
 
-/// Everything that the runtime needs of a store.
+/// All ports of a store.
 pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin {}
 
 impl<T: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store for T {}
@@ -30,9 +30,7 @@ impl<T: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin> 
 /// One atomic change of one thread: frames, and the rows that change with them.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The thread.
     pub thread: ThreadKey,
-    /// The writer's epoch.
     pub epoch: u64,
     /// The last thread number before this; the frames continue it.
     pub expected_last: u64,
@@ -55,7 +53,7 @@ pub enum Change {
     Run(Box<RunRow>),
     /// Writes a message row. An id that another run of the thread holds is left there and this row is dropped.
     Message(MessageRow),
-    /// Notes another id, the second, by which the agent of the thread's message with the first one knows it. Where there is no such message, nothing is noted.
+    /// Gives the thread's message with the first id the second one as its alias. Does nothing when there is no such message.
     Alias(MessageId, MessageId),
     /// Writes a checkpoint row.
     Checkpoint(CheckpointRow),
@@ -67,23 +65,23 @@ pub enum Change {
     Idempotency(IdempotencyRow),
     /// Puts work into the queue.
     Offer(QueueItem),
-    /// Takes work of the thread's tenant out of the queue, whoever holds it.
+    /// Removes an item of the thread's tenant from the queue even if a worker holds it.
     Withdraw(QueueKind, String),
     /// Removes a run with its frames, messages, interrupts, idempotency, queue items, and blobs that nothing else names.
     /// Checkpoints that it made stay as links of the path, without value.
     RemoveRun(RunKey),
-    /// Removes the thread and everything of it.
+    /// Removes the thread and all its data.
     RemoveThread,
 }
 
 /// Writing to the log.
 #[async_trait]
 pub trait Append: Send + Sync + fmt::Debug {
-    /// A new thread key. Never given twice.
+    /// A new thread key, never reused.
     fn next_thread_key(&self) -> ThreadKey;
-    /// A new run key. Never given twice.
+    /// A new run key, never reused.
     fn next_run_key(&self) -> RunKey;
-    /// A new checkpoint key. Never given twice.
+    /// A new checkpoint key, never reused.
     fn next_checkpoint_key(&self) -> CheckpointKey;
 
     /// Appends atomically: the only compare-and-swap. When it returns, the batch is as durable as the store promises, and readers can see it.
@@ -105,7 +103,7 @@ pub trait Append: Send + Sync + fmt::Debug {
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 }
 
-/// What the owner of a thread begins with.
+/// A thread with the state that its new owner needs.
 #[derive(Clone, Debug)]
 pub struct OwnedThread {
     /// The thread, with the epoch to write under.
@@ -118,7 +116,6 @@ pub struct OwnedThread {
     pub pending: Vec<InterruptRow>,
 }
 
-/// Which stretch of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Range {
     /// Only events of this run; its run numbers count then.
@@ -132,7 +129,6 @@ pub struct Range {
 /// Reading, always through a scope. Faces have only this.
 #[async_trait]
 pub trait Read: Send + Sync + fmt::Debug {
-    /// A thread by id.
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>>;
     /// A thread by key, as a row that names it has it.
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>>;
@@ -146,10 +142,9 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &ThreadFilter,
         page: &Page,
     ) -> Result<Listing<ThreadRow>>;
-    /// How visible threads stand, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
+    /// The activity of threads, in the order of the keys; [`ThreadActivity::Idle`] for one that is not visible.
     async fn activities(&self, scope: &Scope, threads: &[ThreadKey])
     -> Result<Vec<ThreadActivity>>;
-    /// A run by id.
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
     /// Runs, newest first.
     ///
@@ -157,7 +152,6 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// `filter_too_broad`.
     async fn runs(&self, scope: &Scope, filter: &RunFilter, page: &Page)
     -> Result<Listing<RunRow>>;
-    /// An interrupt by id.
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>>;
     /// Interrupts, newest first.
     async fn interrupts(
@@ -166,9 +160,9 @@ pub trait Read: Send + Sync + fmt::Debug {
         filter: &InterruptFilter,
         page: &Page,
     ) -> Result<Listing<InterruptRow>>;
-    /// Where a message of a visible run stands: the oldest of this id.
+    /// The oldest message with this id of a visible run.
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
-    /// Where a message of a thread that the caller has looked up stands: by its id, else by another id that its agent knows it by.
+    /// A message of a thread that the caller has looked up: by its id, else by its alias.
     async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A checkpoint of a visible thread by id.
     async fn checkpoint(
@@ -185,7 +179,7 @@ pub trait Read: Send + Sync + fmt::Debug {
         from: Option<CheckpointKey>,
         limit: usize,
     ) -> Result<Vec<CheckpointRow>>;
-    /// How an agent knows a thread.
+    /// The binding of a thread and an agent.
     async fn binding(
         &self,
         scope: &Scope,
@@ -194,7 +188,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     ) -> Result<Option<BindingRow>>;
 
     /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
-    /// The first frame may begin before the range: the caller skips what it has.
+    /// The first frame may begin before the range: the caller skips those events.
     ///
     /// # Errors
     /// `thread_quarantined` when a frame does not match its checksum.
@@ -215,7 +209,7 @@ pub trait Read: Send + Sync + fmt::Debug {
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>>;
 
-    /// Callback deliveries that were given up, newest first.
+    /// Dead callback deliveries, newest first.
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>>;
 }
 
@@ -236,11 +230,8 @@ pub trait TailGuard: Send + Sync + fmt::Debug {}
 pub trait Housekeeping: Send + Sync + fmt::Debug {
     /// Threads that have a run which has not ended.
     async fn open_threads(&self) -> Result<Vec<ThreadKey>>;
-    /// A thread by key.
     async fn thread_by_key(&self, key: ThreadKey) -> Result<Option<ThreadRow>>;
-    /// A run by key.
     async fn run_by_key(&self, key: RunKey) -> Result<Option<RunRow>>;
-    /// A checkpoint by key.
     async fn checkpoint_by_key(&self, key: CheckpointKey) -> Result<Option<CheckpointRow>>;
     /// The use of an idempotency key that is not older than [`trilogue_domain::limits::IDEMPOTENCY_KEPT`].
     async fn idempotency(
@@ -255,12 +246,12 @@ pub trait Housekeeping: Send + Sync + fmt::Debug {
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<RunRow>>;
-    /// Removes a quarantined thread with everything of it, without reading what is damaged, and gives its key. `None` when no thread of this id is quarantined in the scope.
+    /// Removes a quarantined thread with all its data, without reading the damaged part, and returns its key. `None` when no thread of this id is quarantined in the scope.
     ///
     /// # Errors
     /// As [`Append::append`].
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>>;
-    /// Names a thread as damaged: it is not read or written until the next start.
+    /// Quarantines a damaged thread: it is not read or written until the next start.
     fn quarantine(&self, thread: ThreadKey, why: &str);
 }
 
@@ -275,21 +266,20 @@ pub trait Queue: Send + Sync + fmt::Debug {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>>;
-    /// Lengthens a lease. `false` when somebody else holds the item by now.
+    /// Extends a lease. `false` when the claim no longer holds the item.
     async fn extend(&self, claim: &Claim, lease_until: Timestamp) -> Result<bool>;
-    /// Removes a finished item. `false` when somebody else holds it by now.
+    /// Removes a finished item. `false` when the claim no longer holds it.
     async fn finish(&self, claim: &Claim) -> Result<bool>;
-    /// Gives an item back, or up. `false` when somebody else holds it by now.
+    /// Schedules a retry or gives the item up. `false` when the claim no longer holds it.
     async fn abandon(&self, claim: &Claim, how: RetryDecision, error: &str) -> Result<bool>;
     /// When the next item of this kind falls due or its lease ends.
     async fn next_due(&self, kind: QueueKind) -> Result<Option<Timestamp>>;
     /// Puts a dead item of this scope's tenant back, due now. `false` when there is none.
     async fn revive(&self, scope: &Scope, id: i64, now: Timestamp) -> Result<bool>;
-    /// Woken when an item is offered.
+    /// Notified when an item is offered.
     fn offered(&self) -> Arc<tokio::sync::Notify>;
 }
 
-/// Tokens.
 #[async_trait]
 pub trait Tokens: Send + Sync + fmt::Debug {
     /// Stores a token.
@@ -319,7 +309,6 @@ pub trait Configurations: Send + Sync + fmt::Debug {
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()>;
     /// Changes an instance of the scope as a whole. `false` when there is none.
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool>;
-    /// An instance by id.
     async fn configuration(
         &self,
         scope: &Scope,
@@ -336,7 +325,7 @@ pub trait Configurations: Send + Sync + fmt::Debug {
     ) -> Result<Listing<ConfigurationRow>>;
     /// Removes an instance. `false` when there is none in the scope.
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool>;
-    /// Removes those that have expired, first those that did so first, at most `limit`; says how many.
+    /// Removes up to `limit` expired instances, the longest expired first. Returns how many.
     async fn expire_configurations(&self, now: Timestamp, limit: usize) -> Result<usize>;
 }
 
@@ -352,7 +341,7 @@ pub trait Admin: Send + Sync + fmt::Debug {
     fn health(&self) -> Result<()>;
     /// Counts and sizes.
     async fn stats(&self) -> Result<Stats>;
-    /// Writes a consistent copy to a new file while the store goes on.
+    /// Writes a consistent copy to a new file while the store is in use.
     ///
     /// # Errors
     /// `invalid_request` where the engine has no file; `already_exists` when `to` exists.
@@ -364,20 +353,16 @@ pub trait Admin: Send + Sync + fmt::Debug {
 /// Counts and sizes of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Threads.
     pub threads: u64,
-    /// Runs.
     pub runs: u64,
     /// Bytes on disk, or held in memory.
     pub bytes: u64,
     /// Bytes of the tail cache.
     pub cache_bytes: u64,
-    /// Quarantined threads.
     pub quarantined: u64,
     /// Commits since the start.
     pub commits: u64,
     /// Frames appended since the start.
     pub frames: u64,
-    /// Schema version.
     pub schema_version: u32,
 }

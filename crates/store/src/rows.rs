@@ -13,26 +13,21 @@ use trilogue_domain::{
 
 pub use crate::filter::{ConfigurationFilter, InterruptFilter, RunFilter, ThreadFilter};
 
-/// A thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadRow {
     /// Its integer; unique in the store.
     pub key: ThreadKey,
     /// Its id; unique in the tenant.
     pub id: ThreadId,
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Who created it.
     pub owner: PrincipalId,
     /// Its metadata: a JSON object.
     pub metadata: Json,
-    /// When it was created.
     pub created_at: Timestamp,
     /// When a row of it changed last.
     pub updated_at: Timestamp,
     /// The checkpoint that history leads to.
     pub head: Option<CheckpointKey>,
-    /// The node that owns it.
     pub owner_node: String,
     /// Grows by one with every change of owner; a writer with an older epoch is refused.
     pub epoch: u64,
@@ -40,22 +35,16 @@ pub struct ThreadRow {
     pub ephemeral: bool,
 }
 
-/// A run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunRow {
     /// Its integer; unique in the store.
     pub key: RunKey,
     /// Its id; unique in the tenant.
     pub id: RunId,
-    /// The thread it runs on.
     pub thread: ThreadKey,
-    /// That thread's id.
     pub thread_id: ThreadId,
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Who created it.
     pub principal: PrincipalId,
-    /// The agent.
     pub agent: AgentName,
     /// Where it is.
     pub status: RunStatus,
@@ -63,17 +52,14 @@ pub struct RunRow {
     pub created_at: Timestamp,
     /// When its agent was first started.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// How it ended.
     pub outcome: Option<Outcome>,
     /// The checkpoint it was based on when it last took its turn.
     pub base: Option<CheckpointKey>,
     /// Its metadata: a JSON object.
     pub metadata: Json,
-    /// The configuration it was given.
     pub config: Option<Json>,
-    /// What a suspended agent left to go on with.
+    /// The state that a suspended agent resumes from.
     pub saved: Option<Json>,
     /// Whether it holds its thread's turn.
     pub has_turn: bool,
@@ -102,11 +88,8 @@ pub struct RunRow {
 pub struct ConfigurationRow {
     /// Its id; unique in the tenant.
     pub id: ConfigurationId,
-    /// Whose it is.
     pub tenant: TenantId,
-    /// Who created it.
     pub owner: PrincipalId,
-    /// The agent.
     pub agent: AgentName,
     /// What people call it.
     pub name: Option<String>,
@@ -114,26 +97,20 @@ pub struct ConfigurationRow {
     pub config: Json,
     /// Its metadata: a JSON object.
     pub metadata: Json,
-    /// When it was created.
     pub created_at: Timestamp,
-    /// When it changed last.
     pub updated_at: Timestamp,
-    /// When it stops to be there.
+    /// Absent from this time on.
     pub expires_at: Option<Timestamp>,
 }
 
-/// A message: where it stands in the log. Its content is there. The row is written when the message is complete, or before that when its run ends or suspends, or another id of it is told.
+/// The position of a message in the log, which holds its content. The row is written when the message is complete, or earlier when its run ends or suspends or the message gets an alias.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageRow {
     /// Its id; unique in the thread.
     pub id: MessageId,
-    /// Whose it is.
     pub tenant: TenantId,
-    /// The thread.
     pub thread: ThreadKey,
-    /// The run.
     pub run: RunKey,
-    /// Who sent it.
     pub role: Role,
     /// Where to look for it: a thread number at or before that of its last event.
     pub position: u64,
@@ -148,7 +125,6 @@ pub struct CheckpointRow {
     pub key: CheckpointKey,
     /// Its id; unique in the tenant.
     pub id: CheckpointId,
-    /// The thread.
     pub thread: ThreadKey,
     /// The checkpoint before it on the path.
     pub parent: Option<CheckpointKey>,
@@ -158,51 +134,39 @@ pub struct CheckpointRow {
     pub position: u64,
     /// The state; `None` when it is derived from the messages on the path.
     pub value: Option<Json>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// The history that a client brought: on the path it stands before what the run said.
+    /// The history that a client sent; on the path it precedes the run's messages.
     pub client_history: Option<ClientHistory>,
 }
 
-/// An interrupt and how it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InterruptRow {
-    /// What is asked.
     pub interrupt: Interrupt,
-    /// Whose it is.
     pub tenant: TenantId,
     /// Who created the run.
     pub principal: PrincipalId,
-    /// The thread.
     pub thread: ThreadKey,
-    /// That thread's id.
     pub thread_id: ThreadId,
     /// The run that waits.
     pub run: RunKey,
-    /// That run's id.
     pub run_id: RunId,
-    /// The agent of that run.
     pub agent: AgentName,
-    /// When it was raised.
     pub raised_at: Timestamp,
     /// How it ended; `None` while it is pending.
     pub resolution: Option<Resolution>,
-    /// When it ended.
     pub resolved_at: Option<Timestamp>,
 }
 
-/// How an agent knows a thread at the other side.
+/// The session of a thread at an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingRow {
-    /// The thread.
     pub thread: ThreadKey,
-    /// The agent.
     pub agent: AgentName,
     /// The session's id at the other side.
     pub remote: String,
     /// What both sides agreed on.
     pub capabilities: Json,
-    /// The checkpoint up to which the agent was told.
+    /// The checkpoint up to which the agent has seen the thread.
     pub last_seen: Option<CheckpointKey>,
 }
 
@@ -217,18 +181,14 @@ pub struct IdempotencyRow {
     pub run: RunId,
     /// The thread, for erasure.
     pub thread: ThreadKey,
-    /// When.
     pub created_at: Timestamp,
 }
 
 /// What makes an idempotency key unique.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IdempotencyKey {
-    /// The tenant.
     pub tenant: TenantId,
-    /// The principal.
     pub principal: PrincipalId,
-    /// The agent.
     pub agent: AgentName,
     /// The key that the client chose, at most [`trilogue_domain::limits::MAX_ID_BYTES`] bytes.
     pub text: String,
@@ -237,37 +197,31 @@ pub struct IdempotencyKey {
 /// A token. The secret is not stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenRow {
-    /// Its id.
     pub id: TokenId,
     /// What people call it.
     pub label: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// The tenant.
     pub tenant: TenantId,
-    /// The principal.
     pub principal: PrincipalId,
     /// What it may do.
     pub rights: Rights,
     /// Whether it sees only what its principal created.
     pub own: bool,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it stops to work.
+    /// Invalid from this time on.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Something to do later.
+/// Work to do later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueItem {
     /// What kind of work.
     pub kind: QueueKind,
     /// Unique within the tenant and kind: offering the key again replaces the item. A callback whose reference has `run` and `number` is claimed only when it is the first of its run's by number, dead ones aside; offered again while it is held, it waits until its holder is done.
-    /// An item of a run goes with it: its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
+    /// An item is removed with its run when its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
     pub key: String,
-    /// When it falls due.
     pub due: Timestamp,
-    /// Whose it is.
     pub tenant: TenantId,
     /// The principal in whose name it is done; its rights are checked again when it falls due.
     pub principal: PrincipalId,
@@ -277,18 +231,16 @@ pub struct QueueItem {
     pub reference: Json,
 }
 
-/// The kinds of queued work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum QueueKind {
     /// A run whose time comes.
     ScheduledRun,
     /// An interrupt whose deadline comes.
     Deadline,
-    /// A callback to deliver.
     Callback,
     /// Runs to remove by age or count.
     Retention,
-    /// A new interrupt that somebody is to be told of.
+    /// Notify of a new interrupt.
     Notify,
 }
 
@@ -301,24 +253,20 @@ pub struct Claim {
     pub fence: u64,
     /// How often it was claimed, this time included.
     pub attempts: u32,
-    /// The item.
     pub item: QueueItem,
 }
 
-/// A queue item that was given up.
+/// A queue item without further attempts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeadLetter {
     /// The store's integer for the item.
     pub id: i64,
-    /// How often it was tried.
     pub attempts: u32,
-    /// The last error.
     pub error: String,
-    /// The item.
     pub item: QueueItem,
 }
 
-/// What to do with a claimed item that did not succeed.
+/// What happens to a claimed item whose attempt failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RetryDecision {
     /// Try again at this time.
@@ -327,7 +275,7 @@ pub enum RetryDecision {
     Dead,
 }
 
-/// Which part of a listing. Listings are newest first.
+/// A part of a listing. Listings are newest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// At most this many rows, up to [`trilogue_domain::limits::MAX_PAGE_ROWS`].
@@ -341,7 +289,6 @@ pub struct Page {
 /// One page of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing<T> {
-    /// The rows.
     pub rows: Vec<T>,
     /// Give this as [`Page::after`] for the next page; `None` on the last.
     pub next: Option<i64>,
@@ -363,7 +310,6 @@ pub struct RetentionPolicy {
 // === impl QueueKind ===
 
 impl QueueKind {
-    /// The kind's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -375,7 +321,6 @@ impl QueueKind {
         }
     }
 
-    /// The kind with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         [Self::ScheduledRun, Self::Deadline, Self::Callback, Self::Retention, Self::Notify]

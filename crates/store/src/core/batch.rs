@@ -13,7 +13,7 @@ use crate::port::{Batch, Change};
 use crate::record::{Frame, blobs_in};
 use crate::rows::ThreadRow;
 
-/// The end of a thread's log, and who may write behind it.
+/// The end of a thread's log, and the epoch of the writer that may continue it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     pub(crate) epoch: u64,
@@ -77,7 +77,7 @@ impl Batch {
         })
     }
 
-    /// Whether it removes its thread: what is damaged can still be erased.
+    /// Whether it removes its thread: a damaged thread can still be erased.
     pub(crate) fn removes_thread(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::RemoveThread))
     }
@@ -87,7 +87,7 @@ impl Batch {
         self.frames.last().map_or(self.expected_last, |frame| frame.last())
     }
 
-    /// The runs whose frames name a blob of the batch, so that it goes with the last of them; `None` for frames of no run.
+    /// The runs whose frames name a blob of the batch: the blob is removed with the last of them. `None` stands for frames of no run.
     pub(crate) fn runs_naming(&self, blob: &BlobRef) -> BTreeSet<Option<RunKey>> {
         let mut runs: BTreeSet<_> = self.frames.iter().map(|frame| frame.run()).collect();
         if runs.len() > 1 {

@@ -1,4 +1,4 @@
-//! What a failing disk means for the store, and damage for one thread.
+//! The state of the store when its disk fails, and the threads that are quarantined for damage.
 //!
 //! ```text
 //! healthy ⇄ full           the disk is full; back when there is room again

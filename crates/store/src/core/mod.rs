@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `batch` | whether a batch makes sense, whether its writer still owns the thread, whose its blobs are |
 //! | `page`, `search` | what a page holds, which rows a filter selects, when a filter is too broad |
-//! | `queue` | what becomes of a queue item that is offered, claimed, finished, given back or given up |
-//! | `health` | what a store with a full or failing disk admits, which threads are quarantined |
+//! | `queue` | how a queue item changes when it is offered, claimed, finished, retried or given up |
+//! | `health` | which writes a store with a full or failing disk admits, which threads are quarantined |
 //! | `tail` | which frames stay in memory for attached readers, and when these are woken |
 //! | `table` | the tables, and the columns that a row is searched by |
 

@@ -73,7 +73,7 @@ impl Page {
         self.after.unwrap_or(i64::MAX)
     }
 
-    /// How many rows are read where every row matches: the page, what is left out before it, and one more.
+    /// How many rows to read when every row matches: the skipped ones, the page, and one more.
     pub(crate) fn rows_read(&self) -> usize {
         self.skip.saturating_add(self.rows() + 1)
     }

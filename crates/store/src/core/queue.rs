@@ -1,4 +1,4 @@
-//! Queue items: what becomes of one that is offered, claimed, finished, given back or given up.
+//! The rules of the queue: how an item changes when it is offered, claimed, finished, retried or given up.
 //!
 //! ```text
 //! offered ─▶ free ─claim─▶ held ─finish─▶ removed
@@ -16,13 +16,13 @@ use crate::rows::{Claim, QueueItem, QueueKind, RetryDecision};
 /// The longest error that is kept, in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// An item with what the queue knows of it. An engine stores it whole.
+/// An item with its state in the queue. An engine stores it whole.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) item: QueueItem,
     /// The run in whose line the item is, and its place there.
     pub(crate) line: Option<(RunKey, u64)>,
-    /// What was offered under its key while it was held.
+    /// The item offered under the same key while a worker held this one.
     pub(crate) next: Option<QueueItem>,
     /// When it can be claimed: when it falls due, or when its lease ends. `None` for a dead one, and behind another of its line.
     pub(crate) free_at: Option<Timestamp>,
@@ -34,11 +34,11 @@ pub(crate) struct QueueEntry {
     pub(crate) error: String,
 }
 
-/// What becomes of an item that its worker has finished.
+/// The effect of finishing an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FinishOutcome {
     Removed,
-    /// What was offered meanwhile has taken its place.
+    /// The item offered meanwhile has taken its place.
     Replaced,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn settle_line(free: Option<(i64, bool)>, first: Option<i64>) -> Opti
     (blocked != first).then_some(LineChange { blocked, freed: first })
 }
 
-/// Whether an item of a thread goes with a run: `ids` are those of the run and its interrupts.
+/// Whether an item of a thread is removed with a run: `ids` are those of the run and its interrupts.
 pub(crate) fn is_of_run(item: &QueueItem, run: RunKey, ids: &[&str]) -> bool {
     ids.contains(&item.key.as_str()) || run_of(&item.reference.to_value()) == Some(run)
 }
@@ -78,7 +78,7 @@ impl QueueEntry {
                 return old;
             }
             if old.attempts > 0 {
-                // A receiver that could not be reached is given no less time for what is newer.
+                // A newer item does not shorten the wait for a receiver that could not be reached.
                 entry.attempts = old.attempts;
                 entry.item.due = entry.item.due.max(old.item.due);
             }
@@ -91,7 +91,7 @@ impl QueueEntry {
         self.free_at.is_some_and(|at| at <= now)
     }
 
-    /// Takes in what was offered while a worker held the item whose lease has ended. `false` when there is nothing.
+    /// Replaces an item whose lease has ended by the one offered meanwhile. `false` when there is none.
     ///
     /// It may be behind another of its line then: look whether it is free before you claim it.
     pub(crate) fn expire(&mut self) -> bool {
@@ -163,7 +163,7 @@ impl QueueEntry {
         }
     }
 
-    /// Puts another item in its place, due when that says and not before `at`.
+    /// Puts another item in its place, due at its own time but not before `at`.
     fn replace(&mut self, next: QueueItem, at: Timestamp) {
         let next = QueueItem { due: next.due.max(at), ..next };
         *self = Self { fence: self.fence + 1, attempts: self.attempts, ..Self::new(next) };

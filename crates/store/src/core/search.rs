@@ -38,7 +38,7 @@ pub(crate) fn value_hash(value: &str) -> i64 {
     digest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
-/// How a thread stands whose newest run is in this status, when none of its runs is in flight.
+/// The activity of a thread with no run in flight, by the status of its newest run.
 pub(crate) fn activity_of(newest: Option<RunStatus>) -> ThreadActivity {
     match newest {
         Some(RunStatus::Interrupted) => ThreadActivity::Interrupted,

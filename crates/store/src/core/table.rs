@@ -31,16 +31,16 @@ pub(crate) trait TableRow: Record {
 
     fn thread(&self) -> Option<ThreadKey>;
 
-    /// The table's integer, where the row itself says it and not the table.
+    /// The table's integer, when it is part of the row.
     fn key(&self) -> Option<i64> {
         None
     }
 
-    /// What the row is searched by, beside the thread and the integer.
+    /// The columns that the row is searched by, beside the thread and the integer.
     fn columns(&self) -> impl AsRef<[Column<'_>]>;
 }
 
-/// When a run ended, for the column; open runs have none, whatever the row says.
+/// When a run ended, for the column; an open run has none even if its row has a time.
 pub(crate) fn ended_at(run: &RunRow) -> Option<Timestamp> {
     run.status.is_terminal().then(|| run.ended_at.unwrap_or(run.created_at))
 }

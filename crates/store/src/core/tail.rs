@@ -30,7 +30,7 @@ pub(crate) struct Tails {
     max_bytes: usize,
     /// How many entries there have been.
     entries: AtomicU64,
-    /// Keys are this store's own: nobody can choose some that collide, so a quick hash does.
+    /// The store makes the keys, so a fast hash is safe: no client can choose colliding ones.
     threads: Mutex<HashMap<ThreadKey, ThreadTail, foldhash::fast::RandomState>>,
 }
 
@@ -65,7 +65,7 @@ struct ReaderGuard {
     entry: u64,
 }
 
-/// Reads that are under way: the same read asked for again waits for the first.
+/// Reads in progress: an equal read waits for the first one and shares its result.
 #[derive(Debug)]
 pub(crate) struct SharedReads<K, T> {
     under_way: Mutex<HashMap<K, Arc<OnceCell<Result<T>>>>>,
@@ -89,7 +89,7 @@ impl Tails {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Attaches a reader. `last` looks the end of the log up; it is asked for the first reader of a thread only.
+    /// Attaches a reader. `last` looks up the end of the log; it is called for the first reader of a thread only.
     pub(crate) fn attach(self: &Arc<Self>, thread: ThreadKey, last: impl FnOnce() -> u64) -> Tail {
         // Commits must see the reader before the look-up, or one between the two would be missed.
         self.attached.fetch_add(1, Ordering::SeqCst);
@@ -125,7 +125,7 @@ impl Tails {
             return;
         }
         let log = {
-            // Under this lock, so that the last reader cannot detach meanwhile: nobody else lets the frames go.
+            // Under this lock the last reader cannot detach; detaching is what drops the frames.
             let threads = lock(&self.threads);
             let Some(tail) = threads.get(&thread) else { return };
             let mut kept = lock(&tail.log.kept);
@@ -141,7 +141,7 @@ impl Tails {
         self.shrink(&log);
     }
 
-    /// Keeps frames that were read from the store, where they lead up to those that are kept. Nothing is committed meanwhile.
+    /// Keeps frames that were read from the store if they directly precede the kept ones. The caller keeps commits out.
     pub(crate) fn prepend(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -208,7 +208,7 @@ impl Tails {
             None if is_known && range.after >= committed => return Some(Vec::new()),
             None => kept.position(range.after)?,
             Some(run) => {
-                // Newest first: what lies behind the cursor is as long as what is read.
+                // Newest first: the search is then as long as the part that is read.
                 let covers = |frame: &Arc<Frame>| {
                     frame.run() == Some(run) && frame.first_run() <= range.after.saturating_add(1)
                 };
@@ -277,7 +277,7 @@ impl Tails {
                     entry.readers -= 1;
                     if entry.readers == 0 { threads.remove(&thread) } else { None }
                 }
-                // What was read is gone, and its entry went with it.
+                // The thread was removed, and its entry with it.
                 _ => None,
             }
         };
@@ -320,7 +320,7 @@ impl ThreadTail {
 // === impl NewestFrames ===
 
 impl NewestFrames {
-    /// Where the frames behind this thread number begin; `None` when they reach further back than what is kept.
+    /// The index of the first frame behind this thread number; `None` when older frames than the kept ones are needed.
     fn position(&self, after: u64) -> Option<usize> {
         let oldest = self.frames.front()?;
         if oldest.first() > after.saturating_add(1) {

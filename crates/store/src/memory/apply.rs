@@ -1,4 +1,4 @@
-//! What a batch changes, once it was checked.
+//! Applies the changes of a checked batch.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl State {
         let Some(thread) = self.threads.get_mut(&batch.thread) else { return };
         self.bytes += name_blobs(thread, batch, &mut self.blobs);
         for frame in &batch.frames {
-            // Whoever decodes the writer's frame, or the readers', decodes a copy.
+            // A copy, so that the store keeps no decoded events.
             let frame = frame.undecoded();
             let weight = size_estimate::frame(&frame);
             self.bytes += weight;
@@ -230,7 +230,7 @@ impl State {
     }
 }
 
-/// Notes which runs of the batch name its blobs; gives what the notes weigh.
+/// Notes which runs of the batch name its blobs. Returns the estimated size of the notes, in bytes.
 fn name_blobs(thread: &mut ThreadEntry, batch: &Batch, blobs: &mut Blobs) -> usize {
     const SIZE: usize = size_of::<BlobRef>() * 2;
     let mut weight = 0;

@@ -17,7 +17,7 @@ type BlobKey = (TenantId, [u8; 32], u64);
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
     held: HashMap<BlobKey, Blob>,
-    /// What was stored, oldest first, until it was looked at again.
+    /// Stored blobs, oldest first, until they are checked again.
     waiting: VecDeque<(Instant, BlobKey)>,
     bytes: usize,
 }
@@ -43,7 +43,7 @@ impl Blobs {
         self.held.len()
     }
 
-    /// Stores a blob, or lets one that is there wait for its frame again.
+    /// Stores a blob, or restarts the wait of a stored one for its frame.
     pub(super) fn put(&mut self, tenant: &TenantId, blob: &BlobRef, bytes: Bytes, now: Instant) {
         self.sweep(now);
         let key = key_of(tenant, blob);
@@ -83,7 +83,7 @@ impl Blobs {
         }
     }
 
-    /// Drops what was stored long ago and never named.
+    /// Drops blobs that no frame has named for [`UNNAMED_KEPT`].
     fn sweep(&mut self, now: Instant) {
         while let Some((at, _)) = self.waiting.front()
             && now.saturating_duration_since(*at) > UNNAMED_KEPT

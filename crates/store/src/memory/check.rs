@@ -89,7 +89,7 @@ impl State {
         Ok(())
     }
 
-    /// What a run held is free again, also what it took in this batch.
+    /// Frees the ids of a run, those taken in this batch included.
     fn remove_claims(&self, key: RunKey, claims: &mut BatchIds<'_>) {
         let taken = claims.runs.iter().find(|row| row.key == key).map(|row| &row.id);
         if let Some(id) = taken.or_else(|| self.runs.get(&key).map(|run| &run.row.id)) {

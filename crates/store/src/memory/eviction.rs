@@ -1,4 +1,4 @@
-//! Forgetting: what is oldest goes, and what has not ended stays.
+//! Eviction: the oldest ended runs go first, open runs never go.
 
 use trilogue_domain::{RunKey, ThreadKey};
 
@@ -9,7 +9,7 @@ use super::state::State;
 
 impl State {
     /// Forgets ended runs, and threads without runs, until the limits hold.
-    /// The newest ended run always stays, so that who waits for its end can read it.
+    /// The newest ended run always stays, so that a client that waits for its end can read it.
     pub(super) fn evict(&mut self, options: &Options) {
         while self.runs.len() > options.max_runs {
             let Some((place, run)) = self.oldest_run() else { break };
@@ -38,7 +38,7 @@ impl State {
     }
 
     fn evict_run(&mut self, place: u64, run: RunKey) {
-        // The place goes first: whatever follows, the loops above come to an end.
+        // The place is removed first, so that the loops above always end.
         self.ended.remove(&place);
         let Some(thread) = self.runs.get(&run).map(|run| run.row.thread) else { return };
         self.remove_run(thread, run);
@@ -46,7 +46,7 @@ impl State {
         self.note_idle(thread);
     }
 
-    /// A thread that was for one run only goes with it.
+    /// Removes a thread that existed for one run only.
     fn forget_ephemeral(&mut self, key: ThreadKey) {
         let is_done = self
             .threads

@@ -84,7 +84,7 @@ impl Housekeeping for MemoryStore {
                 || (row.stateless && is_older(oldest_stateless))
                 || is_over.contains(&true)
         });
-        // Whoever is still to be called back about a run finds it.
+        // A run with an undelivered callback stays.
         let state = self.open()?;
         ended.retain(|row| !state.queue.is_in_line(row.key));
         drop(state);

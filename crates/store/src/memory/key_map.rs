@@ -2,5 +2,5 @@
 
 use std::collections::HashMap;
 
-/// A map by a key that this store made: nobody outside can choose keys that collide, so a quick hash does.
+/// A map by a key that the store made. A fast hash is safe: no client can choose colliding keys.
 pub(super) type KeyMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

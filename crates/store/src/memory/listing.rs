@@ -16,7 +16,7 @@ pub(super) struct MetadataFilter<'a> {
     candidates: Candidates,
 }
 
-/// What a thread's listing has to know beside its row.
+/// The values that a filter compares beside a thread's row.
 #[derive(Debug, Default)]
 pub(super) struct ThreadFacts {
     activity: Option<ThreadActivity>,
@@ -53,7 +53,7 @@ impl<'a> MetadataFilter<'a> {
 // === impl ThreadFacts ===
 
 impl ThreadFacts {
-    /// What the filter asks of a thread beside its metadata.
+    /// Looks up the values that the filter compares beside metadata.
     pub(super) fn of(state: &State, thread: &ThreadEntry, filter: &ThreadFilter) -> Self {
         let activity = filter.activity.map(|_| state.activity(thread.row.key));
         let is_named = filter.agent.is_some() && thread.row.agent() == filter.agent;
@@ -100,7 +100,7 @@ impl State {
         rows.map(|run| &*run.row)
     }
 
-    /// How a thread stands.
+    /// The activity of a thread, from its runs.
     pub(super) fn activity(&self, key: ThreadKey) -> ThreadActivity {
         use trilogue_domain::RunStatus::{Cancelling, Queued, Running};
         let runs = self.threads.get(&key).into_iter().flat_map(|thread| &thread.runs);

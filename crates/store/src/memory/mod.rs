@@ -1,7 +1,7 @@
 //! The store of `memory:`: everything in this process, nothing after it.
 //!
 //! One short lock around maps; frames are shared, never copied, and no work is done per event.
-//! It keeps the newest [`Options::max_runs`] runs and [`Options::max_bytes`] bytes, and then forgets the oldest finished ones with everything of them.
+//! It keeps the newest [`Options::max_runs`] runs and [`Options::max_bytes`] bytes, and then evicts the oldest finished ones with all their data.
 
 mod admin;
 mod append;
@@ -41,7 +41,7 @@ use crate::core::tail::Tails;
 pub struct Options {
     /// The most runs that it keeps, open ones included; the oldest finished ones go first and open ones never.
     pub max_runs: usize,
-    /// The most bytes that it keeps, by its own estimate; what is oldest goes first.
+    /// The most bytes that it keeps, by its own estimate; the oldest data is evicted first.
     /// When open runs alone hold [`REFUSING_FACTOR`] times as much, only what ends runs is admitted.
     pub max_bytes: usize,
 }
@@ -76,7 +76,6 @@ impl Default for Options {
 // === impl MemoryStore ===
 
 impl MemoryStore {
-    /// An empty store.
     #[must_use]
     pub fn new(options: Options) -> Self {
         // Frames in the tails are those of the store: they cost nothing beside it.

@@ -60,7 +60,7 @@ impl QueueEntries {
         self.settle(line);
     }
 
-    /// Takes an item out, whoever holds it.
+    /// Removes an item even if a worker holds it.
     pub(super) fn withdraw(&mut self, tenant: &TenantId, kind: QueueKind, key: &str) {
         if let Some(id) = self.by_key.get(&(tenant.clone(), kind, key.to_owned())).copied() {
             self.remove(id);

@@ -269,7 +269,7 @@ impl Read for MemoryStore {
             return Ok(frames);
         }
         let Some(held) = state.threads.get(&thread.key) else { return Ok(Vec::new()) };
-        // The events of what is given are decoded, and decoded events are not held.
+        // A copy: readers decode its events, and the store does not keep decoded events.
         let copy = |frame: &Frame| Arc::new(frame.undecoded());
         let Some(run) = range.run else {
             // The frame that `after` is in begins at or before it.

@@ -1,4 +1,4 @@
-//! Estimates of what things cost in memory. They are made when something comes and given back when it goes.
+//! Estimates of the memory that rows and frames take: added on insert, subtracted on removal.
 
 use trilogue_domain::{ClientHistory, Json, Reference};
 
@@ -6,9 +6,9 @@ use crate::core::queue::QueueEntry;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, ConfigurationRow, InterruptRow, QueueItem, RunRow, ThreadRow};
 
-/// A thread's row with the maps of what it holds, in bytes.
+/// A thread's row with its maps, in bytes.
 const THREAD_BYTES: usize = 1_536;
-/// A run's row with the lists of what goes with it, in bytes.
+/// A run's row with its lists, in bytes.
 const RUN_BYTES: usize = 1_024;
 /// Another row with its places in the maps, in bytes.
 pub(super) const ROW_BYTES: usize = 512;

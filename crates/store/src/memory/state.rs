@@ -1,4 +1,4 @@
-//! What the memory store holds.
+//! The data of the memory store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -31,10 +31,10 @@ pub(super) struct State {
     pub(super) blobs: Blobs,
     pub(super) tokens: TokenRows,
     pub(super) configurations: ConfigurationRows,
-    /// Also outside the lock: whoever changes frames tells it under the lock.
+    /// Shared with readers outside the lock; changes of frames reach it under the lock.
     pub(super) tails: Arc<Tails>,
     pub(super) quarantine: Quarantine,
-    /// Runs that have ended, in the order in which they did: what goes first.
+    /// Ended runs, in the order in which they ended: the first is evicted first.
     pub(super) ended: BTreeMap<u64, RunKey>,
     /// Threads without runs, in the order in which they became so.
     pub(super) idle: BTreeMap<u64, ThreadKey>,
@@ -42,14 +42,14 @@ pub(super) struct State {
     pub(super) last_place: u64,
     /// Estimate of what threads and runs hold, without blobs and queue.
     pub(super) bytes: usize,
-    /// What was removed and is still to be freed, outside the lock: freeing takes as long as removing.
+    /// Removed data, to be freed outside the lock: freeing takes as long as removing.
     pub(super) removed: Garbage,
     pub(super) commits: u64,
     pub(super) frames: u64,
     pub(super) is_closed: bool,
 }
 
-/// What was removed from the maps.
+/// Data that was removed from the maps.
 #[derive(Debug, Default)]
 pub(super) struct Garbage {
     #[expect(

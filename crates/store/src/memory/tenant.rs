@@ -1,4 +1,4 @@
-//! What is looked up by a tenant's ids, and listed.
+//! The indexes of one tenant: by id, and for listings.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! A thread with everything of it, and how it goes.
+//! A thread with all its data, and its removal.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::state::State;
 use crate::record::Frame;
 use crate::rows::{BindingRow, CheckpointRow, IdempotencyKey, MessageRow, ThreadRow};
 
-/// A thread, its log, and the keys of what it holds.
+/// A thread, its log, and the keys of its rows.
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub(super) row: Arc<ThreadRow>,
@@ -38,7 +38,7 @@ pub(super) struct ThreadEntry {
     pub(super) own_blobs: Vec<BlobRef>,
     /// Its place in [`State::idle`], while it has no runs.
     pub(super) idle: Option<u64>,
-    /// Estimate of what it holds, its runs' parts apart.
+    /// Estimate of its size without its runs, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct MessageEntry {
     pub(super) place: u64,
 }
 
-/// What belongs to one run and goes with it.
+/// The data of one run, which is removed with it.
 #[derive(Debug, Default)]
 pub(super) struct RunContents {
     /// Its frames, oldest first: the first thread number and the last run number of each.
@@ -59,7 +59,7 @@ pub(super) struct RunContents {
     pub(super) interrupts: Vec<i64>,
     pub(super) checkpoints: Vec<CheckpointKey>,
     pub(super) blobs: Vec<BlobRef>,
-    /// Estimate of what all this holds.
+    /// Estimate of its size, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -130,7 +130,7 @@ impl ThreadEntry {
 // === impl State ===
 
 impl State {
-    /// Removes a run with everything of it. Checkpoints that it made stay as links, without value.
+    /// Removes a run with all its data. Checkpoints that it made stay as links, without value.
     pub(super) fn remove_run(&mut self, thread: ThreadKey, key: RunKey) {
         let Self { threads, runs, tenants, .. } = self;
         if runs.get(&key).is_some_and(|run| run.row.thread != thread) {
@@ -194,7 +194,7 @@ impl State {
         self.removed.parts.push(parts);
     }
 
-    /// Removes a thread and everything of it.
+    /// Removes a thread and all its data.
     pub(super) fn remove_thread(&mut self, key: ThreadKey) {
         self.quarantine.remove(key);
         let Some(thread) = self.threads.get(&key) else { return };

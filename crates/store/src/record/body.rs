@@ -20,7 +20,7 @@ fields!(PlanEntry { content, status });
 variants!(ToolStatus: 0 = Completed, 1 = Failed);
 variants!(HeadMove: 0 = Completion, 1 = Patch, 2 = Rollback, 3 = Copy, 4 = Replacement);
 
-/// The tag of a record that holds what a peer sent.
+/// The tag of a record that holds an original.
 const ORIGINAL: u8 = 0;
 /// The tag of a record without content.
 const OPAQUE: u8 = 1;
@@ -81,7 +81,7 @@ pub(super) fn put_original(original: &Original, body: &Body, out: &mut Vec<u8>) 
     out.extend_from_slice(&original.bytes);
 }
 
-/// Takes a body, reading it from the original where that is what was stored.
+/// Takes a body, or reads it from the stored original.
 pub(super) fn take_body(
     input: &mut FieldReader<'_>,
     originals: &dyn ReadOriginal,
@@ -121,7 +121,7 @@ pub(super) fn take_body(
     Ok((body, None))
 }
 
-/// Takes the original of a record that has one, without reading what it says. Of another record nothing but the tag is taken.
+/// Takes the original of a record without interpreting it. Takes only the tag of another record.
 pub(super) fn take_original<'a>(
     input: &mut FieldReader<'a>,
 ) -> DecodeResult<Option<RawOriginal<'a>>> {

@@ -13,10 +13,10 @@ const MAX_VARINT_BYTES: u32 = 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Damage(pub(super) &'static str);
 
-/// What a decoder gives.
+/// The result of decoding.
 pub(super) type DecodeResult<T> = Result<T, Damage>;
 
-/// Takes fields from the front of stored bytes. Every length is checked against what is left.
+/// Takes fields from the front of stored bytes. Every length is checked against the remaining bytes.
 #[derive(Clone, Debug)]
 pub(super) struct FieldReader<'a> {
     bytes: &'a Bytes,

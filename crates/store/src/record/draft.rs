@@ -19,7 +19,6 @@ use super::frame::{Frame, Header, LENGTH_BYTES};
 pub struct Draft {
     /// Records, each behind its length.
     records: Vec<u8>,
-    /// How many records.
     count: usize,
     /// Text that may still grow: the last record.
     open: Option<GrowingText>,
@@ -29,12 +28,12 @@ pub struct Draft {
 /// The last record, when it is text that the next delta of its message continues.
 #[derive(Clone, Debug)]
 struct GrowingText {
-    /// Where the record's length stands.
+    /// The position of the record's length.
     at: usize,
     message: MessageId,
 }
 
-/// What a short run's records take, in bytes: less than that is not worth growing for.
+/// The first capacity of a draft, in bytes: the records of a short run.
 const USUAL_BYTES: usize = 512;
 
 // === impl Draft ===
@@ -43,7 +42,7 @@ impl Draft {
     /// Adds an event. Text deltas of one message without an original are merged into one record.
     ///
     /// # Errors
-    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] where it holds what a peer sent, or a question; the draft is unchanged then.
+    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] when it holds an original or an interrupt; the draft is unchanged then.
     pub fn push(&mut self, at: Timestamp, body: &Body, original: Option<&Original>) -> Result<()> {
         let delta = match (body, original) {
             (Body::Message(MessageEvent::Delta { message, text }), None) => Some((message, text)),
@@ -113,7 +112,6 @@ impl Draft {
         self.count >= limits::MAX_FRAME_EVENTS || self.records.len() >= limits::MAX_FRAME_BYTES
     }
 
-    /// The blobs that its events name.
     #[must_use]
     pub fn blobs(&self) -> &[BlobRef] {
         &self.blobs
@@ -216,7 +214,7 @@ fn frame_of(records: &[u8]) -> (u64, usize) {
     (count as u64, at.min(records.len()))
 }
 
-/// The largest record of an event. What a peer sent, and what it asks, is kept as it came: it cannot be made smaller.
+/// The largest record of an event, in bytes. Originals and interrupts are kept as they came and may be larger.
 fn most_bytes(body: &Body, original: Option<&Original>) -> usize {
     match body {
         Body::Interrupt(InterruptEvent::Raised(_)) => limits::MAX_ORIGINAL_BYTES,

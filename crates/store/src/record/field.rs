@@ -1,4 +1,4 @@
-//! What can stand in a record or a row: one trait, and the plain values.
+//! The fields of records and rows: one trait, and the plain values.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,7 +159,7 @@ impl Field for u64 {
 }
 
 impl Field for i64 {
-    /// Stands for itself where it is not negative, so that what was written as unsigned reads the same.
+    /// A negative number takes ten bytes; indexes of citations are seldom negative.
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(out, self.cast_unsigned());
     }
@@ -215,7 +215,7 @@ impl Field for Json {
         self.as_bytes().put(out);
     }
 
-    /// What was JSON when it was written is JSON still: the checksum says so, and it is not parsed again.
+    /// Not parsed again: the checksum proves that it is the JSON that was written.
     fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self> {
         Self::from_stored(Field::take(input)?).ok_or(Damage("it holds JSON that is not UTF-8"))
     }

@@ -30,7 +30,7 @@ pub struct Frame {
     events: OnceLock<Result<Box<[Event]>>>,
 }
 
-/// Where a frame belongs. It stands in the row's columns and in the blob, so that a swapped row is noticed.
+/// The place of a frame. It is in the row's columns and in the blob, so that a swapped row is noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) thread: ThreadKey,
@@ -57,20 +57,17 @@ pub struct RawRecord<'a> {
     pub number: u64,
     /// Its number in the run; zero when it belongs to none.
     pub run_number: u64,
-    /// When it happened.
     pub at: Timestamp,
-    /// What a peer sent, where a peer sent it.
+    /// The original, if the event has one.
     pub original: Option<RawOriginal<'a>>,
     frame: &'a Frame,
     record: FieldReader<'a>,
 }
 
-/// What a peer sent, with the ids that our head of it holds.
+/// What a peer sent, with the ids in the event's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RawOriginal<'a> {
-    /// The dialect.
     pub dialect: &'a str,
-    /// The dialect's version.
     pub version: u32,
     /// The message that it is of; for a tool call that begins, the message that triggered it.
     pub message: Option<&'a str>,
@@ -93,7 +90,6 @@ impl Frame {
         Self { header, bytes: Bytes::from(out), reader, events: OnceLock::new() }
     }
 
-    /// The thread.
     #[must_use]
     pub fn thread(&self) -> ThreadKey {
         self.header.thread
@@ -187,7 +183,7 @@ impl Frame {
         Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
-    /// The records as they are stored, one event each: what a peer sent can be passed on without being read.
+    /// The stored records, one event each: an original can be forwarded without being decoded.
     ///
     /// # Errors
     /// As [`Frame::events`].
@@ -196,7 +192,6 @@ impl Frame {
         Ok(RawRecords { frame: self, input, next: self.header.first })
     }
 
-    /// What stands behind the header.
     fn records(&self) -> DecodeResult<FieldReader<'_>> {
         // The checksum was checked when the frame was read, or has just been written.
         let end = self.bytes.len().saturating_sub(CHECKSUM_BYTES);

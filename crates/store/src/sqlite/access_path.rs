@@ -1,4 +1,4 @@
-//! What leads a listing: of the conditions that an index answers, the one that the fewest rows fulfil. The others are checked on its rows.
+//! The access path of a listing: of the conditions that an index answers, the one with the fewest rows. The others are checked on its rows.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -9,7 +9,7 @@ use super::{row, search, thread_agents};
 use crate::core::search::{Condition, is_composite, value_hash};
 use crate::core::table::TableRow;
 
-/// A statement that is put together from fixed fragments, with what is bound to it.
+/// A statement built from fixed fragments, with its bound values.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) sql: String,
@@ -21,7 +21,7 @@ pub(super) struct Query {
 pub(super) enum AccessPath<'a> {
     /// Everything of the tenant.
     Tenant,
-    /// What the scope's principal created.
+    /// Rows that the scope's principal created.
     Owner,
     /// What has a metadata member.
     Metadata(&'a Condition),
@@ -148,7 +148,7 @@ impl<'a> AccessPath<'a> {
         }
     }
 
-    /// What stands behind `FROM`, for each part of it; the key's bound is the last that is to be bound.
+    /// The text behind `FROM` for each statement. The bound of the key is bound last.
     fn legs<R: Listed>(self, scope: &Scope) -> Vec<PathQuery> {
         let tenant = text(scope.tenant.as_str());
         let leg = |index: &str, column: &str, value: Value| {
@@ -204,12 +204,12 @@ impl<'a> AccessPath<'a> {
     }
 }
 
-/// One part of what a driver reads.
+/// One statement of an access path.
 #[derive(Debug)]
 struct PathQuery {
-    /// What stands behind `FROM` for rows of the table.
+    /// The text behind `FROM` that reads rows of the table.
     sql: String,
-    /// What stands behind `FROM` for counting.
+    /// The text behind `FROM` that counts.
     inner: String,
     bound: Vec<Value>,
 }

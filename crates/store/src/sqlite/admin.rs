@@ -70,7 +70,7 @@ impl Admin for SqliteStore {
     async fn close(&self) -> Result<()> {
         let Some(jobs) = lock(&self.jobs).take() else { return Ok(()) };
         drop(lock(&self.ends).take());
-        // The writer may have ended already; then there is nobody to tell.
+        // The writer may have ended already.
         drop(jobs.send(Job::Close).await);
         drop(jobs);
         let writer = lock(&self.writer).take();

@@ -50,7 +50,7 @@ pub(super) fn batch<'c>(
     }
     let last = batch.last();
     heads.set(batch.thread, Some(Head { epoch: batch.epoch, last }));
-    // A thread's first row comes before the names of its blobs, and what is removed takes them along.
+    // A thread's first row must precede its blob references, and these must precede a removal.
     let mut has_named = batch.blobs.is_empty();
     for change in &batch.changes {
         match change {
@@ -124,7 +124,7 @@ fn write_change(
 
 /// Writes a thread row and its search rows.
 pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), SqliteError> {
-    // A row that is there and whose names stay is only updated: an insert would write every index over them again.
+    // A row whose indexed columns stay is updated: an insert would rewrite every index.
     const UPDATE: &str = concat!(
         "UPDATE threads SET owner_node = ?6, epoch = ?7, body = ?9",
         " WHERE key = ?1 AND tenant = ?3 AND id = ?4 AND owner = ?5 AND ephemeral = ?8"

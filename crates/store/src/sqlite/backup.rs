@@ -11,10 +11,10 @@ use super::error::{Health, SqliteError};
 use super::file::{self, FileLock, beside, cannot, create_new, sync_directory};
 use super::verify::{VerifyReport, verify};
 
-/// The page cache of a connection that goes through the whole file once, in KiB.
+/// The page cache of a connection that reads the whole file once, in KiB.
 pub(super) const COPY_CACHE_KIB: u32 = 1_024;
 
-/// Writes a consistent copy of the store to a new file. Readers and the writer go on meanwhile.
+/// Writes a consistent copy of the store to a new file while readers and the writer continue.
 pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
     let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
     let copy = create_new(&to)?;
@@ -31,7 +31,7 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
     durable
 }
 
-/// Puts a verified backup in the place of a store that nobody uses.
+/// Replaces a store that no process uses by a verified backup.
 ///
 /// # Errors
 /// `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
@@ -43,7 +43,7 @@ pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport
             Code::AlreadyExists,
             format!("there is a store at '{}'", to.display()),
         )
-        .hint("name another file, or say that the store may be overwritten"));
+        .hint("name another file, or pass --force to overwrite the store"));
     }
     let report = verify(backup)?;
     if !report.is_sound() {
@@ -56,7 +56,7 @@ pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport
     }
     let copy = beside(&to, ".restoring");
     remove(&copy)?;
-    // Through SQLite and not by bytes, so that what stands in a write-ahead log beside the backup comes along.
+    // Copied through SQLite and not as bytes, so that a write-ahead log beside the backup is included.
     create_new(&copy)?;
     vacuum_into(backup, &copy).map_err(|fail| backup_error(fail, &copy, &Health::new(backup)))?;
     fs::File::open(&copy)
@@ -109,7 +109,7 @@ fn vacuum(conn: &Connection, to: &Path) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// What a failed copy means. A disk that is full or broken where the copy goes is not the store's disk.
+/// The error of a failed copy. A failing target disk does not change the store's health.
 fn backup_error(fail: SqliteError, to: &Path, health: &Health) -> Error {
     let SqliteError::Sql(error) = &fail else { return health.settle(fail) };
     match error.sqlite_error_code() {

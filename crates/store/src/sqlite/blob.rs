@@ -101,7 +101,7 @@ pub(super) fn remove_unnamed(
     Ok(())
 }
 
-/// Removes what a previous life stored and never named.
+/// Removes blobs that an earlier process stored and no frame names.
 pub(super) fn sweep(conn: &Connection) -> Result<usize, SqliteError> {
     Ok(conn.execute(
         concat!(

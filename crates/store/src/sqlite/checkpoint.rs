@@ -54,7 +54,7 @@ pub(super) fn is_harmless(error: &rusqlite::Error) -> bool {
 // === impl Checkpointer ===
 
 impl Checkpointer {
-    /// `pages` says how many pages the log has.
+    /// `pages` counts the pages of the log.
     pub(super) fn start(
         path: &Path,
         health: Arc<Health>,
@@ -77,7 +77,7 @@ impl Checkpointer {
         Ok(Self { wake: Some(wake), erase, nearly, thread: Some(thread) })
     }
 
-    /// Whether so little is left to be moved that the writer is to do it; says so once.
+    /// Whether so few pages are left that the writer should move them. Returns `true` once per run.
     pub(super) fn is_nearly_done(&self) -> bool {
         self.nearly.load(Ordering::Relaxed) && self.nearly.swap(false, Ordering::AcqRel)
     }
@@ -133,7 +133,7 @@ impl CheckpointWorker {
     fn checkpoint(&self) {
         let erases = self.erase.swap(false, Ordering::AcqRel);
         if !erases {
-            return self.follow();
+            return self.move_pages();
         }
         match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
             Ok(_) => {}
@@ -142,10 +142,10 @@ impl CheckpointWorker {
         }
     }
 
-    /// Moves what is in the log, and again what has come meanwhile, as long as that gets much less.
-    fn follow(&self) {
+    /// Moves the log's pages, and repeats for pages that arrive meanwhile while their number at least halves.
+    fn move_pages(&self) {
         let mut before = usize::MAX;
-        // The writer may find meanwhile that the log cannot be synchronised; what is in it then is not moved.
+        // A log that could not be synchronised must not be moved, and the writer may find that at any time.
         while self.health.state() < StoreState::ReadOnly {
             let moved = match self.conn.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
                 Ok((_, moved)) => usize::try_from(moved).unwrap_or(0),
@@ -187,12 +187,12 @@ mod tests {
         };
         let database = || std::fs::read(&path).unwrap();
         let empty = database();
-        worker.follow();
+        worker.move_pages();
         let moved = database();
         assert!(moved != empty);
         conn.execute_batch("INSERT INTO things VALUES ('one')").unwrap();
         health.worsen(StoreState::ReadOnly, "a test says so");
-        worker.follow();
+        worker.move_pages();
         assert!(database() == moved);
     }
 }

@@ -68,7 +68,7 @@ impl Configurations for SqliteStore {
     async fn remove_configuration(&self, scope: &Scope, id: &ConfigurationId) -> Result<bool> {
         let (scope, id) = (scope.clone(), id.clone());
         self.write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-            // The columns say whose it is: what is damaged can be removed too.
+            // Only the columns are compared, so that a damaged row can be removed too.
             let owner = scope.owner.as_ref().map(|owner| owner.as_str().to_owned());
             let removed = desk
                 .conn
@@ -156,7 +156,7 @@ fn listing(
     let mut candidates = Candidates::default();
     while let Some(found) = rows.next()? {
         let key = found.get(1)?;
-        // A damaged one is left out here and named when it is asked for.
+        // A damaged one is left out here; looking it up reports the damage.
         let Ok(row) = row::take::<ConfigurationRow>(found) else { continue };
         if !row.is_seen(scope, now) {
             continue;

@@ -56,7 +56,7 @@ pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, Sqlit
         Durability::Buffered => "normal",
     };
     conn.pragma_update(None, "synchronous", synchronous)?;
-    // Checkpoints are asked for by number of pages, and run beside the writer.
+    // The checkpointer thread runs checkpoints, by number of pages.
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     conn.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
     conn.pragma_update(None, "secure_delete", true)?;

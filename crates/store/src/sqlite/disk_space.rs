@@ -10,7 +10,7 @@ use crate::open::Options;
 /// The room that must be free again before a full database takes everything again: a sixteenth of its size.
 const FREE_AGAIN: u64 = 16;
 
-/// What is given up when the disk is full, and taken back when it is not.
+/// The reserve and the size limit: released when the disk is full, restored when it has room.
 #[derive(Debug)]
 pub(super) struct DiskSpace {
     reserve: Reserve,
@@ -38,8 +38,8 @@ impl DiskSpace {
         Self { reserve, limit }
     }
 
-    /// Lets the vital have what was kept for them.
-    pub(super) fn give_up(&mut self, conn: &Connection) -> Result<(), SqliteError> {
+    /// Releases the reserve to vital writes.
+    pub(super) fn release(&mut self, conn: &Connection) -> Result<(), SqliteError> {
         if let Err(error) = self.reserve.release() {
             tracing::warn!(%error, "the reserve could not be given up");
         }
@@ -50,7 +50,7 @@ impl DiskSpace {
     }
 
     /// Takes the reserve back. `false` while there is no room for it.
-    pub(super) fn take_back(&mut self, conn: &Connection) -> Result<bool, SqliteError> {
+    pub(super) fn restore(&mut self, conn: &Connection) -> Result<bool, SqliteError> {
         if let Some(limit) = self.limit {
             let used = pages(conn, "page_count")?.saturating_sub(pages(conn, "freelist_count")?);
             if used + limit.usual / FREE_AGAIN > limit.usual {
@@ -60,12 +60,12 @@ impl DiskSpace {
         if self.reserve.fill().is_err() {
             return Ok(false);
         }
-        self.limit_usual(conn)?;
+        self.apply_usual_limit(conn)?;
         Ok(true)
     }
 
     /// Sets the limit for everything.
-    pub(super) fn limit_usual(&self, conn: &Connection) -> Result<(), SqliteError> {
+    pub(super) fn apply_usual_limit(&self, conn: &Connection) -> Result<(), SqliteError> {
         match self.limit {
             Some(limit) => set_limit(conn, limit.usual),
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What a failure of SQLite means for the store, and for one thread.
+//! Errors of the engine, and their effect on the store's health.
 
 use rusqlite::ErrorCode;
 use trilogue_domain::ThreadKey;
@@ -13,9 +13,9 @@ const IOERR_SHMSIZE: i32 = 4_874;
 /// Why something inside the engine did not work.
 #[derive(Debug)]
 pub(super) enum SqliteError {
-    /// SQLite said so.
+    /// SQLite reported it.
     Sql(rusqlite::Error),
-    /// A rule of ours said so; the store is well.
+    /// The change breaks a rule; the store is healthy.
     Refused(Error),
     /// A row, frame or blob is damaged.
     Damaged(Option<ThreadKey>, Error),
@@ -62,7 +62,7 @@ impl SqliteError {
 // === impl Health ===
 
 impl Health {
-    /// What a failure means: changes the state and gives the error for the caller.
+    /// Updates the state after a failure and returns the error for the caller.
     pub(super) fn settle(&self, fail: SqliteError) -> Error {
         match fail {
             SqliteError::Refused(error) => error,

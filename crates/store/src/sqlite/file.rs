@@ -33,7 +33,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Makes sure that the file exists and that nobody else may read it.
+/// Creates the file if it does not exist; only its owner may read it.
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = OpenOptions::new()
         .read(true)
@@ -46,7 +46,7 @@ pub(super) fn create(path: &Path) -> Result<()> {
     restrict(&file).map_err(|error| cannot("restrict", path, &error))
 }
 
-/// Makes a new file that nobody else may read.
+/// Creates a new file that only its owner may read.
 pub(super) fn create_new(path: &Path) -> Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path).map_err(
         |error| match error.kind() {
@@ -152,7 +152,7 @@ impl Reserve {
         }
         let filled = self.try_fill();
         if filled.is_err() {
-            // Half a reserve would only take away what is left.
+            // Half a reserve would only take the remaining space.
             let _ = self.release();
         }
         filled
@@ -172,7 +172,7 @@ impl Reserve {
         }
         restrict(&file)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
-            // Writing a little tells whether the room can be used, too.
+            // Writing a little shows whether the space is usable.
             Ok(()) => write_zeros(&mut file, self.bytes.min(PROBE_BYTES as u64))?,
             Err(rustix::io::Errno::NOTSUP) => write_zeros(&mut file, self.bytes)?,
             Err(errno) => return Err(errno.into()),

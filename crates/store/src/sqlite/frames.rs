@@ -19,7 +19,7 @@ pub(super) fn read(
     thread: ThreadKey,
     range: Range,
 ) -> Result<Vec<Arc<Frame>>, SqliteError> {
-    // One snapshot: a run that is removed meanwhile must not look like a hole.
+    // One snapshot: a concurrent removal must not look like a hole.
     let snapshot = conn.unchecked_transaction()?;
     match range.run {
         None => of_thread(&snapshot, context, thread, range),

@@ -48,7 +48,7 @@ impl Heads {
         Ok(Some(Head { epoch: row.epoch, last: last(conn, context, thread)? }))
     }
 
-    /// Notes what the transaction under way makes of a thread.
+    /// Notes the head that the current transaction gives a thread.
     pub(super) fn set(&mut self, thread: ThreadKey, head: Option<Head>) {
         self.open.insert(thread, head);
     }
@@ -72,7 +72,7 @@ impl Heads {
     }
 }
 
-/// The last number of a log: of its newest frame, or of what was removed behind it.
+/// The last number of a log: that of its newest frame or of a removed one behind it.
 pub(super) fn last(
     conn: &Connection,
     context: &Context,
@@ -130,6 +130,6 @@ pub(super) fn stored_frame(
         Bytes::copy_from_slice(body),
         reader,
     );
-    // The thread is the one that was looked for, even when the column says another.
+    // Blame the requested thread even when the column names another.
     frame.map_err(|error| SqliteError::Damaged(Some(thread), error))
 }

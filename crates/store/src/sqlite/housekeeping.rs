@@ -109,7 +109,7 @@ impl Housekeeping for SqliteStore {
         let (scope, id) = (scope.clone(), id.clone());
         let erased = self
             .write(WorkKind::VITAL, move |desk: &mut WriteContext<'_>| {
-                // The key columns say which thread it is; what the damaged row says is not asked.
+                // Only the key columns are read: the row itself may be damaged.
                 let found: Option<(i64, String)> = desk
                     .conn
                     .prepare_cached("SELECT key, owner FROM threads WHERE tenant = ?1 AND id = ?2")?
@@ -147,7 +147,7 @@ impl Housekeeping for SqliteStore {
 }
 
 impl SqliteStore {
-    /// What was found, unless its thread is quarantined.
+    /// Fails when the thread of the found row is quarantined.
     pub(super) fn unless_quarantined<T>(
         &self,
         found: Option<T>,
@@ -208,7 +208,7 @@ pub(super) const TOO_OLD_STATELESS: &str = concat!(
     all_told!(),
     " ORDER BY ended_at, key LIMIT ?2"
 );
-/// Terminal runs of a thread beyond the newest so many.
+/// Terminal runs of a thread beyond its newest `?1`.
 const BEYOND_PER_THREAD: &str = concat!(
     "SELECT ended_at, key FROM (SELECT ended_at, key,",
     " row_number() OVER (PARTITION BY thread ORDER BY ended_at DESC, key DESC) AS place",
@@ -216,7 +216,7 @@ const BEYOND_PER_THREAD: &str = concat!(
     all_told!(),
     " ORDER BY ended_at, key LIMIT ?2"
 );
-/// Terminal runs of a tenant beyond the newest so many.
+/// Terminal runs of a tenant beyond its newest `?1`.
 const BEYOND_PER_TENANT: &str = concat!(
     "SELECT ended_at, key FROM (SELECT ended_at, key,",
     " row_number() OVER (PARTITION BY tenant ORDER BY ended_at DESC, key DESC) AS place",

@@ -1,7 +1,7 @@
 //! Inspection at the start: damage in SQLite's own structures stops the store before it answers from them.
 //!
 //! A damaged page of an index can make a row look as if it were not there, and no checksum of a row shows that.
-//! SQLite compares its trees and indexes; what it finds about a row that is itself damaged is that row's matter, and its thread's alone.
+//! SQLite compares its trees and indexes. A finding about a row that is itself damaged quarantines the row's thread and nothing else.
 
 use std::path::Path;
 use std::sync::Arc;

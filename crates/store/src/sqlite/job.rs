@@ -27,7 +27,7 @@ pub(super) enum Job {
     Close,
 }
 
-/// A batch and who waits for it.
+/// A batch with the channel for its result.
 #[derive(Debug)]
 pub(super) struct Append {
     pub(super) batch: Batch,
@@ -36,7 +36,7 @@ pub(super) struct Append {
     pub(super) reply: oneshot::Sender<Result<()>>,
 }
 
-/// What a job sees of the writer, inside a transaction.
+/// The writer's state that a job can use inside a transaction.
 #[derive(Debug)]
 pub(super) struct WriteContext<'a> {
     pub(super) conn: &'a Connection,
@@ -46,7 +46,7 @@ pub(super) struct WriteContext<'a> {
     pub(super) changed: &'a mut ChangedThreads,
 }
 
-/// What jobs other than appends do to what is kept beside the database.
+/// Threads that jobs other than appends change, so that caches can be updated.
 #[derive(Debug, Default)]
 pub(super) struct ChangedThreads {
     /// Threads whose rows they change.
@@ -59,7 +59,7 @@ pub(super) struct ChangedThreads {
 pub(super) trait Work: Send + fmt::Debug {
     /// Makes the change.
     fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError>;
-    /// Tells who waits for it.
+    /// Sends the result.
     fn reply(self: Box<Self>, outcome: Result<()>);
     /// How it is treated.
     fn kind(&self) -> WorkKind;
@@ -84,7 +84,7 @@ struct FnWork<F, T> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-/// Makes a job of a function, and gives what waits for its value.
+/// Makes a job from a function. Returns the channel on which its value arrives.
 pub(super) fn task<F, T>(kind: WorkKind, run: F) -> (Job, oneshot::Receiver<Result<T>>)
 where
     F: FnMut(&mut WriteContext<'_>) -> Result<T, SqliteError> + Send + 'static,
@@ -115,7 +115,7 @@ impl Job {
         }
     }
 
-    /// What it takes of the queue's room; small ones are bounded by their number.
+    /// The permits that it takes; small jobs are bounded by the queue's length instead.
     pub(super) fn permits(&self) -> u32 {
         u32::try_from(self.bytes() / super::PERMIT_BYTES).unwrap_or(u32::MAX)
     }
@@ -137,7 +137,7 @@ impl Job {
         }
     }
 
-    /// Tells who waits.
+    /// Sends the result.
     pub(super) fn reply(self, outcome: Result<()>) {
         match self {
             // Nobody waits any more where the receiver is gone.

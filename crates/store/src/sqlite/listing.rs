@@ -23,7 +23,7 @@ pub(super) struct ListConditions<'a, R> {
     pub(super) has_columns: bool,
     /// Conditions on metadata, the driving one too.
     pub(super) metadata: &'a [Condition],
-    /// Conditions on what hangs on the row; gives how many rows were looked at for it.
+    /// A condition on other rows; returns how many of them were read.
     pub(super) other: Option<&'a Other<'a, R>>,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn dead_deliveries(
     Ok(pages.finish())
 }
 
-/// Reads the page of a listing: what the driver leads to, and fulfils the rest.
+/// Reads a page of a listing: the rows of the access path that fulfil the other conditions.
 pub(super) fn list<R: Listed>(
     conn: &Connection,
     context: &Context,
@@ -140,7 +140,7 @@ pub(super) fn list<R: Listed>(
     let query = driver.query::<R>(scope, page.before());
     let pages = std::cell::RefCell::new(PageBuilder::new(page));
     let candidates = std::cell::RefCell::new(Candidates::default());
-    let look_at = |count| {
+    let count_candidates = |count| {
         if is_bounded { candidates.borrow_mut().add(count) } else { Ok(()) }
     };
     each::<R>(
@@ -148,7 +148,7 @@ pub(super) fn list<R: Listed>(
         context,
         &query,
         |row| {
-            look_at(1)?;
+            count_candidates(1)?;
             if !(residual.columns)(row) {
                 return Ok(false);
             }
@@ -157,17 +157,17 @@ pub(super) fn list<R: Listed>(
                     return Ok(false);
                 }
             }
-            // What is left out needs no decoding where columns and search rows say everything.
+            // Skipped rows need no decoding when columns and search rows decide.
             Ok(!(is_plain && pages.borrow_mut().leaves_out()))
         },
         |key, row| {
-            // The driving condition is checked too: its hash may stand for another value.
+            // The condition of the access path is checked too: its hash may be that of another value.
             if !matches(row.metadata(), residual.metadata) {
                 return Ok(true);
             }
             if let Some(other) = residual.other {
                 let (fits, looked_at) = other(conn, &row)?;
-                look_at(looked_at)?;
+                count_candidates(looked_at)?;
                 if !fits {
                     return Ok(true);
                 }
@@ -178,13 +178,13 @@ pub(super) fn list<R: Listed>(
     Ok(pages.into_inner().finish())
 }
 
-/// Reads rows as long as `goes_on` says so; `admits` decides by the columns which are decoded. A damaged row is left out: its thread is quarantined, and no other notices.
+/// Reads rows while `keep_going` returns `true`; `admits` decides by the columns which rows are decoded. A damaged row is left out and quarantines its thread.
 fn each<R: TableRow>(
     conn: &Connection,
     context: &Context,
     query: &Query,
     admits: impl Fn(&Row<'_>) -> Result<bool, SqliteError>,
-    mut goes_on: impl FnMut(i64, R) -> Result<bool, SqliteError>,
+    mut keep_going: impl FnMut(i64, R) -> Result<bool, SqliteError>,
 ) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(&query.sql)?;
     let mut rows = statement.query(params_from_iter(&query.bound))?;
@@ -204,7 +204,7 @@ fn each<R: TableRow>(
             }
             Err(fail) => return Err(fail),
         };
-        if !goes_on(row.get(1)?, found)? {
+        if !keep_going(row.get(1)?, found)? {
             break;
         }
     }

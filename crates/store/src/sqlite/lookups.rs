@@ -91,7 +91,7 @@ pub(super) fn message(
     let owner = scope.owner.as_ref().map(PrincipalId::as_str);
     let params = params![scope.tenant.as_str(), id.as_str(), owner];
     let Some(row) = one::<MessageRow>(conn, OF_RUN_SEEN, params)? else { return Ok(None) };
-    // What the columns of the run say is checked against its row.
+    // The run's columns are checked against its row.
     let run = one::<RunRow>(conn, "WHERE key = ?1", [row.run.0])?;
     if !run.is_some_and(|run| scope.sees(&run.tenant, &run.principal)) {
         return Ok(None);
@@ -145,7 +145,7 @@ pub(super) fn path(
         let rest = "WHERE key = ?1 AND thread = ?2";
         let found = one::<CheckpointRow>(&snapshot, rest, [key.0, thread.key.0])?;
         let Some(row) = found else { break };
-        // A parent is older than its child; what says otherwise would never end.
+        // A parent is older than its child; a damaged link could make an endless loop.
         next = row.parent.filter(|parent| *parent < row.key);
         path.push(row);
     }

@@ -1,15 +1,15 @@
 //! The SQLite engine: one file, one writer thread, several readers, write-ahead log.
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
 //! | `schema`, `search`, `thread_agents` | the tables, their migrations, the search rows |
-//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue`, `line` | what happens inside the writer's transactions |
-//! | `checkpoint`, `log`, `room`, `fault`, `file` | the write-ahead log, the disk, what failures mean, the files |
+//! | `writer`, `job`, `apply`, `heads`, `remove`, `blob`, `queue` | the writer's transactions |
+//! | `checkpoint`, `wal_file`, `disk_space`, `error`, `file` | the write-ahead log, the disk, failures, the files |
 //! | `inspect` | damage in SQLite's own structures |
-//! | `row`, `frames`, `look_up`, `driver`, `listing`, `thread_listing` | what happens on the readers' connections |
-//! | `hot` | what is answered without them |
-//! | `append`, `read`, `housekeeping`, `work`, `configuration`, `admin` | the ports |
-//! | `copy`, `verify` | backup, restore, verification |
+//! | `row`, `frames`, `lookups`, `access_path`, `listing`, `thread_listing` | look-ups on the readers' connections |
+//! | `row_cache` | look-ups without a connection |
+//! | `append`, `read`, `housekeeping`, `tokens`, `configuration`, `admin` | the ports |
+//! | `backup`, `verify` | backup, restore, verification |
 //!
 //! # Invariants
 //! - Only the writer's connection changes the database.
@@ -76,7 +76,7 @@ use crate::open::Durability;
 use crate::port::Range;
 use crate::record::Frame;
 
-/// Bytes that one permit of the write queue stands for.
+/// Bytes per permit of the write queue.
 const PERMIT_BYTES: usize = 1_024;
 
 /// A store in one SQLite file.
@@ -90,7 +90,7 @@ pub struct SqliteStore {
     ends: Mutex<Option<Connection>>,
 }
 
-/// What the writer and the readers share.
+/// The parts that the writer and the readers share.
 #[derive(Debug)]
 struct Context {
     path: PathBuf,
@@ -153,7 +153,7 @@ impl SqliteStore {
     /// Queues a job; waits while the queue is full.
     async fn send(&self, job: Job) -> Result<()> {
         let health = &self.context.health;
-        // A full store is asked again at most once per interval; what is refused in between costs it nothing.
+        // A full store is probed at most once per interval; other writes are refused without a probe.
         if !(health.state() == StoreState::Full && health.probe_is_due()) {
             health.check_write(job.is_vital())?;
         }

@@ -51,10 +51,10 @@ fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> 
     }
     let keys = KeyCounters::read(&conn).map_err(settle)?;
     let mut room = DiskSpace::new(Reserve::new(&path, options.reserve_bytes), options);
-    room.limit_usual(&conn).map_err(settle)?;
-    if !room.take_back(&conn).map_err(settle)? {
+    room.apply_usual_limit(&conn).map_err(settle)?;
+    if !room.restore(&conn).map_err(settle)? {
         health.worsen(StoreState::Full, "");
-        room.give_up(&conn).map_err(settle)?;
+        room.release(&conn).map_err(settle)?;
     }
     let ends = connection::reader(&path, 64).map_err(settle)?;
     let context = Arc::new(Context {

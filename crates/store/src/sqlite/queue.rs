@@ -38,7 +38,7 @@ pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteErr
     store(conn, &QueueEntry::offer(old, item.clone()), line)
 }
 
-/// Takes an item of the thread's tenant out, whoever holds it.
+/// Removes an item of the thread's tenant even if a worker holds it.
 pub(super) fn withdraw(
     conn: &Connection,
     thread: ThreadKey,
@@ -187,7 +187,7 @@ pub(super) fn dead(
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query(params![tenant.as_str(), kind.as_str(), before])?;
     while let Some(row) = rows.next()? {
-        // A damaged item is left out: nobody can tell any more what it was.
+        // A damaged item is left out: its content is unknown.
         if let Ok((id, QueueEntry { attempts, error, item, .. })) = entry(row)
             && !each(DeadLetter { id, attempts, error, item })
         {

@@ -1,4 +1,4 @@
-//! Removing runs and threads with everything of them.
+//! Removal of runs and threads with all their data.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{RunKey, ThreadKey};

@@ -1,4 +1,4 @@
-//! Rows on a connection: what is bound to a statement, and what is read back and checked.
+//! Rows on a connection: binding them to statements, reading them back, checking their columns.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, ToSql};
@@ -11,7 +11,7 @@ use crate::core::table::{Column, TableRow};
 /// Rows with their integers, in its order; those that are damaged as what they are.
 pub(super) type RowBatch<R> = Vec<(i64, Result<R, SqliteError>)>;
 
-/// Writes a row: `?1` is its thread, `?2` its integer where the row says it, then its columns, the body, and what else the statement needs.
+/// Writes a row: `?1` is its thread, `?2` its integer if it is part of the row, then its columns, the body, and `others`.
 /// Gives the number of rows that were written.
 pub(super) fn write<R: TableRow>(
     conn: &Connection,
@@ -59,7 +59,7 @@ pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, SqliteError> {
     if fits { Ok(decoded) } else { Err(mismatch::<R>(decoded.thread())) }
 }
 
-/// Reads at most one row: `rest` is what stands behind `FROM table`.
+/// Reads at most one row: `rest` follows `FROM table`.
 pub(super) fn one<R: TableRow>(
     conn: &Connection,
     rest: &str,
@@ -69,7 +69,7 @@ pub(super) fn one<R: TableRow>(
     statement.query_row(params, |row| Ok(take(row))).optional()?.transpose()
 }
 
-/// Reads rows: `rest` is what stands behind `FROM table`.
+/// Reads rows: `rest` follows `FROM table`.
 pub(super) fn many<R: TableRow>(
     conn: &Connection,
     rest: &str,

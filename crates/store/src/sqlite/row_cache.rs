@@ -32,7 +32,7 @@ struct CachedThreads {
     hidden: HashSet<ThreadKey>,
 }
 
-/// What is known of one thread.
+/// The rows of one thread.
 #[derive(Debug)]
 struct CachedThread {
     thread: ThreadRow,
@@ -89,7 +89,7 @@ impl RowCache {
         }
     }
 
-    /// Shows all rows again: what the commit changed is here, or it was rolled back.
+    /// Shows all rows again, after a commit was published or rolled back.
     pub(super) fn show(&self) {
         lock(&self.0).hidden.clear();
     }
@@ -123,7 +123,7 @@ impl CachedThreads {
             return;
         }
         self.forget(row.key);
-        // A thread for one run is hardly asked for again.
+        // A thread for one run is seldom read again.
         if row.ephemeral || !is_small(row) {
             return;
         }

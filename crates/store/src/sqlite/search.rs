@@ -6,7 +6,7 @@ use trilogue_domain::{Json, TenantId};
 use super::error::SqliteError;
 use crate::core::search::value_hash;
 
-/// What a search row leads to.
+/// The table that a search row belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SearchKind {
     /// A thread.
@@ -54,7 +54,7 @@ pub(super) fn write(
     Ok(true)
 }
 
-/// Whether a row has a metadata member of this value, as far as the value's hash tells.
+/// Whether a row has a metadata member of this value, by the value's hash.
 pub(super) fn has(
     conn: &Connection,
     kind: SearchKind,

@@ -12,7 +12,7 @@ use crate::rows::ThreadRow;
 /// The kind of these search rows, beside those of [`super::search::SearchKind`].
 pub(super) const KIND: i64 = 3;
 
-/// Notes the agents of a batch's runs. Its thread's row is there by now.
+/// Notes the agents of a batch's runs. The thread's row must exist.
 pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), SqliteError> {
     // Listings show no ephemeral threads: these have no rows.
     let is_ephemeral = |change: &Change| matches!(change, Change::Thread(row) if row.ephemeral);
@@ -32,7 +32,7 @@ pub(super) fn note_of_batch(conn: &Connection, batch: &Batch) -> Result<(), Sqli
     Ok(())
 }
 
-/// Makes the rows fit new metadata: what only the metadata before named is forgotten.
+/// Rewrites the rows after a change of metadata; an agent named only by the old metadata is removed.
 pub(super) fn renew(conn: &Connection, thread: &ThreadRow) -> Result<(), SqliteError> {
     conn.prepare_cached(concat!(
         "DELETE FROM search WHERE kind = ?2 AND id = ?1 AND NOT EXISTS",

@@ -1,4 +1,4 @@
-//! Listings of threads, and how threads stand.
+//! Listings of threads, and their activity.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use trilogue_domain::{Json, RunStatus, Scope, ThreadActivity, ThreadKey};
@@ -59,7 +59,7 @@ pub(super) fn threads(
     list(conn, context, scope, driver, page, &residual)
 }
 
-/// How threads stand that the scope sees, in the order of the keys.
+/// The activity of visible threads, in the order of the keys.
 pub(super) fn activities(
     conn: &Connection,
     context: &Context,

@@ -24,7 +24,7 @@ impl Queue for SqliteStore {
         lease_until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Claim>> {
-        // An empty queue is asked often; that must not cost a write.
+        // Workers poll an empty queue often; that must not cost a write.
         match self.next_due(kind).await? {
             Some(due) if due <= now => {}
             _ => return Ok(Vec::new()),
@@ -119,7 +119,7 @@ impl Tokens for SqliteStore {
             let params = params![tenant.as_str(), id.as_str()];
             let rest = "WHERE tenant = ?1 AND id = ?2";
             let found = readable(row::one(desk.conn, rest, params))?;
-            // A damaged token is removed as well: that is what the caller wants.
+            // A damaged token can be removed too.
             desk.conn
                 .prepare_cached("DELETE FROM tokens WHERE tenant = ?1 AND id = ?2")?
                 .execute(params)?;
@@ -159,7 +159,7 @@ fn of_tenant(
     Ok(found)
 }
 
-/// A damaged token admits nobody.
+/// A damaged token counts as absent.
 fn readable(found: Result<Option<TokenRow>, SqliteError>) -> Result<Option<TokenRow>, SqliteError> {
     match found {
         Err(SqliteError::Damaged(_, error)) => {

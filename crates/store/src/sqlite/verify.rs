@@ -22,14 +22,11 @@ const MAX_FINDINGS: usize = 100;
 /// Rows that are read at once.
 const STRETCH: i64 = 1_000;
 
-/// What is in a store, and what is wrong with it.
+/// The contents of a store, and its damage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerifyReport {
-    /// Schema version.
     pub schema_version: u32,
-    /// Threads.
     pub threads: u64,
-    /// Runs.
     pub runs: u64,
     /// Frames.
     pub frames: u64,
@@ -39,7 +36,7 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Blobs.
     pub blobs: u64,
-    /// What is damaged, in words; at most 100 findings.
+    /// Descriptions of the damage; at most 100.
     pub damage: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The write-ahead log's file: kept longer than the log, so that a commit overwrites and does not lengthen it.
 //!
 //! A commit that lengthens a file has the file system write down the new length and the new blocks too, which takes as long as the commit itself.
-//! What stands behind the log's end is zeros, or what the log held before it started over; SQLite reads neither, on recovery either.
+//! Behind the log's end are zeros, or pages from before it started over; SQLite reads neither, even on recovery.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -47,7 +47,7 @@ impl LogFile {
     ///
     /// # Errors
     /// When the file cannot be written; nothing is lost then, and commits lengthen it themselves.
-    pub(super) fn lead(&mut self, pages: usize) -> io::Result<()> {
+    pub(super) fn grow_ahead(&mut self, pages: usize) -> io::Result<()> {
         if pages < self.pages {
             // It started over, and its file may have been cut.
             self.length = 0;

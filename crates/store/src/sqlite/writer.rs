@@ -1,7 +1,7 @@
 //! The writer: one thread, one connection, group commit.
 //!
-//! Whatever waits goes into one transaction; while it is synchronised to the disk, the next group gathers.
-//! A batch whose statement fails is known by it: the transaction is rolled back, what came before is committed without it, and what comes behind follows.
+//! All waiting jobs go into one transaction; while it is synchronised to the disk, the next group gathers.
+//! When a batch's statement fails, the transaction is rolled back, the jobs before the batch are committed without it, and those behind it follow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,15 +28,15 @@ use crate::port::Change;
 
 /// The most jobs of one transaction.
 const MAX_GROUP: usize = 256;
-/// From this many replies on they are handed to the runtime at once, so that the writer goes on.
+/// From this many replies on, the runtime sends them, so that the writer can continue.
 const BULK_REPLIES: usize = 2;
 
 /// Jobs of one transaction, as a rule one.
 type Jobs = SmallVec<[Job; 1]>;
-/// What became of each of them.
+/// The result of each job.
 type Outcomes = SmallVec<[Result<()>; 1]>;
 
-/// What a writer begins with.
+/// The writer before its thread starts.
 #[derive(Debug)]
 pub(super) struct WriterThread {
     pub(super) conn: Connection,
@@ -66,10 +66,10 @@ struct Writer<'c> {
     runtime: Handle,
     heads: Heads,
     blobs: blob::PendingBlobs,
-    /// What the transaction under way changes beside its appends.
+    /// Threads that the current transaction changes beside its appends.
     changed: ChangedThreads,
     beside: DiskUpkeep,
-    log_file: LogFile,
+    wal_file: LogFile,
     nudged_at: usize,
     stopped_at: usize,
 }
@@ -95,7 +95,7 @@ enum CommitOutcome {
 // === impl WriterThread ===
 
 impl WriterThread {
-    /// Does what comes until everybody who could send is gone, or one says so.
+    /// Runs jobs until every sender is dropped or one sends [`Job::Close`].
     pub(super) fn run(self, mut jobs: mpsc::Receiver<Job>) {
         // Bound first and so dropped last: whatever happens here, the connection is closed before the lock is free.
         let Self { lock, .. } = self;
@@ -104,7 +104,7 @@ impl WriterThread {
             let mut writer = Writer {
                 conn: &conn,
                 statements: WriterStatements::default(),
-                log_file: LogFile::of(&context.path),
+                wal_file: LogFile::of(&context.path),
                 context: Arc::clone(&context),
                 runtime,
                 heads: Heads::default(),
@@ -182,7 +182,7 @@ impl Writer<'_> {
     /// Commits these jobs, in as few transactions as their failures allow.
     fn commit(&mut self, mut jobs: Jobs) {
         if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
-            self.look_for_room();
+            self.probe_space();
         }
         while !jobs.is_empty() {
             match self.attempt(&mut jobs) {
@@ -197,7 +197,9 @@ impl Writer<'_> {
                     self.commit(jobs);
                     jobs = behind;
                 }
-                CommitOutcome::Failed(fail) if fail.is_full() => return self.without_room(jobs),
+                CommitOutcome::Failed(fail) if fail.is_full() => {
+                    return self.handle_full_disk(jobs);
+                }
                 CommitOutcome::Failed(fail) => {
                     let error = self.context.health.settle(fail);
                     return jobs.into_iter().for_each(|job| job.reply(Err(error.clone())));
@@ -238,7 +240,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Applies one job. What is refused before its first statement is an outcome, not a failure of the transaction.
+    /// Applies one job. A refusal before its first statement is a result of the job and does not fail the transaction.
     fn apply(&mut self, job: &mut Job) -> Result<Result<()>, SqliteError> {
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
@@ -261,7 +263,7 @@ impl Writer<'_> {
         Ok(Ok(()))
     }
 
-    /// Has what the transaction changes looked up: from its commit on readers see it, and what is in memory is older until it is published.
+    /// Hides cached rows that the transaction changes: from the commit until they are published, the cache is older than the database.
     fn hide(&self, jobs: &[Job], outcomes: &[Result<()>]) {
         let appended = jobs.iter().zip(outcomes).filter_map(|(job, outcome)| match job {
             Job::Append(append) if outcome.is_ok() && row_cache::touches(&append.batch) => {
@@ -284,7 +286,7 @@ impl Writer<'_> {
         self.context.hot.show();
     }
 
-    /// Makes what is durable visible, then tells everybody.
+    /// Publishes durable changes, then replies.
     fn finish(&mut self, jobs: Jobs, outcomes: Outcomes) {
         let mut frames = 0;
         for (job, outcome) in jobs.iter().zip(&outcomes) {
@@ -293,7 +295,7 @@ impl Writer<'_> {
                 self.publish(&append.batch);
             }
         }
-        // Last, and also where a transaction was rolled back: what is not here is looked up.
+        // Last, and also after a rollback: rows that are not cached are looked up.
         let removes = std::mem::take(&mut self.changed.removes);
         for thread in self.changed.threads.drain(..) {
             self.context.hot.forget(thread);
@@ -312,7 +314,7 @@ impl Writer<'_> {
         } else {
             self.runtime.spawn(async move { reply_all(jobs, outcomes) });
         }
-        self.care_for_log();
+        self.maintain_log();
     }
 
     fn publish(&self, batch: &crate::port::Batch) {
@@ -340,7 +342,7 @@ impl Writer<'_> {
     }
 
     /// Keeps the write-ahead log short: by the checkpointer beside, and here what that one leaves, or cannot keep up with.
-    fn care_for_log(&mut self) {
+    fn maintain_log(&mut self) {
         if self.context.health.state() >= StoreState::ReadOnly {
             // What could not be synchronised must not be moved into the database.
             return;
@@ -359,7 +361,7 @@ impl Writer<'_> {
             self.beside.checkpointer.nudge();
         }
         if self.context.health.state() == StoreState::Healthy
-            && let Err(error) = self.log_file.lead(pages)
+            && let Err(error) = self.wal_file.grow_ahead(pages)
         {
             tracing::debug!(%error, "the log's file was not lengthened ahead");
         }
@@ -376,10 +378,10 @@ impl Writer<'_> {
         }
     }
 
-    /// The disk is full: gives the reserve up, and does what makes room or ends something.
-    fn without_room(&mut self, jobs: Jobs) {
+    /// Handles a full disk: releases the reserve and runs the vital jobs.
+    fn handle_full_disk(&mut self, jobs: Jobs) {
         self.context.health.worsen(StoreState::Full, "");
-        if let Err(fail) = self.beside.room.give_up(self.conn) {
+        if let Err(fail) = self.beside.room.release(self.conn) {
             self.context.health.settle(fail);
         }
         self.checkpoint(CheckpointMode::TRUNCATE);
@@ -415,12 +417,12 @@ impl Writer<'_> {
 
     fn probe(&mut self) {
         if self.context.health.state() == StoreState::Full && self.context.health.may_probe() {
-            self.look_for_room();
+            self.probe_space();
         }
     }
 
-    fn look_for_room(&mut self) {
-        match self.beside.room.take_back(self.conn) {
+    fn probe_space(&mut self) {
+        match self.beside.room.restore(self.conn) {
             Ok(true) => self.context.health.recover(),
             Ok(false) => {}
             Err(fail) => drop(self.context.health.settle(fail)),

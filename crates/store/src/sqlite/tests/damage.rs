@@ -140,8 +140,9 @@ async fn every_flipped_byte_of_a_row_frame_or_blob_quarantines_its_thread_and_no
         }
         store.health().unwrap();
         assert_eq!(store.stats().await.unwrap().quarantined, length as u64, "{table}");
-        let goes_on = Batch { frames: frames(sound[0], None, 2, 0, &["on"]), ..batch(sound[0], 1) };
-        store.append(goes_on).await.unwrap();
+        let keep_going =
+            Batch { frames: frames(sound[0], None, 2, 0, &["on"]), ..batch(sound[0], 1) };
+        store.append(keep_going).await.unwrap();
     }
 }
 
@@ -201,14 +202,14 @@ async fn a_column_that_does_not_say_what_its_row_says_quarantines_the_thread() {
         let store = folder.open().await;
         let key = full_thread(&store).await;
         let other = full_thread(&store).await;
-        let goes_on = |key| Batch { frames: frames(key, None, 2, 0, &["on"]), ..batch(key, 1) };
-        store.append(goes_on(key)).await.unwrap();
+        let keep_going = |key| Batch { frames: frames(key, None, 2, 0, &["on"]), ..batch(key, 1) };
+        store.append(keep_going(key)).await.unwrap();
         folder.raw().execute(damage, []).unwrap();
         let code = show(&store, key).await.map_err(|error| error.code());
         assert_eq!(code, Err(Code::ThreadQuarantined), "{damage}");
         if !damage.contains("thread = 2") {
             show(&store, other).await.unwrap();
-            store.append(goes_on(other)).await.unwrap();
+            store.append(keep_going(other)).await.unwrap();
         }
     }
 }

@@ -19,18 +19,18 @@ fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
     let mut log = LogFile::of(&folder.path);
 
     // A log of a few pages has not even been looked for.
-    log.lead(10).unwrap();
+    log.grow_ahead(10).unwrap();
     assert!(!path.exists());
-    assert!(log.lead(64).is_err(), "there is no file");
+    assert!(log.grow_ahead(64).is_err(), "there is no file");
 
     let held = vec![7; usize::try_from(used(64)).unwrap()];
     fs::write(&path, &held).unwrap();
-    log.lead(64).unwrap();
+    log.grow_ahead(64).unwrap();
     let first = length();
     assert!(first >= used(64) + 1024 * 1024, "{first}");
-    log.lead(100).unwrap();
+    log.grow_ahead(100).unwrap();
     assert_eq!(length(), first, "there was room enough");
-    log.lead(300).unwrap();
+    log.grow_ahead(300).unwrap();
     assert!(length() > first);
     // What the log holds is not touched, and the rest is zeros.
     let bytes = fs::read(&path).unwrap();
@@ -39,13 +39,13 @@ fn the_file_is_ahead_of_a_log_that_grows_and_found_again_when_it_was_cut() {
 
     // It started over: there is room for long.
     let before = length();
-    log.lead(64).unwrap();
+    log.grow_ahead(64).unwrap();
     assert_eq!(length(), before);
     // It started over and was cut.
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
-    log.lead(70).unwrap();
+    log.grow_ahead(70).unwrap();
     let cut = length();
-    log.lead(65).unwrap();
+    log.grow_ahead(65).unwrap();
     assert!(length() >= used(65) + 1024 * 1024, "{cut}");
 }
 
