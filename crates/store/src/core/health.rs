@@ -9,15 +9,16 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error, Result};
 use trilogue_domain::lock;
+use trilogue_domain::{Scope, ThreadKey};
 
 use super::{closed, damaged};
+use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
 /// How often, at most, a full store looks whether there is room again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +51,54 @@ pub(crate) struct Quarantine {
     /// Lets a store without damage pass without a lock.
     is_used: AtomicBool,
     threads: Mutex<HashMap<ThreadKey, String>>,
+}
+
+/// A row of a thread that a scope sees or does not see.
+pub(crate) trait OwnedRow {
+    fn thread_key(&self) -> ThreadKey;
+    fn is_seen(&self, scope: &Scope) -> bool;
+}
+
+// === impl OwnedRow ===
+
+impl OwnedRow for ThreadRow {
+    fn thread_key(&self) -> ThreadKey {
+        self.key
+    }
+
+    fn is_seen(&self, scope: &Scope) -> bool {
+        scope.sees(&self.tenant, &self.owner)
+    }
+}
+
+impl OwnedRow for RunRow {
+    fn thread_key(&self) -> ThreadKey {
+        self.thread
+    }
+
+    fn is_seen(&self, scope: &Scope) -> bool {
+        scope.sees(&self.tenant, &self.principal)
+    }
+}
+
+impl OwnedRow for InterruptRow {
+    fn thread_key(&self) -> ThreadKey {
+        self.thread
+    }
+
+    fn is_seen(&self, scope: &Scope) -> bool {
+        scope.sees(&self.tenant, &self.principal)
+    }
+}
+
+impl<R: OwnedRow> OwnedRow for Arc<R> {
+    fn thread_key(&self) -> ThreadKey {
+        (**self).thread_key()
+    }
+
+    fn is_seen(&self, scope: &Scope) -> bool {
+        (**self).is_seen(scope)
+    }
 }
 
 // === impl Health ===
@@ -186,6 +235,20 @@ impl Quarantine {
             None => Ok(()),
             Some(why) => Err(damaged(format!("the thread's stored data is damaged: {why}"))),
         }
+    }
+
+    /// The row that was found, if the scope sees it.
+    ///
+    /// # Errors
+    /// As [`Quarantine::check`].
+    pub(crate) fn visible<R: OwnedRow>(
+        &self,
+        scope: &Scope,
+        found: Option<R>,
+    ) -> Result<Option<R>> {
+        let Some(row) = found.filter(|row| row.is_seen(scope)) else { return Ok(None) };
+        self.check(row.thread_key())?;
+        Ok(Some(row))
     }
 
     pub(crate) fn add(&self, thread: ThreadKey, why: &str) {

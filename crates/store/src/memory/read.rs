@@ -31,22 +31,20 @@ use crate::rows::{
 impl Read for MemoryStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
         let state = self.open()?;
-        let Some(thread) = state.visible_thread(scope, id) else { return Ok(None) };
-        state.quarantine.check(thread.row.key)?;
-        let row = Arc::clone(&thread.row);
+        let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.threads.get(id));
+        let thread = key.and_then(|key| state.threads.get(key));
+        let found = thread.map(|thread| Arc::clone(&thread.row));
+        let found = state.quarantine.visible(scope, found)?;
         drop(state);
-        Ok(Some(Arc::unwrap_or_clone(row)))
+        Ok(found.map(Arc::unwrap_or_clone))
     }
 
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
         let state = self.open()?;
-        let thread = state.threads.get(&key);
-        let seen = thread.filter(|thread| scope.sees(&thread.row.tenant, &thread.row.owner));
-        let Some(thread) = seen else { return Ok(None) };
-        state.quarantine.check(key)?;
-        let row = Arc::clone(&thread.row);
+        let found = state.threads.get(&key).map(|thread| Arc::clone(&thread.row));
+        let found = state.quarantine.visible(scope, found)?;
         drop(state);
-        Ok(Some(Arc::unwrap_or_clone(row)))
+        Ok(found.map(Arc::unwrap_or_clone))
     }
 
     async fn activities(
@@ -104,14 +102,10 @@ impl Read for MemoryStore {
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>> {
         let state = self.open()?;
         let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.runs.get(id));
-        let Some(run) = key.and_then(|key| state.runs.get(key)) else { return Ok(None) };
-        if !scope.sees(&run.row.tenant, &run.row.principal) {
-            return Ok(None);
-        }
-        state.quarantine.check(run.row.thread)?;
-        let row = Arc::clone(&run.row);
+        let found = key.and_then(|key| state.runs.get(key)).map(|run| Arc::clone(&run.row));
+        let found = state.quarantine.visible(scope, found)?;
         drop(state);
-        Ok(Some(Arc::unwrap_or_clone(row)))
+        Ok(found.map(Arc::unwrap_or_clone))
     }
 
     async fn runs(
@@ -159,12 +153,10 @@ impl Read for MemoryStore {
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>> {
         let state = self.open()?;
         let key = state.tenants.get(&scope.tenant).and_then(|tenant| tenant.interrupts.get(id));
-        let Some(row) = key.and_then(|key| state.interrupts.get(key)) else { return Ok(None) };
-        if !scope.sees(&row.tenant, &row.principal) {
-            return Ok(None);
-        }
-        state.quarantine.check(row.thread)?;
-        Ok(Some(InterruptRow::clone(row)))
+        let found = key.and_then(|key| state.interrupts.get(key)).cloned();
+        let found = state.quarantine.visible(scope, found)?;
+        drop(state);
+        Ok(found.map(Arc::unwrap_or_clone))
     }
 
     async fn interrupts(

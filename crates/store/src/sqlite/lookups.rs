@@ -29,11 +29,7 @@ pub(super) fn thread(
     id: &ThreadId,
 ) -> Result<Option<ThreadRow>, SqliteError> {
     let found = one::<ThreadRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
-    let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
-        return Ok(None);
-    };
-    context.health.check_thread(row.key)?;
-    Ok(Some(row))
+    Ok(context.health.quarantine.visible(scope, found)?)
 }
 
 /// A thread that the scope sees, by key.
@@ -44,11 +40,7 @@ pub(super) fn thread_of(
     key: ThreadKey,
 ) -> Result<Option<ThreadRow>, SqliteError> {
     let found = one::<ThreadRow>(conn, "WHERE key = ?1", [key.0])?;
-    let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.owner)) else {
-        return Ok(None);
-    };
-    context.health.check_thread(row.key)?;
-    Ok(Some(row))
+    Ok(context.health.quarantine.visible(scope, found)?)
 }
 
 /// A run that the scope sees.
@@ -59,11 +51,7 @@ pub(super) fn run(
     id: &RunId,
 ) -> Result<Option<RunRow>, SqliteError> {
     let found = one::<RunRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
-    let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.principal)) else {
-        return Ok(None);
-    };
-    context.health.check_thread(row.thread)?;
-    Ok(Some(row))
+    Ok(context.health.quarantine.visible(scope, found)?)
 }
 
 /// An interrupt that the scope sees.
@@ -74,11 +62,7 @@ pub(super) fn interrupt(
     id: &InterruptId,
 ) -> Result<Option<InterruptRow>, SqliteError> {
     let found = one::<InterruptRow>(conn, BY_ID, params![scope.tenant.as_str(), id.as_str()])?;
-    let Some(row) = found.filter(|row| scope.sees(&row.tenant, &row.principal)) else {
-        return Ok(None);
-    };
-    context.health.check_thread(row.thread)?;
-    Ok(Some(row))
+    Ok(context.health.quarantine.visible(scope, found)?)
 }
 
 /// The oldest message of this id whose run the scope sees.

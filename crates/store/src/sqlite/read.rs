@@ -25,7 +25,7 @@ impl Read for SqliteStore {
     async fn thread(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread(&scope.tenant, id) {
-            return self.seen(scope, row);
+            return self.context.health.quarantine.visible(scope, Some(row));
         }
         let (scope, id) = (scope.clone(), id.clone());
         self.read(move |conn, context| lookups::thread(conn, context, &scope, &id)).await
@@ -34,7 +34,7 @@ impl Read for SqliteStore {
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>> {
         self.context.health.check_read()?;
         if let Some(row) = self.context.hot.thread_of(key) {
-            return self.seen(scope, row);
+            return self.context.health.quarantine.visible(scope, Some(row));
         }
         let scope = scope.clone();
         self.read(move |conn, context| lookups::thread_of(conn, context, &scope, key)).await
@@ -135,7 +135,7 @@ impl Read for SqliteStore {
     ) -> Result<Option<BindingRow>> {
         self.context.health.check_read()?;
         if let Some((row, binding)) = self.context.hot.binding(&scope.tenant, thread, agent) {
-            return Ok(self.seen(scope, row)?.map(|_| binding));
+            return Ok(self.context.health.quarantine.visible(scope, Some(row))?.map(|_| binding));
         }
         let (scope, thread, agent) = (scope.clone(), thread.clone(), agent.clone());
         self.read(move |conn, context| lookups::binding(conn, context, &scope, &thread, &agent))
@@ -190,16 +190,5 @@ impl Read for SqliteStore {
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
         let (scope, page) = (scope.clone(), page.clone());
         self.read(move |conn, _| listing::dead_deliveries(conn, &scope, &page)).await
-    }
-}
-
-impl SqliteStore {
-    /// A thread that was found, unless the scope does not see it or it is quarantined.
-    fn seen(&self, scope: &Scope, row: ThreadRow) -> Result<Option<ThreadRow>> {
-        if !scope.sees(&row.tenant, &row.owner) {
-            return Ok(None);
-        }
-        self.context.health.check_thread(row.key)?;
-        Ok(Some(row))
     }
 }
