@@ -22,7 +22,7 @@ use trilogue_domain::lock;
 use trilogue_wire::agent_client::{CreateTerminalRequest, TerminalExitStatus};
 use trilogue_wire::jsonrpc::ErrorObject;
 
-use super::output::Output;
+use super::output::CommandOutput;
 use super::{Grants, Root, refusal};
 use crate::child::tree::Tree;
 use crate::child::{Leader, MARKER};
@@ -45,7 +45,7 @@ const SHELL_CHARACTERS: [char; 19] = [
 
 /// A running command. Dropping it stops it, with all that it started.
 pub(super) struct RunningCommand {
-    output: Arc<Mutex<Output>>,
+    output: Arc<Mutex<CommandOutput>>,
     exited: watch::Receiver<Option<TerminalExitStatus>>,
     stop: CancellationToken,
     /// Cancelled when nothing is left.
@@ -77,7 +77,7 @@ struct OutputReader {
     /// Whether a writer is left.
     is_open: bool,
     buffer: Vec<u8>,
-    output: Arc<Mutex<Output>>,
+    output: Arc<Mutex<CommandOutput>>,
     rate: ReadRate,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn start(
     let tree = Tree::default().with_variable(TERMINAL, &marker).with_group(leader.pid());
     let asked = request.output_byte_limit.and_then(|it| usize::try_from(it).ok());
     let most = asked.unwrap_or(usize::MAX).min(grants.limits.max_output_bytes);
-    let output = Arc::new(Mutex::new(Output::new(most)));
+    let output = Arc::new(Mutex::new(CommandOutput::new(most)));
     let (exited, watched) = watch::channel(None);
     let reader = OutputReader::new(pipe, Arc::clone(&output), grants.limits.max_output_rate);
     let (stop, gone) = (group.stop.child_token(), CancellationToken::new());
@@ -284,7 +284,11 @@ async fn exit_of(
 // === impl OutputReader ===
 
 impl OutputReader {
-    fn new(pipe: pipe::Receiver, output: Arc<Mutex<Output>>, bytes_per_second: usize) -> Self {
+    fn new(
+        pipe: pipe::Receiver,
+        output: Arc<Mutex<CommandOutput>>,
+        bytes_per_second: usize,
+    ) -> Self {
         let (buffer, rate) = (vec![0; BUFFER_BYTES], ReadRate::new(bytes_per_second));
         Self { pipe, is_open: true, buffer, output, rate }
     }

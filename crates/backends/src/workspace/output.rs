@@ -7,16 +7,16 @@ const MAX_FOLLOWING: usize = 3;
 
 /// The newest output of a command.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct CommandOutput {
     bytes: VecDeque<u8>,
     max_bytes: usize,
     /// Whether the beginning was dropped.
     truncated: bool,
 }
 
-// === impl Output ===
+// === impl CommandOutput ===
 
-impl Output {
+impl CommandOutput {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { bytes: VecDeque::new(), max_bytes, truncated: false }
     }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_newest_output_is_kept_from_a_whole_character_on() {
-        let mut output = Output::new(7);
+        let mut output = CommandOutput::new(7);
         output.push("aé".as_bytes());
         assert_eq!(output.text(false), ("aé".to_owned(), false));
         output.push("漢字".as_bytes());
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(output.text(false), ("漢字".to_owned(), true));
         output.push(b"0123456789");
         assert_eq!(output.text(false), ("3456789".to_owned(), true));
-        let mut none = Output::new(0);
+        let mut none = CommandOutput::new(0);
         none.push(b"");
         assert_eq!(none.text(true), (String::new(), false));
         none.push(b"x");
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_character_shows_when_it_is_whole() {
         let bytes = "🦀é".as_bytes();
-        let mut output = Output::new(64);
+        let mut output = CommandOutput::new(64);
         for (count, shown) in ["", "", "", "🦀", "🦀", "🦀é"].into_iter().enumerate() {
             output.push(&bytes[count..=count]);
             assert_eq!(output.text(false).0, shown, "{count}");
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_do_not_make_it_longer_than_was_asked() {
-        let mut output = Output::new(8);
+        let mut output = CommandOutput::new(8);
         output.push(&[0xFF; 8]);
         let (text, truncated) = output.text(true);
         assert_eq!((text.as_str(), truncated), ("\u{FFFD}\u{FFFD}", true));
@@ -115,7 +115,7 @@ mod tests {
     fn what_is_kept_does_not_depend_on_the_pieces_it_came_in() {
         let all: Vec<u8> = (0..5_000_u32).flat_map(|n| format!("{n}ü").into_bytes()).collect();
         for piece in [1, 3, 100, 4_096, all.len()] {
-            let mut output = Output::new(1_000);
+            let mut output = CommandOutput::new(1_000);
             all.chunks(piece).for_each(|chunk| output.push(chunk));
             let (text, truncated) = output.text(true);
             assert!(truncated && text.len() > 996 && text.len() <= 1_000, "{}", text.len());

@@ -23,9 +23,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// The terminals of a workspace. Clones share them.
 #[derive(Clone)]
-pub(super) struct Terminals(Arc<Shared>);
+pub(super) struct Terminals(Arc<TerminalTable>);
 
-struct Shared {
+struct TerminalTable {
     root: Arc<Root>,
     grants: Arc<Grants>,
     /// Stopped when the terminals are closed or their last clone is dropped.
@@ -46,7 +46,7 @@ struct State {
 
 /// Counts a terminal that is being created. A close waits for it.
 struct CreateGuard {
-    shared: Arc<Shared>,
+    shared: Arc<TerminalTable>,
     _token: TaskTrackerToken,
 }
 
@@ -55,7 +55,7 @@ struct CreateGuard {
 impl Terminals {
     pub(super) fn new(root: Arc<Root>, grants: Arc<Grants>) -> Self {
         let (group, state) = (CommandGroup::default(), Mutex::default());
-        Self(Arc::new(Shared { root, grants, group, state }))
+        Self(Arc::new(TerminalTable { root, grants, group, state }))
     }
 
     /// Starts a command. Dropping this stops it: nobody would know its id.
@@ -66,7 +66,7 @@ impl Terminals {
         let guard = CreateGuard::begin(&self.0)?;
         // Spawning a process blocks.
         let started = tokio::task::spawn_blocking(move || {
-            let Shared { root, grants, group, .. } = &*guard.shared;
+            let TerminalTable { root, grants, group, .. } = &*guard.shared;
             let running = command::start(root, grants, group, &request);
             (guard, running)
         });
@@ -138,15 +138,15 @@ impl fmt::Debug for Terminals {
     }
 }
 
-// === impl Shared ===
+// === impl TerminalTable ===
 
-impl Shared {
+impl TerminalTable {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 }
 
-impl Drop for Shared {
+impl Drop for TerminalTable {
     fn drop(&mut self) {
         self.group.stop.cancel();
     }
@@ -156,7 +156,7 @@ impl Drop for Shared {
 
 impl CreateGuard {
     /// Refuses a terminal after a close or above a limit.
-    fn begin(shared: &Arc<Shared>) -> Result<Self, ErrorObject> {
+    fn begin(shared: &Arc<TerminalTable>) -> Result<Self, ErrorObject> {
         let mut state = shared.state();
         state.admit(&shared.grants)?;
         state.starting += 1;

@@ -16,13 +16,13 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The sending end of a session's queue. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
-    items: mpsc::Sender<Item>,
+    items: mpsc::Sender<SessionItem>,
     bytes: Arc<Semaphore>,
 }
 
 /// Something that happens in a session.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum SessionItem {
     Notification {
         notification: Notification,
         _bytes: OwnedSemaphorePermit,
@@ -87,7 +87,7 @@ pub(crate) enum TurnEnd {
 // === impl Inbox ===
 
 impl Inbox {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Item>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<SessionItem>) {
         let (items, receiver) = mpsc::channel(MAX_ITEMS);
         (Self { items, bytes: Arc::new(Semaphore::new(MAX_BYTES)) }, receiver)
     }
@@ -97,26 +97,26 @@ impl Inbox {
         // The clamp keeps it far below.
         let bytes = u32::try_from(length).unwrap_or(1);
         if let Ok(permit) = Arc::clone(&self.bytes).try_acquire_many_owned(bytes) {
-            return self.add(Item::Notification { notification, _bytes: permit });
+            return self.add(SessionItem::Notification { notification, _bytes: permit });
         }
         let inbox = self.clone();
         Backpressure::Full(Box::pin(async move {
             let permit = Arc::clone(&inbox.bytes).acquire_many_owned(bytes).await;
             let Ok(permit) = permit else { return };
-            inbox.put(Item::Notification { notification, _bytes: permit }).await;
+            inbox.put(SessionItem::Notification { notification, _bytes: permit }).await;
         }))
     }
 
     pub(super) fn request(&self, request: Request) -> Backpressure {
-        self.add(Item::Request(request))
+        self.add(SessionItem::Request(request))
     }
 
     pub(super) fn oversize(&self, line: OversizeLine) -> Backpressure {
-        self.add(Item::Oversize(line))
+        self.add(SessionItem::Oversize(line))
     }
 
     pub(super) fn response(&self) -> Backpressure {
-        self.add(Item::Response)
+        self.add(SessionItem::Response)
     }
 
     /// Whether both are of one session.
@@ -124,7 +124,7 @@ impl Inbox {
         self.items.same_channel(&other.items)
     }
 
-    fn add(&self, item: Item) -> Backpressure {
+    fn add(&self, item: SessionItem) -> Backpressure {
         match self.items.try_send(item) {
             Ok(()) | Err(TrySendError::Closed(_)) => Backpressure::Ready,
             Err(TrySendError::Full(item)) => {
@@ -135,7 +135,7 @@ impl Inbox {
     }
 
     /// Puts an item behind those that wait. A session that has ended takes none.
-    pub(crate) async fn put(&self, item: Item) {
+    pub(crate) async fn put(&self, item: SessionItem) {
         drop(self.items.send(item).await);
     }
 }

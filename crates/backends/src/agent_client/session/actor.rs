@@ -23,7 +23,7 @@ use super::transcript::{
     MessageIds, OutsideUpdate, TurnTranscript, UsedIds, derived_id, update_kind,
 };
 use crate::agent_client::launch::Launch;
-use crate::agent_client::routing::{Item, OversizeLine, TurnEnd, TurnSummary};
+use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSummary};
 
 const UPDATE_METHOD: &str = "session/update";
 /// The updates that say how a session is set. An agent repeats them whenever it opens one.
@@ -95,24 +95,26 @@ impl SessionActor {
     }
 
     /// Runs until the session is closed or its process has exited.
-    pub(super) async fn run(mut self, mut items: mpsc::Receiver<Item>) {
+    pub(super) async fn run(mut self, mut items: mpsc::Receiver<SessionItem>) {
         while let Some(item) = items.recv().await {
             match item {
-                Item::Notification { notification, _bytes } => self.notified(notification).await,
-                Item::Request(request) => self.requested(request),
-                Item::Oversize(line) => self.oversize(&line).await,
-                Item::Response => self.modes.response_sent(),
-                Item::Begin { context, user } => {
+                SessionItem::Notification { notification, _bytes } => {
+                    self.notified(notification).await
+                }
+                SessionItem::Request(request) => self.requested(request),
+                SessionItem::Oversize(line) => self.oversize(&line).await,
+                SessionItem::Response => self.modes.response_sent(),
+                SessionItem::Begin { context, user } => {
                     self.end_late_message().await;
                     self.begin(context, user);
                 }
-                Item::Finish { end, done } => drop(done.send(self.finish(end).await)),
-                Item::Replay => self.replay = Some(Replay::default()),
-                Item::Reopened { may_still_replay } => {
+                SessionItem::Finish { end, done } => drop(done.send(self.finish(end).await)),
+                SessionItem::Replay => self.replay = Some(Replay::default()),
+                SessionItem::Reopened { may_still_replay } => {
                     self.replay = self.replay.take().filter(|_| may_still_replay);
                     self.replay.iter_mut().for_each(|replay| replay.opened(Instant::now()));
                 }
-                Item::ReplayEnd { is_expected, ends } => {
+                SessionItem::ReplayEnd { is_expected, ends } => {
                     let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
                     // A caller that has gone need not know.
                     let _: Result<(), Option<Instant>> = ends.send(until);

@@ -13,7 +13,7 @@ use trilogue_runtime::RunContext;
 use super::binding::SessionParams;
 use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
-use crate::agent_client::routing::{Inbox, Item, TurnEnd, TurnSummary};
+use crate::agent_client::routing::{Inbox, SessionItem, TurnEnd, TurnSummary};
 use crate::workspace::Workspace;
 
 /// The longest that a prompt waits for the end of a replay.
@@ -107,7 +107,7 @@ impl Session {
     /// Returns when everything that the agent has sent so far is handled.
     pub(crate) async fn caught_up(&self) {
         let (ends, reached) = oneshot::channel();
-        self.inbox.put(Item::ReplayEnd { is_expected: false, ends }).await;
+        self.inbox.put(SessionItem::ReplayEnd { is_expected: false, ends }).await;
         // One that is closed has nothing more to handle.
         drop(reached.await);
     }
@@ -164,13 +164,13 @@ impl Session {
     /// From now on, what the agent says belongs to this run.
     pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
         self.may_replay.store(false, Ordering::Release);
-        self.inbox.put(Item::Begin { context, user }).await;
+        self.inbox.put(SessionItem::Begin { context, user }).await;
     }
 
     /// Ends the run. Returns when everything that the agent said in it is logged.
     pub(crate) async fn finish(&self, end: TurnEnd) -> TurnSummary {
         let (done, finished) = oneshot::channel();
-        self.inbox.put(Item::Finish { end, done }).await;
+        self.inbox.put(SessionItem::Finish { end, done }).await;
         finished.await.unwrap_or_default()
     }
 
@@ -221,7 +221,7 @@ impl Session {
         let give_up_at = Instant::now() + MAX_REPLAY_WAIT;
         loop {
             let (ends, told) = oneshot::channel();
-            self.inbox.put(Item::ReplayEnd { is_expected, ends }).await;
+            self.inbox.put(SessionItem::ReplayEnd { is_expected, ends }).await;
             let Ok(Some(until)) = told.await else { return };
             let now = Instant::now();
             if until <= now || give_up_at <= now {

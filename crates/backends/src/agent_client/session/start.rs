@@ -20,7 +20,7 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
 use crate::agent_client::meta::with_extra;
 use crate::agent_client::process::{OpeningGuard, Process, json_of};
-use crate::agent_client::routing::{Inbox, Item};
+use crate::agent_client::routing::{Inbox, SessionItem};
 use crate::permission::Rules;
 use crate::workspace::Workspace;
 
@@ -76,14 +76,14 @@ impl SessionStart {
         let session = self.session(remote.to_owned()).await?;
         let resumes = self.process.can_resume();
         let method = if resumes { "session/resume" } else { "session/load" };
-        session.inbox().put(Item::Replay).await;
+        session.inbox().put(SessionItem::Replay).await;
         let _reopening = self.process.router().reopen(session.inbox());
         let answer = self.call(method, self.request(Some(remote))).await?;
         // The answer is newer than the notifications before it, and older than those behind it.
         session.caught_up().await;
         session.modes().set(json_of(answer));
         // Some agents answer first and replay the history afterwards. A prompt waits for that.
-        session.inbox().put(Item::Reopened { may_still_replay: !resumes }).await;
+        session.inbox().put(SessionItem::Reopened { may_still_replay: !resumes }).await;
         session.set_may_replay(!resumes);
         Ok(session)
     }

@@ -30,11 +30,11 @@ pub(super) struct Wish {
     pub(super) recipients: Vec<String>,
     subject: Option<String>,
     /// What the mail should say, in sentences; or only what it is about.
-    content: Option<Content>,
+    content: Option<MailContent>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Content {
+enum MailContent {
     Says(String),
     IsAbout(String),
 }
@@ -106,8 +106,8 @@ impl Wish {
             said.iter().map(|words| as_sentence(words)).filter(|words| !words.is_empty()).collect();
         let about = about.filter(|topic| !topic.is_empty());
         let content = match (said.is_empty(), &about) {
-            (false, _) => Some(Content::Says(said.join(" "))),
-            (true, Some(topic)) => Some(Content::IsAbout(topic.clone())),
+            (false, _) => Some(MailContent::Says(said.join(" "))),
+            (true, Some(topic)) => Some(MailContent::IsAbout(topic.clone())),
             (true, None) => None,
         };
         let subject = subject.filter(|subject| !subject.is_empty()).or(about);
@@ -118,11 +118,11 @@ impl Wish {
     pub(super) fn compose(&self, style: Style) -> Option<Mail> {
         let content = self.content.as_ref().filter(|_| !self.recipients.is_empty())?;
         let (words, subject) = match (content, style) {
-            (Content::Says(words), _) => (words.clone(), first_words(words)),
-            (Content::IsAbout(topic), Style::Formal) => {
+            (MailContent::Says(words), _) => (words.clone(), first_words(words)),
+            (MailContent::IsAbout(topic), Style::Formal) => {
                 (format!("I am writing to you about {topic}."), topic.clone())
             }
-            (Content::IsAbout(topic), Style::Friendly) => {
+            (MailContent::IsAbout(topic), Style::Friendly) => {
                 (format!("I just wanted to talk to you about {topic}."), topic.clone())
             }
         };
