@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use trilogue_wire::native::{FidelityRow, FidelityVerdict};
 
-use self::Verdict::{Carried, Extension, Lost};
+use self::Support::{Carried, Extension, Lost};
 
 /// The protocols, in the order of a row's verdicts: the name of the mount, and the title.
 const PROTOCOLS: [(&str, &str); 4] = [
@@ -17,12 +17,12 @@ const PROTOCOLS: [(&str, &str); 4] = [
 /// One concept, in words that no protocol owns, and what each protocol does with it.
 struct Row {
     concept: &'static str,
-    verdicts: [Verdict; PROTOCOLS.len()],
+    verdicts: [Support; PROTOCOLS.len()],
 }
 
 /// What a protocol does with a concept. Names of the protocol stand in backticks, a type's member is written `Type.member`.
 #[derive(Clone, Copy)]
-enum Verdict {
+enum Support {
     /// The protocol has this member for it.
     Carried(&'static str),
     /// It travels in this free member of the protocol.
@@ -71,9 +71,9 @@ pub fn page() -> String {
         );
         for Row { concept, verdicts } in TABLE {
             let (word, text) = match &verdicts[column] {
-                Verdict::Carried(place) => ("carried", place),
-                Verdict::Extension(place) => ("extension", place),
-                Verdict::Lost(why) => ("lost", why),
+                Support::Carried(place) => ("carried", place),
+                Support::Extension(place) => ("extension", place),
+                Support::Lost(why) => ("lost", why),
             };
             let _ = writeln!(page, "| {concept} | {word} | {text} |");
         }

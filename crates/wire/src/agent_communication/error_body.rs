@@ -34,7 +34,7 @@ impl ErrorBody {
 
     /// Writes the error as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 

@@ -88,7 +88,7 @@ impl Event {
 
     /// Writes the event as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 

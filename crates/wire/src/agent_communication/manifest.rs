@@ -34,7 +34,7 @@ impl AgentManifest {
 
     /// Writes the manifest as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 

@@ -1,8 +1,9 @@
 use super::object::object;
+use super::part::check;
 use super::time::when;
 use super::{MessagePart, Role, When};
 use crate::json::member::{defaulted, required};
-use crate::json::{Path, Violation};
+use crate::json::{Path, Rules, Style, Violation};
 
 object! {
     /// An ordered, multi-modal message.
@@ -40,9 +41,24 @@ impl Message {
         self.parts.iter().filter_map(MessagePart::plain_text).collect()
     }
 
+    /// Holds a message that was made here to the rules.
+    ///
+    /// # Errors
+    /// The first field that breaks them.
+    pub fn check(&self, rules: Rules) -> Result<(), Violation> {
+        let at = Path::root(rules, Style::Exact);
+        if let Role::Named(name) = &self.role
+            && !Role::is_name(name)
+        {
+            return Role::parse_at(&self.role.to_string(), &at.key("role")).map(drop);
+        }
+        let parts = at.key("parts");
+        self.parts.iter().enumerate().try_for_each(|(place, part)| check(part, &parts.index(place)))
+    }
+
     /// Writes the message as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 

@@ -23,6 +23,7 @@ mod session;
 pub mod splice;
 pub mod sse;
 mod time;
+mod write;
 
 pub use crate::json::{Extra, Json, MAX_DEPTH, MAX_QUOTED_BYTES, Read, Rules, Violation};
 pub use crate::time::Time;

@@ -5,7 +5,7 @@ use super::object::object;
 use super::{CitationMetadata, Extra, Json, Metadata, TrajectoryMetadata, check};
 use crate::json::member::optional;
 use crate::json::words::words;
-use crate::json::{Path, Violation};
+use crate::json::{Path, Rules, Style, Violation, scan};
 
 object! {
     /// One part of a message. A part with a name is an artifact.
@@ -23,7 +23,7 @@ object! {
         metadata: Option<Metadata> = optional;
     } keep {
     }
-    finish check::part;
+    finish hold;
 }
 
 words! {
@@ -43,7 +43,7 @@ impl Default for MessagePart {
     fn default() -> Self {
         Self {
             name: None,
-            content_type: super::check::DEFAULT_CONTENT_TYPE.to_owned(),
+            content_type: check::DEFAULT_CONTENT_TYPE.to_owned(),
             content: None,
             content_encoding: ContentEncoding::Plain,
             content_url: None,
@@ -118,9 +118,17 @@ impl MessagePart {
         .flatten()
     }
 
+    /// Holds a part that was made here to the rules.
+    ///
+    /// # Errors
+    /// The first field that breaks them.
+    pub fn check(&self, rules: Rules) -> Result<(), Violation> {
+        check(self, &Path::root(rules, Style::Exact))
+    }
+
     /// Writes the part as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 
@@ -139,4 +147,50 @@ impl From<String> for MessagePart {
 fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
     let stated: Option<String> = optional(json, at)?;
     Ok(stated.unwrap_or_else(|| check::DEFAULT_CONTENT_TYPE.to_owned()))
+}
+
+/// Holds a part that was sent to the rules, and writes its URL in the standard form.
+fn hold(mut part: MessagePart, json: &str, at: &Path<'_>) -> Result<MessagePart, Violation> {
+    let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
+    if at.is_strict() && !is_typed() {
+        let message = "is missing; every part has a MIME type";
+        return Err(at.key("content_type").violation(message));
+    }
+    check_shape(&part, at)?;
+    if let Some(url) = part.content_url.take() {
+        part.content_url = Some(check::any_url(url, &at.key("content_url"))?);
+    }
+    Ok(part)
+}
+
+pub(super) fn check(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
+    check_shape(part, at)?;
+    if let Some(url) = &part.content_url {
+        check::any_url(url.clone(), &at.key("content_url"))?;
+    }
+    if !at.is_lenient() && matches!(part.metadata, Some(Metadata::Other(_))) {
+        let kind = at.key("metadata");
+        return Err(kind.key("kind").violation("must be \"citation\" or \"trajectory\""));
+    }
+    Ok(())
+}
+
+fn check_shape(part: &MessagePart, at: &Path<'_>) -> Result<(), Violation> {
+    if part.content.is_some() && part.content_url.is_some() {
+        return Err(at.violation("must have only one of content and content_url, not both"));
+    }
+    if !at.is_strict() {
+        return Ok(());
+    }
+    if part.content.is_none() && part.content_url.is_none() {
+        let what = if part.name.is_some() { "; an artifact is a part too" } else { "" };
+        return Err(at.violation(format!("must have one of content and content_url{what}")));
+    }
+    check::content_type(&part.content_type, &at.key("content_type"))?;
+    match &part.content {
+        Some(content) if part.content_encoding == ContentEncoding::Base64 => {
+            check::base64(content, &at.key("content"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -52,7 +52,7 @@ words! {
 impl Run {
     /// Writes the run as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
-        super::splice::json(out, self);
+        super::write::json(out, self);
     }
 }
 

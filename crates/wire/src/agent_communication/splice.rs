@@ -7,13 +7,8 @@ use std::io;
 
 use serde::Serialize;
 
+use super::write::json;
 use super::{ErrorBody, EventKind, Role, RunStatus, Time, Uuid};
-
-/// Appends a value as JSON.
-pub(super) fn json(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Writing to memory cannot fail, and every type of this protocol has string keys only.
-    let _ = serde_json::to_writer(out, value);
-}
 
 /// Appends an unnamed `text/plain` part whose content is these pieces, joined.
 pub fn text_part<'a>(out: &mut Vec<u8>, pieces: impl IntoIterator<Item = &'a str>) {

@@ -16,7 +16,7 @@ use trilogue_wire::agent_communication::{
     EventKind, Role as WireRole, RunStatus as WireStatus, Time, splice, sse,
 };
 
-use super::message::{Growing, Item, Kind};
+use super::message::{Kind, MessagePiece, RenderedMessage};
 use super::{AwaitedInterrupt, Projection, RunMessage, about};
 use crate::agent_client::{carried, carried_update, update_of};
 use crate::communication::part::write_part;
@@ -113,7 +113,7 @@ impl Projection {
             MessageEvent::Started { message, role, times } if self.begun && role.is_user() => {
                 // An answer: said in the run, and not by its agent.
                 let id = Some(message.clone());
-                let answer = Growing::new(id, Kind::Input, wire_role(role), at, *times);
+                let answer = RenderedMessage::new(id, Kind::Input, wire_role(role), at, *times);
                 self.heard = self.show.input.then_some(answer);
             }
             MessageEvent::Started { message, role, times } => {
@@ -126,16 +126,16 @@ impl Projection {
                     _ => {
                         let role =
                             if self.begun { self.head.role.clone() } else { wire_role(role) };
-                        self.begin(Growing::new(id, kind, role, at, *times), out);
+                        self.begin(RenderedMessage::new(id, kind, role, at, *times), out);
                     }
                 }
             }
             MessageEvent::Delta { message, text } => {
-                self.add(message, Item::Text(Arc::clone(text)), out);
+                self.add(message, MessagePiece::Text(Arc::clone(text)), out);
             }
             MessageEvent::Part { message, part } => {
                 let part = self.render(part, thread);
-                self.add(message, Item::Part(part), out);
+                self.add(message, MessagePiece::Part(part), out);
             }
             MessageEvent::Completed { message } => self.completed(message, at, out),
             MessageEvent::Thought { text } => {
@@ -146,7 +146,7 @@ impl Projection {
     }
 
     /// Opens a message, or holds it back until the open one is complete.
-    fn begin(&mut self, message: Growing, out: &mut Vec<Bytes>) {
+    fn begin(&mut self, message: RenderedMessage, out: &mut Vec<Bytes>) {
         if self.open.is_some() {
             self.held.push_back(message);
             return;
@@ -160,8 +160,8 @@ impl Projection {
         self.open = Some(message);
     }
 
-    fn add(&mut self, message: &MessageId, item: Item, out: &mut Vec<Bytes>) {
-        let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
+    fn add(&mut self, message: &MessageId, item: MessagePiece, out: &mut Vec<Bytes>) {
+        let is_it = |growing: &RenderedMessage| growing.id.as_ref() == Some(message);
         if let Some(heard) = self.heard.as_mut().filter(|heard| is_it(heard)) {
             heard.add(item);
         } else if let Some(open) = self.open.as_mut().filter(|open| is_it(open)) {
@@ -175,7 +175,7 @@ impl Projection {
     }
 
     fn completed(&mut self, message: &MessageId, at: Time, out: &mut Vec<Bytes>) {
-        let is_it = |growing: &Growing| growing.id.as_ref() == Some(message);
+        let is_it = |growing: &RenderedMessage| growing.id.as_ref() == Some(message);
         if let Some(heard) = self.heard.take_if(|heard| is_it(heard)) {
             let json = heard.whole(heard.end(at));
             self.messages.push(RunMessage { id: heard.id, kind: heard.kind, json, complete: true });
@@ -197,7 +197,12 @@ impl Projection {
         }
     }
 
-    fn complete(&mut self, message: &Growing, completed_at: Option<Time>, out: &mut Vec<Bytes>) {
+    fn complete(
+        &mut self,
+        message: &RenderedMessage,
+        completed_at: Option<Time>,
+        out: &mut Vec<Bytes>,
+    ) {
         let json = message.whole(completed_at);
         if self.begun {
             out.push(about(EventKind::MessageCompleted, &json));
@@ -218,13 +223,14 @@ impl Projection {
             open.become_message(None, Kind::Result, None);
             for part in parts {
                 out.push(about(EventKind::MessagePart, &part));
-                open.add(Item::Part(part));
+                open.add(MessagePiece::Part(part));
             }
             self.complete(&open, Some(at), out);
             return;
         }
-        let mut message = Growing::new(None, Kind::Result, self.head.role.clone(), at, None);
-        parts.into_iter().for_each(|part| message.add(Item::Part(part)));
+        let mut message =
+            RenderedMessage::new(None, Kind::Result, self.head.role.clone(), at, None);
+        parts.into_iter().for_each(|part| message.add(MessagePiece::Part(part)));
         message.ended = Some(Some(at));
         self.held.push_back(message);
         self.open_next(out);
@@ -290,11 +296,11 @@ impl Projection {
         let part = self.render(&part, thread);
         if self.open.is_none() {
             let role = self.head.role.clone();
-            self.begin(Growing::new(None, Kind::Steps, role, at, None), out);
+            self.begin(RenderedMessage::new(None, Kind::Steps, role, at, None), out);
         }
         out.push(about(EventKind::MessagePart, &part));
         if let Some(open) = &mut self.open {
-            open.add(Item::Part(part));
+            open.add(MessagePiece::Part(part));
         }
     }
 

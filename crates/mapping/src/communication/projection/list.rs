@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A list whose copies share their beginning.
-pub(super) struct List<T> {
+pub(super) struct SharedList<T> {
     last: Option<Arc<Node<T>>>,
     len: usize,
 }
@@ -14,9 +14,9 @@ struct Node<T> {
     before: Option<Arc<Self>>,
 }
 
-// === impl List ===
+// === impl SharedList ===
 
-impl<T> List<T> {
+impl<T> SharedList<T> {
     pub(super) fn push(&mut self, item: T) {
         let before = self.last.take();
         self.last = Some(Arc::new(Node { item, before }));
@@ -36,19 +36,19 @@ impl<T> List<T> {
     }
 }
 
-impl<T> Default for List<T> {
+impl<T> Default for SharedList<T> {
     fn default() -> Self {
         Self { last: None, len: 0 }
     }
 }
 
-impl<T> Clone for List<T> {
+impl<T> Clone for SharedList<T> {
     fn clone(&self) -> Self {
         Self { last: self.last.clone(), len: self.len }
     }
 }
 
-impl<T> Drop for List<T> {
+impl<T> Drop for SharedList<T> {
     /// Node by node: a chain that dropped itself would need as much stack as it is long.
     fn drop(&mut self) {
         let mut next = self.last.take();
@@ -58,9 +58,9 @@ impl<T> Drop for List<T> {
     }
 }
 
-impl<T> fmt::Debug for List<T> {
+impl<T> fmt::Debug for SharedList<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("List").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("SharedList").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn copies_share_their_beginning_and_go_their_own_way() {
-        let mut one = List::default();
+        let mut one = SharedList::default();
         one.push(1);
         let mut two = one.clone();
         one.push(2);
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_million_items_are_dropped_without_a_million_frames_of_stack() {
-        let mut long = List::default();
+        let mut long = SharedList::default();
         (0..1_000_000).for_each(|item| long.push(item));
         let copy = long.clone();
         drop(long);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use trilogue_domain::{MessageId, Times};
 use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 
-use super::list::List;
+use super::list::SharedList;
 use crate::time;
 
 /// A message in the making: its parts are rendered, its pieces of text wait to be joined.
 #[derive(Clone, Debug)]
-pub(super) struct Growing {
+pub(super) struct RenderedMessage {
     /// `None` while it holds only steps, and for what a run answered with a value.
     pub(super) id: Option<MessageId>,
     pub(super) kind: Kind,
@@ -18,7 +18,7 @@ pub(super) struct Growing {
     created_at: Option<Time>,
     /// What its sender says of its end.
     stated: Option<Option<Time>>,
-    items: List<Item>,
+    items: SharedList<MessagePiece>,
     /// When it was complete, where that was told before its turn on the wire came.
     pub(super) ended: Option<Option<Time>>,
 }
@@ -38,16 +38,16 @@ pub enum Kind {
 
 /// A piece of a message.
 #[derive(Clone, Debug)]
-pub(super) enum Item {
+pub(super) enum MessagePiece {
     /// Text that joins its neighbours.
     Text(Arc<str>),
     /// A part, rendered.
     Part(Bytes),
 }
 
-// === impl Growing ===
+// === impl RenderedMessage ===
 
-impl Growing {
+impl RenderedMessage {
     pub(super) fn new(
         id: Option<MessageId>,
         kind: Kind,
@@ -61,7 +61,7 @@ impl Growing {
             role,
             created_at: Some(at),
             stated: None,
-            items: List::default(),
+            items: SharedList::default(),
             ended: None,
         };
         growing.become_message(id, kind, times);
@@ -83,11 +83,11 @@ impl Growing {
         }
     }
 
-    pub(super) fn add(&mut self, item: Item) {
+    pub(super) fn add(&mut self, item: MessagePiece) {
         self.items.push(item);
     }
 
-    pub(super) fn items(&self) -> Vec<&Item> {
+    pub(super) fn items(&self) -> Vec<&MessagePiece> {
         self.items.items()
     }
 
@@ -108,14 +108,15 @@ impl Growing {
         let mut out = Vec::new();
         splice::message_head(&mut out, &self.role);
         let items = self.items.items();
-        let both_text =
-            |one: &&Item, two: &&Item| matches!((one, two), (Item::Text(_), Item::Text(_)));
+        let both_text = |one: &&MessagePiece, two: &&MessagePiece| {
+            matches!((one, two), (MessagePiece::Text(_), MessagePiece::Text(_)))
+        };
         for (place, run) in items.chunk_by(both_text).enumerate() {
             if place > 0 {
                 out.push(b',');
             }
             match run {
-                [Item::Part(part)] => out.extend_from_slice(part),
+                [MessagePiece::Part(part)] => out.extend_from_slice(part),
                 texts => {
                     let mut part = Vec::new();
                     splice::text_part(&mut part, texts.iter().filter_map(|item| item.as_text()));
@@ -129,9 +130,9 @@ impl Growing {
     }
 }
 
-// === impl Item ===
+// === impl MessagePiece ===
 
-impl Item {
+impl MessagePiece {
     fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

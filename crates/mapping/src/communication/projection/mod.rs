@@ -18,9 +18,9 @@ use trilogue_wire::agent_communication::{
     ErrorBody, EventKind, Role, RunStatus, Time, Uuid, splice, sse,
 };
 
-use list::List;
-use message::Growing;
+use list::SharedList;
 pub use message::Kind;
+use message::RenderedMessage;
 
 /// How runs are shown.
 #[derive(Clone, Debug)]
@@ -43,12 +43,12 @@ pub struct Projection {
     /// Whether the agent has started: what came before is input.
     begun: bool,
     /// Complete messages, and at the end of a run those that stayed unfinished.
-    messages: List<RunMessage>,
-    open: Option<Growing>,
+    messages: SharedList<RunMessage>,
+    open: Option<RenderedMessage>,
     /// An answer that a user said in the run, which no stream shows.
-    heard: Option<Growing>,
+    heard: Option<RenderedMessage>,
     /// Messages that wait for the open one to be complete.
-    held: VecDeque<Growing>,
+    held: VecDeque<RenderedMessage>,
     /// What the run waits for, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
     /// Tool calls that have not ended, with what they were given.
@@ -108,7 +108,7 @@ impl Projection {
                 finished_at: None,
             },
             begun: false,
-            messages: List::default(),
+            messages: SharedList::default(),
             open: None,
             heard: None,
             held: VecDeque::new(),
