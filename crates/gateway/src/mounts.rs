@@ -35,15 +35,15 @@ pub struct Mount {
 /// Finds routes: our own, and those of the protocols below their mounts.
 #[derive(Debug)]
 pub(crate) struct Router {
-    own: Place,
+    own: MountedFace,
     /// First segments of our own paths, which no mount takes.
     reserved: Vec<&'static str>,
     /// The longest prefix first.
-    mounts: Vec<Place>,
+    mounts: Vec<MountedFace>,
 }
 
 /// A face at its prefix.
-pub(crate) struct Place {
+pub(crate) struct MountedFace {
     prefix: String,
     pub(crate) face: Arc<dyn Face>,
     /// The endpoints of each path.
@@ -186,10 +186,10 @@ impl Router {
         reserved.dedup();
         let place = |mount: &Mount| {
             let point = MountPoint::new(&mount.prefix, address, &services.options);
-            Place::new(&mount.prefix, mount.protocol.open(services, point))
+            MountedFace::new(&mount.prefix, mount.protocol.open(services, point))
         };
         let mounts: Result<Vec<_>> = mounts.iter().map(place).collect();
-        let mut router = Self { own: Place::new("", own)?, reserved, mounts: mounts? };
+        let mut router = Self { own: MountedFace::new("", own)?, reserved, mounts: mounts? };
         router.mounts.sort_by_key(|place| std::cmp::Reverse(place.prefix.len()));
         Ok(router)
     }
@@ -203,10 +203,10 @@ impl Router {
         self.place(path).0.face.as_ref()
     }
 
-    fn place<'p>(&self, path: &'p str) -> (&Place, &'p str) {
+    fn place<'p>(&self, path: &'p str) -> (&MountedFace, &'p str) {
         let mut below = self.mounts.iter().filter_map(|place| Some((place, place.rest(path)?)));
         // What nobody has below our own first segments is ours to refuse, unless a mount was put there.
-        let is_theirs = |it: &Place| !self.is_reserved(path) || self.is_reserved(&it.prefix);
+        let is_theirs = |it: &MountedFace| !self.is_reserved(path) || self.is_reserved(&it.prefix);
         match below.next() {
             Some((place, rest)) if is_theirs(place) => (place, rest),
             _ => (&self.own, path),
@@ -240,9 +240,9 @@ impl Router {
     }
 }
 
-// === impl Place ===
+// === impl MountedFace ===
 
-impl Place {
+impl MountedFace {
     fn new(prefix: &str, face: Arc<dyn Face>) -> Result<Self> {
         let mut by_path: Vec<(&'static str, Vec<MeteredEndpoint>)> = Vec::new();
         for endpoint in Arc::clone(&face).endpoints() {
@@ -274,9 +274,9 @@ fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for MountedFace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("MountedFace")
             .field("prefix", &self.prefix)
             .field("face", &self.face)
             .finish_non_exhaustive()

@@ -46,7 +46,7 @@ pub(crate) struct Level {
 }
 
 /// Counts one thing as there until it is dropped.
-pub(crate) struct Held<'a>(&'a Level);
+pub(crate) struct LevelGuard<'a>(&'a Level);
 
 // === impl Meters ===
 
@@ -124,13 +124,13 @@ impl Level {
         self.gauge.decrement(1.0);
     }
 
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> LevelGuard<'_> {
         self.add();
-        Held(self)
+        LevelGuard(self)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LevelGuard<'_> {
     fn drop(&mut self) {
         self.0.remove();
     }

@@ -10,14 +10,14 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
 /// Pieces of a body that is made while it is sent.
-pub(crate) type Pieces = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// A response's body: all of it, or pieces that follow.
 pub(crate) enum ReplyBody {
     /// The whole body; `None` when it was sent.
     Whole(Option<Bytes>),
     /// Pieces.
-    Pieces(Pieces),
+    Stream(BodyStream),
 }
 
 // === impl ReplyBody ===
@@ -28,7 +28,7 @@ impl ReplyBody {
     }
 
     pub(crate) fn pieces(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
-        Self::Pieces(Box::pin(pieces))
+        Self::Stream(Box::pin(pieces))
     }
 }
 
@@ -42,7 +42,7 @@ impl http_body::Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut *self {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Self::Pieces(pieces) => pieces
+            Self::Stream(pieces) => pieces
                 .as_mut()
                 .poll_next(context)
                 .map(|next| next.map(|piece| piece.map(Frame::data))),
@@ -58,7 +58,7 @@ impl http_body::Body for ReplyBody {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Pieces(_) => SizeHint::default(),
+            Self::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Debug for ReplyBody {
             Self::Whole(bytes) => {
                 f.debug_tuple("Whole").field(&bytes.as_ref().map(Bytes::len)).finish()
             }
-            Self::Pieces(_) => f.write_str("Pieces"),
+            Self::Stream(_) => f.write_str("Stream"),
         }
     }
 }

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Event;
-use trilogue_domain::lock;
-use trilogue_domain::{InterruptId, RunId, RunKey, Scope, ThreadKey};
+use trilogue_domain::{InterruptId, RunId, RunKey, Scope, ThreadKey, lock};
 use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
 use trilogue_store::{Frame, Range, Read, Tail};
 
 use super::cursor::Cursor;
 use super::inline::inlined;
-use super::view::{Fold, Mark, Out, Place, View};
+use super::log_reader::LogReader;
+use super::view::{EventPlace, Fold, Mark, Out, View};
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -127,7 +127,7 @@ impl Budget {
 // === impl Feed ===
 
 impl Feed {
-    /// Woken by every commit on the thread.
+    /// WakeReason by every commit on the thread.
     pub(crate) fn committed(&self) -> watch::Receiver<u64> {
         self.tail.committed.clone()
     }
@@ -239,25 +239,22 @@ impl Feed {
         let nearest =
             before.into_iter().chain(&kept).filter(|it| it.last < first).max_by_key(|it| it.last);
         let at_hand = nearest.and_then(|chunk| Some((chunk.fold.as_ref()?.fork(), chunk.last)));
-        let (mut fold, mut after) = at_hand.unwrap_or_else(|| (self.view.begin(), 0));
+        let (mut fold, after) = at_hand.unwrap_or_else(|| (self.view.begin(), 0));
         let run = self.run.as_ref().map(|(key, _)| *key);
-        while after + 1 < first {
-            let range = Range { run, after, max_bytes: READ_BYTES };
-            let frames = read.frames(&self.thread, range).await?;
-            let Some(end) = frames.last().map(|frame| self.numbers(frame).1) else { break };
-            for frame in &frames {
+        let mut log = LogReader::new(read.as_ref(), &self.thread, run)
+            .after(after)
+            .until(first - 1)
+            .pages_of(READ_BYTES);
+        while let Some(page) = log.next().await? {
+            for frame in &page.frames {
                 let run_id = self.name(read, frame.run()).await?;
-                for event in frame.events()? {
-                    let number = self.number(event);
-                    if number > after && number < first {
-                        let place = self.place(number, run_id.as_ref());
-                        let wants = |blob: &_| fold.wants(blob);
-                        let event = inlined(read, &self.thread, event, wants).await?;
-                        fold.push(&event, &place, &mut Out::default());
-                    }
+                for event in page.events_of(frame)? {
+                    let place = self.place(self.number(event), run_id.as_ref());
+                    let wants = |blob: &_| fold.wants(blob);
+                    let event = inlined(read, &self.thread, event, wants).await?;
+                    fold.push(&event, &place, &mut Out::default());
                 }
             }
-            after = end;
         }
         Ok(fold)
     }
@@ -266,8 +263,8 @@ impl Feed {
         if self.run.is_some() { event.run_number } else { event.number }
     }
 
-    fn place<'a>(&'a self, number: u64, run_id: Option<&'a RunId>) -> Place<'a> {
-        Place { thread: &self.thread.id, run_id: run_id.map(RunId::as_str), number }
+    fn place<'a>(&'a self, number: u64, run_id: Option<&'a RunId>) -> EventPlace<'a> {
+        EventPlace { thread: &self.thread.id, run_id: run_id.map(RunId::as_str), number }
     }
 
     /// Keeps a chunk for others, and drops the oldest where too much is held.

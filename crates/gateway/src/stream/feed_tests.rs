@@ -50,7 +50,7 @@ impl View for Counting {
 }
 
 impl Fold for Counting {
-    fn push(&mut self, _: &Event, place: &Place<'_>, out: &mut Out) {
+    fn push(&mut self, _: &Event, place: &EventPlace<'_>, out: &mut Out) {
         out.push(format!("is {}", place.number).into_bytes());
         out.push(format!("before {}", self.before).into_bytes());
         self.before += 1;

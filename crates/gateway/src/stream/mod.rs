@@ -7,6 +7,7 @@
 pub(crate) mod cursor;
 pub(crate) mod feed;
 pub(crate) mod inline;
+pub(crate) mod log_reader;
 pub(crate) mod reader;
 pub(crate) mod sample;
 mod sampling;

@@ -51,7 +51,7 @@ struct Reader {
 }
 
 /// What woke a reader at the end of the log.
-enum Woken {
+enum WakeReason {
     Committed,
     LogGone,
     Tick,
@@ -151,10 +151,10 @@ impl Reader {
                 Err(error) => return Some(self.end_with(&error)),
             }
             match self.wait().await {
-                Woken::Committed => {}
-                Woken::LogGone => return Some(self.end_with(&self.gone())),
-                Woken::Stopping => return Some(self.farewell().await),
-                Woken::Tick => {
+                WakeReason::Committed => {}
+                WakeReason::LogGone => return Some(self.end_with(&self.gone())),
+                WakeReason::Stopping => return Some(self.farewell().await),
+                WakeReason::Tick => {
                     if let Some(piece) = self.tick().await {
                         return Some(piece);
                     }
@@ -200,14 +200,14 @@ impl Reader {
         bytes
     }
 
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self) -> WakeReason {
         tokio::select! {
             changed = self.committed.changed() => match changed {
-                Ok(()) => Woken::Committed,
-                Err(_) => Woken::LogGone,
+                Ok(()) => WakeReason::Committed,
+                Err(_) => WakeReason::LogGone,
             },
-            () = self.streams.lifecycle.streams_ended() => Woken::Stopping,
-            _ = self.ticks.tick() => Woken::Tick,
+            () = self.streams.lifecycle.streams_ended() => WakeReason::Stopping,
+            _ = self.ticks.tick() => WakeReason::Tick,
         }
     }
 

@@ -56,12 +56,12 @@ type Key = (RunKey, Cow<'static, str>);
 #[derive(Debug)]
 pub(crate) struct Sampler {
     states: watch::Receiver<State>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<SampleDemand>,
 }
 
 /// What those who watch a run want of it.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct SampleDemand {
     /// How many want samples.
     samples: AtomicUsize,
     /// How many want to know how far the log is folded.
@@ -140,7 +140,7 @@ impl Samplers {
             open.retain(|_, sampler| sampler.strong_count() > 0);
         }
         let (sender, states) = watch::channel(State::default());
-        let wanted = Arc::new(Wanted::default());
+        let wanted = Arc::new(SampleDemand::default());
         let sampler = Arc::new(Sampler { states, wanted: Arc::clone(&wanted) });
         open.insert(key, Arc::downgrade(&sampler));
         let watching = Watching::new(sampler, samples, progress);
@@ -169,9 +169,9 @@ impl Sampler {
     }
 }
 
-// === impl Wanted ===
+// === impl SampleDemand ===
 
-impl Wanted {
+impl SampleDemand {
     pub(super) fn samples(&self) -> bool {
         self.samples.load(Ordering::Acquire) > 0
     }
@@ -195,7 +195,7 @@ impl Watching {
     }
 
     #[cfg(test)]
-    pub(super) fn wanted(&self) -> &Arc<Wanted> {
+    pub(super) fn wanted(&self) -> &Arc<SampleDemand> {
         &self.sampler.wanted
     }
 }

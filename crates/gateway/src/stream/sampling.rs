@@ -10,10 +10,11 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent};
 use trilogue_domain::{Event, InterruptId, RunId, RunKey, Scope};
 use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_store::{Range, Read, Tail};
+use trilogue_store::{Read, Tail};
 
 use super::inline::inlined;
-use super::sample::{End, Sample, SampleFold, SampleView, State, Wanted};
+use super::log_reader::LogReader;
+use super::sample::{End, Sample, SampleDemand, SampleFold, SampleView, State};
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -33,7 +34,7 @@ pub(super) struct Sampling {
     run: RunKey,
     run_id: RunId,
     view: Arc<dyn SampleView>,
-    wanted: Arc<Wanted>,
+    wanted: Arc<SampleDemand>,
     states: watch::Sender<State>,
     tail: Tail,
     fold: Box<dyn SampleFold>,
@@ -61,12 +62,12 @@ pub(super) struct Sampling {
 }
 
 /// What made the sampling go on.
-enum Woken {
+enum WakeReason {
     Committed,
     LogGone,
     SampleDue,
     LookDue,
-    Wanted,
+    SamplesWanted,
     Unwatched,
 }
 
@@ -78,7 +79,7 @@ impl Sampling {
         thread: ThreadRow,
         run: &RunRow,
         view: Arc<dyn SampleView>,
-        wanted: Arc<Wanted>,
+        wanted: Arc<SampleDemand>,
         states: watch::Sender<State>,
     ) -> Self {
         let now = Instant::now();
@@ -134,31 +135,27 @@ impl Sampling {
                 return;
             }
             match self.wait().await {
-                Woken::Committed | Woken::SampleDue | Woken::Wanted => {}
-                Woken::LookDue => {
+                WakeReason::Committed | WakeReason::SampleDue | WakeReason::SamplesWanted => {}
+                WakeReason::LookDue => {
                     if !self.is_there().await {
                         return self.show_gone();
                     }
                 }
-                Woken::LogGone => return self.show_gone(),
-                Woken::Unwatched => return,
+                WakeReason::LogGone => return self.show_gone(),
+                WakeReason::Unwatched => return,
             }
         }
     }
 
     /// Folds a stretch of the log; whether there was any.
     async fn fold_on(&mut self) -> Result<bool> {
-        let range = Range { run: Some(self.run), after: self.last, max_bytes: READ_BYTES };
-        let frames = self.read.frames(&self.thread, range).await?;
-        let begun = self.last;
-        for frame in &frames {
-            for event in frame.events()? {
-                if event.run_number > self.last {
-                    self.take(event).await?;
-                }
-            }
+        let (read, run) = (self.read.as_ref(), Some(self.run));
+        let log = LogReader::new(read, &self.thread, run).after(self.last);
+        let Some(page) = log.pages_of(READ_BYTES).next().await? else { return Ok(false) };
+        for event in page.events()? {
+            self.take(event).await?;
         }
-        Ok(self.last > begun)
+        Ok(true)
     }
 
     async fn take(&mut self, event: &Event) -> Result<()> {
@@ -252,18 +249,18 @@ impl Sampling {
         }))
     }
 
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self) -> WakeReason {
         let next_sample = self.may_sample().then_some(self.next_at);
         let next_look = self.in_doubt;
         tokio::select! {
-            () = self.states.closed() => Woken::Unwatched,
+            () = self.states.closed() => WakeReason::Unwatched,
             changed = self.tail.committed.changed() => match changed {
-                Ok(()) => Woken::Committed,
-                Err(_) => Woken::LogGone,
+                Ok(()) => WakeReason::Committed,
+                Err(_) => WakeReason::LogGone,
             },
-            () = until(next_sample), if next_sample.is_some() => Woken::SampleDue,
-            () = until(next_look), if next_look.is_some() => Woken::LookDue,
-            () = self.wanted.more.notified() => Woken::Wanted,
+            () = until(next_sample), if next_sample.is_some() => WakeReason::SampleDue,
+            () = until(next_look), if next_look.is_some() => WakeReason::LookDue,
+            () = self.wanted.more.notified() => WakeReason::SamplesWanted,
         }
     }
 

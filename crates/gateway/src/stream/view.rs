@@ -38,7 +38,7 @@ pub(crate) trait View: Send + Sync + fmt::Debug {
 /// A view's state between two events.
 pub(crate) trait Fold: Send + Sync + fmt::Debug {
     /// Takes the next event and writes what it looks like.
-    fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out);
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out);
     /// The same state once more.
     fn fork(&self) -> Box<dyn Fold>;
     /// Whether large content that the next event names should stand in that event, in place of its name.
@@ -53,7 +53,7 @@ pub(crate) trait Fold: Send + Sync + fmt::Debug {
 
 /// Where an event stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct EventPlace<'a> {
     pub(crate) thread: &'a ThreadId,
     /// The event's run, when it belongs to one that still exists.
     pub(crate) run_id: Option<&'a str>,

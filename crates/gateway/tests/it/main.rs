@@ -65,4 +65,5 @@ mod rig;
 mod samples;
 mod schemes;
 mod shutdown;
+mod small_face;
 mod streams;

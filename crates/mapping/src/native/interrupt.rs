@@ -2,32 +2,13 @@
 
 use trilogue_domain as domain;
 use trilogue_domain::interrupt;
-use trilogue_domain::{AgentName, Answer, RunId, ThreadId, Timestamp};
+use trilogue_domain::{Answer, ThreadId};
 use trilogue_wire::native::{
     AnswerGiven, Effect, Interrupt, PermissionOption, Resolution, ResolutionKind, Survives,
 };
 
 use super::json;
 use super::message::parts;
-
-/// What the face shows of a stored interrupt.
-#[derive(Clone, Copy, Debug)]
-pub struct InterruptFacts<'a> {
-    /// What is asked.
-    pub interrupt: &'a domain::Interrupt,
-    /// The thread.
-    pub thread: &'a ThreadId,
-    /// The run that waits.
-    pub run: &'a RunId,
-    /// The agent of that run.
-    pub agent: &'a AgentName,
-    /// When it was raised.
-    pub raised_at: Timestamp,
-    /// How it ended; `None` while it is pending.
-    pub resolution: Option<&'a domain::Resolution>,
-    /// When it ended.
-    pub resolved_at: Option<Timestamp>,
-}
 
 /// What is asked, without the run that asks.
 #[must_use]
@@ -60,20 +41,6 @@ pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
         patience_ms: interrupt.patience.and_then(patience_ms),
         resolution: None,
         resolved_at: None,
-    }
-}
-
-/// An interrupt with its run, and how it ended.
-#[must_use]
-pub fn interrupt(facts: &InterruptFacts<'_>) -> Interrupt {
-    Interrupt {
-        run_id: Some(facts.run.as_str().to_owned()),
-        thread_id: Some(facts.thread.as_str().to_owned()),
-        agent: Some(facts.agent.as_str().to_owned()),
-        raised_at: Some(facts.raised_at.to_string()),
-        resolution: facts.resolution.map(|how| resolution(how, facts.thread)),
-        resolved_at: facts.resolved_at.map(|at| at.to_string()),
-        ..question(facts.interrupt, facts.thread)
     }
 }
 

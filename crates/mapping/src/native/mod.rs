@@ -1,6 +1,4 @@
 //! Our own face, `/api/v1`, both ways.
-//!
-//! What is stored is given as *facts*: the words of the vocabulary that the face shows of it, borrowed.
 
 pub mod agent;
 pub mod answer;
@@ -11,7 +9,6 @@ mod json;
 pub mod message;
 pub mod run;
 mod text;
-pub mod thread;
 pub mod token;
 
 pub use json::{json, read_json, read_object};

@@ -8,16 +8,14 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Event, RunEvent};
 use trilogue_domain::{Code, Error, RunId, RunKey};
 use trilogue_mapping::communication::{Projection, RunMessage, Show};
+use trilogue_store::Frame;
 use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_store::{Frame, Range};
 
 use super::Call;
 use crate::core::log_ref::log_of;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;
-
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 1024 * 1024;
+use crate::stream::log_reader::LogReader;
 
 /// How much of a run's log is folded.
 #[derive(Clone, Copy, Debug)]
@@ -176,28 +174,20 @@ impl<'a> Fold<'a> {
         until: Until,
         mut each: impl FnMut(Bytes) -> Result<()> + Send,
     ) -> Result<()> {
-        let (read, mut after) = (Arc::clone(&self.call.state.read), 0);
-        loop {
-            let range = Range { run: Some(self.log.run), after, max_bytes: READ_BYTES };
-            let frames = read.frames(&self.log.thread, range).await?;
-            let begun = after;
-            for frame in &frames {
-                for event in frame.events()? {
-                    if event.run_number <= after {
-                        continue;
-                    }
-                    after = event.run_number;
+        let (read, thread) = (Arc::clone(&self.call.state.read), self.log.thread.clone());
+        let last = self.log.last.unwrap_or(u64::MAX);
+        let mut log = LogReader::new(read.as_ref(), &thread, Some(self.log.run)).until(last);
+        while let Some(page) = log.next().await? {
+            for frame in &page.frames {
+                for event in page.events_of(frame)? {
                     if let Next::Done = self.step(event, until, &mut each).await? {
                         return Ok(());
                     }
                 }
                 self.weigh(frame)?;
             }
-            // A run that has ended ends with its last number: no need to look for more.
-            if after == begun || self.log.last.is_some_and(|last| after >= last) {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     fn weigh(&mut self, frame: &Frame) -> Result<()> {

@@ -14,7 +14,7 @@ use trilogue_wire::agent_communication as wire;
 use trilogue_wire::native::Gap;
 
 use super::{Call, fault};
-use crate::stream::view::{Fold, Out, Place, View};
+use crate::stream::view::{EventPlace, Fold, Out, View};
 
 /// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Folding {
 }
 
 impl Fold for Folding {
-    fn push(&mut self, event: &Event, place: &Place<'_>, out: &mut Out) {
+    fn push(&mut self, event: &Event, place: &EventPlace<'_>, out: &mut Out) {
         let before = self.asked();
         for data in self.0.push(event, place.thread) {
             out.push(data);

@@ -15,7 +15,7 @@ use super::join::{self, LAST_EVENT, STREAM};
 use super::parsed_request::{self, ParsedRequest, ReplyMode};
 use super::run_show::{self, Form};
 use super::stream::Since;
-use super::wait::{self, TIMEOUT, Waiting};
+use super::wait::{self, PendingReply, TIMEOUT};
 use super::{ANYTHING, BASE, Call, Route, State, request};
 use crate::faces::common::idempotency::REPLAYED;
 use crate::http::reply::Reply;
@@ -72,7 +72,7 @@ const WAIT: Route = Route {
     summary: "Run an agent and wait for its output",
     query: &[TIMEOUT, ANYTHING],
     answers: wait::ANSWERS,
-    handler: |call| Box::pin(create(call, ReplyMode::Waiting)),
+    handler: |call| Box::pin(create(call, ReplyMode::Wait)),
     ..CREATE
 };
 
@@ -116,7 +116,7 @@ pub(crate) const ROUTES: &[Route] = &[
 async fn create(call: Call, mode: ReplyMode) -> Result<Reply> {
     // What cannot be understood is refused before there is a run.
     let patience = match mode {
-        ReplyMode::Waiting => request::patience(&call)?,
+        ReplyMode::Wait => request::patience(&call)?,
         ReplyMode::Later | ReplyMode::Streaming => None,
     };
     if mode == ReplyMode::Streaming {
@@ -131,10 +131,10 @@ async fn create(call: Call, mode: ReplyMode) -> Result<Reply> {
     let reply = match mode {
         ReplyMode::Later => accepted(&call, &submitted).await?,
         ReplyMode::Streaming => streamed(&call, &submitted, modes, guard).await?,
-        ReplyMode::Waiting => {
+        ReplyMode::Wait => {
             let Submitted { run, settled, log, .. } = submitted;
             let (call, settled) = (Arc::new(call), Some(settled));
-            let waiting = Waiting { call, run, form: Form::Whole, settled, log };
+            let waiting = PendingReply { call, run, form: Form::Whole, settled, log };
             waiting.reply(patience, guard).await?
         }
     };

@@ -10,18 +10,17 @@ use bytes::Bytes;
 use serde::Deserialize;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent};
-use trilogue_domain::lock;
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::{
     AgentCard, Code, DeliveryId, Error, Event, InterruptId, Json, RunId, RunKey, RunStatus, Scope,
-    Timestamp,
+    Timestamp, lock,
 };
 use trilogue_mapping::connect::{
-    self as mapping, Delivery as What, RunOf, Show, Updates, Values, delivered,
+    self as mapping, Delivery as Payload, RunOf, Show, Updates, Values, delivered,
 };
 use trilogue_runtime::Runtime;
+use trilogue_store::Read;
 use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_store::{Range, Read};
 
 use super::view::card_of;
 use crate::callback::{Callback, Sender, Undelivered};
@@ -29,9 +28,8 @@ use crate::core::log_ref::log_of;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
+use crate::stream::log_reader::LogReader;
 
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 1024 * 1024;
 /// The most folds that are kept between two callbacks of a run; together they hold no more than one response may.
 const MAX_KEPT_FOLDS: usize = 1_024;
 
@@ -65,13 +63,13 @@ struct Reference {
     run: i64,
     run_id: String,
     number: u64,
-    of: Of,
+    of: DeliveryKind,
 }
 
 /// What a callback tells.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Of {
+enum DeliveryKind {
     Status,
     Values,
     Update,
@@ -157,22 +155,22 @@ impl CallbackDelivery {
         let nothing = || Error::new(Code::NotFound, "there is nothing to tell any more");
         let mut asks = None;
         let body = match reference.of {
-            Of::Update => {
+            DeliveryKind::Update => {
                 let (event, at) =
                     self.update(&card, row, reference.number).await?.ok_or_else(nothing)?;
                 let run = self.shown(&card, row, RunStatus::Running, at);
-                delivered(&run, What::Update(&event), id)
+                delivered(&run, Payload::Update(&event), id)
             }
             of => {
                 let fold = self.fold(card.clone(), row, reference.number).await?;
                 let run = self.shown(&card, row, fold.status, fold.at);
-                let body = if of == Of::Values {
+                let body = if of == DeliveryKind::Values {
                     let output = fold.values.partial().ok_or_else(nothing)?;
-                    delivered(&run, What::Values(&output), id)
+                    delivered(&run, Payload::Values(&output), id)
                 } else {
                     asks = fold.values.interrupt().map(|interrupt| interrupt.id.clone());
                     let output = fold.values.output().ok_or_else(nothing)?;
-                    delivered(&run, What::Status(&output), id)
+                    delivered(&run, Payload::Status(&output), id)
                 };
                 self.keep(row.key, fold);
                 body
@@ -185,14 +183,14 @@ impl CallbackDelivery {
     /// The run as it stood at an event.
     fn shown(&self, card: &AgentCard, row: &RunRow, status: RunStatus, at: Timestamp) -> Vec<u8> {
         #[derive(Deserialize, Default)]
-        struct Kept {
+        struct KeptRequest {
             #[serde(default)]
             configuration_id: Option<String>,
         }
         let agent_id = mapping::agent_id(card);
         let made_up = || Json::from_value(&serde_json::json!({ "agent_id": agent_id }));
         let creation = row.request.clone().unwrap_or_else(made_up);
-        let kept: Kept = serde_json::from_slice(creation.as_bytes()).unwrap_or_default();
+        let kept: KeptRequest = serde_json::from_slice(creation.as_bytes()).unwrap_or_default();
         mapping::run(&RunOf {
             id: row.id.as_str(),
             thread_id: row.thread_id.as_str(),
@@ -226,25 +224,19 @@ impl CallbackDelivery {
             status: RunStatus::Queued,
         });
         let thread = log_of(row);
-        while fold.number < number {
-            let range = Range { run: Some(row.key), after: fold.number, max_bytes: READ_BYTES };
-            let frames = self.read.frames(&thread, range).await?;
-            let before = fold.number;
-            for frame in &frames {
-                fold.size += frame.bytes().len();
-                for event in frame.events()? {
-                    if event.run_number > fold.number && event.run_number <= number {
-                        fold.take(&self.read, &thread, event).await?;
-                    }
-                }
+        let mut log = LogReader::new(self.read.as_ref(), &thread, Some(row.key))
+            .after(fold.number)
+            .until(number);
+        let size = fold.size;
+        while let Some(page) = log.next().await? {
+            for event in page.events()? {
+                fold.take(&self.read, &thread, event).await?;
             }
+            fold.size = size + log.bytes();
             if fold.size > self.max_output_bytes {
                 let most = self.max_output_bytes;
                 let why = format!("what the run holds is larger than {most} bytes");
                 return Err(Error::new(Code::BodyTooLarge, why));
-            }
-            if fold.number == before {
-                break;
             }
         }
         Ok(fold)
@@ -270,11 +262,13 @@ impl CallbackDelivery {
         number: u64,
     ) -> Result<Option<(Bytes, Timestamp)>> {
         let thread = log_of(row);
-        let range = Range { run: Some(row.key), after: number.saturating_sub(1), max_bytes: 1 };
-        let frames = self.read.frames(&thread, range).await?;
-        for frame in &frames {
-            let found = frame.events()?.iter().find(|event| event.run_number == number);
-            let Some(event) = found else { continue };
+        let mut log = LogReader::new(self.read.as_ref(), &thread, Some(row.key))
+            .after(number.saturating_sub(1))
+            .until(number)
+            .pages_of(1);
+        if let Some(page) = log.next().await?
+            && let Some(event) = page.events()?.first().copied()
+        {
             let mut updates = Updates::new(card, &row.id, &row.thread_id);
             // The agent has started long since, or there would be nothing to tell.
             let started = Event { body: Body::Run(RunEvent::Started), ..event.clone() };

@@ -6,19 +6,17 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::{Code, Error, Event, Json, Transcript};
 use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
+use trilogue_store::Frame;
 use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_store::{Frame, Range};
 
 use super::{Call, look_up, request};
 use crate::core::log_ref::log_of;
 use crate::stream::inline::inlined;
-
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 1024 * 1024;
+use crate::stream::log_reader::LogReader;
 
 /// What a run was given.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum RunInput {
     Value(Json),
     Messages(Vec<trilogue_domain::Message>),
 }
@@ -29,33 +27,22 @@ pub(super) enum Said {
 /// When the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
     let (read, thread) = (&call.state.read, log_of(run));
-    let (mut values, mut after, mut size) = (begun(call, run), 0, 0);
+    let mut values = begun(call, run);
     let most = call.state.max_output_bytes;
-    loop {
-        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-        let frames = read.frames(&thread, range).await?;
-        let before = after;
-        for frame in &frames {
-            size += frame.bytes().len();
-            for event in frame.events()? {
-                if event.run_number <= after || event.run_number > run.last_run_number {
-                    continue;
-                }
-                after = event.run_number;
-                take(call, &thread, &mut values, event).await?;
-            }
+    let mut log = LogReader::new(read.as_ref(), &thread, Some(run.key)).until(run.last_run_number);
+    while let Some(page) = log.next().await? {
+        for event in page.events()? {
+            take(call, &thread, &mut values, event).await?;
         }
-        if size > most {
+        if log.bytes() > most {
             return Err(Error::new(
                 Code::BodyTooLarge,
                 format!("what the run holds is larger than {most} bytes"),
             )
             .hint("read it as a stream"));
         }
-        if after == before || after >= run.last_run_number {
-            return Ok(values);
-        }
     }
+    Ok(values)
 }
 
 /// The same from the run's whole log.
@@ -76,36 +63,30 @@ pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) 
 ///
 /// # Errors
 /// When the log cannot be read.
-pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<Said>> {
+pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<RunInput>> {
     let (read, thread) = (&call.state.read, log_of(run));
-    let (mut said, mut after) = (Transcript::default(), 0);
-    loop {
-        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-        let before = after;
-        for frame in &read.frames(&thread, range).await? {
-            for event in frame.events()?.iter().filter(|event| event.run_number > before) {
-                after = event.run_number;
-                match &event.body {
-                    Body::Run(RunEvent::Created { input: Some(value), .. }) => {
-                        return Ok(Some(Said::Value(value.clone())));
-                    }
-                    Body::Run(RunEvent::Started | RunEvent::Ended(_)) => return Ok(ended(said)),
-                    _ => {
-                        let event = inlined(read, &thread, event, |_| true).await?;
-                        said.push(&event);
-                    }
+    let mut said = Transcript::default();
+    let mut log = LogReader::new(read.as_ref(), &thread, Some(run.key));
+    while let Some(page) = log.next().await? {
+        for event in page.events()? {
+            match &event.body {
+                Body::Run(RunEvent::Created { input: Some(value), .. }) => {
+                    return Ok(Some(RunInput::Value(value.clone())));
+                }
+                Body::Run(RunEvent::Started | RunEvent::Ended(_)) => return Ok(messages(said)),
+                _ => {
+                    let event = inlined(read, &thread, event, |_| true).await?;
+                    said.push(&event);
                 }
             }
         }
-        if after == before {
-            return Ok(ended(said));
-        }
     }
+    Ok(messages(said))
 }
 
-fn ended(said: Transcript) -> Option<Said> {
+fn messages(said: Transcript) -> Option<RunInput> {
     let messages = said.into_messages();
-    (!messages.is_empty()).then_some(Said::Messages(messages))
+    (!messages.is_empty()).then_some(RunInput::Messages(messages))
 }
 
 /// How content of a thread is linked to.

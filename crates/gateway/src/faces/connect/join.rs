@@ -54,7 +54,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// What of a request that made a run says how it is streamed.
 #[derive(serde::Deserialize)]
-struct Asked {
+struct KeptModes {
     #[serde(default)]
     stream_mode: Option<wire::StreamModes>,
 }
@@ -63,8 +63,8 @@ async fn join(call: Call) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let modes = match call.state.runtime.agent(&row.agent) {
         Ok(card) => {
-            let asked = asked(row.request.as_ref());
-            mapping::modes(card, asked.as_ref(), request::is_literal(&call))?
+            let modes_of = modes_of(row.request.as_ref());
+            mapping::modes(card, modes_of.as_ref(), request::is_literal(&call))?
         }
         // An agent that is not served any more still has left its output.
         Err(_) => Modes { values: true, updates: false },
@@ -90,6 +90,6 @@ pub(super) async fn stream(
     Ok(run_show::named(call, reply, row))
 }
 
-fn asked(request: Option<&Json>) -> Option<wire::StreamModes> {
-    serde_json::from_slice::<Asked>(request?.as_bytes()).ok()?.stream_mode
+fn modes_of(request: Option<&Json>) -> Option<wire::StreamModes> {
+    serde_json::from_slice::<KeptModes>(request?.as_bytes()).ok()?.stream_mode
 }

@@ -33,7 +33,7 @@ pub(super) enum ReplyMode {
     /// It asks later.
     Later,
     /// It waits.
-    Waiting,
+    Wait,
     /// It reads along.
     Streaming,
 }
@@ -85,7 +85,7 @@ pub(super) async fn read(call: &Call, mode: ReplyMode) -> Result<ParsedRequest> 
         rules: None,
         callback,
         request: Some(kept(call, card, instance.as_ref(), is_stateless)?),
-        synchronous: mode == ReplyMode::Waiting,
+        synchronous: mode == ReplyMode::Wait,
     };
     let ends_with_connection = ends && mode != ReplyMode::Later;
     Ok(ParsedRequest { new, modes, ends_with_connection, warnings })

@@ -118,7 +118,7 @@ fn aimed(
 /// The form of an answer that can name its interrupt.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct NamedAnswer {
     #[serde(rename = "interrupt_type")]
     _kind: String,
     #[serde(rename = "resume_payload")]
@@ -128,5 +128,5 @@ struct Named {
 }
 
 fn named(body: &Json) -> Option<String> {
-    serde_json::from_slice::<Named>(body.as_bytes()).ok()?.interrupt_id
+    serde_json::from_slice::<NamedAnswer>(body.as_bytes()).ok()?.interrupt_id
 }

@@ -15,7 +15,7 @@ use trilogue_mapping::native::message::PATH_SEGMENT;
 use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
-use super::fold::{self, Said};
+use super::fold::{self, RunInput};
 use super::{Call, fault, look_up, request};
 use crate::http::reply::Reply;
 
@@ -33,7 +33,7 @@ pub(super) enum Form {
 
 /// What of a kept request matters for showing it.
 #[derive(Deserialize, Default)]
-struct Kept<'a> {
+struct KeptRequest<'a> {
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -167,7 +167,7 @@ fn failed(call: &Call, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
 }
 
 fn rendered(call: &Call, row: &RunRow, changed: Timestamp, creation: &[u8]) -> Vec<u8> {
-    let kept: Kept<'_> = serde_json::from_slice(creation).unwrap_or_default();
+    let kept: KeptRequest<'_> = serde_json::from_slice(creation).unwrap_or_default();
     let agent = look_up::agent_of(call, row);
     mapping::run(&RunOf {
         id: row.id.as_str(),
@@ -189,7 +189,7 @@ async fn creation(call: &Call, row: &RunRow) -> Result<Bytes> {
         let input = input(call, row).await?;
         return Ok(made_up(call, row, input.as_deref()));
     };
-    let kept: Kept<'_> = serde_json::from_slice(request.as_bytes()).unwrap_or_default();
+    let kept: KeptRequest<'_> = serde_json::from_slice(request.as_bytes()).unwrap_or_default();
     if kept.input.is_some() || kept.message.is_some() {
         return Ok(request.as_bytes().clone());
     }
@@ -209,10 +209,10 @@ async fn creation(call: &Call, row: &RunRow) -> Result<Bytes> {
 async fn input(call: &Call, row: &RunRow) -> Result<Option<Vec<u8>>> {
     Ok(match fold::input(call, row).await? {
         None => None,
-        Some(Said::Value(value)) => {
+        Some(RunInput::Value(value)) => {
             Some(value.as_bytes().to_vec()).filter(|value| value.trim_ascii() != b"null")
         }
-        Some(Said::Messages(messages)) => {
+        Some(RunInput::Messages(messages)) => {
             let links = fold::links(call, &row.thread_id);
             Some(mapping::state(mapping::State::Messages(&messages), &links))
         }

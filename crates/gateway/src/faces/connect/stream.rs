@@ -86,7 +86,7 @@ struct Reader {
 }
 
 /// What the sampler has for a reader.
-enum Due {
+enum NextPiece {
     Sample(Arc<Sample>),
     End(Arc<End>),
     /// Nothing yet.
@@ -96,7 +96,7 @@ enum Due {
 }
 
 /// What woke a reader.
-enum Woken {
+enum WakeReason {
     News,
     /// The sampler is gone and said nothing.
     Broken,
@@ -227,9 +227,9 @@ impl Reader {
             }
             let due = self.due(&state);
             let until = match &due {
-                Due::Sample(sample) => sample.number,
-                Due::End(end) => end.number,
-                Due::Nothing | Due::Over => state.last,
+                NextPiece::Sample(sample) => sample.number,
+                NextPiece::End(end) => end.number,
+                NextPiece::Nothing | NextPiece::Over => state.last,
             };
             match self.updates(until).await {
                 Ok(Some(bytes)) if !bytes.is_empty() => return Some(bytes),
@@ -237,14 +237,14 @@ impl Reader {
                 Err(error) => return Some(self.end_with(&error)),
             }
             match due {
-                Due::Sample(sample) => {
+                NextPiece::Sample(sample) => {
                     self.seen = Some((sample.number, true));
                     self.begins = false;
                     return Some(sample.bytes.clone());
                 }
-                Due::End(end) => return Some(self.take_end(&end)),
-                Due::Over => return None,
-                Due::Nothing => {}
+                NextPiece::End(end) => return Some(self.take_end(&end)),
+                NextPiece::Over => return None,
+                NextPiece::Nothing => {}
             }
             if let Some(piece) = self.wait().await {
                 return Some(piece);
@@ -253,7 +253,7 @@ impl Reader {
         None
     }
 
-    fn due(&self, state: &State) -> Due {
+    fn due(&self, state: &State) -> NextPiece {
         let is_new = |number: u64| self.seen.is_none_or(|(seen, _)| number > seen);
         let newest = state.newest.as_ref().filter(|sample| {
             let unseen = is_new(sample.number) || self.seen == Some((sample.number, false));
@@ -265,20 +265,20 @@ impl Reader {
         match (end, newest) {
             (Some(end), Some(sample)) if self.begins && is_new(end.number) => {
                 match sample.number < end.number {
-                    true => Due::Sample(Arc::clone(sample)),
-                    false => Due::End(Arc::clone(end)),
+                    true => NextPiece::Sample(Arc::clone(sample)),
+                    false => NextPiece::End(Arc::clone(end)),
                 }
             }
-            (Some(end), _) if is_new(end.number) => Due::End(Arc::clone(end)),
+            (Some(end), _) if is_new(end.number) => NextPiece::End(Arc::clone(end)),
             // A place beyond the run's end is none that a stream has given: nobody who has it knows the end.
             (Some(end), _)
                 if end.asks.is_none() && self.seen.is_some_and(|it| it.0 > end.number) =>
             {
-                Due::End(Arc::clone(end))
+                NextPiece::End(Arc::clone(end))
             }
-            (Some(end), _) if end.asks.is_none() => Due::Over,
-            (_, Some(sample)) => Due::Sample(Arc::clone(sample)),
-            (_, None) => Due::Nothing,
+            (Some(end), _) if end.asks.is_none() => NextPiece::Over,
+            (_, Some(sample)) => NextPiece::Sample(Arc::clone(sample)),
+            (_, None) => NextPiece::Nothing,
         }
     }
 
@@ -322,22 +322,22 @@ impl Reader {
     async fn wait(&mut self) -> Option<Bytes> {
         let woken = tokio::select! {
             changed = self.watching.states.changed() => match changed {
-                Ok(()) => Woken::News,
-                Err(_) => Woken::Broken,
+                Ok(()) => WakeReason::News,
+                Err(_) => WakeReason::Broken,
             },
-            () = self.streams.lifecycle.streams_ended() => Woken::Stopping,
-            _ = self.ticks.tick() => Woken::Tick,
+            () = self.streams.lifecycle.streams_ended() => WakeReason::Stopping,
+            _ = self.ticks.tick() => WakeReason::Tick,
         };
         match woken {
-            Woken::News => None,
-            Woken::Broken => self.is_over_or(&Error::new(Code::Internal, "the sampler broke")),
-            Woken::Stopping => {
+            WakeReason::News => None,
+            WakeReason::Broken => self.is_over_or(&Error::new(Code::Internal, "the sampler broke")),
+            WakeReason::Stopping => {
                 // The shutdown itself may just have ended the run.
                 let ended = self.watching.states.wait_for(|state| state.end.is_some());
                 drop(tokio::time::timeout(FAREWELL, ended).await);
                 self.is_over_or(&stopping())
             }
-            Woken::Tick => self.tick().await,
+            WakeReason::Tick => self.tick().await,
         }
     }
 
@@ -345,7 +345,7 @@ impl Reader {
     fn is_over_or(&mut self, error: &Error) -> Option<Bytes> {
         let state = self.watching.states.borrow_and_update().clone();
         match self.due(&state) {
-            Due::End(end) if self.feed.is_none() || self.cursor.whole() >= end.number => {
+            NextPiece::End(end) if self.feed.is_none() || self.cursor.whole() >= end.number => {
                 Some(self.take_end(&end))
             }
             _ => Some(self.end_with(error)),

@@ -18,7 +18,7 @@ use trilogue_wire::native::Gap;
 
 use super::{Call, fault};
 use crate::stream::sample::{SampleFold, SampleView};
-use crate::stream::view::{Fold, Out, Place, View};
+use crate::stream::view::{EventPlace, Fold, Out, View};
 
 /// What a stream without news sends.
 pub(super) const HEARTBEAT: Bytes = Bytes::from_static(sse::PING);
@@ -208,7 +208,7 @@ impl SampleFold for Sampled {
 // === impl Updating ===
 
 impl Fold for Updating {
-    fn push(&mut self, event: &Event, _: &Place<'_>, out: &mut Out) {
+    fn push(&mut self, event: &Event, _: &EventPlace<'_>, out: &mut Out) {
         if let Some(data) = self.0.push(event) {
             out.push(sse::ascii(&data));
         }

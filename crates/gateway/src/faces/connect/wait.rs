@@ -1,4 +1,4 @@
-//! Waiting until a run has ended, or waits for an answer itself.
+//! PendingReply until a run has ended, or waits for an answer itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(crate) const ROUTES: &[Route] = &[
 
 /// A run that is waited for.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PendingReply {
     pub(super) call: Arc<Call>,
     pub(super) run: RunRow,
     pub(super) form: Form,
@@ -81,20 +81,22 @@ async fn wait(call: Call) -> Result<Reply> {
     let patience = request::patience(&call)?;
     let run = look_up::run(&call).await?;
     let call = Arc::new(call);
-    Waiting { call, run, form: Form::Whole, settled: None, log: None }.reply(patience, None).await
+    PendingReply { call, run, form: Form::Whole, settled: None, log: None }
+        .reply(patience, None)
+        .await
 }
 
 async fn output(call: Call) -> Result<Reply> {
     let patience = request::patience(&call)?.unwrap_or(Duration::ZERO);
     let run = look_up::run(&call).await?;
     let call = Arc::new(call);
-    let waiting = Waiting { call, run, form: Form::Output, settled: None, log: None };
+    let waiting = PendingReply { call, run, form: Form::Output, settled: None, log: None };
     waiting.reply(Some(patience), None).await
 }
 
-// === impl Waiting ===
+// === impl PendingReply ===
 
-impl Waiting {
+impl PendingReply {
     /// Answers with the run's output; without content when the client's patience ends before.
     /// The guard is disarmed when the client has its answer.
     ///
@@ -156,7 +158,7 @@ impl Waiting {
             row = ending(&call, &run, settled) => row?,
             () = stop => return Err(stopping()),
         };
-        // Waiting takes as long as the run: whose token was revoked in the meantime learns nothing more.
+        // PendingReply takes as long as the run: whose token was revoked in the meantime learns nothing more.
         if !call.authenticator.still_admits(&call.caller).await {
             return Err(revoked());
         }

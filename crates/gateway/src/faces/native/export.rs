@@ -15,13 +15,14 @@ use trilogue_domain::event::{InterruptEvent, MessageEvent, ToolEvent};
 use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, Right, RunId, RunKey, Scope};
 use trilogue_mapping::native::{self as mapping, hex};
 use trilogue_runtime::Runtime;
+use trilogue_store::Read;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
-use trilogue_store::{Range, Read};
 
 use super::{Call, Route, rows, thread};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::route::{Access, Answer as Reply200, Content as Carries, Verb};
+use crate::stream::log_reader::LogReader;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -168,13 +169,13 @@ impl Export {
     }
 
     async fn events(&mut self, after: u64) -> Result<Stage> {
-        let range = Range { run: None, after, max_bytes: READ_BYTES };
-        let frames = self.read.frames(&self.thread, range).await?;
+        let log = LogReader::new(self.read.as_ref(), &self.thread, None).after(after);
+        let Some(page) = log.pages_of(READ_BYTES).next().await? else { return Ok(Stage::End) };
         let mut last = after;
-        for frame in &frames {
+        for frame in &page.frames {
             let run = frame.run().and_then(|key| self.runs.get(&key)).cloned();
             let run = run.as_ref().map(RunId::as_str);
-            for event in frame.events()?.iter().filter(|event| event.number > after) {
+            for event in page.events_of(frame)? {
                 let wire = mapping::event::event(event, event.number, run, &self.thread.id);
                 self.line(&json!({ "event": wire }));
                 self.events += 1;
@@ -184,7 +185,7 @@ impl Export {
                 }
             }
         }
-        Ok(if last == after { Stage::End } else { Stage::Events(last) })
+        Ok(Stage::Events(last))
     }
 
     async fn blob(&mut self, blob: &BlobRef) -> Result<()> {

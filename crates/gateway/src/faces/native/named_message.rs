@@ -7,10 +7,12 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, MessageEvent};
 use trilogue_domain::{Body, MessageId};
 use trilogue_mapping::agent_client::{IdFormat, UPDATE, shown_id};
+use trilogue_store::Read;
 use trilogue_store::rows::{MessageRow, ThreadRow};
-use trilogue_store::{Range, Read};
 use trilogue_wire::agent_client::splice;
 use uuid::Uuid;
+
+use crate::stream::log_reader::LogReader;
 
 /// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -56,28 +58,23 @@ async fn shown_as(
     wanted: &str,
 ) -> Result<Option<MessageId>> {
     let is_wanted = |id: &str| shown_id(IdFormat::Uuid, thread.id.as_str(), id) == wanted;
-    let (mut after, mut looked, mut last) = (0, 0, None);
-    while looked < MAX_LOOKED_THROUGH_BYTES {
-        let range = Range { run: None, after, max_bytes: READ_BYTES };
-        let frames = read.frames(thread, range).await?;
-        let Some(end) = frames.last().map(|frame| frame.last()) else { break };
-        for frame in &frames {
-            looked += frame.bytes().len();
-            for event in frame.events()? {
-                let Some(message) = message_of(event) else { continue };
-                let told = told_id(event);
-                // Most pieces belong to the message of the piece before.
-                let piece = (message.clone(), told);
-                if last.as_ref() == Some(&piece) {
-                    continue;
-                }
-                if is_wanted(message.as_str()) || piece.1.as_deref().is_some_and(is_wanted) {
-                    return Ok(Some(message.clone()));
-                }
-                last = Some(piece);
+    let mut last = None;
+    let mut log = LogReader::new(read.as_ref(), thread, None).pages_of(READ_BYTES);
+    while log.bytes() < MAX_LOOKED_THROUGH_BYTES
+        && let Some(page) = log.next().await?
+    {
+        for event in page.events()? {
+            let Some(message) = message_of(event) else { continue };
+            // Most pieces belong to the message of the piece before.
+            let piece = (message.clone(), told_id(event));
+            if last.as_ref() == Some(&piece) {
+                continue;
             }
+            if is_wanted(message.as_str()) || piece.1.as_deref().is_some_and(is_wanted) {
+                return Ok(Some(message.clone()));
+            }
+            last = Some(piece);
         }
-        after = end;
     }
     Ok(None)
 }

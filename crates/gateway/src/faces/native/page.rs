@@ -5,13 +5,14 @@ use std::sync::Arc;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Body, RunId};
+use trilogue_store::Read;
 use trilogue_store::rows::{RunRow, ThreadRow};
-use trilogue_store::{Range, Read};
 
 use super::view::NativeView;
 use crate::access::authenticator::Caller;
 use crate::stream::cursor::Cursor;
-use crate::stream::view::{Fold, Out, Place};
+use crate::stream::log_reader::LogReader;
+use crate::stream::view::{EventPlace, Fold, Out};
 use crate::stream::{Streams, feed};
 
 /// The most bytes of events on one page.
@@ -33,26 +34,23 @@ pub(crate) async fn page(
 ) -> Result<Vec<u8>> {
     let mut bytes = b"{\"items\":[".to_vec();
     let (mut after, mut count, mut more) = (cursor.whole(), 0, false);
-    let mut names = Names::default();
-    'reading: loop {
-        let range = Range { run: run.map(|run| run.key), after, max_bytes: READ_BYTES };
-        let frames = streams.read.frames(thread, range).await?;
-        let begun = after;
-        for frame in &frames {
+    let mut names = RunNames::default();
+    let run_key = run.map(|run| run.key);
+    let mut log =
+        LogReader::new(streams.read.as_ref(), thread, run_key).after(after).pages_of(READ_BYTES);
+    'reading: while let Some(page) = log.next().await? {
+        for frame in &page.frames {
             let run_id = match run {
                 Some(run) => Some(run.id.clone()),
                 None => names.find(&streams.read, thread, frame.run()).await?,
             };
-            for event in frame.events()? {
-                let number = if run.is_some() { event.run_number } else { event.number };
-                if number <= after {
-                    continue;
-                }
+            for event in page.events_of(frame)? {
                 if count == limit || bytes.len() > MAX_PAGE_BYTES {
                     more = true;
                     break 'reading;
                 }
-                let place = Place {
+                let number = if run.is_some() { event.run_number } else { event.number };
+                let place = EventPlace {
                     thread: &thread.id,
                     run_id: run_id.as_ref().map(RunId::as_str),
                     number,
@@ -74,9 +72,6 @@ pub(crate) async fn page(
                 after = number;
             }
         }
-        if after == begun {
-            break;
-        }
     }
     let next = if more { format!("\"{after}\"") } else { "null".to_owned() };
     bytes.extend_from_slice(format!("],\"next\":{next}}}").as_bytes());
@@ -85,13 +80,13 @@ pub(crate) async fn page(
 
 /// The id of the run that was asked for last: neighbouring frames are often of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct RunNames {
     last: Option<(trilogue_domain::RunKey, Option<RunId>)>,
 }
 
-// === impl Names ===
+// === impl RunNames ===
 
-impl Names {
+impl RunNames {
     pub(crate) async fn find(
         &mut self,
         read: &Arc<dyn Read>,

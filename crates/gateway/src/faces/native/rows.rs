@@ -1,79 +1,84 @@
-//! Rows of the store, handed to the conversions of our own face.
+//! Rows of the store as `/api/v1` shows them.
 
 use trilogue_domain::{CheckpointId, RunId};
-use trilogue_mapping::native::interrupt::{self, InterruptFacts};
-use trilogue_mapping::native::run::{self, RunFacts};
-use trilogue_mapping::native::thread::{self, CheckpointFacts, ThreadFacts};
-use trilogue_mapping::native::token::{self, TokenFacts};
+use trilogue_mapping::native::{
+    interrupt as mapped, json, run as mapped_run, token as mapped_token,
+};
 use trilogue_store::rows::{CheckpointRow, InterruptRow, RunRow, ThreadRow, TokenRow};
 use trilogue_wire::native::{Checkpoint, Interrupt, Run, Thread, Token};
 
 /// A thread without its head and values.
-pub(crate) fn thread(row: &ThreadRow) -> Thread {
-    thread::thread(&ThreadFacts {
-        id: &row.id,
-        metadata: &row.metadata,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
+pub(super) fn thread(row: &ThreadRow) -> Thread {
+    Thread {
+        id: row.id.as_str().to_owned(),
+        metadata: json(&row.metadata),
+        created_at: row.created_at.to_string(),
+        updated_at: row.updated_at.to_string(),
         ephemeral: row.ephemeral,
-    })
+        head: None,
+        values: None,
+    }
 }
 
 /// A checkpoint; `parent` and `run` are what its integers stand for.
-pub(crate) fn checkpoint(
+pub(super) fn checkpoint(
     row: &CheckpointRow,
     parent: Option<&CheckpointId>,
     run: Option<&RunId>,
 ) -> Checkpoint {
-    thread::checkpoint(&CheckpointFacts {
-        id: &row.id,
-        parent,
-        run,
+    Checkpoint {
+        id: row.id.as_str().to_owned(),
+        parent_id: parent.map(|id| id.as_str().to_owned()),
+        run_id: run.map(|id| id.as_str().to_owned()),
         position: row.position,
-        value: row.value.as_ref(),
-        created_at: row.created_at,
-    })
+        values: row.value.as_ref().map(json),
+        created_at: row.created_at.to_string(),
+    }
 }
 
 /// A run without its output, result and interrupts.
-pub(crate) fn run(row: &RunRow) -> Run {
-    run::run(&RunFacts {
-        id: &row.id,
-        thread: &row.thread_id,
-        agent: &row.agent,
-        status: row.status,
-        created_at: row.created_at,
-        started_at: row.started_at,
-        ended_at: row.ended_at,
-        not_before: row.not_before,
-        outcome: row.outcome.as_ref(),
-        metadata: &row.metadata,
-        config: row.config.as_ref(),
-    })
+pub(super) fn run(row: &RunRow) -> Run {
+    Run {
+        id: row.id.as_str().to_owned(),
+        thread_id: row.thread_id.as_str().to_owned(),
+        agent: row.agent.as_str().to_owned(),
+        status: mapped_run::status(row.status),
+        created_at: row.created_at.to_string(),
+        started_at: row.started_at.map(|at| at.to_string()),
+        ended_at: row.ended_at.map(|at| at.to_string()),
+        not_before: row.not_before.map(|at| at.to_string()),
+        outcome: row.outcome.as_ref().map(mapped_run::outcome),
+        metadata: json(&row.metadata),
+        config: row.config.as_ref().map(json),
+        output: None,
+        result: None,
+        interrupts: None,
+    }
 }
 
 /// An interrupt with its run, and how it ended.
-pub(crate) fn interrupt(row: &InterruptRow) -> Interrupt {
-    interrupt::interrupt(&InterruptFacts {
-        interrupt: &row.interrupt,
-        thread: &row.thread_id,
-        run: &row.run_id,
-        agent: &row.agent,
-        raised_at: row.raised_at,
-        resolution: row.resolution.as_ref(),
-        resolved_at: row.resolved_at,
-    })
+pub(super) fn interrupt(row: &InterruptRow) -> Interrupt {
+    let thread = &row.thread_id;
+    Interrupt {
+        run_id: Some(row.run_id.as_str().to_owned()),
+        thread_id: Some(thread.as_str().to_owned()),
+        agent: Some(row.agent.as_str().to_owned()),
+        raised_at: Some(row.raised_at.to_string()),
+        resolution: row.resolution.as_ref().map(|it| mapped::resolution(it, thread)),
+        resolved_at: row.resolved_at.map(|at| at.to_string()),
+        ..mapped::question(&row.interrupt, thread)
+    }
 }
 
 /// A token without its secret.
-pub(crate) fn token(row: &TokenRow) -> Token {
-    token::token(&TokenFacts {
-        id: &row.id,
-        label: &row.label,
-        principal: &row.principal,
-        rights: row.rights,
+pub(super) fn token(row: &TokenRow) -> Token {
+    Token {
+        id: row.id.as_str().to_owned(),
+        label: row.label.clone(),
+        principal: row.principal.as_str().to_owned(),
+        rights: row.rights.iter().map(mapped_token::right).collect(),
         own: row.own,
-        created_at: row.created_at,
-        expires_at: row.expires_at,
-    })
+        created_at: row.created_at.to_string(),
+        expires_at: row.expires_at.map(|at| at.to_string()),
+    }
 }

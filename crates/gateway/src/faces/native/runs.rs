@@ -9,8 +9,8 @@ use trilogue_domain::{
     Body, Code, Error, Event, Json, Message, Right, RunStatus, ThreadId, Transcript,
 };
 use trilogue_mapping::native::{self as mapping, shown};
+use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
-use trilogue_store::{Frame, Range};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
@@ -19,9 +19,8 @@ use crate::access::authenticator::Caller;
 use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb, answer, no_content, of};
+use crate::stream::log_reader::LogReader;
 
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 1024 * 1024;
 /// The longest that a client may ask to wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
@@ -250,32 +249,21 @@ async fn output(
     run: &RunRow,
 ) -> Result<(Vec<Message>, Option<Json>)> {
     let mut output = Output::default();
-    let (mut after, mut size) = (0, 0);
-    loop {
-        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-        let frames = state.read.frames(thread, range).await?;
-        let mut last = after;
-        for frame in &frames {
-            size += frame.bytes().len();
-            for event in frame.events()?.iter().filter(|event| event.run_number > after) {
-                last = event.run_number;
-                output.push(event);
-            }
-        }
-        if size > state.max_output_bytes {
-            let most = state.max_output_bytes;
+    let most = state.max_output_bytes;
+    // A run that has ended ends with its last number: no need to look for more.
+    let until = if run.status.is_terminal() { run.last_run_number } else { u64::MAX };
+    let mut log = LogReader::new(state.read.as_ref(), thread, Some(run.key)).until(until);
+    while let Some(page) = log.next().await? {
+        page.events()?.into_iter().for_each(|event| output.push(event));
+        if log.bytes() > most {
             return Err(Error::new(
                 Code::BodyTooLarge,
                 format!("the run's output is larger than {most} bytes"),
             )
             .hint(format!("read its events: GET /api/v1/runs/{}/events", run.id)));
         }
-        // A run that has ended ends with its last number: no need to look for more.
-        if last == after || (run.status.is_terminal() && last >= run.last_run_number) {
-            return Ok(output.end());
-        }
-        after = last;
     }
+    Ok(output.end())
 }
 
 /// What an agent said and answered, folded from its run's log.

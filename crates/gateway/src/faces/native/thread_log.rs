@@ -3,12 +3,11 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript};
 use trilogue_mapping::native::{self as mapping, read_sha256, shown};
-use trilogue_store::Range;
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
 
 use super::named_message::{message_named, message_of};
-use super::page::Names;
+use super::page::RunNames;
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{
     AFTER, Call, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, Route, events_after, rows,
@@ -18,9 +17,8 @@ use crate::faces::common::cursors::{after, position};
 use crate::http::reply::Reply;
 use crate::route::{Access, Answer, Content, Verb, answer, of};
 use crate::stream::cursor::Cursor;
+use crate::stream::log_reader::LogReader;
 
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 1024 * 1024;
 /// The most bytes of messages on one page, apart from its last run.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -103,25 +101,17 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
         || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
     let id = MessageId::parse(text).map_err(|_| missing())?;
     let row = message_named(&call.state.read, thread, &id).await?.ok_or_else(missing)?;
-    let mut after = 0;
-    loop {
-        let range = Range { run: Some(row.run), after, max_bytes: READ_BYTES };
-        let frames = call.state.read.frames(thread, range).await?;
-        for frame in &frames {
-            let begins = |event: &&Event| message_of(event) == Some(&row.id);
-            if let Some(event) = frame.events()?.iter().find(begins) {
-                return Ok(event.number.max(1));
-            }
-        }
-        match frames.last().map(|frame| frame.last_run()) {
-            Some(last) if last > after => after = last,
-            _ => break,
+    let begins = |event: &&Event| message_of(event) == Some(&row.id);
+    let read = call.state.read.as_ref();
+    let mut log = LogReader::new(read, thread, Some(row.run));
+    while let Some(page) = log.next().await? {
+        if let Some(event) = page.events()?.into_iter().find(begins) {
+            return Ok(event.number.max(1));
         }
     }
     // What is said outside of runs is in none's log: it stands where the row says.
-    let range = Range { run: None, after: row.position.saturating_sub(1), max_bytes: READ_BYTES };
-    for frame in call.state.read.frames(thread, range).await? {
-        let begins = |event: &&Event| message_of(event) == Some(&row.id);
+    let mut log = LogReader::new(read, thread, None).after(row.position.saturating_sub(1));
+    for frame in log.next().await?.iter().flat_map(|page| &page.frames) {
         if let Some(event) = frame.events()?.iter().find(begins) {
             return Ok(event.number.max(1));
         }
@@ -133,7 +123,7 @@ async fn list_messages(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
-    let (mut items, mut names, mut taken, mut size) = (Vec::new(), Names::default(), 0, 0);
+    let (mut items, mut names, mut taken, mut size) = (Vec::new(), RunNames::default(), 0, 0);
     for checkpoint in &path {
         if items.len() >= limit || size >= MAX_PAGE_BYTES || taken == limit {
             break;
@@ -158,20 +148,10 @@ async fn messages(
     checkpoint: &CheckpointRow,
     run: &RunId,
 ) -> Result<Vec<Message>> {
-    let (mut transcript, mut after) = (Transcript::default(), 0);
-    loop {
-        let range = Range { run: checkpoint.run, after, max_bytes: READ_BYTES };
-        let frames = call.state.read.frames(thread, range).await?;
-        for event in frames.iter().map(|frame| frame.events()).collect::<Result<Vec<_>>>()? {
-            event
-                .iter()
-                .filter(|event| event.run_number > after)
-                .for_each(|event| transcript.push(event));
-        }
-        match frames.last().map(|frame| frame.last_run()) {
-            Some(last) if last > after => after = last,
-            _ => break,
-        }
+    let mut transcript = Transcript::default();
+    let mut log = LogReader::new(call.state.read.as_ref(), thread, checkpoint.run);
+    while let Some(page) = log.next().await? {
+        page.events()?.into_iter().for_each(|event| transcript.push(event));
     }
     let said = transcript.into_messages();
     Ok(said
@@ -184,7 +164,7 @@ async fn list_checkpoints(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
-    let (mut items, mut names) = (Vec::new(), Names::default());
+    let (mut items, mut names) = (Vec::new(), RunNames::default());
     for (place, checkpoint) in path.iter().take(limit).enumerate() {
         let parent = path.get(place + 1).map(|parent| &parent.id);
         let run = names.find(&call.state.read, &row, checkpoint.run).await?;
