@@ -1,10 +1,8 @@
 //! Reading request bodies within limits.
 
-use std::pin::pin;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body::Body;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use trilogue_domain::error::Result;
@@ -41,28 +39,11 @@ pub(crate) async fn body_up_to(most: usize, body: Incoming, options: &Options) -
 }
 
 async fn collect(body: Incoming, most: usize) -> Result<Bytes> {
-    let mut body = pin!(body);
-    let mut first = Bytes::new();
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        if first.len() + whole.len() + data.len() > most {
-            return Err(too_large(most));
-        }
-        // Most bodies come in one piece, which needs no copy.
-        if first.is_empty() && whole.is_empty() {
-            first = data;
-        } else {
-            if whole.is_empty() {
-                whole.extend_from_slice(&std::mem::take(&mut first));
-            }
-            whole.extend_from_slice(&data);
-        }
+    match Limited::new(body, most).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large(most)),
+        Err(error) => Err(Error::new(Code::InvalidRequest, format!("the body broke off: {error}"))),
     }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 fn too_large(most: usize) -> Error {

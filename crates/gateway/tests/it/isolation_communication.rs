@@ -1,14 +1,11 @@
 //! Two tenants at one mount: every id of one is unknown to the other, on every route of the protocol.
 
-use bytes::Bytes;
-use http::Method;
 use serde_json::{Value, json};
 use trilogue_domain::Rights;
 use trilogue_gateway::face::Operation;
 use trilogue_gateway::{CommunicationOptions, Protocol};
-use trilogue_testkit::Client;
-use trilogue_testkit::client::Reply;
 
+use crate::isolation_harness::{Case, filled, hold};
 use crate::rig::{Rig, text};
 
 /// Where the rig mounts the protocol.
@@ -67,8 +64,7 @@ impl Things {
 
     /// The requests of an operation that name something of these: path and body.
     fn requests(&self, operation: &Operation) -> Vec<(String, Value)> {
-        let mut paths = vec![operation.path.to_owned()];
-        for (name, values) in [
+        let values = [
             ("{session_id}", vec![&self.session]),
             ("{run_id}", vec![&self.run, &self.waiting]),
             ("{resource_id}", vec![&self.message, &self.run]),
@@ -76,15 +72,8 @@ impl Things {
             ("{sha256}", vec![&self.sha256]),
             // Agents are everybody's.
             ("{name}", Vec::new()),
-        ] {
-            let fill = |path: &String| -> Vec<String> {
-                match path.contains(name) {
-                    true => values.iter().map(|value| path.replace(name, value)).collect(),
-                    false => vec![path.clone()],
-                }
-            };
-            paths = paths.iter().flat_map(fill).collect();
-        }
+        ];
+        let paths = filled(operation.path, &values);
         let unfilled = paths.iter().find(|path| path.contains('{'));
         assert_eq!(unfilled, None, "{operation:?} needs a case here");
         let is_resume = operation.method == "POST" && operation.path.ends_with("{run_id}");
@@ -97,26 +86,6 @@ impl Things {
         };
         paths.into_iter().map(|path| (format!("{BASE}{path}"), body.clone())).collect()
     }
-}
-
-/// What a refusal looks like, without the ids that the request itself named.
-fn shape(reply: &Reply, path: &str) -> Value {
-    let mut body = reply.json();
-    body["data"]["request_id"] = Value::Null;
-    let mut message = text(&body, "/message").to_owned();
-    for named in path.split('/').filter(|segment| segment.len() > 30) {
-        message = message.replace(named, "…");
-    }
-    body["message"] = Value::String(message);
-    body
-}
-
-async fn send(client: &Client, method: &str, path: &str, body: &Value) -> [Reply; 2] {
-    let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let plain = client.send(method.clone(), path, &[], body.clone()).await.unwrap();
-    let headers = [("accept", "text/event-stream"), ("last-event-id", "1")];
-    [plain, client.send(method, path, &headers, body).await.unwrap()]
 }
 
 #[tokio::test]
@@ -133,31 +102,19 @@ async fn check_every_route(rig: Rig) {
     let (theirs, unknown) = (Things::of(&rig).await, Things::unknown());
     rig.token("beta", "mallory", Rights::all(), false).await;
     let (alice, mallory) = (rig.alice(), rig.as_("beta", "mallory"));
-    let mut checked = 0;
-    for operation in CommunicationOptions::default().operations() {
-        if !operation.path.contains('{') {
-            continue;
-        }
-        let requests = theirs.requests(&operation).into_iter().zip(unknown.requests(&operation));
-        for ((foreign, body), (never, _)) in requests {
-            let got = send(&mallory, operation.method, &foreign, &body).await;
-            let expected = send(&mallory, operation.method, &never, &body).await;
-            for (got, expected) in got.iter().zip(&expected) {
-                assert_eq!(got.status, 404, "{operation:?} {foreign}: {}", got.json());
-                assert_eq!(shape(got, &foreign), shape(expected, &never), "{operation:?}");
-                assert_eq!(text(&got.json(), "/code"), "not_found");
-            }
-            checked += 1;
-        }
-    }
+    let operations = CommunicationOptions::default().operations();
+    let cases = operations.iter().filter(|it| it.path.contains('{')).flat_map(|operation| {
+        let (foreign, never) = (theirs.requests(operation), unknown.requests(operation));
+        Case::of(operation.name, operation.method, foreign, never)
+    });
+    let checked = hold(&mallory, cases).await;
     assert!(checked >= 12, "{checked}");
 
     // Every one of those requests names something: its owner gets it.
-    let gets =
-        CommunicationOptions::default().operations().into_iter().filter(|it| it.method == "GET");
+    let gets = operations.iter().filter(|it| it.method == "GET");
     for operation in gets.filter(|it| it.path.contains('{')) {
         let mut found = 0;
-        for (path, _) in theirs.requests(&operation) {
+        for (path, _) in theirs.requests(operation) {
             found += usize::from(alice.get(&path).await.unwrap().status == 200);
         }
         assert!(found > 0 || operation.path.contains("{name}"), "{operation:?}");
