@@ -1,22 +1,11 @@
-//! The smallest agent, served: it says what it hears.
+//! The smallest agent, served: it repeats your message.
 
 use trilogue::sdk::prelude::*;
 
-struct Echo;
-
-#[async_trait]
-impl Agent for Echo {
-    fn card(&self) -> Card {
-        Card::chat("ten-line-echo", "Says what it hears.")
-    }
-
-    async fn run(&self, turn: Turn, context: Context) -> Result<Outcome, AgentError> {
-        context.text(turn.text()).await?;
-        Ok(Outcome::Completed)
-    }
-}
-
 #[tokio::main]
 async fn main() -> Result<(), trilogue::Error> {
-    trilogue::serve(Echo, trilogue::Options::default()).await
+    let echo = agent_fn("ten-line-echo", "Repeats your message.", |turn, context| async move {
+        context.text(turn.text()).await
+    });
+    trilogue::serve(echo, trilogue::Serve::from_args()?).await
 }

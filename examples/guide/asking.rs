@@ -16,3 +16,8 @@ impl Agent for Cleaner {
         Ok(Outcome::Completed)
     }
 }
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Cleaner, trilogue::Serve::from_args()?).await
+}

@@ -31,3 +31,8 @@ impl Agent for Linter {
         Ok(Outcome::Completed)
     }
 }
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Linter, trilogue::Serve::from_args()?).await
+}

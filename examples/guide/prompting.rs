@@ -25,3 +25,20 @@ pub(crate) async fn explain(
     let answers = answers.filter(|message| message.speaker == Speaker::Agent);
     Ok(answers.map(|message| message.text()).collect())
 }
+
+/// Takes a folder, a file in it, and the command of an agent.
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "the answers are what was asked for")]
+async fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(folder), Some(file), Some(program)) =
+        (arguments.next(), arguments.next(), arguments.next())
+    else {
+        return Err(Error::Invalid("usage: prompting FOLDER FILE COMMAND…".to_owned()));
+    };
+    let agent = Command::new(program).args(arguments);
+    for answer in explain(agent, &folder, Path::new(&file)).await? {
+        println!("{answer}");
+    }
+    Ok(())
+}

@@ -3,12 +3,14 @@ use trilogue_sdk::prelude::*;
 
 pub(crate) struct Counter;
 
-#[derive(Deserialize, Serialize, Default)]
+#[derive(Deserialize, Serialize, JsonSchema, Default)]
+#[serde(default)]
 struct State {
     turns: u32,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(default)]
 struct Config {
     shout: bool,
 }
@@ -17,8 +19,8 @@ struct Config {
 impl Agent for Counter {
     fn card(&self) -> Card {
         Card::chat("counter", "Counts its turns.")
-            .state(json!({ "properties": { "turns": { "type": "integer" } } }))
-            .config(json!({ "properties": { "shout": { "type": "boolean" } } }))
+            .state(schema_of::<State>())
+            .config(schema_of::<Config>())
     }
 
     async fn run(&self, _: Turn, context: Context) -> Result<Outcome, AgentError> {
@@ -27,7 +29,12 @@ impl Agent for Counter {
         let earlier = context.history().await?.len();
         let stop = if context.config::<Config>()?.shout { "!" } else { "." };
         context.text(format!("Turn {} after {earlier} messages{stop}", state.turns)).await?;
-        context.set_state(serde_json::to_value(state)?).await?;
+        context.set_state(state).await?;
         Ok(Outcome::Completed)
     }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Counter, trilogue::Serve::from_args()?).await
 }

@@ -18,3 +18,8 @@ impl Agent for Waiter {
         Ok(Outcome::Completed)
     }
 }
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Waiter, trilogue::Serve::from_args()?).await
+}

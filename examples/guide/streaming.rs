@@ -28,3 +28,8 @@ impl Agent for Weather {
         Ok(Outcome::Completed)
     }
 }
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Weather, trilogue::Serve::from_args()?).await
+}

@@ -3,12 +3,12 @@ use trilogue_sdk::prelude::*;
 
 pub(crate) struct Buyer;
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, Serialize, JsonSchema)]
 struct Order {
     item: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct Approval {
     approved: bool,
 }
@@ -16,20 +16,10 @@ struct Approval {
 #[async_trait]
 impl Agent for Buyer {
     fn card(&self) -> Card {
-        let order = json!({
-            "type": "object",
-            "properties": { "item": { "type": "string" } },
-            "required": ["item"]
-        });
-        let approval = json!({
-            "type": "object",
-            "properties": { "approved": { "type": "boolean" } },
-            "required": ["approved"]
-        });
-        Card::schema("buyer", "Buys what was approved.", &order).interrupt(
+        Card::schema("buyer", "Buys what was approved.", schema_of::<Order>()).interrupt(
             "purchase_approval",
-            order,
-            approval,
+            schema_of::<Order>(),
+            schema_of::<Approval>(),
         )
     }
 
@@ -37,17 +27,21 @@ impl Agent for Buyer {
         match turn {
             Turn::Start { input } => {
                 let order: Order = input.parse()?;
-                let order = serde_json::to_value(order)?;
                 let question = Question::custom("purchase_approval").payload(&order);
                 Outcome::suspended(question, order)
             }
             Turn::Resume { answer: Answer::Json(answer), saved, .. } => {
-                let Approval { approved } = serde_json::from_str(answer.as_str())?;
-                let order: Order = serde_json::from_str(saved.as_str())?;
+                let Approval { approved } = from_json(&answer)?;
+                let order: Order = from_json(&saved)?;
                 context.result(json!({ "bought": approved, "item": order.item })).await?;
                 Ok(Outcome::Completed)
             }
             Turn::Resume { .. } => Err(AgentError::invalid_input("an approval is JSON")),
         }
     }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Buyer, trilogue::Serve::from_args()?).await
 }

@@ -50,9 +50,9 @@ impl Agent for Planner {
         let mut plan = Plan::default();
         for sight in sights(&city, outdoors)?.into_iter().take(days) {
             plan.sights.push(sight);
-            context.output_so_far(to_json(&plan)?).await?;
+            context.output_so_far(&plan).await?;
         }
-        context.result(to_json(&plan)?).await?;
+        context.result(&plan).await?;
         Ok(Outcome::Completed)
     }
 }
@@ -63,4 +63,9 @@ fn sights(city: &str, outdoors: bool) -> Result<[&'static str; 2], UnknownCity> 
         ("Paris", false) => Ok(["The Louvre", "The Orsay Museum"]),
         _ => Err(UnknownCity { city: city.to_owned() }),
     }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), trilogue::Error> {
+    trilogue::serve(Planner, trilogue::Serve::from_args()?).await
 }

@@ -1,5 +1,6 @@
 //! The server as a value: built from options and listeners, run until a shutdown signal.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::agents::{self, Agents};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
 use crate::local::{Door, IDLE_EXIT, Idle, Wrapped};
+use crate::serve::Serve;
 use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
 /// How long connecting to the receiver of a callback may take.
@@ -61,13 +63,14 @@ pub struct Report {
     pub dropped_connections: u64,
 }
 
-/// Serves these agents beside those of the options until the process is told to stop (SIGTERM or Ctrl-C).
+/// Serves these agents beside those of the options until SIGTERM or Ctrl-C.
 ///
-/// Logs go to standard error. The server writes its token to the per-user state folder, where the command line finds it.
+/// Prints a line `listening: http://ADDRESS` for each address when it is ready. Logs go to standard error. The server writes its token to the per-user state folder, where the command line finds it.
 ///
 /// # Errors
 /// When the options would expose the server, an address or the store cannot be used, or an agent's name or schema is not valid.
-pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
+pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result<()> {
+    let Serve { options } = serve.into();
     config::check(&options)
         .map_err(|error| Error::new(Code::InvalidRequest, error.to_string()).hint(error.hint))?;
     logging::start(&options.log)?;
@@ -76,6 +79,7 @@ pub async fn serve(agents: impl Into<Agents>, options: Options) -> Result<()> {
     if let Some(why) = app.door().explain() {
         tracing::info!(why, "not found by the programs of this user");
     }
+    announce(app.addresses());
     let report = app.run(stop_signal()).await?;
     tracing::info!(
         abandoned = report.abandoned.len(),
@@ -364,6 +368,17 @@ fn callback_sender(options: &Options, policy: Policy, state: Option<&Path>) -> R
         secrets.push(secret.key());
     }
     Ok(Sender::new(client, secrets))
+}
+
+/// Says where the server listens. Without a reader of standard output it serves all the same.
+fn announce(addresses: &[SocketAddr]) {
+    let mut to = std::io::stdout().lock();
+    for address in addresses {
+        if writeln!(to, "listening: http://{address}").is_err() {
+            return;
+        }
+    }
+    drop(to.flush());
 }
 
 /// Returns at the first SIGTERM or Ctrl-C.

@@ -1,22 +1,33 @@
 //! The agents of the guide do what it says, and the guide shows exactly them.
 #![expect(clippy::unwrap_used, reason = "functions of tests fail by panicking")]
 
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/asking.rs"]
 mod asking;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/editing.rs"]
 mod editing;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/prompting.rs"]
 mod prompting;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/remembering.rs"]
 mod remembering;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/stopping.rs"]
 mod stopping;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/streaming.rs"]
 mod streaming;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/suspending.rs"]
 mod suspending;
 #[path = "../../guide/testing.rs"]
 mod testing;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
+#[path = "../../guide/trait_agent.rs"]
+mod trait_agent;
+#[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/typed.rs"]
 mod typed;
 
@@ -27,6 +38,7 @@ use serde_json::json;
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{PrincipalId, Resolution, RunInfo, run_turn, to_json};
+use trilogue_testkit::editor::Editor;
 
 async fn take(agent: &dyn Agent, recorder: &Arc<Recorder>, turn: Turn) -> Outcome {
     let config = Some(to_json(&json!({ "shout": true })).unwrap());
@@ -49,6 +61,13 @@ async fn streaming() {
     assert_eq!(texts(&recorder), ["Tomorrow it will be 21 degrees."]);
     let parts = &recorder.messages()[0].parts;
     assert!(parts.iter().any(|part| part.name.as_deref() == Some("forecast.csv")));
+}
+
+#[tokio::test]
+async fn repeating() {
+    let recorder = Arc::new(Recorder::default());
+    take(&trait_agent::Echo, &recorder, Turn::from("hello")).await;
+    assert_eq!(texts(&recorder), ["hello"]);
 }
 
 #[tokio::test]
@@ -123,6 +142,23 @@ async fn prompting() {
     assert_eq!(said[1], "I did not keep it.");
 }
 
+/// The ten lines of an author, launched and driven as an editor does it.
+#[tokio::test]
+async fn an_agent_on_standard_streams() {
+    let me = std::env::current_exe().unwrap();
+    let agent = me.ancestors().nth(2).unwrap().join("examples/stdio_echo");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let editor = Editor::launch(&[agent.to_str().unwrap().to_owned()], here).await.unwrap();
+    let session = editor.new_session(here).await.unwrap();
+    let end = editor.prompt(&session, "Hello!").await.unwrap().await.unwrap();
+    assert_eq!(end["result"]["stopReason"], "end_turn", "{end}");
+    let updates = editor.updates(&session);
+    assert_eq!(updates.len(), 1, "{updates:?}");
+    assert_eq!(updates[0]["sessionUpdate"], "agent_message_chunk");
+    assert_eq!(updates[0]["content"]["text"], "Hello!");
+    assert!(editor.close().await.unwrap().success());
+}
+
 #[tokio::test]
 async fn declaring_by_type() {
     let plan = async |city: &str, config: serde_json::Value| {
@@ -162,6 +198,7 @@ async fn stopping() {
 fn the_guide_shows_what_is_compiled() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = std::fs::read_to_string(here.join("ten_line_echo.rs")).unwrap();
+    sources.push_str(&std::fs::read_to_string(here.join("stdio_echo.rs")).unwrap());
     for file in std::fs::read_dir(here.join("guide")).unwrap() {
         sources.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
     }

@@ -18,15 +18,15 @@ const MAX_COMPARED_BYTES: usize = 1024 * 1024;
 /// Given to a session that is loaded again, it tells which of the replayed messages are known here: by id, or where the agent replays other ids than it acknowledged, by order and content.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserMessages {
-    said: VecDeque<Said>,
+    records: VecDeque<PromptRecord>,
     /// The message that a replay comes to next.
     next: usize,
     /// A replayed message with an id that is not known.
-    strange: Option<Strange>,
+    unknown: Option<UnknownMessage>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Said {
+struct PromptRecord {
     /// The id by which the agent recorded it.
     id: Option<String>,
     /// Other ids of it.
@@ -36,7 +36,7 @@ struct Said {
 
 /// A replayed message of the user that nobody knows by its id.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Strange {
+struct UnknownMessage {
     number: u64,
     id: String,
     /// What it says, as far as it has come; what is longer than [`MAX_COMPARED_BYTES`] is not compared.
@@ -49,21 +49,21 @@ impl UserMessages {
     /// The id by which the agent knows a message; `None` where it recorded none by this id.
     #[must_use]
     pub fn canonical(&self, id: &str) -> Option<&str> {
-        self.said.iter().rev().find(|said| said.is(id))?.id.as_deref()
+        self.records.iter().rev().find(|records| records.is(id))?.id.as_deref()
     }
 
     /// The ids by which the agent recorded messages, oldest first. Those that it did not record are left out.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.said.iter().filter_map(|said| said.id.as_deref())
+        self.records.iter().filter_map(|records| records.id.as_deref())
     }
 
     /// Notes what was prompted, by which id the agent recorded it, and by which it was sent.
     pub(super) fn note(&mut self, prompt: &[ContentBlock], id: Option<&str>, sent: Option<&str>) {
-        if self.said.len() >= MAX_REMEMBERED {
-            self.said.pop_front();
+        if self.records.len() >= MAX_REMEMBERED {
+            self.records.pop_front();
         }
         let aliases = sent.filter(|_| id.is_some() && id != sent).map(str::to_owned);
-        self.said.push_back(Said {
+        self.records.push_back(PromptRecord {
             id: id.map(str::to_owned),
             aliases: aliases.into_iter().collect(),
             digest: digest(&text(prompt.iter())),
@@ -72,7 +72,7 @@ impl UserMessages {
 
     /// The session is told again from its beginning.
     pub(super) fn rewind(&mut self) {
-        (self.next, self.strange) = (0, None);
+        (self.next, self.unknown) = (0, None);
     }
 
     /// Notes a replayed update, and by which id its message is known.
@@ -80,10 +80,10 @@ impl UserMessages {
         let (Some(piece), Some(chunk)) = (&mut update.message, update.body.chunk()) else {
             return self.settle();
         };
-        match &mut self.strange {
-            Some(strange) if strange.number == piece.number => {
-                if strange.text.len() <= MAX_COMPARED_BYTES {
-                    strange.text.push_str(&text(std::iter::once(&chunk.content)));
+        match &mut self.unknown {
+            Some(unknown) if unknown.number == piece.number => {
+                if unknown.text.len() <= MAX_COMPARED_BYTES {
+                    unknown.text.push_str(&text(std::iter::once(&chunk.content)));
                 }
             }
             _ => {
@@ -95,15 +95,15 @@ impl UserMessages {
 
     /// Nothing more is told again.
     pub(super) fn settle(&mut self) {
-        let Some(Strange { id, text, .. }) = self.strange.take() else { return };
+        let Some(UnknownMessage { id, text, .. }) = self.unknown.take() else { return };
         // One with other words is not the one that comes next here.
-        let next = self.said.get_mut(self.next);
-        if let Some(said) = next.filter(|said| said.digest == digest(&text)) {
+        let next = self.records.get_mut(self.next);
+        if let Some(record) = next.filter(|record| record.digest == digest(&text)) {
             // The newest is what the agent says from now on.
-            if said.aliases.len() >= MAX_ALIASES {
-                said.aliases.remove(0);
+            if record.aliases.len() >= MAX_ALIASES {
+                record.aliases.remove(0);
             }
-            said.aliases.push(id);
+            record.aliases.push(id);
             self.next += 1;
         }
     }
@@ -113,24 +113,24 @@ impl UserMessages {
             return;
         }
         let Some(id) = &piece.id else { return };
-        let found = self.said.iter().position(|said| said.is(id));
-        match found.and_then(|place| Some((place, self.said.get(place)?))) {
-            Some((place, said)) => {
-                piece.known_as = said.id.clone().or_else(|| Some(id.clone()));
+        let found = self.records.iter().position(|records| records.is(id));
+        match found.and_then(|place| Some((place, self.records.get(place)?))) {
+            Some((place, record)) => {
+                piece.known_as = record.id.clone().or_else(|| Some(id.clone()));
                 self.next = place + 1;
             }
             None if piece.is_first => {
                 let (id, text) = (id.clone(), text(std::iter::once(content)));
-                self.strange = Some(Strange { number: piece.number, id, text });
+                self.unknown = Some(UnknownMessage { number: piece.number, id, text });
             }
             None => {}
         }
     }
 }
 
-// === impl Said ===
+// === impl PromptRecord ===
 
-impl Said {
+impl PromptRecord {
     fn is(&self, id: &str) -> bool {
         self.id.as_deref() == Some(id) || self.aliases.iter().any(|alias| alias == id)
     }

@@ -6,7 +6,9 @@ use super::Client;
 use super::call::Call;
 use super::error::ClientError;
 use super::new_run::NewRun;
-use super::resumable::{self, EVENT_STREAM, End, Flow, Pending, Resumable, Source, impl_stream};
+use super::resumable::{
+    EVENT_STREAM, End, Flow, Pending, Resumable, SseEvent, StreamSource, impl_stream,
+};
 use super::transport::{Method, Response};
 
 /// Events in order, each once. After a break the stream is asked for again after the last event that came.
@@ -51,7 +53,7 @@ struct NativeSource {
 }
 
 /// What the server answers.
-enum Reply {
+enum NativeReply {
     Stream(Response),
     Run(Box<Run>),
 }
@@ -87,27 +89,27 @@ impl EventStream {
 
 // === impl NativeSource ===
 
-impl Source for NativeSource {
+impl StreamSource for NativeSource {
     type Item = StreamItem;
-    type Reply = Reply;
+    type Reply = NativeReply;
 
-    fn connect(&mut self) -> Pending<Reply> {
+    fn connect(&mut self) -> Pending<NativeReply> {
         let call = match &self.scope {
             EventScope::New(new) => new.stream_call(&self.client),
             EventScope::Run(run) => Ok(self.events_call(&["runs", run, "events"])),
             EventScope::Thread(thread) => Ok(self.events_call(&["threads", thread, "events"])),
         };
         let client = self.client.clone();
-        Box::pin(async move { client.send(call?).await.map(Reply::Stream) })
+        Box::pin(async move { client.send(call?).await.map(NativeReply::Stream) })
     }
 
-    fn on_reply(&mut self, reply: Reply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+    fn on_reply(&mut self, reply: NativeReply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         match reply {
-            Reply::Stream(response) => {
+            NativeReply::Stream(response) => {
                 self.has_events = false;
                 flow.read(response)
             }
-            Reply::Run(run) => {
+            NativeReply::Run(run) => {
                 flow.done = run.status.is_terminal();
                 Ok(())
             }
@@ -116,11 +118,11 @@ impl Source for NativeSource {
 
     fn on_event(
         &mut self,
-        event: resumable::Event,
+        event: SseEvent,
         flow: &mut Flow<Self>,
     ) -> Result<Option<StreamItem>, ClientError> {
         let unexpected = |error: serde_json::Error| ClientError::Unexpected(error.to_string());
-        let resumable::Event { id, name, data } = event;
+        let SseEvent { id, name, data } = event;
         self.has_events = true;
         match name.as_str() {
             "gap" => Ok(Some(StreamItem::Gap(serde_json::from_str(&data).map_err(unexpected)?))),
@@ -153,7 +155,7 @@ impl Source for NativeSource {
                 // Nothing came and nothing broke: perhaps the cursor was the end already.
                 let (client, run) = (self.client.clone(), run.clone());
                 flow.ask(Box::pin(async move {
-                    client.run(&run).await.map(|run| Reply::Run(Box::new(run)))
+                    client.run(&run).await.map(|run| NativeReply::Run(Box::new(run)))
                 }));
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! One resumable reader of server-sent events, under the streams of every protocol.
 //!
-//! It connects, reads, and after a break connects again with growing waits. What a protocol makes of an event, and of the end of a connection, is its [`Source`].
+//! It connects, reads, and after a break connects again with growing waits. What a protocol makes of an event, and of the end of a connection, is its [`StreamSource`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,13 +24,13 @@ pub(crate) type Pending<T> = Pin<Box<dyn Future<Output = Result<T, ClientError>>
 
 /// A stream that goes on after a break.
 #[derive(Debug)]
-pub(crate) struct Resumable<S: Source> {
+pub(crate) struct Resumable<S: StreamSource> {
     pub(crate) source: S,
     pub(crate) flow: Flow<S>,
 }
 
 /// What a protocol makes of a stream.
-pub(crate) trait Source: Sized + Send + Unpin {
+pub(crate) trait StreamSource: Sized + Send + Unpin {
     /// What the stream gives.
     type Item: Send + Unpin;
     /// What the server answers: to an attempt to connect, or to a question of the source's own.
@@ -45,7 +45,7 @@ pub(crate) trait Source: Sized + Send + Unpin {
     /// Takes an event; `None` where nobody needs to see it.
     fn on_event(
         &mut self,
-        event: Event,
+        event: SseEvent,
         flow: &mut Flow<Self>,
     ) -> Result<Option<Self::Item>, ClientError>;
 
@@ -66,7 +66,7 @@ pub(crate) trait Source: Sized + Send + Unpin {
 
 /// An event as it was sent; its id is empty where it has none.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) data: String,
@@ -82,9 +82,9 @@ pub(crate) struct End {
 }
 
 /// Where a stream is between its attempts.
-pub(crate) struct Flow<S: Source> {
+pub(crate) struct Flow<S: StreamSource> {
     options: Options,
-    connection: Option<Connection>,
+    connection: Option<SseConnection>,
     pending: Option<(Question, Pending<S::Reply>)>,
     ready: VecDeque<S::Item>,
     /// Attempts to connect since the server's last sign of life.
@@ -108,7 +108,7 @@ enum Question {
 }
 
 /// One connection, or a list that stands for one.
-struct Connection {
+struct SseConnection {
     body: Option<Body>,
     decoder: Decoder,
     ready: VecDeque<Item>,
@@ -116,7 +116,7 @@ struct Connection {
 
 // === impl Resumable ===
 
-impl<S: Source> Resumable<S> {
+impl<S: StreamSource> Resumable<S> {
     pub(crate) fn new(source: S, options: Options) -> Self {
         let flow = Flow {
             options,
@@ -175,12 +175,12 @@ impl<S: Source> Resumable<S> {
 
 // === impl Flow ===
 
-impl<S: Source> Flow<S> {
+impl<S: StreamSource> Flow<S> {
     /// Reads this stream from now on.
     pub(crate) fn read(&mut self, response: Response) -> Result<(), ClientError> {
         let decoder = Decoder::new(self.options.stream_limits);
         let body = Some(stream_body(response)?);
-        self.connection = Some(Connection { body, decoder, ready: VecDeque::new() });
+        self.connection = Some(SseConnection { body, decoder, ready: VecDeque::new() });
         self.tried = true;
         Ok(())
     }
@@ -190,7 +190,7 @@ impl<S: Source> Flow<S> {
         let event = |data| Item::Event { id: String::new(), event: String::new(), data };
         let ready = events.into_iter().map(event).collect();
         let decoder = Decoder::new(self.options.stream_limits);
-        self.connection = Some(Connection { body: None, decoder, ready });
+        self.connection = Some(SseConnection { body: None, decoder, ready });
     }
 
     /// Asks something else before the next attempt to connect.
@@ -224,7 +224,7 @@ impl<S: Source> Flow<S> {
     fn take(&mut self, source: &mut S, item: Item) -> Result<Option<S::Item>, ClientError> {
         match item {
             Item::Event { id, event: name, data } => {
-                source.on_event(Event { id, name, data }, self)
+                source.on_event(SseEvent { id, name, data }, self)
             }
             Item::Retry(millis) => {
                 self.retry = Some(Duration::from_millis(millis));
@@ -270,7 +270,7 @@ impl<S: Source> Flow<S> {
     }
 }
 
-impl<S: Source> fmt::Debug for Flow<S> {
+impl<S: StreamSource> fmt::Debug for Flow<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow")
             .field("is_connected", &self.connection.is_some())
@@ -280,9 +280,9 @@ impl<S: Source> fmt::Debug for Flow<S> {
     }
 }
 
-// === impl Connection ===
+// === impl SseConnection ===
 
-impl Connection {
+impl SseConnection {
     /// The next item; the error is that of the break, or `None` at a clean end.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Item, Option<ClientError>>> {
         loop {

@@ -5,7 +5,8 @@ use trilogue_wire::agent_communication::{Event, EventKind, RunMode, RunStatus, U
 use super::{Answer, Client, NewRun, read};
 use crate::client::call::Call;
 use crate::client::resumable::{
-    self, EVENT_STREAM, End, Flow, Pending, Resumable, Source, impl_stream, is_stream, no_stream,
+    EVENT_STREAM, End, Flow, Pending, Resumable, SseEvent, StreamSource, impl_stream, is_stream,
+    no_stream,
 };
 use crate::client::{ClientError, Method, Refusal, Response};
 
@@ -45,7 +46,7 @@ struct RunSource {
 }
 
 /// What the server answers.
-enum Reply {
+enum RunReply {
     /// The stream of a request that started something.
     Started(Response),
     /// The stream of a run that is there.
@@ -57,7 +58,7 @@ enum Reply {
 
 /// The list of a run's events, as the server wrote them.
 #[derive(Deserialize)]
-struct List {
+struct EventList {
     events: Vec<Box<RawValue>>,
 }
 
@@ -150,17 +151,17 @@ impl RunStream {
 
     fn started(&mut self, response: Response) -> Result<(), ClientError> {
         let Resumable { source, flow } = &mut self.stream;
-        source.on_reply(Reply::Started(response), flow)
+        source.on_reply(RunReply::Started(response), flow)
     }
 }
 
 // === impl RunSource ===
 
-impl Source for RunSource {
+impl StreamSource for RunSource {
     type Item = StreamedEvent;
-    type Reply = Reply;
+    type Reply = RunReply;
 
-    fn connect(&mut self) -> Pending<Reply> {
+    fn connect(&mut self) -> Pending<RunReply> {
         let client = self.client.clone();
         let Some(run) = self.run else {
             let create = self.create.as_ref();
@@ -170,36 +171,36 @@ impl Source for RunSource {
                     let message = "the stream broke before its run was known".to_owned();
                     return Err(ClientError::Unexpected(message));
                 };
-                client.send(call?.header("accept", EVENT_STREAM)).await.map(Reply::Started)
+                client.send(call?.header("accept", EVENT_STREAM)).await.map(RunReply::Started)
             });
         };
         let (call, can_list) = (self.events_call(run), self.seen.is_some());
         Box::pin(async move {
             let response = client.send(call).await?;
             if is_stream(&response) {
-                return Ok(Reply::Joined(response));
+                return Ok(RunReply::Joined(response));
             }
             if !can_list {
                 return Err(no_stream(&response));
             }
-            list(&client.endpoint().whole(response).await?).map(Reply::Listed)
+            list(&client.endpoint().whole(response).await?).map(RunReply::Listed)
         })
     }
 
-    fn on_reply(&mut self, reply: Reply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+    fn on_reply(&mut self, reply: RunReply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         match reply {
-            Reply::Started(response) => {
+            RunReply::Started(response) => {
                 let named = response.run_id.as_deref().and_then(|id| id.parse().ok());
                 self.run = self.run.or(named);
                 (self.repeated, self.is_present) = (0, true);
                 flow.read(response)
             }
-            Reply::Joined(response) => {
+            RunReply::Joined(response) => {
                 self.repeated = if self.cursor.is_some() { 0 } else { self.seen.unwrap_or(0) };
                 self.is_present = false;
                 flow.read(response)
             }
-            Reply::Listed(mut events) => {
+            RunReply::Listed(mut events) => {
                 let news = events.split_off(self.seen.unwrap_or(0).min(events.len()));
                 flow.attempts = 0;
                 flow.idle = flow.idle.saturating_add(1);
@@ -211,7 +212,7 @@ impl Source for RunSource {
                 flow.read_list(news.into_iter().map(|event| Box::<str>::from(event).into_string()));
                 Ok(())
             }
-            Reply::Status(status) => {
+            RunReply::Status(status) => {
                 let is_asked = self.last == Some(EventKind::RunAwaiting);
                 flow.done = status.is_terminal() || (is_asked && status == RunStatus::Awaiting);
                 Ok(())
@@ -221,14 +222,14 @@ impl Source for RunSource {
 
     fn on_event(
         &mut self,
-        event: resumable::Event,
+        event: SseEvent,
         flow: &mut Flow<Self>,
     ) -> Result<Option<StreamedEvent>, ClientError> {
         if self.repeated > 0 {
             self.repeated -= 1;
             return Ok(None);
         }
-        let resumable::Event { id, data: json, .. } = event;
+        let SseEvent { id, data: json, .. } = event;
         let event: Event = read(json.as_bytes())?;
         if let Event::Error { error } = event {
             return self.on_error(Refusal::new(None, error), flow).map(|()| None);
@@ -268,7 +269,7 @@ impl Source for RunSource {
             (_, Some(run)) if is_asked || is_silent => {
                 let client = self.client.clone();
                 flow.ask(Box::pin(async move {
-                    client.run(run).await.map(|run| Reply::Status(run.status))
+                    client.run(run).await.map(|run| RunReply::Status(run.status))
                 }));
                 Ok(())
             }
@@ -310,7 +311,7 @@ fn ends_run(event: &RawValue) -> bool {
 }
 
 fn list(body: &[u8]) -> Result<Vec<Box<RawValue>>, ClientError> {
-    let list: Result<List, _> = serde_json::from_slice(body);
+    let list: Result<EventList, _> = serde_json::from_slice(body);
     list.map(|list| list.events)
         .map_err(|error| ClientError::Unexpected(format!("no list of events: {error}")))
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::client::call::Call;
 use crate::client::resumable::{
-    self, EVENT_STREAM, End, Flow, Pending, Resumable, Source, impl_stream,
+    EVENT_STREAM, End, Flow, Pending, Resumable, SseEvent, StreamSource, impl_stream,
 };
 use crate::client::{ClientError, Method, Response};
 
@@ -77,7 +77,7 @@ enum RunState {
 }
 
 /// What the server answers.
-enum Reply {
+enum RunReply {
     /// The stream of a request that created the run, or of a run that is there.
     Stream(Response),
     /// The run's status.
@@ -99,7 +99,7 @@ impl RunStream {
         match source.client.start(&new, Mode::Stream).await {
             Ok(response) => {
                 source.create = new.idempotency_key.is_some().then(|| Box::new(new));
-                source.on_reply(Reply::Stream(response), flow)?;
+                source.on_reply(RunReply::Stream(response), flow)?;
             }
             Err(error) if fault(&error).is_some_and(|fault| streams_nothing(fault, &new)) => {
                 let waited = source.client.run_and_wait(new).await?;
@@ -181,11 +181,11 @@ impl RunStream {
 
 // === impl RunSource ===
 
-impl Source for RunSource {
+impl StreamSource for RunSource {
     type Item = StreamedEvent;
-    type Reply = Reply;
+    type Reply = RunReply;
 
-    fn connect(&mut self) -> Pending<Reply> {
+    fn connect(&mut self) -> Pending<RunReply> {
         let client = self.client.clone();
         let Some(at) = self.run_at() else {
             let create = self.create.clone();
@@ -194,29 +194,29 @@ impl Source for RunSource {
                     let message = "the stream broke before its run was known".to_owned();
                     return Err(ClientError::Unexpected(message));
                 };
-                client.start(&new, Mode::Stream).await.map(Reply::Stream)
+                client.start(&new, Mode::Stream).await.map(RunReply::Stream)
             });
         };
         let call = self.join_call(&at);
         Box::pin(async move {
             match client.send(call).await {
-                Ok(response) => Ok(Reply::Stream(response)),
+                Ok(response) => Ok(RunReply::Stream(response)),
                 Err(error) if fault(&error).is_some_and(Fault::is_not_implemented) => {
-                    client.wait(at).await.map(|output| Reply::Output(Box::new(output)))
+                    client.wait(at).await.map(|output| RunReply::Output(Box::new(output)))
                 }
                 Err(error) => Err(error),
             }
         })
     }
 
-    fn on_reply(&mut self, reply: Reply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
+    fn on_reply(&mut self, reply: RunReply, flow: &mut Flow<Self>) -> Result<(), ClientError> {
         match reply {
-            Reply::Stream(response) => {
+            RunReply::Stream(response) => {
                 self.run = self.run.take().or_else(|| response.run_id.clone());
                 (self.swallowed_id, self.previous_id) = (None, String::new());
                 flow.read(response)
             }
-            Reply::Status(status) => {
+            RunReply::Status(status) => {
                 let waits = status == RunStatus::Interrupted && self.state == RunState::Waiting;
                 let works = status == RunStatus::Pending && flow.idle < MAX_EMPTY_CONNECTIONS;
                 if !waits && !works {
@@ -224,14 +224,14 @@ impl Source for RunSource {
                 }
                 Ok(())
             }
-            Reply::Output(output) => self.settle(*output, flow),
-            Reply::Unknown => Ok(()),
+            RunReply::Output(output) => self.settle(*output, flow),
+            RunReply::Unknown => Ok(()),
         }
     }
 
     fn on_event(
         &mut self,
-        event: resumable::Event,
+        event: SseEvent,
         flow: &mut Flow<Self>,
     ) -> Result<Option<StreamedEvent>, ClientError> {
         let json = event.data;
@@ -331,8 +331,8 @@ impl RunSource {
         let client = self.client.clone();
         flow.ask(Box::pin(async move {
             match client.run(at).await {
-                Ok(run) => Ok(Reply::Status(run.status)),
-                Err(error) if error.is_transient() => Ok(Reply::Unknown),
+                Ok(run) => Ok(RunReply::Status(run.status)),
+                Err(error) if error.is_transient() => Ok(RunReply::Unknown),
                 Err(error) => Err(error),
             }
         }));
@@ -343,7 +343,7 @@ impl RunSource {
         let Some(at) = self.run_at() else { return };
         let client = self.client.clone();
         flow.ask(Box::pin(async move {
-            client.wait(at).await.map(|output| Reply::Output(Box::new(output)))
+            client.wait(at).await.map(|output| RunReply::Output(Box::new(output)))
         }));
     }
 

@@ -132,11 +132,11 @@ impl Editor {
 
     async fn read(&self, params: Value) -> Result<String, AgentError> {
         #[derive(Deserialize)]
-        struct Content {
+        struct FileContent {
             content: String,
         }
         self.need(Capability::ReadTextFile)?;
-        let Content { content } = self.call("fs/read_text_file", params).await?;
+        let FileContent { content } = self.call("fs/read_text_file", params).await?;
         Ok(content)
     }
 
@@ -325,13 +325,13 @@ impl EditorTerminal {
     pub async fn output(&self) -> Result<TerminalOutput, AgentError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Output {
+        struct OutputAnswer {
             output: String,
             #[serde(default)]
             truncated: bool,
             exit_status: Option<Exit>,
         }
-        let Output { output, truncated, exit_status } = self.call("terminal/output").await?;
+        let OutputAnswer { output, truncated, exit_status } = self.call("terminal/output").await?;
         Ok(TerminalOutput { text: output, is_cut: truncated, exit: exit_status })
     }
 

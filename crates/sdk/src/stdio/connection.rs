@@ -13,12 +13,12 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::{Code, ErrorObject};
 
 use super::Options;
-use super::session::Session;
+use super::session::StdioSession;
 use crate::agent::Agent;
 use crate::agent_client::peer::{Backpressure, Handler, Notification, Peer, RawJson, Request};
 
 /// An agent at one end of a connection, with its sessions.
-pub(super) struct Connection {
+pub(super) struct StdioConnection {
     pub(super) agent: Arc<dyn Agent>,
     pub(super) card: AgentCard,
     pub(super) options: Options,
@@ -27,26 +27,26 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct State {
-    client: Arc<Client>,
-    sessions: HashMap<String, Arc<Session>>,
+    client: Arc<ClientInfo>,
+    sessions: HashMap<String, Arc<StdioSession>>,
 }
 
 /// What the editor said of itself.
 #[derive(Default, Debug)]
-pub(super) struct Client {
+pub(super) struct ClientInfo {
     pub(super) capabilities: ClientCapabilities,
     /// The same as it was written.
     pub(super) original: Option<Json>,
 }
 
-// === impl Connection ===
+// === impl StdioConnection ===
 
-impl Connection {
+impl StdioConnection {
     pub(super) fn new(agent: Arc<dyn Agent>, card: AgentCard, options: Options) -> Self {
         Self { agent, card, options, state: Mutex::default() }
     }
 
-    pub(super) fn client(&self) -> Arc<Client> {
+    pub(super) fn client(&self) -> Arc<ClientInfo> {
         Arc::clone(&self.state().client)
     }
 
@@ -60,7 +60,7 @@ impl Connection {
     fn initialize(&self, params: &RawJson, capabilities: Option<ClientCapabilities>) -> RawJson {
         let original = serde_json::from_str::<Original<'_>>(params.as_str()).ok();
         let original = original.and_then(|original| original.client_capabilities);
-        self.state().client = Arc::new(Client {
+        self.state().client = Arc::new(ClientInfo {
             capabilities: capabilities.unwrap_or_default(),
             original: original.and_then(|json| Json::parse(json.get().to_owned()).ok()),
         });
@@ -78,7 +78,7 @@ impl Connection {
         if state.sessions.len() >= self.options.max_sessions {
             return Err(ErrorObject::new(Code::INTERNAL_ERROR, "too many sessions are open"));
         }
-        let session = Session::new(Arc::clone(self), peer.clone());
+        let session = StdioSession::new(Arc::clone(self), peer.clone());
         let id = session.id().to_owned();
         state.sessions.insert(id.clone(), Arc::new(session));
         let options = mapping::config_options(&self.card, None);
@@ -88,7 +88,7 @@ impl Connection {
         Ok(RawJson::of(&answer))
     }
 
-    fn session(&self, id: &str) -> Result<Arc<Session>, ErrorObject> {
+    fn session(&self, id: &str) -> Result<Arc<StdioSession>, ErrorObject> {
         let session = self.state().sessions.get(id).cloned();
         session.ok_or_else(|| {
             let unknown = ErrorObject::new(Code::RESOURCE_NOT_FOUND, "unknown session");
@@ -131,9 +131,9 @@ struct Original<'a> {
 
 /// Requests are taken in the order in which they come, so that a cancellation finds the turn that was prompted before it.
 #[derive(Debug)]
-pub(super) struct Requests(pub(super) Arc<Connection>);
+pub(super) struct RequestHandler(pub(super) Arc<StdioConnection>);
 
-impl Handler for Requests {
+impl Handler for RequestHandler {
     fn on_request(&self, request: Request) -> Backpressure {
         let params = serde_json::from_str(request.params().as_str()).ok();
         let read = AgentRequest::read(request.method(), params, Rules::Lenient);
@@ -168,8 +168,8 @@ impl Handler for Requests {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for StdioConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("agent", &self.card.name).finish_non_exhaustive()
+        f.debug_struct("StdioConnection").field("agent", &self.card.name).finish_non_exhaustive()
     }
 }

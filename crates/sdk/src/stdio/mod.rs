@@ -28,7 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::agent::Agent;
 use crate::agent_client::peer::{self, Peer};
 use crate::error::AgentError;
-use connection::{Connection, Requests};
+use connection::{RequestHandler, StdioConnection};
 
 /// How an agent is served.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,8 +69,8 @@ where
 {
     let card = agent.card().build()?;
     let limits = options.peer.clone();
-    let connection = Arc::new(Connection::new(Arc::new(agent), card, options));
-    let requests = Arc::new(Requests(Arc::clone(&connection)));
+    let connection = Arc::new(StdioConnection::new(Arc::new(agent), card, options));
+    let requests = Arc::new(RequestHandler(Arc::clone(&connection)));
     let peer = Peer::start(read, write, requests, limits);
     peer.ended().await;
     connection.end();

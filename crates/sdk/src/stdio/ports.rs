@@ -19,8 +19,8 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::Code;
 
-use super::connection::Client;
-use super::session::Session;
+use super::connection::ClientInfo;
+use super::session::StdioSession;
 use crate::agent_client::peer::{CallFailure, RawJson};
 use crate::error::AgentError;
 use crate::port::{
@@ -34,9 +34,9 @@ const RUN: RunKey = RunKey(1);
 
 /// The ports of one run.
 #[derive(Debug)]
-pub(super) struct Ports {
-    session: Arc<Session>,
-    client: Arc<Client>,
+pub(super) struct StdioPorts {
+    session: Arc<StdioSession>,
+    client: Arc<ClientInfo>,
     /// The run, as its session counts it.
     number: u64,
     run: RunId,
@@ -65,11 +65,11 @@ pub(super) fn answered(answer: Answer, digest: String) -> Resolution {
     }
 }
 
-// === impl Ports ===
+// === impl StdioPorts ===
 
-impl Ports {
+impl StdioPorts {
     pub(super) fn new(
-        session: Arc<Session>,
+        session: Arc<StdioSession>,
         number: u64,
         run: RunId,
         cancelled: CancellationToken,
@@ -212,7 +212,7 @@ impl Ports {
     }
 }
 
-impl Output for Ports {
+impl Output for StdioPorts {
     fn try_emit(&self, body: &Body) -> Result<bool, AgentError> {
         match self.session.peer.has_room() {
             Ok(true) => self.take(body).map(|()| true),
@@ -234,13 +234,13 @@ impl Output for Ports {
     }
 }
 
-impl Interrupts for Ports {
+impl Interrupts for StdioPorts {
     fn ask(&self, interrupt: Interrupt) -> PortFuture<'_, Result<Resolution, AgentError>> {
         Box::pin(async move { Ok(self.resolve(&interrupt).await) })
     }
 }
 
-impl Memory for Ports {
+impl Memory for StdioPorts {
     fn history(&self) -> PortFuture<'_, Result<Vec<Message>, AgentError>> {
         let history = self.session.state().history.clone();
         Box::pin(std::future::ready(Ok(history)))
@@ -253,7 +253,7 @@ impl Memory for Ports {
     }
 }
 
-impl Cancellation for Ports {
+impl Cancellation for StdioPorts {
     fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
     }
@@ -263,7 +263,7 @@ impl Cancellation for Ports {
     }
 }
 
-impl ClientCalls for Ports {
+impl ClientCalls for StdioPorts {
     fn call_target(&self) -> Option<CallTarget> {
         let capabilities = self.client.original.clone().unwrap_or_else(Json::empty_object);
         Some(CallTarget { dialect: Arc::from(CallTarget::EDITOR), version: 1, capabilities })

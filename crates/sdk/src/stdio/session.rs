@@ -16,15 +16,15 @@ use trilogue_wire::agent_client::{
 };
 use trilogue_wire::jsonrpc::{self, ErrorObject};
 
-use super::connection::Connection;
-use super::ports::{self, Ports};
+use super::connection::StdioConnection;
+use super::ports::{self, StdioPorts};
 use crate::agent::{Input, Outcome, Turn, run_turn};
 use crate::agent_client::peer::{Peer, RawJson};
 use crate::context::RunInfo;
 
 /// A session, which is a thread of its own.
-pub(super) struct Session {
-    pub(super) connection: Arc<Connection>,
+pub(super) struct StdioSession {
+    pub(super) connection: Arc<StdioConnection>,
     pub(super) peer: Peer,
     pub(super) thread: ThreadId,
     state: Arc<Mutex<State>>,
@@ -65,10 +65,10 @@ struct OpenQuestion {
     answer: oneshot::Sender<Resolution>,
 }
 
-// === impl Session ===
+// === impl StdioSession ===
 
-impl Session {
-    pub(super) fn new(connection: Arc<Connection>, peer: Peer) -> Self {
+impl StdioSession {
+    pub(super) fn new(connection: Arc<StdioConnection>, peer: Peer) -> Self {
         Self { connection, peer, thread: ThreadId::generate(), state: Arc::default() }
     }
 
@@ -173,7 +173,7 @@ impl Session {
         cancelled: CancellationToken,
     ) {
         let run = RunId::generate();
-        let ports = Ports::new(Arc::clone(&self), number, run.clone(), cancelled.clone());
+        let ports = StdioPorts::new(Arc::clone(&self), number, run.clone(), cancelled.clone());
         let ports = Arc::new(ports);
         let info = RunInfo {
             run,
@@ -217,7 +217,7 @@ impl Session {
         &self,
         turn: Turn,
         info: RunInfo,
-        ports: &Arc<Ports>,
+        ports: &Arc<StdioPorts>,
         cancelled: &CancellationToken,
     ) -> Result<Outcome, RunOutcome> {
         let (agent, host) = (Arc::clone(&self.connection.agent), Arc::clone(ports));
@@ -263,8 +263,8 @@ impl Session {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for StdioSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id()).finish_non_exhaustive()
+        f.debug_struct("StdioSession").field("id", &self.id()).finish_non_exhaustive()
     }
 }

@@ -88,7 +88,7 @@ impl Desk {
 
 fn serve(home: &Home) -> Serving {
     let mut command = home.program(example("linter"));
-    command.arg("127.0.0.1:0").stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::null()).stderr(Stdio::null());
     let serving = Serving(command.spawn().unwrap());
     let record = || std::fs::read_to_string(home.state().join("server.json")).ok();
     until(|| record().filter(|it| it.contains("127.0.0.1:")));
