@@ -116,7 +116,8 @@ impl<'a> Reader<'a> {
     fn new(page: &'a Path, home: &'a Home) -> Self {
         let receiver = lasting_address().replace("127.0.0.1:", "");
         // Two official clients do not fit into one Python.
-        let client = if page.ends_with("connect.md") { "connect" } else { "python" };
+        let client =
+            if page.ends_with("connect.md") { "connect/python" } else { "communication/python" };
         Self { page, home, shell: Shell::new(home, client), server: None, receiver }
     }
 

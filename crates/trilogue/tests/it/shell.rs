@@ -100,7 +100,7 @@ fn a_command_goes_on_until_it_is_complete() {
 #[test]
 fn what_one_command_sets_the_next_has() {
     let home = Home::new();
-    let mut shell = Shell::new(&home, "python");
+    let mut shell = Shell::new(&home, "communication/python");
     assert_eq!(shell.run("name=$(printf 'a b')").code, 0);
     let ended = shell.run("cat <<'EOF'\nx\nEOF\nprintf '%s' \"$name\"; printf e >&2; false");
     assert_eq!((ended.code, ended.out.as_str(), ended.err.as_str()), (1, "x\na b", "e"));
