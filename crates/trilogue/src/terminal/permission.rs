@@ -163,7 +163,7 @@ mod tests {
                 "    two",
                 "  - three",
                 "  + \\u{1b}]0;x\\u{7}",
-                "makes /new",
+                "creates /new",
                 "  + all",
             ]
         );
