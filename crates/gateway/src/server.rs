@@ -26,7 +26,7 @@ use crate::core::options::{Access, Options};
 use crate::core::ports::Ports;
 use crate::core::scheme::Scheme;
 use crate::face::Services;
-use crate::faces::client::listen::LocalListener;
+use crate::faces::client::listener::ClientListener;
 use crate::faces::client::{self, ClientOptions, Wrap};
 use crate::faces::native;
 use crate::http::connection;
@@ -131,7 +131,7 @@ impl Server {
         owner: Principal,
         wrap: Arc<dyn Wrap>,
     ) {
-        let local = LocalListener {
+        let local = ClientListener {
             state: Arc::new(client::State::new(&self.services, options)),
             owner: Arc::new(owner),
             wrap,

@@ -12,7 +12,7 @@ use trilogue_domain::{
     AgentCard, AgentName, Answer, Body, Code, Error, InterruptId, Json, Message, Principal,
     PrincipalId, RunId, RunStatus, Scope, ThreadId, ThreadKey,
 };
-use trilogue_store::rows::{InterruptRow, RunRow, ThreadRow};
+use trilogue_store::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 use trilogue_store::{Batch, Change, Draft, Store};
 
 use crate::agent_registry::AgentRegistry;
@@ -22,12 +22,12 @@ use crate::callback::WorkerKind;
 use crate::client::{Attached, Client};
 use crate::owner::{self, Envelope, stopped, unexpected};
 use crate::part::{check_metadata, outline_all};
-use crate::request::{AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
+use crate::request::{AnswerKey, AnswerTo, DrainReport, NewThread, Options, RuntimeStatus};
 use crate::services::{Presence, Services};
 use crate::session::ThreadContext;
 use crate::shown::Shown;
 use crate::step::{AnswerTarget, Command, Reply, gone};
-use crate::submit::check_messages;
+use crate::submit::{check_messages, idempotency_key};
 use crate::workers;
 
 /// Owners of threads, and the workers beside them. Cheap to clone.
@@ -208,20 +208,23 @@ impl Runtime {
         self.answer_whole(by, to, answer, extra, None).await
     }
 
-    /// Answers an interrupt with what somebody said: the message stands in the run's log before the resolution, and is a message of the thread like those that runs are given. The agent is told the answer alone.
+    /// Answers an interrupt with a message. The run's log has the message before the resolution, and the thread lists it like the messages of an input. The agent gets the answer alone.
+    ///
+    /// The key is stored with the answer, so that [`Self::known`] finds the run when the client sends the message again.
     ///
     /// # Errors
-    /// As [`Self::answer`], and as a run is refused whose input is this message.
-    pub async fn answer_in_words(
+    /// As [`Self::answer`]; `already_exists` when the key was used before; and as a run with this message as its input.
+    pub async fn answer_with_message(
         &self,
         by: &Principal,
         to: AnswerTo,
         answer: Answer,
-        said: Message,
+        message: Message,
+        key: Option<AnswerKey>,
     ) -> Result<InterruptRow> {
         let max_part_metadata = self.services().options.max_part_metadata_bytes;
-        check_messages(std::slice::from_ref(&said), max_part_metadata)?;
-        self.answer_whole(by, to, answer, None, Some(Box::new(said))).await
+        check_messages(std::slice::from_ref(&message), max_part_metadata)?;
+        self.answer_whole(by, to, answer, None, Some((Box::new(message), key))).await
     }
 
     async fn answer_whole(
@@ -230,7 +233,7 @@ impl Runtime {
         to: AnswerTo,
         answer: Answer,
         extra: Option<Json>,
-        mut said: Option<Box<Message>>,
+        message: Option<(Box<Message>, Option<AnswerKey>)>,
     ) -> Result<InterruptRow> {
         let scope = by.scope();
         check_extra(extra.as_ref())?;
@@ -263,10 +266,22 @@ impl Runtime {
             }
         };
         check_logged(by, &answer, extra.as_ref())?;
+        let (mut said, key) = message.unzip();
         if let Some(said) = &mut said {
             outline_all(store.as_ref(), &scope, std::slice::from_mut(&mut **said)).await?;
         }
-        let command = Command::Answer { to: target, answer, extra, said, by: by.clone() };
+        let idempotency = key.flatten().map(|key| {
+            Box::new(IdempotencyRow {
+                key: idempotency_key(by, &key.agent, &key.text),
+                request: key.request,
+                run: run.clone(),
+                message: said.as_ref().map(|said| said.id.clone()),
+                thread,
+                created_at: self.services().clock.now(),
+            })
+        });
+        let by = by.clone();
+        let command = Command::Answer { to: target, answer, extra, said, idempotency, by };
         match self.change(thread, command).await {
             Ok(Reply::Interrupt(row)) => Ok(*row),
             Ok(_) => Err(unexpected()),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    AgentName, Callback, CheckpointId, InterruptId, Json, Message, PrincipalId, RunId, Strategy,
-    ThreadId, Timestamp,
+    AgentName, Callback, CheckpointId, InterruptId, Json, Message, MessageId, PrincipalId, RunId,
+    Strategy, ThreadId, Timestamp,
 };
 use trilogue_store::Frame;
 use trilogue_store::rows::{RetentionPolicy, RunRow};
@@ -155,6 +155,8 @@ pub struct Submitted {
     pub run: RunRow,
     /// Whether this call created it; `false` when the idempotency key was used before.
     pub created: bool,
+    /// The message that came under the idempotency key when it was used before.
+    pub message: Option<MessageId>,
     /// Fires once when the run has ended or waits, after that is durable.
     pub settled: Settled,
     /// The run's whole log, when the agent's turn ended within this call; what it tells is durable once `settled` says so.
@@ -164,6 +166,17 @@ pub struct Submitted {
 /// The end of a run, or that it waits. Await the receiver; it fails only when the server stops.
 #[derive(Debug)]
 pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
+
+/// The key under which a client sends a message that answers an interrupt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AnswerKey {
+    /// The agent that the client speaks to.
+    pub agent: AgentName,
+    /// The key.
+    pub text: String,
+    /// SHA-256 of the request.
+    pub request: [u8; 32],
+}
 
 /// What an answer is for.
 #[derive(Clone, PartialEq, Eq, Debug)]

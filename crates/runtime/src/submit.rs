@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
 use trilogue_domain::{
-    Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId, limits,
+    AgentName, Code, Error, InputKind, Json, Message, Principal, RunId, RunStatus, Scope, ThreadId,
+    ThreadKey, limits,
 };
 use trilogue_store::rows::{IdempotencyKey, IdempotencyRow, RunRow, ThreadRow};
 
@@ -173,7 +174,11 @@ impl Runtime {
             && !claims_thread
             // Content beside the log is found by the log.
             && !names_content(&input);
-        let idempotency = self.key_row(by, new, &row);
+        let messages = match &input {
+            Input::Messages(messages) => messages,
+            Input::Value(_) => &said,
+        };
+        let idempotency = self.key_row(by, new, &row, messages);
         let submit = Box::new(Submit {
             claims_ids: claims_thread || new.id.is_some() || idempotency.is_some(),
             row,
@@ -194,7 +199,13 @@ impl Runtime {
                     let owner = Owner::of_new_thread(services, self.registry(), state);
                     Box::pin(owner.accept(submit, settled)).await?
                 };
-                return Ok(Submitted { run, created: true, settled: Settled(ended), log });
+                return Ok(Submitted {
+                    run,
+                    created: true,
+                    message: None,
+                    settled: Settled(ended),
+                    log,
+                });
             }
             place => place,
         };
@@ -209,7 +220,7 @@ impl Runtime {
             TargetThread::Stored(row) => services.send(row.key, envelope).await?,
         }
         let run = accepted.await.map_err(|_| stopped())??;
-        Ok(Submitted { run, created: true, settled: Settled(ended), log: None })
+        Ok(Submitted { run, created: true, message: None, settled: Settled(ended), log: None })
     }
 
     async fn target_thread(&self, by: &Principal, new: &NewRun) -> Result<TargetThread> {
@@ -298,7 +309,7 @@ impl Runtime {
     pub async fn known(&self, by: &Principal, new: &NewRun) -> Result<Option<Submitted>> {
         let Some((text, request)) = &new.idempotency else { return Ok(None) };
         let services = self.services();
-        let key = idempotency_key(by, new, text);
+        let key = idempotency_key(by, &new.agent, text);
         let Some(row) = services.store.idempotency(&key, services.clock.now()).await? else {
             return Ok(None);
         };
@@ -317,15 +328,32 @@ impl Runtime {
         tokio::spawn(async move {
             drop(sender.send(runtime.settled_row(waited).await));
         });
-        Ok(Some(Submitted { run, created: false, settled: Settled(receiver), log: None }))
+        let (settled, message) = (Settled(receiver), row.message);
+        Ok(Some(Submitted { run, created: false, message, settled, log: None }))
     }
 
-    fn key_row(&self, by: &Principal, new: &NewRun, row: &RunRow) -> Option<IdempotencyRow> {
+    /// The idempotency keys that a run was created or answered under, as far as they are remembered.
+    ///
+    /// # Errors
+    /// What reading can fail with.
+    pub async fn keys_of(&self, thread: ThreadKey, run: &RunId) -> Result<Vec<IdempotencyRow>> {
+        self.services().store.idempotency_of_run(thread, run).await
+    }
+
+    fn key_row(
+        &self,
+        by: &Principal,
+        new: &NewRun,
+        row: &RunRow,
+        messages: &[Message],
+    ) -> Option<IdempotencyRow> {
         let (text, request) = new.idempotency.as_ref()?;
+        let message = messages.first().map(|message| message.id.clone());
         Some(IdempotencyRow {
-            key: idempotency_key(by, new, text),
+            key: idempotency_key(by, &new.agent, text),
             request: *request,
             run: row.id.clone(),
+            message,
             thread: row.thread,
             created_at: row.created_at,
         })
@@ -344,11 +372,11 @@ impl Runtime {
     }
 }
 
-fn idempotency_key(by: &Principal, new: &NewRun, text: &str) -> IdempotencyKey {
+pub(crate) fn idempotency_key(by: &Principal, agent: &AgentName, text: &str) -> IdempotencyKey {
     IdempotencyKey {
         tenant: by.tenant.clone(),
         principal: by.id.clone(),
-        agent: new.agent.clone(),
+        agent: agent.clone(),
         text: text.to_owned(),
     }
 }

@@ -239,6 +239,12 @@ pub trait Housekeeping: Send + Sync + fmt::Debug {
         key: &IdempotencyKey,
         now: Timestamp,
     ) -> Result<Option<IdempotencyRow>>;
+    /// The idempotency keys that a run was created or answered under, in no order.
+    async fn idempotency_of_run(
+        &self,
+        thread: ThreadKey,
+        run: &RunId,
+    ) -> Result<Vec<IdempotencyRow>>;
     /// Terminal runs that the policy removes, oldest first, at most `limit`; and forgets idempotency rows that are too old.
     async fn expired_runs(
         &self,

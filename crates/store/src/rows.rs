@@ -177,8 +177,10 @@ pub struct IdempotencyRow {
     pub key: IdempotencyKey,
     /// SHA-256 of the request under it.
     pub request: [u8; 32],
-    /// The run that the request created.
+    /// The run that the request created or answered.
     pub run: RunId,
+    /// The message that the request brought, where it brought one.
+    pub message: Option<MessageId>,
     /// The thread, for erasure.
     pub thread: ThreadKey,
     pub created_at: Timestamp,

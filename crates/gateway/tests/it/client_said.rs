@@ -108,7 +108,7 @@ async fn a_client_that_comes_back_is_not_told_what_it_answered() {
     let asked = position(&mut first).await;
     let answer = first.ok("session/prompt", prompt(&session, "you may", "mine-1")).await;
     drop(first);
-    // It may have heard that something was noted, and nothing else.
+    // Also in the middle of the answer's message.
     for after in [1, asked, asked + 1] {
         let mut again = numbered(&door, "puppet").await;
         again.ok("_trilogue/attach", json!({"sessionId": session, "after": after})).await;

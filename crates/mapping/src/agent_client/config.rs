@@ -22,14 +22,20 @@ pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionCon
     options.collect()
 }
 
-/// The options that this client can show.
+/// Whether this client can display boolean options.
+#[must_use]
+pub fn takes_boolean_options(client: &ClientCapabilities) -> bool {
+    let session = client.session.as_ref().and_then(|session| session.config_options.as_ref());
+    session.is_some_and(|options| options.boolean.is_some())
+}
+
+/// The options that this client can display.
 #[must_use]
 pub fn for_client(
     mut options: Vec<SessionConfigOption>,
     client: &ClientCapabilities,
 ) -> Vec<SessionConfigOption> {
-    let session = client.session.as_ref().and_then(|session| session.config_options.as_ref());
-    if session.is_none_or(|options| options.boolean.is_none()) {
+    if !takes_boolean_options(client) {
         options.retain(|option| !matches!(option, SessionConfigOption::Boolean(_)));
     }
     options

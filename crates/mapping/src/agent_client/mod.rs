@@ -30,7 +30,7 @@ pub use asking::{
 };
 pub use block::Extension;
 pub use card::card;
-pub use config::{config_options, for_client, set_config_option};
+pub use config::{config_options, for_client, set_config_option, takes_boolean_options};
 pub use error::{error_object, failure_of, session_error};
 pub use extra::{
     extra_of_elicitation, extra_of_message, extra_of_permission, extra_of_prompt, keep_extra,
@@ -46,10 +46,12 @@ pub(crate) use original::{carried, carried_update, update_of};
 pub use outcome::prompt_result;
 pub use oversize::{gap, is_about_size, line_too_long, smaller};
 pub use prompt::{
-    blocks_of, blocks_of_message, check_capabilities, fit, message_of_prompt, part_of_block,
-    prompt_of_input,
+    blocks_of, blocks_of_answer, blocks_of_message, check_capabilities, fit, message_of_prompt,
+    part_of_block, prompt_of_input,
 };
-pub use relay::{Gate, IdFormat, Relay, Relayed, shown_id, without_booleans};
+pub use relay::{
+    Gate, IdFormat, Relay, Relayed, result_without_booleans, shown_id, without_booleans,
+};
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use updates::{Update, Updates, input_id};
 

@@ -1,10 +1,10 @@
 //! Messages as prompts, and back.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Input, Json, Message, MessageId, Part, Role};
+use trilogue_domain::{Answer, Code, Error, Input, Json, Message, MessageId, Part, Role};
 use trilogue_wire::agent_client::{
     ContentBlock, EmbeddedResource, PromptCapabilities, ResourceContents, ResourceLink, Rules,
-    read_checked,
+    TextContent, read_checked,
 };
 
 use super::block::{self, Extension, fenced, part_of, push_block};
@@ -33,6 +33,20 @@ pub fn part_of_block(block: &ContentBlock) -> Part {
 #[must_use]
 pub fn blocks_of_message(message: &Message) -> Vec<ContentBlock> {
     blocks_of(&message.parts, Extension::Off)
+}
+
+/// An answer as blocks, for clients that see it as a message.
+#[must_use]
+pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
+    let text = match answer {
+        Answer::Message(parts) => return blocks_of(parts, Extension::Off),
+        Answer::Json(value) => match value.to_value() {
+            serde_json::Value::String(text) => text,
+            _ => value.as_str().to_owned(),
+        },
+        Answer::Option(option) => option.clone(),
+    };
+    vec![ContentBlock::Text(TextContent::new(text))]
 }
 
 /// Parts as blocks. With the extension all of them come back the same; without it, those that no block can show are left out.

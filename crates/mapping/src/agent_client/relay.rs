@@ -277,16 +277,24 @@ fn is_boolean(option: &str) -> bool {
     splice::get_text(option, &["type"]).is_some_and(|kind| kind == "boolean")
 }
 
-/// The params of a `config_option_update` without the options that are on or off, for clients that cannot show them.
+/// The params of a `config_option_update` without boolean options, for clients that cannot display them.
 #[must_use]
 pub fn without_booleans(params: &[u8]) -> Vec<u8> {
-    const PATH: [&str; 2] = ["update", "configOptions"];
-    let stripped = std::str::from_utf8(params).ok().and_then(|params| {
-        let kept: Vec<_> =
-            items(get(params, &PATH)?).filter(|option| !is_boolean(option)).collect();
-        splice::set(params, &PATH, &format!("[{}]", kept.join(",")))
+    without_booleans_at(&["update", "configOptions"], params)
+}
+
+/// The result of a request that opens a session or sets an option, without boolean options.
+#[must_use]
+pub fn result_without_booleans(result: &str) -> Vec<u8> {
+    without_booleans_at(&["configOptions"], result.as_bytes())
+}
+
+fn without_booleans_at(path: &[&str], json: &[u8]) -> Vec<u8> {
+    let stripped = std::str::from_utf8(json).ok().and_then(|json| {
+        let kept: Vec<_> = items(get(json, path)?).filter(|option| !is_boolean(option)).collect();
+        splice::set(json, path, &format!("[{}]", kept.join(",")))
     });
-    stripped.map_or_else(|| params.to_vec(), String::into_bytes)
+    stripped.map_or_else(|| json.to_vec(), String::into_bytes)
 }
 
 /// The message id that is shown for this one. An id that has to become a UUID becomes the same one wherever it stands in the session.

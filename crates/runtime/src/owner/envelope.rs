@@ -64,9 +64,13 @@ impl Envelope {
         matches!(self, Self::Submit { .. })
     }
 
-    /// Whether it asks for the removal of a run that has ended.
-    pub(super) fn removes_run(&self) -> bool {
-        matches!(self, Self::Change { command, .. } if matches!(**command, Command::RemoveRun { .. }))
+    /// Whether it depends on what is stored, so that everything before it must be durable.
+    pub(super) fn reads_store(&self) -> bool {
+        let Self::Change { command, .. } = self else { return false };
+        matches!(
+            **command,
+            Command::RemoveRun { .. } | Command::Answer { idempotency: Some(_), .. }
+        )
     }
 
     /// Tells who asked that it was not done.

@@ -226,8 +226,8 @@ impl Owner {
 
     /// Takes one request; what it comes to is appended later.
     async fn take(&mut self, request: Envelope) {
-        // What ends must not wait for room together with what begins; and whether a run is still there shows when what was done so far is durable.
-        if self.pending.vital && request.is_submit() || request.removes_run() {
+        // What ends must not wait for room together with what begins.
+        if self.pending.vital && request.is_submit() || request.reads_store() {
             self.commit().await;
         }
         if self.gone {
@@ -295,13 +295,26 @@ impl Owner {
         }
     }
 
-    /// Passes when a run that is to be removed is there: of several who remove one, the first does.
+    /// Passes when a run that is to be removed exists, and when the key of an answer is unused.
     async fn check_stored(&self, command: &Command) -> Result<()> {
-        let Command::RemoveRun { run, id, .. } = command else { return Ok(()) };
-        let found = self.services.store.run_by_key(*run).await?;
-        found
-            .map(drop)
-            .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'")))
+        let store = &self.services.store;
+        match command {
+            Command::RemoveRun { run, id, .. } => store
+                .run_by_key(*run)
+                .await?
+                .map(drop)
+                .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'"))),
+            Command::Answer { idempotency: Some(row), .. } => {
+                match store.idempotency(&row.key, row.created_at).await? {
+                    None => Ok(()),
+                    Some(_) => Err(Error::new(
+                        Code::AlreadyExists,
+                        "the idempotency key of the answer was used before",
+                    )),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     fn submit(

@@ -57,6 +57,8 @@ pub(crate) enum Command {
         answer: Answer,
         extra: Option<Json>,
         said: Option<Box<Message>>,
+        /// The key under which it came, kept with it.
+        idempotency: Option<Box<IdempotencyRow>>,
         by: Principal,
     },
     /// A run is to stop, and to be removed then with what it did where it is rolled back.
@@ -244,8 +246,11 @@ pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) ->
         Command::Raise { run, interrupt } => output.raise(run, *interrupt)?,
         Command::Withdraw { run, interrupt } => output.withdraw(run, &interrupt),
         Command::Finish { run, ending, checkpoint } => output.finish(run, ending, checkpoint)?,
-        Command::Answer { to, answer, extra, said, by } => {
+        Command::Answer { to, answer, extra, said, idempotency, by } => {
             output.answer(&to, answer, extra, said.as_deref(), &by)?;
+            if let Some(row) = idempotency {
+                output.change(Change::Idempotency(*row));
+            }
         }
         Command::Cancel { run, reason, roll_back } => {
             output.cancel_command(run, reason, roll_back)?;

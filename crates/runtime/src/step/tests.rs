@@ -131,7 +131,14 @@ impl Table {
 
     fn answer(&mut self, id: &str, answer: Answer) -> Result<Step> {
         let to = AnswerTarget::Interrupt(InterruptId::parse(id).unwrap());
-        self.step(Command::Answer { to, answer, extra: None, said: None, by: principal() })
+        self.step(Command::Answer {
+            to,
+            answer,
+            extra: None,
+            said: None,
+            idempotency: None,
+            by: principal(),
+        })
     }
 
     fn cancel(&mut self, run: i64) -> Result<Step> {

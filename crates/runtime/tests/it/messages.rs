@@ -37,7 +37,7 @@ async fn answer(
 ) -> trilogue_domain::Result<()> {
     let answer = Answer::Json(Json::parse("\"yes\"").unwrap());
     let to = AnswerTo::Interrupt(interrupt.clone());
-    house.runtime.answer_in_words(&alice(), to, answer, said).await.map(drop)
+    house.runtime.answer_with_message(&alice(), to, answer, said, None).await.map(drop)
 }
 
 async fn houses() -> [House; 2] {

@@ -51,7 +51,10 @@ async fn an_answer_that_cannot_be_logged_is_refused_and_the_question_stays() {
             runtime.answer(&by, to(), large()).await.unwrap_err(),
             runtime.answer(&by, AnswerTo::Run(run.id.clone()), large()).await.unwrap_err(),
             runtime.answer_with(&by, to(), most(), extra()).await.unwrap_err(),
-            runtime.answer_in_words(&by, to(), large(), said("mine", 1, 1)).await.unwrap_err(),
+            runtime
+                .answer_with_message(&by, to(), large(), said("mine", 1, 1), None)
+                .await
+                .unwrap_err(),
         ];
         for error in refused {
             assert_eq!(error.code(), Code::EventTooLarge, "{error:?}");
@@ -81,10 +84,11 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
         let to = AnswerTo::Interrupt(asked(&house, &run).await.unwrap());
         let answer = || Answer::Json(json(MAX_ANSWER_BYTES - 1024));
         let small = said("small", 1_000, 3 * 1024);
-        let error = house.runtime.answer_in_words(&alice(), to.clone(), answer(), small).await;
+        let error =
+            house.runtime.answer_with_message(&alice(), to.clone(), answer(), small, None).await;
         assert_eq!(error.unwrap_err().code(), Code::BodyTooLarge);
         let words = said("words", 75, 60 * 1024);
-        house.runtime.answer_in_words(&alice(), to, answer(), words).await.unwrap();
+        house.runtime.answer_with_message(&alice(), to, answer(), words, None).await.unwrap();
         let run = house.runtime.settled(&alice(), &run.id).await.unwrap();
         assert_eq!(run.status, RunStatus::Completed);
         assert!(found(&house, &thread, "words").await.is_some());

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits};
+use trilogue_domain::{
+    CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp, limits,
+};
 
 use super::state::State;
 use super::{MemoryStore, size_estimate};
@@ -57,6 +59,17 @@ impl Housekeeping for MemoryStore {
         let state = self.open()?;
         let row = state.idempotency.get(key).filter(|row| row.created_at >= kept_since);
         Ok(row.map(|row| IdempotencyRow::clone(row)))
+    }
+
+    async fn idempotency_of_run(
+        &self,
+        thread: ThreadKey,
+        run: &RunId,
+    ) -> Result<Vec<IdempotencyRow>> {
+        let state = self.open()?;
+        let keys = state.threads.get(&thread).and_then(|thread| thread.idempotency.get(run));
+        let rows = keys.into_iter().flatten().filter_map(|key| state.idempotency.get(key));
+        Ok(rows.map(|row| IdempotencyRow::clone(row)).collect())
     }
 
     async fn expired_runs(

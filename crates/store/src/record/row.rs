@@ -121,7 +121,7 @@ record!(
     }
 );
 record!(6, "binding", BindingRow { thread, agent, remote, capabilities, last_seen });
-record!(7, "idempotency", IdempotencyRow { key, request, run, thread, created_at });
+record!(7, "idempotency", IdempotencyRow { key, request, run, message, thread, created_at });
 record!(
     8,
     "token",

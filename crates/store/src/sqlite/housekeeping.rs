@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::error::Result;
 use trilogue_domain::limits::IDEMPOTENCY_KEPT;
-use trilogue_domain::{CheckpointKey, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
+use trilogue_domain::{CheckpointKey, RunId, RunKey, Scope, ThreadId, ThreadKey, Timestamp};
 
 use super::error::SqliteError;
 use super::job::{WorkKind, WriteContext};
@@ -62,6 +62,18 @@ impl Housekeeping for SqliteStore {
             row::one::<IdempotencyRow>(conn, rest, params)
         });
         self.unless_quarantined(found.await?, |row| row.thread)
+    }
+
+    async fn idempotency_of_run(
+        &self,
+        thread: ThreadKey,
+        run: &RunId,
+    ) -> Result<Vec<IdempotencyRow>> {
+        let run = run.clone();
+        self.read(move |conn, _| {
+            row::many(conn, "WHERE thread = ?1 AND run = ?2", params![thread.0, run.as_str()])
+        })
+        .await
     }
 
     async fn expired_runs(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trilogue_domain::{Code, limits};
+use trilogue_domain::{Code, MessageId, limits};
 use trilogue_store::Change;
 
 use crate::harness::{World, code, contract, now, principal};
@@ -12,6 +12,7 @@ contract!(
     a_key_is_forgotten_after_its_time,
     a_key_goes_with_its_run,
     the_same_key_of_somebody_else_is_another,
+    the_keys_of_a_run_are_found_by_it,
 );
 
 async fn a_key_is_used_once(world: World) {
@@ -81,4 +82,21 @@ async fn the_same_key_of_somebody_else_is_another(world: World) {
     let mut unknown = used.key;
     unknown.text = "other".to_owned();
     assert_eq!(world.store.idempotency(&unknown, now()).await.unwrap(), None);
+}
+
+async fn the_keys_of_a_run_are_found_by_it(world: World) {
+    let mut log = world.thread("t").await;
+    let (run, other) = (log.start("r").await, log.start("other").await);
+    let mut answered = log.idempotency("answered", &run);
+    answered.message = Some(MessageId::parse("m").unwrap());
+    let created = log.idempotency("created", &run);
+    let elsewhere = log.idempotency("elsewhere", &other);
+    let mut step = log.step();
+    for row in [&answered, &created, &elsewhere] {
+        step = step.change(Change::Idempotency(row.clone()));
+    }
+    step.commit().await.unwrap();
+    let mut found = world.store.idempotency_of_run(run.thread, &run.id).await.unwrap();
+    found.sort_by(|one, other| one.key.text.cmp(&other.key.text));
+    assert_eq!(found, [answered, created]);
 }

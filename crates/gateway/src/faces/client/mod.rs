@@ -1,50 +1,35 @@
 //! The Agent Client Protocol, on streams of lines.
 //!
-//! A session is a thread. What a client is told of it comes from the thread's log only, through one [`pump::Pump`] for each session that
-//! a client has open; answers to its requests go into the same outbox.
+//! A session is a thread. Everything a client sees of a session comes from the thread's log, through one pump per open session.
+//! Responses to the client's own requests go into the same outbox.
+//!
+//! Each room uses only the rooms above it in this list:
+//! - `wire`: lines, the outbox, the local socket.
+//! - `connection`: one client's requests in flight, its session queues, its open sessions, the replies it owes.
+//! - `asking`: requests to the client, for interrupts and for agents.
+//! - `session`: the pump that renders a log as lines.
+//! - `methods`: what each method of the protocol does.
 //!
 //! # Invariants
-//! - The requests of one session are worked on in the order in which they came.
-//! - A prompt is answered behind the last event of its run.
-//! - Whatever a client sends, the connection goes on; whatever it does not take, sessions go on.
+//! - The requests of one session are processed in the order in which they arrived.
+//! - The response to a prompt follows the last event of its run.
+//! - Nothing a client sends ends its connection, and a client that reads nothing stops no session.
 
-mod calls;
-mod cancel;
-mod catch_up;
-mod close;
+mod ask_registry;
+mod asking;
 mod connection;
-mod crowd;
-mod extension;
-mod given_up;
-mod heard;
-mod in_words;
-mod initialize;
-mod lane;
-mod link;
-mod list;
-pub(crate) mod listen;
-mod open;
+pub(crate) mod listener;
+mod methods;
 mod open_sessions;
-mod opened;
-mod option;
 mod options;
-mod outbox;
-mod pending;
-mod prompt;
-mod pump;
-mod question;
-mod queued;
-mod request;
-mod said;
+mod serve;
 mod session;
-mod settings;
-mod show;
-mod socket;
 mod state;
-mod voice;
+mod thread_metadata;
+mod wire;
 mod wrap;
 
 pub use options::{ClientOptions, MessageIdFormat, UserMessageId, WhenBusy};
-pub use socket::{LocalReader, LocalWriter, split_local};
 pub(crate) use state::State;
+pub use wire::socket::{LocalReader, LocalWriter, split_local};
 pub use wrap::{Wrap, WrapCommand};

@@ -1,11 +1,10 @@
 //! How many clients have each session open.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use trilogue_domain::ThreadKey;
-
-use super::link::lock;
+use trilogue_domain::lock;
 
 /// How many clients have each session open.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +12,7 @@ pub(crate) struct OpenSessions(Arc<Mutex<HashMap<ThreadKey, usize>>>);
 
 /// Counts a client until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(crate) struct OpenSessionGuard {
     sessions: OpenSessions,
     thread: ThreadKey,
 }
@@ -21,22 +20,23 @@ pub(super) struct Counted {
 // === impl OpenSessions ===
 
 impl OpenSessions {
-    /// How many clients have this session open.
-    pub(super) fn count(&self, thread: ThreadKey) -> usize {
-        lock(&self.0).get(&thread).copied().unwrap_or(0)
+    pub(crate) fn count(&self, thread: ThreadKey) -> usize {
+        self.lock().get(&thread).copied().unwrap_or(0)
     }
 
-    pub(super) fn open(&self, thread: ThreadKey) -> Counted {
-        *lock(&self.0).entry(thread).or_insert(0) += 1;
-        Counted { sessions: self.clone(), thread }
+    pub(crate) fn open(&self, thread: ThreadKey) -> OpenSessionGuard {
+        *self.lock().entry(thread).or_insert(0) += 1;
+        OpenSessionGuard { sessions: self.clone(), thread }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadKey, usize>> {
+        lock(&self.0)
     }
 }
 
-// === impl Counted ===
-
-impl Drop for Counted {
+impl Drop for OpenSessionGuard {
     fn drop(&mut self) {
-        let mut sessions = lock(&self.sessions.0);
+        let mut sessions = self.sessions.lock();
         if let Some(count) = sessions.get_mut(&self.thread) {
             *count -= 1;
             if *count == 0 {

@@ -1,64 +1,64 @@
-//! How clients of the Agent Client Protocol are spoken to.
+//! The options of this face.
 
 use std::time::Duration;
 
-/// How clients of the Agent Client Protocol are spoken to.
+/// Options for clients of the Agent Client Protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientOptions {
-    /// When a client is told the id of its message.
+    /// When responses to prompts have the id of the message.
     pub user_message_id: UserMessageId,
-    /// Which message ids are taken and shown.
+    /// Which message ids are accepted and sent.
     pub message_id_format: MessageIdFormat,
-    /// Whether a prompt that comes again, with the same id and content, is answered with the turn that it began the first time.
+    /// Whether a prompt with the id and content of an earlier one joins that turn. Holds for 24 hours.
     pub dedupe: bool,
-    /// Whether the protocol is held to its letter: lists that must be there are there, and base64 is base64.
+    /// Whether requests are checked strictly: required lists must be present, and base64 must be valid.
     pub strict: bool,
-    /// What becomes of a prompt while another turn is going on.
+    /// What happens to a prompt while another turn is running.
     pub when_busy: WhenBusy,
-    /// The longest line that is taken, in bytes without its end.
+    /// The longest line that is accepted, in bytes without its line end.
     pub max_line_bytes: usize,
-    /// The longest line that clients are prepared for, in bytes without its end. Nothing is cut to it.
+    /// The longest line that clients should expect, in bytes without its line end. Longer lines are sent nevertheless.
     pub max_sent_bytes: usize,
-    /// The most messages that wait to be taken by one client.
+    /// The most messages that wait to be written to one client.
     pub max_outbox_messages: usize,
-    /// The most bytes that wait to be taken by one client.
+    /// The most bytes that wait to be written to one client.
     pub max_outbox_bytes: usize,
-    /// The most requests of one client that are at work at once; others wait, and while those hold more than [`Self::max_line_bytes`] further ones are refused with `overloaded`. Answers and what cancels are always read.
+    /// The most requests of one client that are processed at once. Others wait; while those hold more than [`Self::max_line_bytes`], further ones are refused with `overloaded`. Responses and cancellations are always read.
     pub max_requests: usize,
     /// The most sessions that one client has open at once.
     pub max_sessions: usize,
     /// The most clients at once.
     pub max_connections: usize,
-    /// How long a program that connects may take to say what it wants.
+    /// How long a program may take to send its first line.
     pub hello_timeout: Duration,
 }
 
-/// When a client is told the id of its message, as `userMessageId`.
+/// When responses to prompts have `userMessageId`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum UserMessageId {
-    /// With every result: its own, or the one that the message got.
+    /// Always: the client's own id, or a generated one.
     #[default]
     Seed,
-    /// Only where it gave one.
+    /// If the client sent an id.
     Echo,
     /// Never.
     Off,
 }
 
-/// Which message ids are taken and shown.
+/// Which message ids are accepted and sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MessageIdFormat {
     /// Any text.
     #[default]
     Any,
-    /// UUIDs: another id of a client is not recorded, and another id of an agent is shown as a UUID that is made of it.
+    /// UUIDs: other ids of clients are not stored, and other ids of agents are sent as UUIDs that are derived from them.
     Uuid,
 }
 
-/// What becomes of a prompt while another turn of its session is going on.
+/// What happens to a prompt while another turn of its session is running.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum WhenBusy {
-    /// It waits for its turn.
+    /// It waits.
     #[default]
     Queue,
     /// It is refused.

@@ -9,9 +9,9 @@ use trilogue_domain::port::Clock;
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 
+use super::ask_registry::AskRegistry;
 use super::open_sessions::OpenSessions;
 use super::options::ClientOptions;
-use super::voice::Voices;
 use crate::core::lifecycle::Lifecycle;
 use crate::face::Services;
 
@@ -27,7 +27,7 @@ pub(crate) struct State {
     pub(super) read: Arc<dyn Read>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) open_sessions: OpenSessions,
-    pub(super) voices: Voices,
+    pub(super) asks: AskRegistry,
     /// Names this start of the server.
     pub(super) life: String,
     pub(super) panics: Counter,
@@ -50,7 +50,7 @@ impl State {
             read: Arc::clone(&ports.read),
             clock: Arc::clone(&ports.clock),
             open_sessions: OpenSessions::default(),
-            voices: Voices::default(),
+            asks: AskRegistry::default(),
             life: uuid::Uuid::new_v4().to_string(),
             panics: meters.panics.clone(),
             repeated_ids: meters.repeated_ids.clone(),

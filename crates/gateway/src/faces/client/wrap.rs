@@ -1,4 +1,4 @@
-//! Commands that become agents.
+//! Commands of `trilogue wrap`.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use trilogue_domain::AgentName;
 use trilogue_domain::error::Result;
 pub use trilogue_wire::native::local::WrapCommand;
 
-/// Makes agents of commands.
+/// Registers commands as agents.
 #[async_trait]
 pub trait Wrap: Send + Sync + fmt::Debug {
-    /// The agent of a command: one that is served from now on, or was made of the same command before. What it is started with is then what this command says.
+    /// The agent of a command: a new one, or the one that was registered for the same command before. Its environment is the one of this command.
     ///
     /// # Errors
-    /// `invalid_request` where the command cannot be one, `already_exists` where another agent has its name, `overloaded` where there are too many.
+    /// `invalid_request` if the command is invalid, `already_exists` if another agent has its name, `overloaded` if there are too many.
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName>;
 }

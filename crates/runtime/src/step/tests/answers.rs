@@ -32,6 +32,7 @@ fn an_answer_without_a_name_is_for_a_run_that_has_resolved_none() {
             answer,
             extra: None,
             said: None,
+            idempotency: None,
             by: principal(),
         })
     };

@@ -146,6 +146,8 @@ fn every_row_reads_back_and_shows_damage() {
     }
     check(&binding());
     check(&fixtures::idempotency_row(&bare_run(), "key"));
+    let message = Some(samples::message_id("m"));
+    check(&IdempotencyRow { message, ..fixtures::idempotency_row(&bare_run(), "key") });
     check(&token());
     for kind in [
         QueueKind::ScheduledRun,

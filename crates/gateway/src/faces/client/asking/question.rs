@@ -1,0 +1,234 @@
+//! Interrupts as questions to a client.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use trilogue_domain::error::Result;
+use trilogue_domain::{Answer, Code, Interrupt, InterruptId, Json, RunKey};
+use trilogue_mapping::agent_client::{self as mapping, Asking};
+use trilogue_runtime::{AnswerTo, Backend};
+use trilogue_wire::agent_client::{
+    CreateElicitationResponse, ElicitationCancel, RequestPermissionResponse, Rules, read_result,
+};
+use trilogue_wire::native::local::Control;
+
+use super::super::connection::ClientConnection;
+use super::super::connection::pending::{AskRefusal, PendingReply, Question, QuestionForm};
+use super::super::connection::session::Session;
+use super::super::wire::lines::Lines;
+
+/// How a client is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AskOutcome {
+    /// By a request of the protocol.
+    Request,
+    /// As text: its next prompt is the answer.
+    Text,
+}
+
+/// Asks the client about an interrupt of this run, unless it is being asked already.
+pub(crate) fn ask(
+    connection: &ClientConnection,
+    session: &Session,
+    run: RunKey,
+    interrupt: &Interrupt,
+    asking: Asking,
+    lines: &mut Lines,
+) -> AskOutcome {
+    let ticket = || connection.state.asks.join(session.thread.key, &interrupt.id);
+    let (form, method, params) = match asking {
+        Asking::Permission(params) => {
+            (QuestionForm::Permission, "session/request_permission", params)
+        }
+        Asking::Elicitation(params) => (QuestionForm::Elicitation, "elicitation/create", params),
+        Asking::Text(_) => {
+            session.state().ticket = Some(ticket());
+            return AskOutcome::Text;
+        }
+    };
+    let Ok(params) = serde_json::from_slice::<&RawValue>(&params) else {
+        return AskOutcome::Request;
+    };
+    if connection.pending.asks(&interrupt.id) {
+        return AskOutcome::Request;
+    }
+    let number = connection.pending.next();
+    let question = Question::new(interrupt, form, &session.thread.id, run, ticket());
+    match connection.pending.add(number, PendingReply::Question(Arc::new(question))) {
+        Ok(()) => {}
+        Err(AskRefusal::Closed) => return AskOutcome::Request,
+        Err(AskRefusal::Full) => {
+            tracing::warn!(interrupt = %interrupt.id, "client not asked: it has left too many requests unanswered");
+            return AskOutcome::Request;
+        }
+    }
+    if connection.numbered {
+        lines.control(&Control::Question {
+            request: number.to_string().into(),
+            interrupt: interrupt.id.as_str().into(),
+        });
+    }
+    lines.request(number, method, params);
+    AskOutcome::Request
+}
+
+/// Withdraws a question that was resolved.
+pub(crate) fn withdraw(
+    connection: &ClientConnection,
+    session: &Session,
+    interrupt: &InterruptId,
+    lines: &mut Lines,
+) {
+    session.state().ticket.take_if(|ticket| ticket.interrupt() == interrupt);
+    if let Some(number) = connection.pending.withdraw(interrupt) {
+        lines.withdrawal(number);
+    }
+}
+
+/// Processes the client's reply to a question. `None`: the client declines, which counts as an answer only if no other client is being asked.
+pub(crate) async fn take_reply(
+    connection: &ClientConnection,
+    question: &Question,
+    result: Option<String>,
+) {
+    if question.is_over() {
+        return;
+    }
+    let interrupt = &question.interrupt;
+    let result = result.and_then(|json| RawValue::from_string(json).ok());
+    let answer = result.and_then(|raw| read_reply(question, &raw));
+    let answer = answer.filter(|(answer, _)| {
+        answer.as_ref().is_none_or(|answer| is_valid(connection, interrupt, answer))
+    });
+    match answer {
+        Some((answer, extra)) => resolve(connection, interrupt, answer, extra).await,
+        None if question.ticket.decline() => {
+            resolve_declined(connection, interrupt, question.form).await;
+        }
+        None => {
+            tracing::debug!(interrupt = %interrupt.id, "client declined; other clients are being asked");
+        }
+    }
+}
+
+/// Whether the agent accepts an answer. An invalid one counts as declined, like an error.
+fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answer) -> bool {
+    let agent = |backend: &Arc<dyn Backend>| backend.check_answer(interrupt, answer);
+    let checked = interrupt.check(answer).and_then(|()| connection.backend().and_then(agent));
+    if let Err(error) = &checked {
+        tracing::warn!(interrupt = %interrupt.id, %error, "invalid answer of a client");
+    }
+    checked.is_ok()
+}
+
+/// The answer in a client's result, and its further members for a hosted agent. `None` if the result is invalid.
+fn read_reply(question: &Question, raw: &RawValue) -> Option<(Option<Answer>, Option<Json>)> {
+    let interrupt = &question.interrupt;
+    Some(match question.form {
+        QuestionForm::Permission => {
+            let response = read_result(raw, Rules::Lenient).ok()?;
+            let extra = mapping::extra_of_permission(interrupt, raw.get());
+            (mapping::answer_of_permission(interrupt, &response), extra)
+        }
+        QuestionForm::Elicitation => {
+            let response = read_result(raw, Rules::Lenient).ok()?;
+            let extra = mapping::extra_of_elicitation(interrupt, raw.get());
+            (mapping::answer_of_elicitation(interrupt, &response), extra)
+        }
+    })
+}
+
+/// The client is no longer asked. If all others that were asked have declined, that is the answer.
+pub(crate) async fn leave(connection: &ClientConnection, question: &Question) {
+    let has_others = connection.state.open_sessions.count(question.ticket.thread()) > 1;
+    if question.ticket.leave() && has_others {
+        resolve_declined(connection, &question.interrupt, question.form).await;
+    }
+}
+
+/// Like [`leave`], for the question that the session asks as text.
+pub(crate) async fn leave_text(connection: &ClientConnection, session: &Session) {
+    let asked = {
+        let mut state = session.state();
+        state.ticket.take().zip(state.question.take())
+    };
+    let has_others = connection.state.open_sessions.count(session.thread.key) > 1;
+    if let Some((ticket, interrupt)) = asked
+        && *ticket.interrupt() == interrupt.id
+        && ticket.leave()
+        && has_others
+    {
+        resolve_declined(connection, &interrupt, QuestionForm::Elicitation).await;
+    }
+}
+
+/// Every client that was asked has declined.
+async fn resolve_declined(
+    connection: &ClientConnection,
+    interrupt: &Interrupt,
+    form: QuestionForm,
+) {
+    let answer = match form {
+        QuestionForm::Permission => {
+            mapping::answer_of_permission(interrupt, &RequestPermissionResponse::cancelled())
+        }
+        QuestionForm::Elicitation => mapping::answer_of_elicitation(
+            interrupt,
+            &CreateElicitationResponse::Cancel(ElicitationCancel::new()),
+        ),
+    };
+    resolve(connection, interrupt, answer, None).await;
+}
+
+/// Answers an interrupt. Without an answer, ends the turn.
+async fn resolve(
+    connection: &ClientConnection,
+    interrupt: &Interrupt,
+    answer: Option<Answer>,
+    extra: Option<Json>,
+) {
+    let resolved = match answer {
+        Some(answer) => send_answer(connection, interrupt, answer, extra).await,
+        None => cancel_run(connection, interrupt).await,
+    };
+    if let Err(error) = resolved {
+        // Another client was faster, or the run is gone.
+        tracing::debug!(interrupt = %interrupt.id, %error, "answer not accepted");
+        if error.code() == Code::AnswerInvalid
+            && let Err(error) = cancel_run(connection, interrupt).await
+        {
+            tracing::debug!(interrupt = %interrupt.id, %error, "run without an answer not cancelled");
+        }
+    }
+}
+
+async fn send_answer(
+    connection: &ClientConnection,
+    interrupt: &Interrupt,
+    answer: Answer,
+    extra: Option<Json>,
+) -> Result<()> {
+    let (runtime, by) = (connection.runtime(), &connection.principal);
+    let to = || AnswerTo::Interrupt(interrupt.id.clone());
+    if extra.is_some() {
+        match runtime.answer_with(by, to(), answer.clone(), extra).await {
+            Err(error) if error.code() == Code::EventTooLarge => {
+                tracing::warn!(interrupt = %interrupt.id, %error, "answer sent without its further members");
+            }
+            answered => return answered.map(drop),
+        }
+    }
+    runtime.answer(by, to(), answer).await.map(drop)
+}
+
+/// Ends the turn of a question that the user does not answer, when no answer of the protocol can say so.
+async fn cancel_run(connection: &ClientConnection, interrupt: &Interrupt) -> Result<()> {
+    let scope = connection.principal.scope();
+    let row = connection.read().interrupt(&scope, &interrupt.id).await?;
+    match row.filter(|row| row.resolution.is_none()) {
+        Some(row) => {
+            connection.runtime().cancel(&connection.principal, &row.run_id).await.map(drop)
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,47 @@
+//! Commands to a session's pump.
+
+use tokio::sync::oneshot;
+use trilogue_wire::jsonrpc::Id;
+
+use super::super::wire::lines::MethodResult;
+
+#[derive(Debug)]
+pub(crate) enum PumpCommand {
+    Replay(ReplayStart),
+    /// Answer the prompts whose runs ended before the position that the client has reached.
+    AnswerEnded,
+    /// Report when everything before this command is in the outbox.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Where the pump begins, and what it does once the client has the log up to `until`.
+#[derive(Debug)]
+pub(crate) struct ReplayStart {
+    /// The number of the last event that the client has; `None` if it has everything up to now.
+    pub(crate) from: Option<u64>,
+    /// The number of the last event at the time of the request.
+    pub(crate) until: u64,
+    /// Whether the client receives its own messages too.
+    pub(crate) is_replay: bool,
+    /// Whether the client knows the questions that were raised before.
+    pub(crate) knows_questions: bool,
+    /// The request to respond to then.
+    pub(crate) request: Option<(Id<'static>, OpenResponse)>,
+}
+
+/// The response to a request that opens a session.
+#[derive(Debug)]
+pub(crate) enum OpenResponse {
+    Ready(MethodResult),
+    /// Built from what the log says of the agent's session.
+    FromLog,
+}
+
+// === impl ReplayStart ===
+
+impl ReplayStart {
+    /// Begins after event `from`, without a response.
+    pub(crate) const fn live(from: u64, until: u64) -> Self {
+        Self { from: Some(from), until, is_replay: false, knows_questions: true, request: None }
+    }
+}

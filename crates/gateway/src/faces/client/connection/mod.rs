@@ -1,0 +1,214 @@
+//! One client's connection: what everything that serves the client shares.
+
+pub(crate) mod cancels;
+pub(crate) mod command;
+pub(crate) mod pending;
+pub(crate) mod queue;
+pub(crate) mod requests;
+pub(crate) mod session;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trilogue_domain::error::Result;
+use trilogue_domain::lock;
+use trilogue_domain::{AgentName, Principal, ThreadId};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::{Backend, ClientProfile, Runtime};
+use trilogue_store::Read;
+use trilogue_store::rows::ThreadRow;
+use trilogue_wire::agent_client::{ClientCapabilities, McpCapabilities, PromptCapabilities, Rules};
+use trilogue_wire::jsonrpc::Id;
+use trilogue_wire::native::local::Control;
+
+use self::pending::PendingReplies;
+use self::queue::SessionQueues;
+use self::requests::OpenRequests;
+use super::options::{ClientOptions, MessageIdFormat};
+use super::state::State;
+use super::wire::lines::{Lines, MethodResult};
+use super::wire::outbox::{Batch, Outbox};
+use crate::core::not_found::no_thread;
+
+/// How many sessions a client may be cancelling at once without having them open. Further cancellations are dropped.
+const MAX_FOREIGN_CANCELS: usize = 16;
+
+pub(crate) struct ClientConnection {
+    pub(crate) state: Arc<State>,
+    pub(crate) principal: Arc<Principal>,
+    pub(crate) agent: AgentName,
+    /// Whether the other end is our proxy, which reads control lines and sends extras.
+    pub(crate) numbered: bool,
+    /// The client's working directory, if it is known before a session is opened.
+    pub(crate) folder: Option<PathBuf>,
+    /// Identifies the client across its connections.
+    pub(crate) client: Option<String>,
+    pub(crate) outbox: Outbox,
+    pub(crate) pending: PendingReplies,
+    pub(crate) queues: Arc<SessionQueues>,
+    /// Permits for notifications that the agent has not received yet.
+    pub(crate) notifications: Arc<Semaphore>,
+    pub(crate) requests: OpenRequests,
+    handshake: Mutex<Option<Arc<Handshake>>>,
+    /// Permits for cancelling sessions that the client does not have open.
+    pub(crate) foreign_cancels: Arc<Semaphore>,
+    /// Ends all work for the client.
+    pub(crate) closed: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// What both sides said in `initialize`.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    pub(crate) profile: ClientProfile,
+    pub(crate) client: ClientCapabilities,
+    /// What the agent accepts in prompts.
+    pub(crate) prompt: PromptCapabilities,
+    /// Which tool servers the agent can reach.
+    pub(crate) servers: McpCapabilities,
+    /// The response that the client received.
+    pub(crate) result: Vec<u8>,
+}
+
+// === impl ClientConnection ===
+
+impl ClientConnection {
+    pub(crate) fn new(state: Arc<State>, principal: Arc<Principal>, agent: AgentName) -> Self {
+        let options = &state.options;
+        let (closed, tasks) = (CancellationToken::new(), TaskTracker::new());
+        Self {
+            outbox: Outbox::new(options.max_outbox_messages, options.max_outbox_bytes),
+            principal,
+            agent,
+            numbered: false,
+            folder: None,
+            client: None,
+            pending: PendingReplies::default(),
+            queues: SessionQueues::new(tasks.clone(), closed.clone(), state.panics.clone()),
+            notifications: Arc::new(Semaphore::new(options.max_requests)),
+            requests: OpenRequests::new(options.max_requests, options.max_line_bytes),
+            handshake: Mutex::default(),
+            foreign_cancels: Arc::new(Semaphore::new(MAX_FOREIGN_CANCELS)),
+            closed,
+            tasks,
+            state,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &ClientOptions {
+        &self.state.options
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.state.runtime
+    }
+
+    pub(crate) fn read(&self) -> &Arc<dyn Read> {
+        &self.state.read
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        if self.options().strict { Rules::Strict } else { Rules::Lenient }
+    }
+
+    pub(crate) fn id_format(&self) -> mapping::IdFormat {
+        match self.options().message_id_format {
+            MessageIdFormat::Any => mapping::IdFormat::Any,
+            MessageIdFormat::Uuid => mapping::IdFormat::Uuid,
+        }
+    }
+
+    /// # Errors
+    /// `agent_not_found`.
+    pub(crate) fn backend(&self) -> Result<&Arc<dyn Backend>> {
+        self.runtime().backend(&self.agent)
+    }
+
+    /// Whether the agent speaks this protocol itself and has sessions of its own.
+    pub(crate) fn is_hosted(&self) -> bool {
+        self.backend().is_ok_and(|backend| backend.sessions().is_some())
+    }
+
+    /// `None` before `initialize`.
+    pub(crate) fn handshake(&self) -> Option<Arc<Handshake>> {
+        lock(&self.handshake).clone()
+    }
+
+    pub(crate) fn set_handshake(&self, handshake: Handshake) {
+        *lock(&self.handshake) = Some(Arc::new(handshake));
+    }
+
+    /// The thread that a session id names, if the client may see it.
+    ///
+    /// # Errors
+    /// `thread_not_found`.
+    pub(crate) async fn thread(&self, session: &str) -> Result<ThreadRow> {
+        let Ok(id) = ThreadId::parse(session) else { return Err(no_thread(session)) };
+        let found = self.read().thread(&self.principal.scope(), &id).await?;
+        found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(session))
+    }
+
+    /// The number of the last committed event of a thread.
+    pub(crate) fn last_event(&self, thread: &ThreadRow) -> u64 {
+        *self.read().tail(thread.key).committed.borrow()
+    }
+
+    /// Adds the response to an open request to lines that are about to be sent. Only the first response counts.
+    pub(crate) fn write_response(
+        &self,
+        lines: &mut Lines,
+        id: &Id<'static>,
+        result: &MethodResult,
+    ) {
+        if self.requests.close(id) {
+            lines.response(id, result);
+        }
+    }
+
+    /// Responds to an open request. Only the first response counts.
+    pub(crate) async fn respond(&self, id: &Id<'static>, result: MethodResult) {
+        let mut lines = Lines::default();
+        self.write_response(&mut lines, id, &result);
+        if !lines.bytes.is_empty() {
+            self.send(lines, Control::Boundary).await;
+        }
+    }
+
+    /// Responds to a request that was not admitted.
+    pub(crate) async fn respond_unadmitted(&self, id: &Id<'static>, result: MethodResult) {
+        let mut lines = Lines::default();
+        lines.response(id, &result);
+        self.send(lines, Control::Boundary).await;
+    }
+
+    /// Tells the proxy that a prompt's turn is stored and outlives the connection.
+    pub(crate) async fn confirm_prompt(&self, prompt: &Id<'static>) {
+        if self.numbered {
+            let mut lines = Lines::default();
+            lines.control(&Control::Accepted { request: prompt.as_str().into() });
+            // Only a client that sends nothing more waits for this line.
+            self.outbox.push_lazily(Batch { lines: lines.bytes, messages: 0 }).await;
+        }
+    }
+
+    /// Sends lines, and after them the position that the proxy has reached with them.
+    pub(crate) async fn send(&self, mut lines: Lines, position: Control<'_>) {
+        if self.numbered {
+            lines.control(&position);
+        }
+        self.outbox.push(Batch { lines: lines.bytes, messages: lines.messages }).await;
+    }
+}
+
+impl fmt::Debug for ClientConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConnection")
+            .field("agent", &self.agent)
+            .field("numbered", &self.numbered)
+            .finish_non_exhaustive()
+    }
+}

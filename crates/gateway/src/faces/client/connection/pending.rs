@@ -1,0 +1,174 @@
+//! Requests to the client that it has not answered.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::oneshot;
+use trilogue_domain::lock;
+use trilogue_domain::{Interrupt, InterruptId, Json, RunKey, ThreadId};
+use trilogue_runtime::CallError;
+
+use super::super::ask_registry::AskTicket;
+
+/// How many requests to one client may be unanswered. Further ones are refused.
+const MAX_PENDING: usize = 4_096;
+
+/// Who waits for the client's replies, by the number that each request has as its id.
+#[derive(Debug, Default)]
+pub(crate) struct PendingReplies {
+    last: AtomicU64,
+    table: Mutex<PendingTable>,
+}
+
+#[derive(Debug, Default)]
+struct PendingTable {
+    replies: HashMap<u64, PendingReply>,
+    is_closed: bool,
+}
+
+/// Who waits for a reply.
+#[derive(Debug)]
+pub(crate) enum PendingReply {
+    /// An agent.
+    Call(oneshot::Sender<Result<Json, CallError>>),
+    /// An interrupt.
+    Question(Arc<Question>),
+}
+
+/// Why a request to the client is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AskRefusal {
+    /// The client is gone.
+    Closed,
+    /// The client has left too many requests unanswered.
+    Full,
+}
+
+/// A request to the client about an interrupt.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) interrupt: Interrupt,
+    pub(crate) form: QuestionForm,
+    pub(crate) session: ThreadId,
+    /// The run that waits.
+    pub(crate) run: RunKey,
+    /// Counts the client among those that are being asked.
+    pub(crate) ticket: AskTicket,
+    /// Set when the client has cancelled the turn: later replies are ignored.
+    is_over: AtomicBool,
+}
+
+/// Which request asks the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QuestionForm {
+    Permission,
+    Elicitation,
+}
+
+// === impl PendingReplies ===
+
+impl PendingReplies {
+    /// A number that no request has had.
+    pub(crate) fn next(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Registers who waits for the reply to this request.
+    pub(crate) fn add(&self, number: u64, reply: PendingReply) -> Result<(), AskRefusal> {
+        let mut table = self.lock();
+        if table.is_closed {
+            return Err(AskRefusal::Closed);
+        }
+        if table.replies.len() >= MAX_PENDING {
+            return Err(AskRefusal::Full);
+        }
+        table.replies.insert(number, reply);
+        Ok(())
+    }
+
+    /// Takes who waits for the reply to this request.
+    pub(crate) fn take(&self, number: u64) -> Option<PendingReply> {
+        self.lock().replies.remove(&number)
+    }
+
+    /// Whether the client is being asked about an interrupt.
+    pub(crate) fn asks(&self, id: &InterruptId) -> bool {
+        self.lock().replies.values().any(|reply| reply.is_about(id))
+    }
+
+    /// Removes the question about an interrupt. Returns the number of its request.
+    pub(crate) fn withdraw(&self, id: &InterruptId) -> Option<u64> {
+        let mut table = self.lock();
+        let number = *table.replies.iter().find(|(_, reply)| reply.is_about(id))?.0;
+        table.replies.remove(&number);
+        Some(number)
+    }
+
+    /// Ignores the replies to these questions: a client that cancels a turn must reply to its questions, and does not choose anything by that.
+    pub(crate) fn ignore(&self, is_meant: impl Fn(&Question) -> bool) {
+        for reply in self.lock().replies.values() {
+            if let PendingReply::Question(question) = reply
+                && is_meant(question)
+            {
+                question.is_over.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes the questions of a session.
+    pub(crate) fn take_session(&self, session: &ThreadId) -> Vec<(u64, Arc<Question>)> {
+        let mut taken = Vec::new();
+        self.lock().replies.retain(|number, reply| match reply {
+            PendingReply::Question(question) if question.session == *session => {
+                taken.push((*number, Arc::clone(question)));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
+    /// Refuses further requests, because the client is gone. Returns its questions.
+    pub(crate) fn close(&self) -> Vec<Arc<Question>> {
+        let mut table = self.lock();
+        table.is_closed = true;
+        let questions = table.replies.drain().filter_map(|(_, reply)| match reply {
+            PendingReply::Question(question) => Some(question),
+            PendingReply::Call(_) => None,
+        });
+        questions.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PendingTable> {
+        lock(&self.table)
+    }
+}
+
+// === impl PendingReply ===
+
+impl PendingReply {
+    fn is_about(&self, id: &InterruptId) -> bool {
+        matches!(self, Self::Question(question) if question.interrupt.id == *id)
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    pub(crate) fn new(
+        interrupt: &Interrupt,
+        form: QuestionForm,
+        session: &ThreadId,
+        run: RunKey,
+        ticket: AskTicket,
+    ) -> Self {
+        let (interrupt, session) = (interrupt.clone(), session.clone());
+        Self { interrupt, form, session, run, ticket, is_over: AtomicBool::new(false) }
+    }
+
+    /// Whether the client has cancelled the turn that asks.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,100 @@
+//! The client's requests that are being processed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
+use trilogue_wire::jsonrpc::Id;
+
+use super::queue::SessionQueue;
+
+/// How many lines of the greatest length the open requests may hold together.
+const MAX_REQUEST_LINES: usize = 8;
+
+/// The client's requests that are being processed.
+#[derive(Debug)]
+pub(crate) struct OpenRequests {
+    table: Mutex<RequestTable>,
+    max_requests: usize,
+    max_bytes: usize,
+    /// Notified when one more request can be admitted.
+    pub(crate) has_room: Notify,
+}
+
+/// Whether a request was admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    Admitted,
+    /// Too many requests are open; it can be admitted later.
+    Full,
+    /// A request with the same id is open.
+    DuplicateId,
+}
+
+/// How to cancel an open request.
+#[derive(Clone, Debug)]
+pub(crate) enum CancelTarget {
+    /// A prompt: cancelling ends its turn, and the response says so.
+    Prompt { queue: Arc<SessionQueue>, token: CancellationToken },
+    /// Any other request: cancelling drops its work.
+    Other(CancellationToken),
+}
+
+#[derive(Debug, Default)]
+struct RequestTable {
+    by_id: HashMap<Id<'static>, (CancelTarget, usize)>,
+    /// The length of the requests' lines, in bytes.
+    bytes: usize,
+}
+
+// === impl OpenRequests ===
+
+impl OpenRequests {
+    pub(crate) fn new(max_requests: usize, max_line_bytes: usize) -> Self {
+        Self {
+            table: Mutex::default(),
+            max_requests,
+            max_bytes: MAX_REQUEST_LINES.saturating_mul(max_line_bytes),
+            has_room: Notify::new(),
+        }
+    }
+
+    /// Admits a request whose line has this many bytes.
+    pub(crate) fn admit(&self, id: &Id<'_>, bytes: usize, target: CancelTarget) -> Admission {
+        let mut table = lock(&self.table);
+        if table.by_id.contains_key(id) {
+            return Admission::DuplicateId;
+        }
+        let has_room = table.bytes.saturating_add(bytes) <= self.max_bytes;
+        if !has_room || table.by_id.len() >= self.max_requests {
+            return Admission::Full;
+        }
+        table.bytes += bytes;
+        table.by_id.insert(id.clone().into_owned(), (target, bytes));
+        Admission::Admitted
+    }
+
+    pub(crate) fn set_cancel_target(&self, id: &Id<'static>, target: CancelTarget) {
+        if let Some((known, _)) = lock(&self.table).by_id.get_mut(id) {
+            *known = target;
+        }
+    }
+
+    pub(crate) fn cancel_target(&self, id: &Id<'_>) -> Option<CancelTarget> {
+        lock(&self.table).by_id.get(id).map(|(target, _)| target.clone())
+    }
+
+    /// Removes a request. Returns `false` if it is not open, because a response was written before.
+    pub(crate) fn close(&self, id: &Id<'static>) -> bool {
+        let mut table = lock(&self.table);
+        let closed = table.by_id.remove(id);
+        table.bytes -= closed.as_ref().map_or(0, |(_, bytes)| *bytes);
+        drop(table);
+        if closed.is_some() {
+            self.has_room.notify_one();
+        }
+        closed.is_some()
+    }
+}

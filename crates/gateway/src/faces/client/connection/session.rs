@@ -1,0 +1,224 @@
+//! A session that a client has open.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
+use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::{Attached, Presence};
+use trilogue_store::rows::ThreadRow;
+use trilogue_wire::jsonrpc::Id;
+
+use super::super::ask_registry::AskTicket;
+use super::super::open_sessions::OpenSessionGuard;
+use super::super::wire::lines::MethodResult;
+use super::cancels::CancelMark;
+use super::command::PumpCommand;
+
+/// A session that a client has open: a thread whose log a pump renders for the client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) thread: ThreadRow,
+    state: Mutex<SessionState>,
+    commands: mpsc::Sender<PumpCommand>,
+    /// Stops the pump.
+    pub(crate) stop: CancellationToken,
+    attached: Attached,
+    /// Notified when prompts were answered.
+    pub(crate) settled: Notify,
+    /// Whether the pump knows where to begin.
+    has_begun: AtomicBool,
+    _presence: Presence,
+    _guard: OpenSessionGuard,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SessionState {
+    /// The prompts that wait for the end of a run.
+    pub(crate) prompts: Vec<OpenPrompt>,
+    /// How many prompts are between lookup and [`Self::prompts`]. While there are some, ends of runs are remembered for them.
+    pub(crate) accepting: usize,
+    pub(crate) ended: HashMap<RunKey, RunEnd>,
+    pub(crate) removed: HashSet<RunId>,
+    /// Whether the pump has stopped, so that it answers no further prompts.
+    pub(crate) is_over: bool,
+    /// Messages that this client sent: it does not receive them again.
+    pub(crate) own_messages: HashSet<MessageId>,
+    /// The question with which the last turn ended: the next prompt answers it.
+    pub(crate) question: Option<Interrupt>,
+    /// Whether the client has received the questions that were open when it opened the session.
+    pub(crate) knows_questions: bool,
+    /// Counts this client among those that may answer `question`.
+    pub(crate) ticket: Option<AskTicket>,
+    /// Settings that this client changed and whose log events have not arrived: only other clients need them.
+    pub(crate) own_settings: Vec<serde_json::Value>,
+    /// The parameters with which the agent's session has to be opened before its next use.
+    pub(crate) open_params: Option<Json>,
+}
+
+/// A prompt that waits for the end of its run.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenPrompt {
+    pub(crate) request: Id<'static>,
+    pub(crate) run: RunKey,
+    pub(crate) run_id: RunId,
+    /// The message id for the response.
+    pub(crate) user_message_id: Option<String>,
+    pub(crate) message: Option<MessageId>,
+    /// For a run that ended before: the event up to which the client must have read first, and the end.
+    pub(crate) ended_at: Option<(u64, RunEnd)>,
+    pub(crate) mark: CancelMark,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub(crate) struct RunEnd {
+    pub(crate) outcome: Outcome,
+    /// The prompt response of an agent that speaks this protocol.
+    pub(crate) result: Option<String>,
+}
+
+// === impl Session ===
+
+impl Session {
+    pub(crate) fn new(
+        thread: ThreadRow,
+        commands: mpsc::Sender<PumpCommand>,
+        attached: Attached,
+        presence: Presence,
+        guard: OpenSessionGuard,
+    ) -> Self {
+        Self {
+            thread,
+            state: Mutex::default(),
+            commands,
+            stop: CancellationToken::new(),
+            attached,
+            settled: Notify::new(),
+            has_begun: AtomicBool::new(false),
+            _presence: presence,
+            _guard: guard,
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
+        lock(&self.state)
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        self.thread.id.as_str()
+    }
+
+    /// The scope for rows of a thread that was looked up: the whole tenant.
+    pub(crate) fn scope(&self) -> Scope {
+        scope_of(&self.thread)
+    }
+
+    /// Returns `true` once: that caller tells the pump where to begin.
+    pub(crate) fn begin(&self) -> bool {
+        !self.has_begun.swap(true, Ordering::AcqRel)
+    }
+
+    /// Sends the agent's calls to this client from now on.
+    pub(crate) fn take_control(&self) {
+        self.attached.take_control();
+    }
+
+    /// Sends the pump a command. Returns `false` if the pump has ended.
+    pub(crate) async fn command(&self, command: PumpCommand) -> bool {
+        self.commands.send(command).await.is_ok()
+    }
+}
+
+/// The scope for rows of a thread that was looked up: the whole tenant.
+pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
+    Scope { tenant: thread.tenant.clone(), owner: None }
+}
+
+// === impl OpenPrompt ===
+
+impl OpenPrompt {
+    /// The response. A client that cancelled the turn learns that it was cancelled, even if the run failed.
+    pub(crate) fn result(&self, end: &RunEnd, user_message_id: Option<&str>) -> MethodResult {
+        match &end.outcome {
+            Outcome::Failed(_) if self.mark.is_cancelled() => {
+                let cancelled = Outcome::Cancelled { reason: None };
+                mapping::prompt_result(&cancelled, None, user_message_id)
+            }
+            outcome => mapping::prompt_result(outcome, end.result.as_deref(), user_message_id),
+        }
+    }
+}
+
+// === impl RunEnd ===
+
+impl RunEnd {
+    /// The end of a run that was removed together with its outcome.
+    pub(crate) const fn removed() -> Self {
+        Self { outcome: Outcome::Cancelled { reason: None }, result: None }
+    }
+
+    /// The end of a turn whose agent asks a question as text.
+    pub(crate) const fn asked() -> Self {
+        Self { outcome: Outcome::Completed, result: None }
+    }
+}
+
+// === impl SessionState ===
+
+impl SessionState {
+    /// Removes a setting of this client. Returns whether it was there.
+    pub(crate) fn take_own_setting(&mut self, setting: &serde_json::Value) -> bool {
+        let index = self.own_settings.iter().position(|own| own == setting);
+        index.map(|index| self.own_settings.remove(index)).is_some()
+    }
+
+    /// Takes the prompts that wait for this run.
+    pub(crate) fn take_prompts(&mut self, run: RunKey) -> Vec<OpenPrompt> {
+        self.prompts.extract_if(.., |prompt| prompt.run == run).collect()
+    }
+
+    /// Takes the prompts that wait for a run that has ended. If there are none, remembers the end for prompts that are being accepted.
+    pub(crate) fn end_run(&mut self, run: RunKey, end: &RunEnd) -> Vec<OpenPrompt> {
+        let prompts = self.take_prompts(run);
+        if prompts.is_empty() && self.accepting > 0 {
+            self.ended.insert(run, end.clone());
+        }
+        prompts
+    }
+
+    /// Like [`Self::end_run`] for a run that was removed. Its messages are gone too, so their ids are not acknowledged.
+    pub(crate) fn remove_run(&mut self, run: &RunId) -> Vec<OpenPrompt> {
+        let mut prompts: Vec<_> =
+            self.prompts.extract_if(.., |prompt| prompt.run_id == *run).collect();
+        if prompts.is_empty() && self.accepting > 0 {
+            self.removed.insert(run.clone());
+        }
+        prompts.iter_mut().for_each(|prompt| prompt.user_message_id = None);
+        prompts
+    }
+
+    /// How the run of a prompt that is being accepted has ended, if it has.
+    pub(crate) fn run_end(&self, prompt: &OpenPrompt) -> Option<RunEnd> {
+        let known = self.ended.get(&prompt.run).cloned();
+        let is_removed = self.is_over || self.removed.contains(&prompt.run_id);
+        known.or_else(|| is_removed.then(RunEnd::removed))
+    }
+
+    /// Takes the prompts whose runs had ended at or before event `number`.
+    pub(crate) fn take_ended(&mut self, number: u64) -> Vec<(OpenPrompt, RunEnd)> {
+        let mut taken = Vec::new();
+        self.prompts.retain(|prompt| match &prompt.ended_at {
+            Some((at, end)) if *at <= number => {
+                taken.push((prompt.clone(), end.clone()));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+}

@@ -1,0 +1,139 @@
+//! Closing sessions, and deleting them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use trilogue_domain::{Code, Outcome};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_wire::agent_client::{CloseSessionRequest, DeleteSessionRequest};
+use trilogue_wire::native::local::Control;
+
+use super::super::asking::question;
+use super::super::connection::ClientConnection;
+use super::super::connection::command::PumpCommand;
+use super::super::connection::queue::SessionQueue;
+use super::super::connection::session::Session;
+use super::super::thread_metadata::CLIENT;
+use super::super::wire::lines::{Lines, MethodResult};
+use super::cancel;
+use super::request::{read, session_error};
+
+/// How long closing a session waits for its turns to end.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends this client's turns and closes the session. Turns of other clients go on, and the agent's session stays open for them.
+pub(super) async fn close(
+    connection: &Arc<ClientConnection>,
+    queue: &Arc<SessionQueue>,
+    params: &str,
+) -> MethodResult {
+    read::<CloseSessionRequest>(connection, params)?;
+    let thread = connection.thread(queue.id.as_str()).await;
+    let thread = thread.map_err(|error| session_error(&error, &queue.id))?;
+    let Some(session) = queue.session() else { return Ok(b"{}".to_vec()) };
+    let own: Vec<_> = session.state().prompts.iter().map(|prompt| prompt.run).collect();
+    let is_own = |run: &RunRow| own.contains(&run.key) || is_of_client(connection, run);
+    let cancelled = cancel::cancel_runs(connection, &thread, is_own).await;
+    cancelled.map_err(|error| mapping::error_object(&error))?;
+    settle(&session).await;
+    withdraw_questions(connection, &session).await;
+    queue.set_session(None);
+    // Turns that did not end in time are answered as cancelled.
+    answer_cancelled(connection, &session).await;
+    session.stop.cancel();
+    // Other clients may have opened it while the turns ended.
+    let is_last = connection.state.open_sessions.count(thread.key) <= 1;
+    drop(session);
+    if is_last {
+        // In a task of its own, so that it is finished even if the client stops waiting.
+        drop(tokio::spawn(close_agent_session(Arc::clone(connection), thread)).await);
+    }
+    Ok(b"{}".to_vec())
+}
+
+/// Whether this client prompted the run on an earlier connection.
+fn is_of_client(connection: &ClientConnection, run: &RunRow) -> bool {
+    let Some(client) = &connection.client else { return false };
+    run.metadata.to_value().get(CLIENT).is_some_and(|it| it == client.as_str())
+}
+
+/// Waits until every prompt of the session is answered and its response is in the outbox.
+async fn settle(session: &Session) {
+    let answered = async {
+        loop {
+            let settled = session.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if session.state().prompts.is_empty() {
+                return;
+            }
+            settled.await;
+        }
+    };
+    drop(tokio::time::timeout(SETTLE_LIMIT, answered).await);
+    let (sender, flushed) = oneshot::channel();
+    session.command(PumpCommand::Flush(sender)).await;
+    drop(flushed.await);
+}
+
+async fn withdraw_questions(connection: &ClientConnection, session: &Session) {
+    let questions = connection.pending.take_session(&session.thread.id);
+    let mut lines = Lines::default();
+    for (number, _) in &questions {
+        lines.withdrawal(*number);
+    }
+    if !questions.is_empty() {
+        connection.send(lines, Control::Boundary).await;
+    }
+    for (_, question) in &questions {
+        question::leave(connection, question).await;
+    }
+    question::leave_text(connection, session).await;
+}
+
+/// Answers the session's prompts as cancelled.
+async fn answer_cancelled(connection: &ClientConnection, session: &Session) {
+    let prompts = std::mem::take(&mut session.state().prompts);
+    for prompt in prompts {
+        let id = prompt.user_message_id.as_deref();
+        let result = mapping::prompt_result(&Outcome::Cancelled { reason: None }, None, id);
+        connection.respond(&prompt.request, result).await;
+    }
+}
+
+/// Closes a hosted agent's session of a thread without open runs.
+async fn close_agent_session(connection: Arc<ClientConnection>, thread: ThreadRow) {
+    let Ok(backend) = connection.backend() else { return };
+    let Some(sessions) = backend.sessions() else { return };
+    match cancel::open_runs(&connection, &thread).await {
+        Ok(open) if open.is_empty() => {
+            let context = connection.runtime().thread_context(&thread, &connection.agent);
+            sessions.close(&context).await;
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(thread = %thread.id, %error, "agent session stays open"),
+    }
+}
+
+/// Deletes a session with its thread. Succeeds if there is none.
+pub(super) async fn delete(
+    connection: &Arc<ClientConnection>,
+    queue: &Arc<SessionQueue>,
+    params: &str,
+) -> MethodResult {
+    read::<DeleteSessionRequest>(connection, params)?;
+    match connection.runtime().erase_thread(&connection.principal, &queue.id).await {
+        Ok(()) => {}
+        Err(error) if error.code() == Code::ThreadNotFound => {}
+        Err(error) => return Err(session_error(&error, &queue.id)),
+    }
+    if let Some(session) = queue.set_session(None) {
+        // The ids of its messages are gone with the thread.
+        session.state().prompts.iter_mut().for_each(|open| open.user_message_id = None);
+        answer_cancelled(connection, &session).await;
+        session.stop.cancel();
+    }
+    Ok(b"{}".to_vec())
+}

@@ -1,0 +1,194 @@
+//! Requests and notifications of a client, by method.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use trilogue_mapping::agent_client as mapping;
+use trilogue_wire::agent_client::{
+    self as wire, CancelRequestNotification, Id as WireId, Read, Rules, method, splice,
+};
+use trilogue_wire::jsonrpc::{Code, ErrorObject};
+use trilogue_wire::native::local::ATTACH_METHOD;
+
+use super::super::asking::agent_calls::on_behalf_of;
+use super::super::connection::queue::SessionQueue;
+use super::super::connection::requests::{Admission, CancelTarget};
+use super::super::connection::{ClientConnection, Handshake};
+use super::super::wire::lines::MethodResult;
+use super::request::{IncomingRequest, read, respond_when_done, session_in};
+use super::{cancel, close, extension, initialize, list, open, option, prompt};
+use crate::core::not_found::no_thread;
+
+/// Begins to process a request. Returns it if too many are being processed.
+pub(crate) async fn dispatch(
+    connection: &Arc<ClientConnection>,
+    request: IncomingRequest,
+) -> Option<IncomingRequest> {
+    if request.method == "initialize" {
+        // Nothing else is read before the response.
+        let work = initialize::initialize(connection, &request.params);
+        let result = on_behalf_of(request.id.clone(), work).await;
+        connection.respond_unadmitted(&request.id, result).await;
+        return None;
+    }
+    let Some(handshake) = connection.handshake() else {
+        let message = format!("Invalid request: {} came before initialize", request.method);
+        let error = ErrorObject::new(Code::INVALID_REQUEST, message);
+        connection.respond_unadmitted(&request.id, Err(error)).await;
+        return None;
+    };
+    let token = CancellationToken::new();
+    let target = CancelTarget::Other(token.clone());
+    match connection.requests.admit(&request.id, request.bytes, target) {
+        Admission::Admitted => process(connection, handshake, request, token),
+        Admission::Full => return Some(request),
+        Admission::DuplicateId => {
+            connection.state.repeated_ids.increment(1);
+            let message = "Invalid request: another request of this id is not answered yet";
+            let error = ErrorObject::new(Code::INVALID_REQUEST, message);
+            connection.respond_unadmitted(&request.id, Err(error)).await;
+        }
+    }
+    None
+}
+
+fn process(
+    connection: &Arc<ClientConnection>,
+    handshake: Arc<Handshake>,
+    request: IncomingRequest,
+    token: CancellationToken,
+) {
+    let name = request.method.as_str();
+    match session_in(&request.params) {
+        Some(session) if name == "session/prompt" => {
+            prompt::enqueue(connection, handshake, request, &session, token);
+        }
+        Some(session) if method(name).is_none() && !is_attach(connection, name) => {
+            extension::enqueue(connection, handshake, request, &session, token);
+        }
+        Some(session) if is_session_method(connection, name) => {
+            let worker = Arc::clone(connection);
+            connection.queues.enqueue(&session, |queue| {
+                let queue = Arc::clone(queue);
+                async move {
+                    let id = request.id.clone();
+                    let work = in_session(&worker, &handshake, &queue, request);
+                    respond_when_done(&worker, id, token, work).await;
+                }
+            });
+        }
+        _ => {
+            let connection = Arc::clone(connection);
+            connection.tasks.clone().spawn(async move {
+                let (id, closed) = (request.id.clone(), connection.closed.clone());
+                let work = outside_sessions(&connection, &handshake, request);
+                tokio::select! {
+                    () = respond_when_done(&connection, id, token, work) => {}
+                    () = closed.cancelled() => {}
+                }
+            });
+        }
+    }
+}
+
+/// Whether requests of this method belong to one session.
+fn is_session_method(connection: &ClientConnection, name: &str) -> bool {
+    match name {
+        "session/load"
+        | "session/resume"
+        | "session/close"
+        | "session/delete"
+        | "session/set_mode"
+        | "session/set_config_option" => true,
+        name => is_attach(connection, name),
+    }
+}
+
+/// Whether this is our proxy's request to continue a session after a reconnect.
+fn is_attach(connection: &ClientConnection, name: &str) -> bool {
+    connection.numbered && name == ATTACH_METHOD
+}
+
+async fn in_session(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+    request: IncomingRequest,
+) -> Option<MethodResult> {
+    let params = &request.params;
+    match request.method.as_str() {
+        "session/load" => open::load(connection, handshake, queue, request).await,
+        "session/resume" => open::resume(connection, handshake, queue, request).await,
+        "session/close" => Some(close::close(connection, queue, params).await),
+        "session/delete" => Some(close::delete(connection, queue, params).await),
+        "session/set_mode" => Some(option::set_mode(connection, handshake, queue, params).await),
+        "session/set_config_option" => {
+            Some(option::set_config_option(connection, handshake, queue, params).await)
+        }
+        _ => open::attach(connection, handshake, queue, request).await,
+    }
+}
+
+async fn outside_sessions(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    request: IncomingRequest,
+) -> Option<MethodResult> {
+    let params = &request.params;
+    Some(match request.method.as_str() {
+        "session/new" => return open::new(connection, handshake, request).await,
+        "session/list" => list::list(connection, params).await,
+        name @ ("authenticate" | "logout") => {
+            extension::authentication(connection, handshake, name, params).await
+        }
+        // The session id of these is missing or invalid.
+        "session/prompt" => no_session::<wire::PromptRequest>(connection, params),
+        "session/load" => no_session::<wire::LoadSessionRequest>(connection, params),
+        "session/resume" => no_session::<wire::ResumeSessionRequest>(connection, params),
+        "session/close" => no_session::<wire::CloseSessionRequest>(connection, params),
+        // Deleting a session that cannot exist succeeds.
+        "session/delete" => {
+            read::<wire::DeleteSessionRequest>(connection, params).map(|_| b"{}".to_vec())
+        }
+        "session/set_mode" => no_session::<wire::SetSessionModeRequest>(connection, params),
+        "session/set_config_option" => {
+            no_session::<wire::SetSessionConfigOptionRequest>(connection, params)
+        }
+        name => extension::call(connection, handshake, None, name, params, None).await,
+    })
+}
+
+/// The error of a request whose session id is missing or invalid.
+fn no_session<T: Read>(connection: &ClientConnection, params: &str) -> MethodResult {
+    read::<T>(connection, params)?;
+    let session = splice::get_text(params, &["sessionId"]).unwrap_or_default();
+    Err(mapping::session_error(&no_thread(&session), &session))
+}
+
+pub(crate) fn on_notification(connection: &Arc<ClientConnection>, name: &str, params: &str) {
+    match name {
+        "session/cancel" => {
+            if let Some(session) = session_in(params) {
+                cancel::cancel_session(connection, &session);
+            }
+        }
+        "$/cancel_request" => {
+            let read = wire::read::<CancelRequestNotification>(params.as_bytes(), Rules::Lenient);
+            if let Ok(CancelRequestNotification { request_id, .. }) = read {
+                cancel_request(connection, &request_id);
+            }
+        }
+        name if name.starts_with("$/") || method(name).is_some() => {}
+        name => extension::notify(connection, name, params),
+    }
+}
+
+fn cancel_request(connection: &Arc<ClientConnection>, id: &WireId<'_>) {
+    match connection.requests.cancel_target(id) {
+        Some(CancelTarget::Prompt { queue, token }) => {
+            cancel::cancel_prompt(connection, &queue, &token, id);
+        }
+        Some(CancelTarget::Other(token)) => token.cancel(),
+        None => {}
+    }
+}

@@ -1,0 +1,71 @@
+//! `session/list`.
+
+use serde_json::Value;
+use trilogue_domain::limits;
+use trilogue_domain::thread::{AGENT_TITLE_MEMBER, TITLE_MEMBER};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
+use trilogue_wire::agent_client::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
+
+use super::super::connection::ClientConnection;
+use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, CWD};
+use super::super::wire::lines::MethodResult;
+use super::request::{invalid_params, read};
+
+/// The agent's sessions, newest first: those that clients opened, and all other threads in which it ran.
+pub(super) async fn list(connection: &ClientConnection, params: &str) -> MethodResult {
+    let request: ListSessionsRequest = read(connection, params)?;
+    let after = match &request.cursor {
+        None => None,
+        Some(cursor) => Some(
+            cursor
+                .parse()
+                .map_err(|_| invalid_params("/cursor", "is not a cursor from a previous page"))?,
+        ),
+    };
+    let default_cwd = default_cwd();
+    // Threads without a directory use the default one, and no index has them.
+    let indexed = request.cwd.as_deref().filter(|cwd| *cwd != default_cwd);
+    let filter = ThreadFilter {
+        metadata: indexed.map(|cwd| equals(CWD, cwd)).into_iter().collect(),
+        agent: Some(connection.agent.clone()),
+        ..ThreadFilter::default()
+    };
+    let page = Page { limit: limits::DEFAULT_PAGE_ROWS, after, skip: 0 };
+    let listing = connection.read().threads(&connection.principal.scope(), &filter, &page).await;
+    let listing = listing.map_err(|error| mapping::error_object(&error))?;
+    let rows = listing.rows.iter().filter(|row| !row.ephemeral);
+    let infos = rows.map(|row| info(row, &default_cwd));
+    let sessions = infos.filter(|info| request.cwd.as_ref().is_none_or(|cwd| *cwd == info.cwd));
+    let mut response = ListSessionsResponse::new(sessions.collect::<Vec<_>>());
+    response.next_cursor = listing.next.map(|next| next.to_string());
+    Ok(serde_json::to_vec(&response).unwrap_or_default())
+}
+
+/// The working directory of threads that name none: this server's.
+fn default_cwd() -> String {
+    let cwd = std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
+    cwd.unwrap_or_else(|| "/".to_owned())
+}
+
+fn equals(key: &str, value: &str) -> (String, String) {
+    (key.to_owned(), Value::from(value).to_string())
+}
+
+fn info(thread: &ThreadRow, default_cwd: &str) -> SessionInfo {
+    let metadata = thread.metadata.to_value();
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut info = SessionInfo::new(
+        thread.id.as_str().to_owned(),
+        text(CWD).unwrap_or_else(|| default_cwd.to_owned()),
+    );
+    info.title = text(TITLE_MEMBER).or_else(|| text(AGENT_TITLE_MEMBER));
+    info.updated_at = Some(thread.updated_at.to_string());
+    let directories = metadata.get(ADDITIONAL_DIRECTORIES).and_then(Value::as_array);
+    info.additional_directories = directories
+        .into_iter()
+        .flatten()
+        .filter_map(|directory| directory.as_str().map(str::to_owned))
+        .collect();
+    info
+}

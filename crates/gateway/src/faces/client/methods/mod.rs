@@ -1,0 +1,13 @@
+//! What each method of the protocol does.
+
+pub(crate) mod backlog;
+mod cancel;
+mod close;
+pub(crate) mod dispatch;
+mod extension;
+mod initialize;
+mod list;
+mod open;
+mod option;
+mod prompt;
+pub(crate) mod request;

@@ -1,0 +1,420 @@
+//! Opening sessions: new ones, and existing ones.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+use trilogue_domain::{Code, Error, Json, ThreadId};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::{NewThread, Sessions, ThreadPatch};
+use trilogue_store::rows::ThreadRow;
+use trilogue_wire::agent_client::{
+    LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, check_mcp_servers,
+    is_absolute, splice, without_parameters,
+};
+use trilogue_wire::jsonrpc::ErrorObject;
+use trilogue_wire::native::local::AttachParams;
+
+use super::super::asking::agent_calls::{AgentCalls, error_object};
+use super::super::connection::command::{OpenResponse, PumpCommand, ReplayStart};
+use super::super::connection::queue::SessionQueue;
+use super::super::connection::session::Session;
+use super::super::connection::{ClientConnection, Handshake};
+use super::super::session::{agent_session, attach_session};
+use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, AGENT, CWD, config_of};
+use super::super::wire::lines::MethodResult;
+use super::request::{IncomingRequest, invalid_params, read, session_error, to_json};
+use crate::core::not_found::no_thread;
+
+/// `session/new`: first the response, then the events of the session.
+pub(super) async fn new(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    request: IncomingRequest,
+) -> Option<MethodResult> {
+    let (thread, result) = match create(connection, handshake, &request).await {
+        Ok(created) => created,
+        Err(error) => return Some(Err(error)),
+    };
+    let id = thread.id.clone();
+    let (worker, handshake) = (Arc::clone(connection), connection.handshake());
+    // The client knows the session from the response, so its requests come after this.
+    connection.queues.enqueue(&id, |queue| {
+        let queue = Arc::clone(queue);
+        async move {
+            worker.respond(&request.id, Ok(result)).await;
+            let Some(handshake) = handshake else { return };
+            if queue.session().is_none() {
+                let session = attach_session(&worker, &handshake, thread);
+                queue.set_session(Some(Arc::clone(&session)));
+                session.begin();
+                session.command(PumpCommand::Replay(ReplayStart::live(0, 0))).await;
+            }
+        }
+    });
+    None
+}
+
+/// Creates the thread, and a hosted agent's session.
+async fn create(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    incoming: &IncomingRequest,
+) -> Result<(ThreadRow, Vec<u8>), ErrorObject> {
+    let params = incoming.params.as_str();
+    let request: NewSessionRequest = read(connection, params)?;
+    let open = OpenParams {
+        cwd: &request.cwd,
+        directories: &request.additional_directories,
+        servers: &request.mcp_servers,
+        params,
+    };
+    open.check(handshake)?;
+    check_session_limit(connection)?;
+    let (thread, is_new) = create_thread(connection, incoming, &open).await?;
+    let mut uncommitted = UncommittedSession {
+        connection,
+        thread: is_new.then(|| thread.id.clone()),
+        is_named: incoming.extras.session.is_some(),
+    };
+    let opened = open_new(connection, handshake, &thread, params).await;
+    let uncommitted = uncommitted.thread.take();
+    if opened.is_err()
+        && let Some(thread) = uncommitted
+    {
+        erase(connection, &thread).await;
+    }
+    opened.map(|result| (thread, result))
+}
+
+/// A session whose agent has not opened it yet. Dropping it erases its thread.
+struct UncommittedSession<'a> {
+    connection: &'a Arc<ClientConnection>,
+    thread: Option<ThreadId>,
+    /// Whether the client chose the session's id.
+    is_named: bool,
+}
+
+impl Drop for UncommittedSession<'_> {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.is_named && self.connection.closed.is_cancelled() {
+            // The client reconnects and asks for this session again.
+            return;
+        }
+        let connection = Arc::clone(self.connection);
+        // Not in the connection's tasks: it must finish even if the client is gone. A stopping server erases nothing.
+        if let Ok(handle) = Handle::try_current() {
+            handle.spawn(async move { erase(&connection, &thread).await });
+        }
+    }
+}
+
+async fn erase(connection: &ClientConnection, thread: &ThreadId) {
+    if let Err(error) = connection.runtime().erase_thread(&connection.principal, thread).await {
+        tracing::warn!(%thread, %error, "uncommitted session not erased");
+    }
+}
+
+/// Creates the thread of a new session. If the client chose an id that exists, returns that thread and `false`.
+async fn create_thread(
+    connection: &ClientConnection,
+    incoming: &IncomingRequest,
+    open: &OpenParams<'_>,
+) -> Result<(ThreadRow, bool), ErrorObject> {
+    let id = incoming.extras.session.as_deref().map(ThreadId::parse).transpose();
+    let id = id.map_err(|error| mapping::error_object(&error))?;
+    let mut metadata = open.metadata();
+    metadata.retain(|_, value| !value.is_null());
+    metadata.insert(AGENT.to_owned(), connection.agent.as_str().into());
+    let metadata = Some(Json::from_value(&Value::Object(metadata)));
+    let new = NewThread { id: id.clone(), metadata };
+    match (connection.runtime().create_thread(&connection.principal, new).await, id) {
+        (Ok(row), _) => Ok((row, true)),
+        (Err(error), Some(id)) if error.code() == Code::AlreadyExists => {
+            let found = connection.thread(id.as_str()).await;
+            found.map(|row| (row, false)).map_err(|error| mapping::error_object(&error))
+        }
+        (Err(error), _) => Err(mapping::error_object(&error)),
+    }
+}
+
+/// The result of `session/new`: a hosted agent's own, with our session id.
+async fn open_new(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    thread: &ThreadRow,
+    params: &str,
+) -> Result<Vec<u8>, ErrorObject> {
+    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    let result = match backend.sessions() {
+        None => {
+            let config = config_of(thread);
+            let options = agent_session::options_of(connection, backend.card(), config.as_ref());
+            agent_session::native_result(&options)
+        }
+        Some(sessions) => {
+            let params = to_json(&without_parameters(params))?;
+            let opened =
+                open_agent_session(connection, handshake, sessions, thread, params).await?;
+            agent_session::for_client(connection, opened.as_str())
+        }
+    };
+    let text = std::str::from_utf8(&result).unwrap_or("{}");
+    let text = splice::set_text(text, &["sessionId"], thread.id.as_str());
+    Ok(text.unwrap_or_else(|| format!("{{\"sessionId\":\"{}\"}}", thread.id)).into_bytes())
+}
+
+/// Opens a hosted agent's session, and stores its response for clients that open the session later.
+async fn open_agent_session(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    sessions: &dyn Sessions,
+    thread: &ThreadRow,
+    params: Json,
+) -> Result<Json, ErrorObject> {
+    let context = connection.runtime().thread_context(thread, &connection.agent);
+    let caller = AgentCalls::of_request(connection, handshake);
+    let opened = sessions.open(&context, &caller, params).await;
+    let opened = opened.map_err(|error| error_object(&error))?;
+    if let Err(error) = agent_session::store_opened(&context, &opened).await {
+        tracing::warn!(thread = %thread.id, %error, "the agent's session response is not stored");
+    }
+    Ok(opened)
+}
+
+/// `session/load`: the history, then the response.
+pub(super) async fn load(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+    incoming: IncomingRequest,
+) -> Option<MethodResult> {
+    let request: LoadSessionRequest = match read(connection, &incoming.params) {
+        Ok(request) => request,
+        Err(error) => return Some(Err(error)),
+    };
+    let mode = OpenMode::Load { after: incoming.extras.after.unwrap_or(0) };
+    let open = OpenParams {
+        cwd: &request.cwd,
+        directories: &request.additional_directories,
+        servers: &request.mcp_servers,
+        params: &incoming.params,
+    };
+    if let Err(error) = open.check(handshake) {
+        return Some(Err(error));
+    }
+    reopen(connection, handshake, queue, &incoming, Some(open), mode).await
+}
+
+/// `session/resume`: the response, then events from now on.
+pub(super) async fn resume(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+    incoming: IncomingRequest,
+) -> Option<MethodResult> {
+    let request: ResumeSessionRequest = match read(connection, &incoming.params) {
+        Ok(request) => request,
+        Err(error) => return Some(Err(error)),
+    };
+    let open = OpenParams {
+        cwd: &request.cwd,
+        directories: &request.additional_directories,
+        servers: &request.mcp_servers,
+        params: &incoming.params,
+    };
+    if let Err(error) = open.check(handshake) {
+        return Some(Err(error));
+    }
+    reopen(connection, handshake, queue, &incoming, Some(open), OpenMode::Resume).await
+}
+
+/// Our proxy's request after a reconnect: the events since it left. It repeats the parameters with which its client opened the session.
+pub(super) async fn attach(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+    incoming: IncomingRequest,
+) -> Option<MethodResult> {
+    let after = match serde_json::from_str::<AttachParams>(&incoming.params) {
+        Ok(params) => params.after,
+        Err(error) => return Some(Err(invalid_params("", format!("does not fit: {error}")))),
+    };
+    let params = splice::remove(&incoming.params, &["after"]);
+    let request = read::<ResumeSessionRequest>(connection, &params).ok();
+    let open = request.as_ref().map(|request| OpenParams {
+        cwd: &request.cwd,
+        directories: &request.additional_directories,
+        servers: &request.mcp_servers,
+        params: &params,
+    });
+    // Parameters that were accepted before are not checked again.
+    let open = open.filter(|open| is_absolute(open.cwd));
+    reopen(connection, handshake, queue, &incoming, open, OpenMode::Attach { after }).await
+}
+
+/// How an existing session is opened.
+#[derive(Clone, Copy)]
+enum OpenMode {
+    /// The client receives the history after event `after`, with its own messages.
+    Load { after: u64 },
+    /// The client receives no history.
+    Resume,
+    /// The client continues after event `after`.
+    Attach { after: u64 },
+}
+
+/// The parameters with which a client opens a session.
+struct OpenParams<'a> {
+    cwd: &'a str,
+    directories: &'a [String],
+    servers: &'a [McpServer],
+    /// All parameters, as JSON.
+    params: &'a str,
+}
+
+// === impl OpenParams ===
+
+impl OpenParams<'_> {
+    fn check(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
+        const RELATIVE: &str = "must be an absolute path";
+        if !is_absolute(self.cwd) {
+            return Err(invalid_params("/cwd", RELATIVE));
+        }
+        let relative = self.directories.iter().position(|directory| !is_absolute(directory));
+        if let Some(index) = relative {
+            return Err(invalid_params(&format!("/additionalDirectories/{index}"), RELATIVE));
+        }
+        let checked = check_mcp_servers(self.servers, Some(&handshake.servers));
+        checked.map_err(|violation| violation.error())
+    }
+
+    /// The directories, as thread metadata.
+    fn metadata(&self) -> Map<String, Value> {
+        let mut metadata = Map::new();
+        metadata.insert(CWD.to_owned(), self.cwd.into());
+        let directories = match self.directories {
+            [] => Value::Null,
+            some => some.to_vec().into(),
+        };
+        metadata.insert(ADDITIONAL_DIRECTORIES.to_owned(), directories);
+        metadata
+    }
+
+    /// Stores the directories that differ from the thread's.
+    async fn store(&self, connection: &ClientConnection, session: &Session) -> Result<(), Error> {
+        let row = connection.thread(session.id()).await?;
+        let known = row.metadata.to_value();
+        let mut metadata = self.metadata();
+        metadata.retain(|key, value| known.get(key).unwrap_or(&Value::Null) != value);
+        if metadata.is_empty() {
+            return Ok(());
+        }
+        let metadata = Some(Json::from_value(&Value::Object(metadata)));
+        let patch = ThreadPatch { metadata, ..ThreadPatch::default() };
+        connection.runtime().patch_thread(&connection.principal, &row.id, patch).await.map(drop)
+    }
+}
+
+/// Opens an existing session. The agent's own session is opened with `open` before its next use.
+async fn reopen(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+    incoming: &IncomingRequest,
+    open_params: Option<OpenParams<'_>>,
+    mode: OpenMode,
+) -> Option<MethodResult> {
+    let session = match open(connection, handshake, queue).await {
+        Ok(session) => session,
+        Err(error) => return Some(Err(error)),
+    };
+    if let Some(open) = open_params {
+        let params = without_parameters(open.params);
+        let cut = splice::cut_session(&params).map(|(cut, _)| cut);
+        if connection.is_hosted()
+            && let Ok(params) = to_json(cut.as_deref().unwrap_or(&params))
+        {
+            session.state().open_params = Some(params);
+        }
+        if let Err(error) = open.store(connection, &session).await {
+            return Some(Err(session_error(&error, &queue.id)));
+        }
+    }
+    let until = connection.last_event(&session.thread);
+    let (from, response) = match mode {
+        OpenMode::Load { after } => (Some(after.min(until)), OpenResponse::FromLog),
+        OpenMode::Resume => (None, OpenResponse::FromLog),
+        OpenMode::Attach { after } => {
+            (Some(after.min(until)), OpenResponse::Ready(Ok(b"{}".to_vec())))
+        }
+    };
+    let start = ReplayStart {
+        from,
+        until,
+        is_replay: matches!(mode, OpenMode::Load { .. }),
+        knows_questions: !matches!(mode, OpenMode::Resume),
+        request: Some((incoming.id.clone(), response)),
+    };
+    session.begin();
+    if session.command(PumpCommand::Replay(start)).await {
+        return None;
+    }
+    Some(Err(session_error(&no_thread(session.id()), &queue.id)))
+}
+
+/// The session of a queue. Opens it if it is not open.
+pub(super) async fn open(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    queue: &Arc<SessionQueue>,
+) -> Result<Arc<Session>, ErrorObject> {
+    let thread = connection.thread(queue.id.as_str()).await;
+    let thread = thread.map_err(|error| session_error(&error, &queue.id))?;
+    let is_usable =
+        |session: &Arc<Session>| session.thread.key == thread.key && !session.state().is_over;
+    if let Some(session) = queue.session().filter(is_usable) {
+        return Ok(session);
+    }
+    check_session_limit(connection)?;
+    let session = attach_session(connection, handshake, thread);
+    if let Some(before) = queue.set_session(Some(Arc::clone(&session))) {
+        before.stop.cancel();
+    }
+    Ok(session)
+}
+
+/// Renders a session from now on, if its pump has not begun.
+pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<Session>) {
+    if session.begin() {
+        let last = connection.last_event(&session.thread);
+        session.command(PumpCommand::Replay(ReplayStart::live(last, last))).await;
+    }
+}
+
+/// Opens a hosted agent's session, if that was put off until its use.
+pub(super) async fn open_agent_session_if_needed(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    session: &Session,
+) -> Result<(), ErrorObject> {
+    let Some(params) = session.state().open_params.clone() else { return Ok(()) };
+    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    if let Some(sessions) = backend.sessions() {
+        open_agent_session(connection, handshake, sessions, &session.thread, params).await?;
+    }
+    session.state().open_params = None;
+    Ok(())
+}
+
+fn check_session_limit(connection: &ClientConnection) -> Result<(), ErrorObject> {
+    let most = connection.options().max_sessions;
+    if connection.queues.open_sessions().len() < most {
+        return Ok(());
+    }
+    let error =
+        Error::new(Code::Overloaded, format!("{most} sessions are open, which is the most"))
+            .hint("close one first");
+    Err(mapping::error_object(&error))
+}

@@ -1,0 +1,77 @@
+//! One request of a client: reading its parameters, and responding to it.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::{Error, Json, ThreadId};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_wire::agent_client::{self as wire, Read, splice};
+use trilogue_wire::jsonrpc::{Code, ErrorObject, Id};
+use trilogue_wire::native::local::Extras;
+
+use super::super::asking::agent_calls::on_behalf_of;
+use super::super::asking::snapshot::QuestionSnapshot;
+use super::super::connection::ClientConnection;
+use super::super::wire::lines::MethodResult;
+
+#[derive(Debug)]
+pub(crate) struct IncomingRequest {
+    pub(crate) id: Id<'static>,
+    pub(crate) method: String,
+    /// JSON.
+    pub(crate) params: String,
+    pub(crate) extras: Extras,
+    /// The length of its line, in bytes.
+    pub(crate) bytes: usize,
+    /// The question that its client knew when it arrived, if it had to wait in the backlog.
+    pub(crate) snapshot: Option<QuestionSnapshot>,
+}
+
+/// Does the work for a request and responds to it, also if the work panics.
+///
+/// The work is boxed first: a future that is passed on by value takes its size once more in each caller.
+pub(crate) fn respond_when_done<'a>(
+    connection: &'a Arc<ClientConnection>,
+    id: Id<'static>,
+    cancelled: CancellationToken,
+    work: impl Future<Output = Option<MethodResult>> + Send + 'a,
+) -> impl Future<Output = ()> + Send + 'a {
+    let work = AssertUnwindSafe(on_behalf_of(id.clone(), Box::pin(work))).catch_unwind();
+    async move {
+        let result = tokio::select! {
+            done = work => done.unwrap_or_else(|_| {
+                connection.state.panics.increment(1);
+                tracing::error!("the work for a client's request panicked");
+                Some(Err(ErrorObject::of(Code::INTERNAL_ERROR)))
+            }),
+            () = cancelled.cancelled() => Some(Err(ErrorObject::of(Code::REQUEST_CANCELLED))),
+        };
+        if let Some(result) = result {
+            connection.respond(&id, result).await;
+        }
+    }
+}
+
+/// The session that the parameters name, if its id is valid.
+pub(crate) fn session_in(params: &str) -> Option<ThreadId> {
+    splice::get_text(params, &["sessionId"]).and_then(|id| ThreadId::parse(&id).ok())
+}
+
+pub(crate) fn read<T: Read>(connection: &ClientConnection, params: &str) -> Result<T, ErrorObject> {
+    wire::read(params.as_bytes(), connection.rules()).map_err(|violation| violation.error())
+}
+
+pub(crate) fn to_json(params: &str) -> Result<Json, ErrorObject> {
+    Json::parse(params.to_owned()).map_err(|error| mapping::error_object(&error))
+}
+
+pub(crate) fn session_error(error: &Error, session: &ThreadId) -> ErrorObject {
+    mapping::session_error(error, session.as_str())
+}
+
+pub(crate) fn invalid_params(path: &str, message: impl Into<String>) -> ErrorObject {
+    wire::Violation::new(path, message).error()
+}

@@ -1,0 +1,219 @@
+//! Reads a client's lines and hands each message on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::Json;
+use trilogue_runtime::CallError;
+use trilogue_wire::jsonrpc::{
+    Code, Decoder, ErrorObject, Frame, Id, Incoming, Invalid, Notification, Request, parse,
+};
+use trilogue_wire::native::local::Extras;
+
+use super::asking::{agent_calls, question};
+use super::connection::ClientConnection;
+use super::connection::pending::{PendingReply, Question};
+use super::methods::backlog::Backlog;
+use super::methods::dispatch;
+use super::methods::request::IncomingRequest;
+
+/// How much is read from the connection at once, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Serves a client until it disconnects or the server stops. `received` has the bytes that were read before.
+pub(super) async fn serve<R, W>(
+    connection: Arc<ClientConnection>,
+    mut reader: R,
+    writer: W,
+    received: &[u8],
+    stop: &CancellationToken,
+) where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let writing = {
+        let connection = Arc::clone(&connection);
+        tokio::spawn(async move {
+            let written = connection.outbox.write_to(writer, &connection.closed).await;
+            if let Err(error) = written {
+                tracing::debug!(%error, "a client reads nothing any more");
+            }
+            connection.closed.cancel();
+        })
+    };
+    let mut decoder = Decoder::new(connection.options().max_line_bytes);
+    decoder.push(received);
+    let stopped = tokio::select! {
+        () = read(&connection, &mut reader, &mut decoder) => false,
+        () = connection.closed.cancelled() => false,
+        () = stop.cancelled() => true,
+    };
+    let questions = connection.pending.close();
+    if !stopped {
+        leave(&connection, &questions).await;
+    }
+    drop(questions);
+    if stopped {
+        // The pumps render what the shutdown itself logged, and end.
+        connection.tasks.close();
+        drop(
+            tokio::time::timeout(connection.state.connection_grace / 2, connection.tasks.wait())
+                .await,
+        );
+    }
+    connection.outbox.close();
+    drop(tokio::time::timeout(connection.state.connection_grace / 2, writing).await);
+    connection.closed.cancel();
+    connection.queues.clear();
+    let counts = decoder.counts();
+    tracing::debug!(
+        agent = %connection.agent, lines = counts.lines, noise = counts.noise, oversize = counts.oversize,
+        "client disconnected"
+    );
+}
+
+/// Counts the client out of the questions that it was asked.
+async fn leave(connection: &ClientConnection, questions: &[Arc<Question>]) {
+    for question in questions {
+        question::leave(connection, question).await;
+    }
+    for session in connection.queues.open_sessions() {
+        question::leave_text(connection, &session).await;
+    }
+}
+
+/// Reads until the client disconnects.
+async fn read<R: AsyncRead + Unpin>(
+    connection: &Arc<ClientConnection>,
+    reader: &mut R,
+    decoder: &mut Decoder,
+) {
+    let mut backlog = Backlog::default();
+    loop {
+        while let Some(frame) = decoder.next() {
+            take_frame(connection, &mut backlog, frame).await;
+        }
+        let buffer = decoder.buffer_for(READ_BYTES);
+        let read = tokio::select! {
+            () = connection.requests.has_room.notified(), if !backlog.is_empty() => None,
+            read = reader.read_buf(buffer) => Some(read),
+        };
+        match read {
+            None => backlog.admit(connection).await,
+            Some(Ok(0)) => break,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a client's connection failed");
+                break;
+            }
+        }
+    }
+    if let Some(frame) = decoder.finish() {
+        take_frame(connection, &mut backlog, frame).await;
+    }
+}
+
+async fn take_frame(connection: &Arc<ClientConnection>, backlog: &mut Backlog, frame: Frame) {
+    match frame {
+        Frame::Line(line) => take_message(connection, backlog, line).await,
+        // A scalar is JSON but no message; anything else is not JSON.
+        Frame::Noise(line) => {
+            if let Err(invalid) = parse(&line) {
+                refuse(connection, &invalid).await;
+            }
+        }
+        Frame::Oversize(oversize) => {
+            tracing::debug!(limit = oversize.limit, "a client's line was too long");
+            refuse(connection, &oversize.invalid()).await;
+        }
+    }
+}
+
+async fn take_message(connection: &Arc<ClientConnection>, backlog: &mut Backlog, line: Bytes) {
+    match parse(&line) {
+        Ok(Incoming::Request(request)) => {
+            take_request(connection, backlog, request, line.len()).await
+        }
+        Ok(Incoming::Notification(it)) => take_notification(connection, backlog, &it).await,
+        Ok(Incoming::Response(response)) => {
+            let outcome = response.outcome.map(|raw| raw.get().to_owned());
+            take_response(connection, &response.id, outcome);
+        }
+        Err(invalid) => refuse(connection, &invalid).await,
+    }
+}
+
+async fn refuse(connection: &Arc<ClientConnection>, invalid: &Invalid<'_>) {
+    if let Some(id) = invalid.answers() {
+        take_response(connection, id, Err(invalid.error()));
+    }
+    if let Some((id, error)) = invalid.reply() {
+        connection.respond_unadmitted(&id.into_owned(), Err(error)).await;
+    }
+}
+
+async fn take_request(
+    connection: &Arc<ClientConnection>,
+    backlog: &mut Backlog,
+    request: Request<'_>,
+    bytes: usize,
+) {
+    let id = request.id.clone().into_owned();
+    let params = match request.params {
+        Some(params) if params.get().starts_with('[') => {
+            let error = ErrorObject::new(Code::INVALID_PARAMS, "Invalid params: must be an object");
+            return connection.respond_unadmitted(&id, Err(error)).await;
+        }
+        params => params.map(RawValue::get),
+    };
+    let (params, extras) = match params {
+        Some(params) if connection.numbered => Extras::take(params),
+        params => (params.unwrap_or("{}").into(), Extras::default()),
+    };
+    let method = request.method.into_owned();
+    let params = params.into_owned();
+    let request = IncomingRequest { id, method, params, extras, bytes, snapshot: None };
+    backlog.take(connection, request).await;
+}
+
+async fn take_notification(
+    connection: &Arc<ClientConnection>,
+    backlog: &mut Backlog,
+    it: &Notification<'_>,
+) {
+    let params = it.params.map_or("{}", RawValue::get);
+    backlog.on_notification(connection, &it.method, params).await;
+    dispatch::on_notification(connection, &it.method, params);
+}
+
+/// Hands a response of the client to who waits for it.
+fn take_response(
+    connection: &Arc<ClientConnection>,
+    id: &Id<'_>,
+    outcome: Result<String, ErrorObject>,
+) {
+    match id.as_number().and_then(|number| connection.pending.take(number)) {
+        None => {
+            tracing::debug!(id = %id.as_str().escape_debug(), "unexpected response")
+        }
+        Some(PendingReply::Call(caller)) => {
+            let outcome = match outcome {
+                Ok(result) => Json::parse(result).map_err(|error| {
+                    CallError::new(CallError::INTERNAL, error.message().to_owned())
+                }),
+                Err(error) => Err(agent_calls::call_error(&error)),
+            };
+            // The caller may be gone.
+            drop(caller.send(outcome));
+        }
+        Some(PendingReply::Question(question)) => {
+            let connection = Arc::clone(connection);
+            connection.tasks.clone().spawn(async move {
+                question::take_reply(&connection, &question, outcome.ok()).await;
+            });
+        }
+    }
+}

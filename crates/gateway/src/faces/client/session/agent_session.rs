@@ -1,0 +1,184 @@
+//! A hosted agent's own session, as the log has it.
+
+use serde_json::{Value, json};
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, StateEvent};
+use trilogue_domain::{Body, Json};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::ThreadContext;
+use trilogue_wire::agent_client::SessionConfigOption;
+
+use super::super::connection::ClientConnection;
+use super::super::wire::lines::MethodResult;
+
+/// The event with the agent's response when its session was opened.
+const OPENED_KIND: &str = "session_opened";
+/// The event with a mode or options that a client has set.
+const SETTING_KIND: &str = "session_set";
+/// Its member with the options that the client chose itself. Clients do not receive it.
+const CHOSEN: &str = "chosen";
+/// Its member with the agent. Clients do not receive it either.
+const AGENT: &str = "agent";
+
+/// The state of a hosted agent's own session, folded from the log.
+#[derive(Debug, Default)]
+pub(super) struct AgentSession {
+    /// The agent's response when it was opened.
+    result: Option<Value>,
+    mode: Option<Value>,
+    options: Option<Value>,
+    /// The agent's last list of commands.
+    pub(super) commands: Option<Event>,
+}
+
+/// What clients receive of an event.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Visibility {
+    Visible,
+    Hidden,
+    /// This update about a setting, if `is_news`: if the agent has not sent it itself.
+    Setting {
+        update: Value,
+        is_news: bool,
+    },
+}
+
+// === impl AgentSession ===
+
+impl AgentSession {
+    /// Takes the next event.
+    pub(super) fn push(&mut self, event: &Event) -> Visibility {
+        let Body::State(StateEvent::Custom { kind, data }) = &event.body else {
+            return Visibility::Visible;
+        };
+        match kind.as_str() {
+            OPENED_KIND if event.original.is_none() => {
+                let (result, commands) = (Some(data.to_value()), self.commands.take());
+                *self = Self { result, commands, ..Self::default() };
+                return Visibility::Hidden;
+            }
+            SETTING_KIND if event.original.is_none() => {
+                let mut update = data.to_value();
+                if let Some(members) = update.as_object_mut() {
+                    members.remove(CHOSEN);
+                    members.remove(AGENT);
+                }
+                return self.set(update);
+            }
+            "current_mode_update" => {
+                self.mode = data.to_value().get("currentModeId").cloned();
+            }
+            "config_option_update" => {
+                self.options = data.to_value().get("configOptions").cloned();
+            }
+            "available_commands_update" => self.commands = Some(event.clone()),
+            _ => {}
+        }
+        Visibility::Visible
+    }
+
+    fn set(&mut self, update: Value) -> Visibility {
+        let (known, now) = match (update.get("currentModeId"), update.get("configOptions")) {
+            (Some(mode), _) => (&mut self.mode, mode),
+            (_, Some(options)) => (&mut self.options, options),
+            _ => return Visibility::Hidden,
+        };
+        let is_news = known.as_ref() != Some(now);
+        *known = Some(now.clone());
+        Visibility::Setting { update, is_news }
+    }
+
+    /// The response to a client that opens the session. `config` is the configuration of the thread's runs.
+    pub(super) fn response(
+        &self,
+        connection: &ClientConnection,
+        session: &str,
+        config: Option<&Json>,
+    ) -> MethodResult {
+        match connection.backend() {
+            Ok(backend) if backend.sessions().is_some() => Ok(self.result(connection)),
+            Ok(backend) => Ok(native_result(&options_of(connection, backend.card(), config))),
+            Err(error) => Err(mapping::session_error(&error, session)),
+        }
+    }
+
+    fn result(&self, connection: &ClientConnection) -> Vec<u8> {
+        let mut result = self.result.clone().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        if let (Some(mode), Some(known)) = (&self.mode, result.pointer_mut("/modes/currentModeId"))
+        {
+            *known = mode.clone();
+        }
+        if let (Some(options), Some(object)) = (&self.options, result.as_object_mut()) {
+            object.insert("configOptions".to_owned(), options.clone());
+        }
+        for_client(connection, &result.to_string())
+    }
+}
+
+/// An agent's response, with the options that this client can display.
+pub(crate) fn for_client(connection: &ClientConnection, result: &str) -> Vec<u8> {
+    let takes_booleans = connection
+        .handshake()
+        .is_some_and(|handshake| mapping::takes_boolean_options(&handshake.client));
+    match takes_booleans {
+        true => result.as_bytes().to_vec(),
+        false => mapping::result_without_booleans(result),
+    }
+}
+
+/// Logs an agent's response if clients that open the session later need it.
+///
+/// # Errors
+/// As storing an event.
+pub(crate) async fn store_opened(context: &ThreadContext, result: &Json) -> Result<()> {
+    let value = result.to_value();
+    let is_needed = ["modes", "configOptions", "models"]
+        .iter()
+        .any(|key| value.get(key).is_some_and(|value| !value.is_null()));
+    if !is_needed {
+        return Ok(());
+    }
+    let event = StateEvent::Custom { kind: OPENED_KIND.to_owned(), data: result.clone() };
+    context.note(Body::State(event), None).await
+}
+
+/// Logs a client's setting as an update, because agents need not send one. `chosen` has the options that the client chose itself: another process that takes over the session sets them again, and the others follow from them.
+///
+/// # Errors
+/// As storing an event.
+pub(crate) async fn store_setting(
+    context: &ThreadContext,
+    update: &Value,
+    chosen: Option<Value>,
+) -> Result<()> {
+    let mut stored = update.clone();
+    if let Some(members) = stored.as_object_mut() {
+        members.insert(AGENT.to_owned(), context.agent().as_str().into());
+        members.extend(chosen.map(|chosen| (CHOSEN.to_owned(), chosen)));
+    }
+    let data = Json::from_value(&stored);
+    context
+        .note(Body::State(StateEvent::Custom { kind: SETTING_KIND.to_owned(), data }), None)
+        .await
+}
+
+/// The options of an agent's configuration that this client can display.
+pub(crate) fn options_of(
+    connection: &ClientConnection,
+    card: &trilogue_domain::AgentCard,
+    config: Option<&Json>,
+) -> Vec<SessionConfigOption> {
+    let options = mapping::config_options(card, config);
+    match connection.handshake() {
+        Some(handshake) => mapping::for_client(options, &handshake.client),
+        None => options,
+    }
+}
+
+/// The result of opening a session of a native agent.
+pub(crate) fn native_result(options: &[SessionConfigOption]) -> Vec<u8> {
+    if options.is_empty() {
+        return b"{}".to_vec();
+    }
+    json!({ "configOptions": options }).to_string().into_bytes()
+}

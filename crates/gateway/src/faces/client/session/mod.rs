@@ -1,0 +1,50 @@
+//! What a client receives of a session: the thread's log, rendered by a pump.
+
+pub(crate) mod agent_session;
+mod deferred;
+mod pump;
+mod renderer;
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use trilogue_domain::RunStatus;
+use trilogue_runtime::Client;
+use trilogue_store::rows::ThreadRow;
+
+use self::pump::Pump;
+use super::asking::agent_calls::AgentCalls;
+use super::connection::session::Session;
+use super::connection::{ClientConnection, Handshake};
+
+/// How many commands may wait for a pump.
+const MAX_COMMANDS: usize = 64;
+/// The statuses of runs that have not ended.
+pub(crate) const OPEN_STATUSES: [RunStatus; 4] =
+    [RunStatus::Queued, RunStatus::Running, RunStatus::Interrupted, RunStatus::Cancelling];
+
+/// Attaches the client to a thread that it may see. The pump starts with its first command.
+pub(crate) fn attach_session(
+    connection: &Arc<ClientConnection>,
+    handshake: &Handshake,
+    thread: ThreadRow,
+) -> Arc<Session> {
+    let (commands, received) = mpsc::channel(MAX_COMMANDS);
+    let calls = AgentCalls::in_session(connection, handshake, &thread.id);
+    let client: Arc<dyn Client> = Arc::new(calls);
+    let runtime = connection.runtime();
+    let (attached, presence) = (runtime.attach(&thread, client), runtime.present(&thread));
+    let guard = connection.state.open_sessions.open(thread.key);
+    let session = Arc::new(Session::new(thread, commands, attached, presence, guard));
+    let pump = Pump::new(Arc::clone(connection), Arc::clone(&session), handshake);
+    connection.tasks.spawn(pump.run(received));
+    session
+}
+
+/// The idempotency key of a client's prompt: it names the client if that can reconnect, so that it recognises its own messages later.
+pub(crate) fn own_key(client: Option<&str>, key: &str) -> String {
+    match client {
+        Some(client) => format!("{client}/{key}"),
+        None => key.to_owned(),
+    }
+}

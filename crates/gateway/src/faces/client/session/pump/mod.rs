@@ -1,0 +1,447 @@
+//! The pump: renders a session's log for a client.
+
+mod close;
+mod replay;
+mod settings;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
+use trilogue_domain::{Body, Interrupt, Json, Role, RunId, RunKey};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_store::{Frame, Range, Tail};
+use trilogue_wire::agent_client::ClientCapabilities;
+use trilogue_wire::native::local::Control;
+
+use self::settings::is_setting;
+use super::super::asking::question::{self, AskOutcome};
+use super::super::connection::command::{PumpCommand, ReplayStart};
+use super::super::connection::session::{OpenPrompt, RunEnd, Session};
+use super::super::connection::{ClientConnection, Handshake};
+use super::super::wire::lines::Lines;
+use super::agent_session::{AgentSession, Visibility};
+use super::renderer::LineRenderer;
+use crate::core::not_found::no_thread;
+use crate::stream::feed::run_id;
+
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+/// How many run ids a pump remembers.
+const MAX_RUN_IDS: usize = 1_024;
+
+/// Reads a session's log and sends it to the client. All updates of a session come from here.
+pub(super) struct Pump {
+    connection: Arc<ClientConnection>,
+    session: Arc<Session>,
+    client: ClientCapabilities,
+    tail: Tail,
+    /// The number of the last event that was rendered.
+    cursor: u64,
+    /// The last position that the proxy received.
+    sent_position: u64,
+    renderer: LineRenderer,
+    agent_session: AgentSession,
+    run_ids: HashMap<RunKey, RunId>,
+    /// Prompt responses of hosted agents whose runs have not ended.
+    results: HashMap<RunKey, String>,
+    /// The replay in progress.
+    replay: Option<ReplayStart>,
+    /// Further replays, oldest first.
+    next_replays: VecDeque<ReplayStart>,
+    /// Whether anything was rendered.
+    is_started: bool,
+    /// The configuration of the thread's runs, once it is known.
+    config: Option<Option<Json>>,
+    /// Runs that ended in the current batch and for which no prompt waited.
+    unclaimed_ends: Vec<(RunKey, RunEnd)>,
+    /// The same for runs that were removed.
+    unclaimed_removals: Vec<RunId>,
+    /// Whether the current batch contains nothing but new runs.
+    only_new_runs: bool,
+}
+
+/// Why a waiting pump continues.
+enum WakeReason {
+    Committed,
+    ThreadRemoved,
+    Command(Option<PumpCommand>),
+    Stopping,
+}
+
+// === impl Pump ===
+
+impl Pump {
+    pub(super) fn new(
+        connection: Arc<ClientConnection>,
+        session: Arc<Session>,
+        handshake: &Handshake,
+    ) -> Self {
+        let client = handshake.client.clone();
+        Self {
+            tail: connection.read().tail(session.thread.key),
+            cursor: 0,
+            sent_position: u64::MAX,
+            renderer: LineRenderer::new(&session.thread.id, connection.id_format(), &client),
+            agent_session: AgentSession::default(),
+            run_ids: HashMap::new(),
+            results: HashMap::new(),
+            replay: None,
+            next_replays: VecDeque::new(),
+            is_started: false,
+            config: None,
+            unclaimed_ends: Vec::new(),
+            unclaimed_removals: Vec::new(),
+            only_new_runs: false,
+            client,
+            session,
+            connection,
+        }
+    }
+
+    /// Runs until the session is closed, its thread is removed, or the client disconnects.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<PumpCommand>) {
+        let (stop, closed) = (self.session.stop.clone(), self.connection.closed.clone());
+        let pumped = tokio::select! {
+            () = closed.cancelled() => return,
+            () = stop.cancelled() => Ok(()),
+            pumped = self.pump(&mut commands) => pumped,
+        };
+        let error = match &pumped {
+            Ok(()) if !stop.is_cancelled() => return,
+            Ok(()) => None,
+            Err(error) => {
+                tracing::debug!(thread = %self.session.thread.id, %error, "session pump failed");
+                Some(error)
+            }
+        };
+        // Replays that were requested still need responses.
+        commands.close();
+        while let Ok(command) = commands.try_recv() {
+            if let PumpCommand::Replay(start) = command {
+                self.next_replays.push_back(start);
+            }
+        }
+        self.close(error).await;
+    }
+
+    async fn pump(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> Result<()> {
+        // The tail of a thread that was removed before it was attached never ends.
+        let thread = self.connection.thread(self.session.id()).await?;
+        if thread.key != self.session.thread.key {
+            return Err(no_thread(self.session.id()));
+        }
+        loop {
+            while self.is_started && self.step().await? {
+                while let Ok(command) = commands.try_recv() {
+                    self.execute(command).await?;
+                }
+                self.start_next_replay().await?;
+            }
+            if self.start_next_replay().await? {
+                continue;
+            }
+            match self.wait(commands).await {
+                WakeReason::Committed => {}
+                WakeReason::Command(Some(command)) => self.execute(command).await?,
+                WakeReason::Command(None) => return Ok(()),
+                WakeReason::ThreadRemoved => return Err(no_thread(self.session.id())),
+                WakeReason::Stopping => {
+                    // Render what the shutdown itself logged.
+                    while self.is_started && self.step().await? {}
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> WakeReason {
+        tokio::select! {
+            changed = self.tail.committed.changed() => match changed {
+                Ok(()) => WakeReason::Committed,
+                Err(_) => WakeReason::ThreadRemoved,
+            },
+            command = commands.recv() => WakeReason::Command(command),
+            () = self.connection.state.streams_end.cancelled() => WakeReason::Stopping,
+        }
+    }
+
+    async fn execute(&mut self, command: PumpCommand) -> Result<()> {
+        match command {
+            PumpCommand::Replay(start) => {
+                self.next_replays.push_back(start);
+                self.start_next_replay().await.map(drop)
+            }
+            PumpCommand::Flush(flushed) => {
+                // The sender may have stopped waiting.
+                let _ = flushed.send(());
+                Ok(())
+            }
+            PumpCommand::AnswerEnded => {
+                let mut lines = Lines::default();
+                self.answer_ended(&mut lines);
+                self.send(lines).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Renders the next part of the log. Returns `false` at its end.
+    async fn step(&mut self) -> Result<bool> {
+        let frames = self.frames_after(self.cursor, READ_BYTES).await?;
+        if frames.is_empty() {
+            return Ok(false);
+        }
+        let mut lines = Lines::default();
+        // Relayed updates are copied once, so the buffer must not grow.
+        let stored: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
+        lines.bytes.reserve(stored + stored / 2);
+        for frame in &frames {
+            self.render_frame(frame, &mut lines).await?;
+            if self.replay.as_ref().is_some_and(|start| self.cursor >= start.until) {
+                self.finish_replay(&mut lines).await?;
+                // A batch ends with the response.
+                self.flush(&mut lines).await;
+            }
+            if lines.bytes.len() >= READ_BYTES {
+                self.flush(&mut lines).await;
+            }
+        }
+        self.answer_ended(&mut lines);
+        self.flush(&mut lines).await;
+        Ok(true)
+    }
+
+    async fn frames_after(&self, after: u64, max_bytes: usize) -> Result<Vec<Arc<Frame>>> {
+        let range = Range { run: None, after, max_bytes };
+        self.connection.read().frames(&self.session.thread, range).await
+    }
+
+    async fn render_frame(&mut self, frame: &Frame, lines: &mut Lines) -> Result<()> {
+        let mut records = frame.raw()?.peekable();
+        while let Some(record) = records.next() {
+            let record = record?;
+            if record.number <= self.cursor {
+                continue;
+            }
+            self.cursor = record.number;
+            match record.original.as_ref() {
+                // Relayed without decoding.
+                Some(original) if self.renderer.relay(original, frame.run(), lines) => {
+                    if self.replay.is_some() || is_setting(&original.bytes) {
+                        let _ = self.agent_session.push(&record.event()?);
+                    }
+                }
+                Some(original) if original.dialect == mapping::RESULT => {
+                    if let (Some(run), Ok(text)) =
+                        (frame.run(), std::str::from_utf8(&original.bytes))
+                    {
+                        self.results.insert(run, text.to_owned());
+                    }
+                }
+                _ => {
+                    let mut event = record.event()?;
+                    if let Body::Run(RunEvent::Created { input: input @ Some(_), .. }) =
+                        &mut event.body
+                        && let Some(Ok(next)) = records.peek()
+                        && starts_user_message(&next.event()?)
+                    {
+                        // The message takes the place of the value that was made of it.
+                        *input = None;
+                    }
+                    self.render_event(&event, lines).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Renders an event that is not relayed.
+    async fn render_event(&mut self, event: &Event, lines: &mut Lines) -> Result<()> {
+        self.only_new_runs = match &event.body {
+            Body::Run(RunEvent::Created { .. }) => true,
+            Body::Run(_) | Body::Message(_) => self.only_new_runs,
+            _ => false,
+        };
+        match self.agent_session.push(event) {
+            Visibility::Visible => {}
+            Visibility::Hidden => return Ok(()),
+            Visibility::Setting { update, is_news } => {
+                self.agent_setting(&update, is_news, lines);
+                return Ok(());
+            }
+        }
+        if let Body::Thread(
+            ThreadEvent::Created { metadata, .. } | ThreadEvent::Metadata(metadata),
+        ) = &event.body
+        {
+            self.native_setting(metadata, lines);
+        }
+        let run = match event.run {
+            Some(key) => self.run_id(key, event).await?,
+            None => None,
+        };
+        self.note_own(event, run.as_ref()).await?;
+        let read = self.connection.read();
+        let thread = &self.session.thread;
+        self.renderer.event(read, thread, event, run.as_ref(), lines).await?;
+        match &event.body {
+            Body::Run(RunEvent::Ended(outcome)) => {
+                if let Some(key) = event.run {
+                    let result = self.results.remove(&key);
+                    self.run_ended(key, RunEnd { outcome: outcome.clone(), result }, lines);
+                }
+            }
+            Body::Interrupt(InterruptEvent::Raised(interrupt)) => {
+                // After a replay the client is asked what is still open then.
+                if let Some(key) = event.run.filter(|_| self.replay.is_none()) {
+                    let asking = mapping::asking(interrupt, self.session.id(), &self.client);
+                    self.ask(key, interrupt, asking, lines);
+                }
+            }
+            Body::Interrupt(InterruptEvent::Resolved { interrupt, .. }) => {
+                self.session.state().question.take_if(|question| question.id == *interrupt);
+                question::withdraw(&self.connection, &self.session, interrupt, lines);
+            }
+            Body::Thread(ThreadEvent::RunRemoved { run, .. }) => self.run_removed(run, lines),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks the client. A question that is asked as text ends the turn.
+    fn ask(&self, run: RunKey, interrupt: &Interrupt, asking: mapping::Asking, lines: &mut Lines) {
+        let (connection, session) = (&self.connection, &self.session);
+        if question::ask(connection, session, run, interrupt, asking, lines) == AskOutcome::Text {
+            let prompts = {
+                let mut state = session.state();
+                state.question = Some(interrupt.clone());
+                state.take_prompts(run)
+            };
+            self.answer(prompts, &RunEnd::asked(), lines);
+        }
+    }
+
+    fn run_ended(&mut self, run: RunKey, end: RunEnd, lines: &mut Lines) {
+        let prompts = self.session.state().take_prompts(run);
+        if prompts.is_empty() {
+            self.unclaimed_ends.push((run, end));
+        } else {
+            self.answer(prompts, &end, lines);
+        }
+    }
+
+    fn run_removed(&mut self, run: &RunId, lines: &mut Lines) {
+        let found = self.run_ids.iter().find(|(_, id)| *id == run).map(|(key, _)| *key);
+        if let Some(key) = found {
+            self.run_ids.remove(&key);
+            self.results.remove(&key);
+        }
+        let prompts = self.session.state().remove_run(run);
+        if prompts.is_empty() {
+            self.unclaimed_removals.push(run.clone());
+        } else {
+            self.answer(prompts, &RunEnd::removed(), lines);
+        }
+    }
+
+    /// Responds to prompts whose run has ended.
+    fn answer(&self, prompts: Vec<OpenPrompt>, end: &RunEnd, lines: &mut Lines) {
+        self.session.settled.notify_waiters();
+        for prompt in prompts {
+            if let Some(message) = &prompt.message {
+                self.session.state().own_messages.remove(message);
+            }
+            tracing::debug!(
+                run = %prompt.run_id,
+                thread = %self.session.thread.id,
+                message_id = prompt.message.as_ref().map(tracing::field::display),
+                status = end.outcome.status().as_str(),
+                "prompt answered"
+            );
+            let result = prompt.result(end, prompt.user_message_id.as_deref());
+            self.connection.write_response(lines, &prompt.request, &result);
+        }
+    }
+
+    /// Responds to prompts whose runs had ended before the client reached the cursor.
+    fn answer_ended(&self, lines: &mut Lines) {
+        let ended = self.session.state().take_ended(self.cursor);
+        for (prompt, end) in ended {
+            self.answer(vec![prompt], &end, lines);
+        }
+    }
+
+    /// Sends the current batch, and remembers which runs ended for prompts that are being accepted.
+    async fn flush(&mut self, lines: &mut Lines) {
+        let has_moved = self.sent_position != self.cursor;
+        if !lines.bytes.is_empty() || has_moved && !self.may_delay_position() {
+            self.send(std::mem::take(lines)).await;
+            self.sent_position = self.cursor;
+            self.only_new_runs = false;
+        }
+        for (run, end) in std::mem::take(&mut self.unclaimed_ends) {
+            let prompts = self.session.state().end_run(run, &end);
+            self.send_answers(prompts, &end).await;
+        }
+        for run in std::mem::take(&mut self.unclaimed_removals) {
+            let prompts = self.session.state().remove_run(&run);
+            self.send_answers(prompts, &RunEnd::removed()).await;
+        }
+    }
+
+    async fn send_answers(&self, prompts: Vec<OpenPrompt>, end: &RunEnd) {
+        let mut lines = Lines::default();
+        self.answer(prompts, end, &mut lines);
+        if !lines.bytes.is_empty() {
+            self.send(lines).await;
+        }
+    }
+
+    /// Whether a position without lines can wait for the next lines: this client has prompted, so there will be some.
+    ///
+    /// A client that reconnects meanwhile begins at the position before, and recognises its own prompt by its run.
+    fn may_delay_position(&self) -> bool {
+        let state = self.session.state();
+        let is_prompting = state.prompts.len() + state.accepting == 1;
+        is_prompting
+            && self.only_new_runs
+            && self.replay.is_none()
+            && self.connection.client.is_some()
+    }
+
+    async fn send(&self, lines: Lines) {
+        // A replay that breaks off begins anew, so it moves no position until its response.
+        let position = match self.renderer.is_replay {
+            true => Control::Boundary,
+            false => Control::Position { session: self.session.id().into(), number: self.cursor },
+        };
+        if !lines.bytes.is_empty() || self.connection.numbered {
+            self.connection.send(lines, position).await;
+        }
+    }
+
+    /// The id of an event's run.
+    async fn run_id(&mut self, key: RunKey, event: &Event) -> Result<Option<RunId>> {
+        if let Some(known) = self.run_ids.get(&key) {
+            return Ok(Some(known.clone()));
+        }
+        let id = match &event.body {
+            Body::Run(RunEvent::Created { run, .. }) => Some(run.clone()),
+            _ => run_id(self.connection.read(), &self.session.thread, key).await?,
+        };
+        if self.run_ids.len() >= MAX_RUN_IDS {
+            self.run_ids.clear();
+        }
+        if let Some(id) = &id {
+            self.run_ids.insert(key, id.clone());
+        }
+        Ok(id)
+    }
+}
+
+fn starts_user_message(event: &Event) -> bool {
+    matches!(&event.body, Body::Message(MessageEvent::Started { role: Role::User, .. }))
+}

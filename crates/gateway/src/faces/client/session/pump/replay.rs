@@ -1,0 +1,278 @@
+//! Replays: the part of the log that existed when a client asked for the session.
+
+use trilogue_domain::error::Result;
+use trilogue_domain::event::{Event, MessageEvent, RunEvent};
+use trilogue_domain::{Body, Role, RunId, RunKey, limits};
+use trilogue_mapping::agent_client as mapping;
+use trilogue_store::Range;
+use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
+
+use super::super::super::connection::command::OpenResponse;
+use super::super::super::thread_metadata::{CLIENT, config_of};
+use super::super::agent_session::AgentSession;
+use super::super::renderer::LineRenderer;
+use super::super::{OPEN_STATUSES, own_key};
+use super::{Lines, Pump, READ_BYTES, ReplayStart, run_id};
+
+// === impl Pump ===
+
+impl Pump {
+    /// Starts replays until one is in progress. Returns whether it started any.
+    pub(super) async fn start_next_replay(&mut self) -> Result<bool> {
+        let mut has_started = false;
+        while self.replay.is_none()
+            && let Some(start) = self.next_replays.pop_front()
+        {
+            self.start_replay(start).await?;
+            has_started = true;
+        }
+        Ok(has_started)
+    }
+
+    async fn start_replay(&mut self, start: ReplayStart) -> Result<()> {
+        // A client that receives the session already continues where it is.
+        let from = start.from.unwrap_or(if self.is_started { self.cursor } else { start.until });
+        let until = start.until;
+        let (thread, ids) = (&self.session.thread.id, self.connection.id_format());
+        self.renderer = LineRenderer::new(thread, ids, &self.client);
+        self.renderer.is_replay = start.is_replay;
+        self.agent_session = AgentSession::default();
+        self.results.clear();
+        self.config = None;
+        (self.cursor, self.sent_position) = (from, u64::MAX);
+        let needs_agent_session = matches!(&start.request, Some((_, OpenResponse::FromLog)));
+        // Before anything can fail, so that its request gets a response.
+        self.replay = Some(start);
+        self.session.state().knows_questions = false;
+        if from > 0 {
+            self.skip_to_cursor().await?;
+            if needs_agent_session {
+                self.fold_agent_session().await?;
+            }
+        }
+        self.is_started = true;
+        if self.cursor >= until {
+            let mut lines = Lines::default();
+            self.finish_replay(&mut lines).await?;
+            self.send(lines).await;
+        }
+        Ok(())
+    }
+
+    /// Takes the events before the cursor of every run that has events after it: how a run continues depends on them.
+    async fn skip_to_cursor(&mut self) -> Result<()> {
+        let mut keys = self.open_runs().await?;
+        let mut after = self.cursor;
+        // Up to the end of the log: a run may also have ended since the client asked.
+        loop {
+            let frames = self.frames_after(after, READ_BYTES).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for key in frames.iter().filter_map(|frame| frame.run()) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            after = last;
+        }
+        let mut first = u64::MAX;
+        for key in &keys {
+            first = first.min(self.skip_run(*key).await?);
+        }
+        // Runs that ended before they started are rendered after the active one.
+        if self.renderer.has_active_run() {
+            self.skip_ended_runs(first, keys).await?;
+        }
+        self.renderer.own_run = None;
+        Ok(())
+    }
+
+    /// The open runs of the thread, oldest first.
+    async fn open_runs(&self) -> Result<Vec<RunKey>> {
+        let filter = RunFilter {
+            thread: Some(self.session.thread.id.clone()),
+            statuses: OPEN_STATUSES.to_vec(),
+            ..RunFilter::default()
+        };
+        let scope = self.session.scope();
+        let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
+        let mut keys = Vec::new();
+        loop {
+            let listing = self.connection.read().runs(&scope, &filter, &page).await?;
+            keys.extend(listing.rows.iter().map(|run| run.key));
+            page.after = listing.next;
+            if page.after.is_none() {
+                keys.reverse();
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Takes the runs that have events after this number and are not among `known`.
+    async fn skip_ended_runs(&mut self, mut after: u64, mut known: Vec<RunKey>) -> Result<()> {
+        while after < self.cursor {
+            let frames = self.frames_after(after, READ_BYTES).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for key in frames.iter().filter_map(|frame| frame.run()) {
+                if !known.contains(&key) {
+                    known.push(key);
+                    self.skip_run(key).await?;
+                }
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// Takes a run's events up to the cursor. Returns the number of its first event.
+    async fn skip_run(&mut self, run: RunKey) -> Result<u64> {
+        let id = run_id(self.connection.read(), &self.session.thread, run).await?;
+        if let Some(id) = &id
+            && self.is_own_run(id).await?
+        {
+            self.renderer.own_run = Some(run);
+        }
+        let (mut after, mut first) = (0, u64::MAX);
+        loop {
+            let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
+            let frames = self.connection.read().frames(&self.session.thread, range).await?;
+            let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
+            first = first.min(frames.first().map_or(u64::MAX, |frame| frame.first()));
+            let is_after_cursor = frames.first().is_some_and(|frame| frame.first() > self.cursor);
+            for frame in frames.iter().filter(|_| !is_after_cursor) {
+                let cursor = self.cursor;
+                let events = frame.events()?.iter();
+                let skipped =
+                    events.filter(|event| event.number <= cursor && event.run_number > after);
+                for event in skipped {
+                    self.note_own(event, id.as_ref()).await?;
+                    self.renderer.skip(event, id.as_ref());
+                }
+            }
+            if last <= after || is_after_cursor {
+                break;
+            }
+            after = last;
+        }
+        if let Some(id) = id {
+            self.run_ids.insert(run, id);
+        }
+        Ok(first)
+    }
+
+    /// Folds the agent's session up to the cursor.
+    async fn fold_agent_session(&mut self) -> Result<()> {
+        let mut after = 0;
+        while after < self.cursor {
+            let frames = self.frames_after(after, 4 * READ_BYTES).await?;
+            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
+            for frame in &frames {
+                for event in frame.events()? {
+                    // The response has what it says.
+                    let _ = self.agent_session.push(event);
+                }
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    /// Notes whether the client sent the next event itself, now or on an earlier connection.
+    pub(super) async fn note_own(&mut self, event: &Event, run: Option<&RunId>) -> Result<()> {
+        if let Body::Run(RunEvent::Created { run, .. }) = &event.body
+            && self.is_own_run(run).await?
+        {
+            self.renderer.own_run = event.run;
+        }
+        if let Body::Message(MessageEvent::Started { message, role: Role::User, .. }) = &event.body
+            && event.run != self.renderer.own_run
+            && let Some((client, run)) = self.reconnected_client().zip(run)
+        {
+            // A message of a run that has started answers a question. Its key names the client.
+            let keys = self.connection.runtime().keys_of(self.session.thread.key, run).await?;
+            let prefix = own_key(Some(client), "");
+            let is_own = keys.iter().any(|key| {
+                key.message.as_ref() == Some(message) && key.key.text.starts_with(&prefix)
+            });
+            if is_own {
+                self.session.state().own_messages.insert(message.clone());
+            }
+        }
+        self.renderer.note_own(event, &self.session.state());
+        Ok(())
+    }
+
+    /// Whether this client prompted a run on an earlier connection.
+    async fn is_own_run(&self, run: &RunId) -> Result<bool> {
+        let Some(client) = self.reconnected_client() else { return Ok(false) };
+        let found = self.connection.read().run(&self.session.scope(), run).await?;
+        let metadata = found.map(|run| run.metadata.to_value());
+        Ok(metadata.is_some_and(|it| it.get(CLIENT).is_some_and(|it| it == client)))
+    }
+
+    /// The client's name, while it receives what happened between its connections.
+    fn reconnected_client(&self) -> Option<&str> {
+        let is_reconnect = self.replay.is_some() && !self.renderer.is_replay;
+        self.connection.client.as_deref().filter(|_| is_reconnect)
+    }
+
+    /// The client has received everything up to its request: responds, and asks what is open.
+    pub(super) async fn finish_replay(&mut self, lines: &mut Lines) -> Result<()> {
+        // Everything that can fail comes before the request is taken.
+        if self.config.is_none() || self.is_in_response() {
+            // The response has the configuration, so a change up to now is no news.
+            self.config = Some(config_of(&self.connection.thread(self.session.id()).await?));
+        }
+        let config = self.config.clone().flatten();
+        let pending = self.pending_interrupts().await?;
+        let Some(start) = self.replay.take() else { return Ok(()) };
+        let was_replay = std::mem::replace(&mut self.renderer.is_replay, false);
+        if let Some((request, response)) = start.request {
+            let is_resumed = matches!(response, OpenResponse::FromLog) && !was_replay;
+            let result = match response {
+                OpenResponse::Ready(result) => result,
+                OpenResponse::FromLog => {
+                    let (connection, session) = (&self.connection, self.session.id());
+                    self.agent_session.response(connection, session, config.as_ref())
+                }
+            };
+            self.connection.write_response(lines, &request, &result);
+            // The agent's commands are neither in the history nor in the response.
+            if let Some(commands) = self.agent_session.commands.take().filter(|_| is_resumed) {
+                self.renderer.repeat(&commands, lines);
+            }
+        }
+        for row in pending.into_iter().rev() {
+            let asking = mapping::asking(&row.interrupt, self.session.id(), &self.client);
+            if !start.knows_questions
+                && !self.renderer.has_asked(&row.interrupt.id)
+                && let mapping::Asking::Text(text) = &asking
+            {
+                self.renderer.question(&row.interrupt, text, lines);
+            }
+            self.ask(row.run, &row.interrupt, asking, lines);
+        }
+        self.session.state().knows_questions = true;
+        Ok(())
+    }
+
+    /// The session's pending interrupts, newest first.
+    async fn pending_interrupts(&self) -> Result<Vec<InterruptRow>> {
+        let filter = InterruptFilter {
+            thread: Some(self.session.thread.id.clone()),
+            pending: true,
+            ..InterruptFilter::default()
+        };
+        let scope = self.session.scope();
+        let mut page = Page { limit: limits::MAX_PAGE_ROWS, ..Page::default() };
+        let mut pending = Vec::new();
+        loop {
+            // Large interrupts end a page early.
+            let listing = self.connection.read().interrupts(&scope, &filter, &page).await?;
+            pending.extend(listing.rows);
+            page.after = listing.next;
+            if page.after.is_none() {
+                return Ok(pending);
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Lines that wait to be written to a client.
+
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use trilogue_domain::lock;
+
+/// Batches are joined until one write has this many bytes.
+const WRITE_BYTES: usize = 64 * 1024;
+/// How long a lazy batch waits for the next batch, at most.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Batches of whole lines that wait to be written, in order.
+///
+/// `push` waits while the outbox is full, so that a slow client cannot make it grow.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<OutboxState>,
+    /// Notified when a batch was added or the outbox was closed.
+    added: Notify,
+    /// Notified when batches were taken.
+    taken: Notify,
+    max_messages: usize,
+    max_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct OutboxState {
+    batches: Vec<Batch>,
+    messages: usize,
+    bytes: usize,
+    is_closed: bool,
+    /// Whether the batches are to be written now.
+    is_due: bool,
+    /// Whether the writer's timer for lazy batches is running.
+    is_timed: bool,
+}
+
+/// What the writer does next.
+enum WriterStep {
+    Write(Vec<Batch>),
+    /// Wait for a batch.
+    Wait,
+    /// Start the timer, and wait for it or a batch.
+    StartTimer,
+    End,
+}
+
+/// Whole lines that are written joined.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The lines, each with its line end.
+    pub(crate) lines: Vec<u8>,
+    /// How many of them are messages.
+    pub(crate) messages: usize,
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    pub(crate) fn new(max_messages: usize, max_bytes: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            added: Notify::new(),
+            taken: Notify::new(),
+            max_messages: max_messages.max(1),
+            max_bytes: max_bytes.max(1),
+        }
+    }
+
+    /// Adds a batch when there is room. A batch that is larger than the outbox waits until that is empty. After `close`, batches are dropped.
+    pub(crate) async fn push(&self, batch: Batch) {
+        self.add(batch, true).await;
+    }
+
+    /// Adds a batch that is written with the next one or after [`LINGER`], so that it does not wake the reader alone.
+    pub(crate) async fn push_lazily(&self, batch: Batch) {
+        self.add(batch, false).await;
+    }
+
+    async fn add(&self, batch: Batch, is_due: bool) {
+        if batch.lines.is_empty() {
+            return;
+        }
+        let mut batch = Some(batch);
+        loop {
+            let taken = self.taken.notified();
+            tokio::pin!(taken);
+            // Before the check, so that no notification is missed.
+            taken.as_mut().enable();
+            if self.try_push(&mut batch, is_due) {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    fn try_push(&self, batch: &mut Option<Batch>, is_due: bool) -> bool {
+        let mut state = self.lock();
+        if state.is_closed {
+            return true;
+        }
+        let Some(size) = batch.as_ref().map(|batch| (batch.messages, batch.lines.len())) else {
+            return true;
+        };
+        let fits = state.messages.saturating_add(size.0) <= self.max_messages
+            && state.bytes.saturating_add(size.1) <= self.max_bytes;
+        let has_room = fits || state.batches.is_empty();
+        if has_room {
+            state.messages += size.0;
+            state.bytes += size.1;
+            state.batches.extend(batch.take());
+        }
+        // A batch that waits for room must not wait for the timer too.
+        state.is_due |= is_due || !has_room;
+        let must_notify = state.is_due || !state.is_timed;
+        drop(state);
+        if must_notify {
+            self.added.notify_one();
+        }
+        has_room
+    }
+
+    /// Drops further batches. Those that wait are still written.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.added.notify_one();
+        self.taken.notify_waiters();
+    }
+
+    /// Writes batches until the outbox is closed or writing fails.
+    ///
+    /// # Errors
+    /// What writing fails with.
+    pub(crate) async fn write_to<W: AsyncWrite + Unpin>(
+        &self,
+        mut to: W,
+        dropped: &CancellationToken,
+    ) -> std::io::Result<()> {
+        let mut joined = Vec::new();
+        let mut timer = pin!(sleep(LINGER));
+        let mut is_timed = false;
+        loop {
+            let batches = match self.next() {
+                WriterStep::End => return to.flush().await,
+                WriterStep::Write(batches) => batches,
+                next => {
+                    if matches!(next, WriterStep::StartTimer) {
+                        timer.as_mut().reset(Instant::now() + LINGER);
+                        is_timed = true;
+                    }
+                    tokio::select! {
+                        () = self.added.notified() => {}
+                        () = timer.as_mut(), if is_timed => {
+                            is_timed = false;
+                            self.timer_fired();
+                        }
+                        () = dropped.cancelled() => return Ok(()),
+                    }
+                    continue;
+                }
+            };
+            let writing = write_all(&mut to, &batches, &mut joined);
+            tokio::select! {
+                written = writing => written?,
+                () = dropped.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    fn next(&self) -> WriterStep {
+        let mut state = self.lock();
+        if state.batches.is_empty() {
+            return if state.is_closed { WriterStep::End } else { WriterStep::Wait };
+        }
+        if !state.is_due && !state.is_closed {
+            let is_timed = std::mem::replace(&mut state.is_timed, true);
+            return if is_timed { WriterStep::Wait } else { WriterStep::StartTimer };
+        }
+        let batches = std::mem::take(&mut state.batches);
+        (state.messages, state.bytes, state.is_due) = (0, 0, false);
+        drop(state);
+        self.taken.notify_waiters();
+        WriterStep::Write(batches)
+    }
+
+    /// The timer runs on while batches come often, so that it is set a few times a second and not for each of them.
+    fn timer_fired(&self) {
+        let mut state = self.lock();
+        state.is_timed = false;
+        state.is_due |= !state.batches.is_empty();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
+        lock(&self.state)
+    }
+}
+
+/// Writes large batches as they are, and joins small ones.
+async fn write_all<W: AsyncWrite + Unpin>(
+    to: &mut W,
+    batches: &[Batch],
+    joined: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    for (index, batch) in batches.iter().enumerate() {
+        let is_last = index + 1 == batches.len();
+        if joined.is_empty() && (is_last || batch.lines.len() >= WRITE_BYTES) {
+            to.write_all(&batch.lines).await?;
+            continue;
+        }
+        joined.extend_from_slice(&batch.lines);
+        if is_last || joined.len() >= WRITE_BYTES {
+            to.write_all(joined).await?;
+            joined.clear();
+        }
+    }
+    to.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn batch(text: &str) -> Batch {
+        Batch { lines: text.as_bytes().to_vec(), messages: 1 }
+    }
+
+    #[tokio::test]
+    async fn batches_keep_their_order_and_the_end_comes_after_them() {
+        let outbox = Outbox::new(10, 1000);
+        for text in ["one\n", "two\n", "three\n"] {
+            outbox.push(batch(text)).await;
+        }
+        outbox.close();
+        outbox.push(batch("late\n")).await;
+        let mut out = Vec::new();
+        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        assert_eq!(out, b"one\ntwo\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn a_full_outbox_makes_its_writers_wait() {
+        let outbox = Arc::new(Outbox::new(1, 1000));
+        outbox.push(batch("one\n")).await;
+        let second = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.push(batch("two\n")).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        let (mut ours, theirs) = tokio::io::duplex(64);
+        let writer = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.write_to(theirs, &CancellationToken::new()).await })
+        };
+        let mut read = [0; 8];
+        tokio::time::timeout(Duration::from_secs(10), ours.read_exact(&mut read))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(&read, b"one\ntwo\n");
+        second.await.unwrap();
+        outbox.close();
+        writer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_lazy_batch_goes_with_the_next_or_after_a_while() {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let outbox = Arc::new(Outbox::new(10, 1000));
+        let (mut ours, theirs) = tokio::io::duplex(64);
+        let writer = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.write_to(theirs, &CancellationToken::new()).await })
+        };
+        let mut read = [0; 16];
+        for _ in 0..3 {
+            outbox.push_lazily(batch("one\n")).await;
+            outbox.push(batch("two\n")).await;
+            assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 8);
+            assert_eq!(&read[..8], b"one\ntwo\n");
+        }
+        for _ in 0..2 {
+            outbox.push_lazily(batch("three\n")).await;
+            assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 6);
+        }
+        outbox.push_lazily(batch("last\n")).await;
+        outbox.close();
+        assert_eq!(timeout(LIMIT, ours.read(&mut read)).await.unwrap().unwrap(), 5);
+        writer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_waits_for_room_makes_a_lazy_one_due() {
+        let outbox = Arc::new(Outbox::new(1, 1000));
+        outbox.push_lazily(batch("one\n")).await;
+        assert!(!outbox.lock().is_due);
+        let second = {
+            let outbox = Arc::clone(&outbox);
+            tokio::spawn(async move { outbox.push_lazily(batch("two\n")).await })
+        };
+        while !outbox.lock().is_due {
+            tokio::task::yield_now().await;
+        }
+        assert!(!second.is_finished());
+        outbox.close();
+        let mut out = Vec::new();
+        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        second.await.unwrap();
+        assert_eq!(out, b"one\n");
+    }
+
+    #[tokio::test]
+    async fn a_batch_larger_than_the_outbox_goes_when_it_is_empty() {
+        let outbox = Outbox::new(10, 4);
+        outbox.push(batch("much too large\n")).await;
+        outbox.close();
+        let mut out = Vec::new();
+        outbox.write_to(&mut out, &CancellationToken::new()).await.unwrap();
+        assert_eq!(out, b"much too large\n");
+    }
+}
