@@ -23,7 +23,7 @@ use trilogue_store::Store;
 use crate::agents::{self, Agents};
 use crate::config::{self, Options, Secret};
 use crate::listen::Listeners;
-use crate::local::{Door, IDLE_EXIT, Idle, Wrapped};
+use crate::local::{IDLE_EXIT, IdleExit, LocalListener, WrappedCommands};
 use crate::serve::Serve;
 use crate::{callback_secret, descriptor, first_token, logging, notify, token_file};
 
@@ -45,7 +45,7 @@ pub struct App {
     listeners: Listeners,
     token_files: Vec<PathBuf>,
     shutdown_deadline: Duration,
-    door: Door,
+    local_listener: LocalListener,
     children: Arc<Children>,
     /// The principal of local connections.
     owner: Principal,
@@ -76,7 +76,7 @@ pub async fn serve(agents: impl Into<Agents>, serve: impl Into<Serve>) -> Result
     logging::start(&options.log)?;
     let listeners = Listeners::bind(&options.server).await?;
     let app = App::build(&options, agents.into(), listeners).await?;
-    if let Some(why) = app.door().explain() {
+    if let Some(why) = app.local_listener().explain() {
         tracing::info!(why, "not found by the programs of this user");
     }
     announce(app.addresses());
@@ -147,16 +147,16 @@ impl App {
     /// # Errors
     /// When the store cannot be opened or recovered, an agent is not valid, two agents share a name, mounts collide, or the token file cannot be written.
     pub async fn build(options: &Options, agents: Agents, listeners: Listeners) -> Result<Self> {
-        let door = Door::take(&options.server);
-        Self::build_behind(door, options, agents, listeners).await
+        let local_listener = LocalListener::open(&options.server);
+        Self::build_behind(local_listener, options, agents, listeners).await
     }
 
-    /// The same behind a door that was taken before.
+    /// The same behind a local_listener that was taken before.
     ///
     /// # Errors
     /// As [`App::build`].
     pub async fn build_behind(
-        mut door: Door,
+        mut local_listener: LocalListener,
         options: &Options,
         agents: Agents,
         listeners: Listeners,
@@ -244,8 +244,8 @@ impl App {
         let delivery =
             CallbackDelivery::new(&gateway, &listeners.addresses, prefix, &ports, sender);
         ports.runtime.deliver_with(Arc::new(delivery));
-        door.announce(&listeners.addresses);
-        let idle_exit = idle_exit(&options.server, &door);
+        local_listener.announce(&listeners.addresses);
+        let idle_exit = idle_exit(&options.server, &local_listener);
         let shutdown_deadline = options.server.shutdown_deadline.0;
         Ok(Self {
             client: client_options(options),
@@ -256,7 +256,7 @@ impl App {
             listeners,
             token_files,
             shutdown_deadline,
-            door,
+            local_listener,
             children,
             owner,
             idle_exit,
@@ -265,8 +265,8 @@ impl App {
 
     /// Whether the programs of the user find this server.
     #[must_use]
-    pub fn door(&self) -> &Door {
-        &self.door
+    pub fn local_listener(&self) -> &LocalListener {
+        &self.local_listener
     }
 
     /// Where the server listens.
@@ -289,11 +289,11 @@ impl App {
         let runtime = self.ports.runtime.clone();
         let server =
             Server::start(self.gateway, &self.mounts, self.ports, self.listeners.listeners)?;
-        if let Door::Open(claim) = &mut self.door {
+        if let LocalListener::Open(claim) = &mut self.local_listener {
             let listener = claim.listener().map_err(|error| {
                 Error::new(Code::Internal, format!("cannot listen on the local socket: {error}"))
             })?;
-            let wrapped = Arc::new(Wrapped::new(runtime, Arc::clone(&self.children)));
+            let wrapped = Arc::new(WrappedCommands::new(runtime, Arc::clone(&self.children)));
             if let Some(listener) = listener {
                 server.listen_local(listener, self.client, self.owner, wrapped);
             }
@@ -301,7 +301,7 @@ impl App {
         let connections = server.local_connections();
         let idle = self
             .idle_exit
-            .map(|limit| Idle { connections, store: Arc::clone(&self.store), limit }.wait());
+            .map(|limit| IdleExit { connections, store: Arc::clone(&self.store), limit }.wait());
         tokio::select! {
             () = shutdown => {}
             () = async move { if let Some(idle) = idle { idle.await } else { std::future::pending().await } } => {
@@ -311,7 +311,7 @@ impl App {
         let left = server.shutdown(self.shutdown_deadline).await;
         self.children.close().await;
         self.store.close().await?;
-        drop(self.door);
+        drop(self.local_listener);
         Ok(Report {
             abandoned: left.runs.abandoned,
             waiting: left.runs.waiting,
@@ -330,8 +330,8 @@ fn client_options(options: &Options) -> ClientOptions {
 }
 
 /// How long the server runs without being used.
-fn idle_exit(server: &config::Server, door: &Door) -> Option<Duration> {
-    let Door::Open(claim) = door else { return None };
+fn idle_exit(server: &config::Server, local_listener: &LocalListener) -> Option<Duration> {
+    let LocalListener::Open(claim) = local_listener else { return None };
     let by_default = claim.record().on_demand.then_some(IDLE_EXIT);
     let set = server.idle_exit.map(|span| span.0);
     set.or(by_default).filter(|limit| !limit.is_zero())

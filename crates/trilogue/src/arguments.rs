@@ -1,7 +1,7 @@
 //! The command line: its commands and their options.
 
 use clap::{Args, Parser, Subcommand};
-use trilogue::local::{Place, start};
+use trilogue::local::{UserServerDir, start};
 use trilogue_wire::native::Json;
 use url::Url;
 
@@ -113,13 +113,13 @@ impl Globals {
 
     /// The server to talk to: the named one, else this user's, else the default address.
     pub(crate) fn server(&self) -> String {
-        let users = || start::running(&Place::of_user().ok()?)?.url();
+        let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
         self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
     /// The named server, unless it is this user's own.
     pub(crate) fn another_server(&self) -> Option<&str> {
-        let users = || start::running(&Place::of_user().ok()?)?.url();
+        let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
         self.named().filter(|url| match users() {
             Some(users) => !is_same(url, &users),
             // It may have ended because it was idle; then it is started again.

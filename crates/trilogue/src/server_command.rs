@@ -88,7 +88,7 @@ impl Overrides {
             }
         }
         let app = App::build(options, trilogue::Agents::new(), listeners).await?;
-        if let Some(why) = app.door().explain() {
+        if let Some(why) = app.local_listener().explain() {
             match options.log.format {
                 LogFormat::Json => tracing::info!(why, "not found by the programs of this user"),
                 LogFormat::Text => print::note(&why),

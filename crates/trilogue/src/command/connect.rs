@@ -2,8 +2,8 @@
 
 use clap::Args;
 use trilogue::config::{self, Span};
-use trilogue::local::Place;
-use trilogue::local::proxy::{self, GIVE_UP, Link, Stdio, Told};
+use trilogue::local::UserServerDir;
+use trilogue::local::proxy::{self, ProxyNotice, RECONNECT_LIMIT, ServerLink, Stdio};
 use trilogue::local::start::{self, Starter};
 use trilogue_domain::Code;
 use trilogue_wire::native::local::{Attach, Wish};
@@ -22,14 +22,14 @@ pub(crate) struct Connect {
     #[arg(value_name = "AGENT")]
     agent: String,
     #[command(flatten)]
-    door: DoorArguments,
+    proxy: ProxyArguments,
 }
 
 /// How the server is found.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct DoorArguments {
+pub(crate) struct ProxyArguments {
     /// How long to wait for a server that has gone away.
-    #[arg(long, value_name = "DURATION", default_value_t = Span(GIVE_UP))]
+    #[arg(long, value_name = "DURATION", default_value_t = Span(RECONNECT_LIMIT))]
     give_up_after: Span,
 }
 
@@ -41,13 +41,13 @@ impl Connect {
         let here =
             std::env::current_dir().ok().and_then(|cwd| cwd.into_os_string().into_string().ok());
         let wish = Wish::Attach(Attach { agent: self.agent.clone(), cwd: here });
-        self.door.relay(wish, globals).await
+        self.proxy.relay(wish, globals).await
     }
 }
 
-// === impl DoorArguments ===
+// === impl ProxyArguments ===
 
-impl DoorArguments {
+impl ProxyArguments {
     /// Relays between the editor and the agent until the editor is gone.
     pub(crate) async fn relay(&self, wish: Wish, globals: &Globals) -> Result {
         if let Some(url) = globals.another_server() {
@@ -57,27 +57,27 @@ impl DoorArguments {
             );
             return Err(CliError::usage(message).hint("leave --url out and unset TRILOGUE_URL; for another machine's agent, launch the command there, for example with ssh"));
         }
-        let place = Place::of_user().map_err(|error| {
+        let dir = UserServerDir::of_user().map_err(|error| {
             CliError::usage(format!("cannot find the state folder: {error}"))
                 .hint("set XDG_STATE_HOME")
         })?;
         let program = start::this_program().map_err(|error| {
             CliError::failed(format!("cannot find this program's own file: {error}"))
         })?;
-        let link = Link {
-            place,
+        let link = ServerLink {
+            dir,
             starter: Starter {
                 program,
                 arguments: vec!["user-server".to_owned()],
                 inherit: inherited(),
             },
             wish,
-            give_up: self.give_up_after.0,
+            reconnect_limit: self.give_up_after.0,
             client: uuid::Uuid::new_v4().to_string(),
         };
         let mut said = None;
-        let tell = |told: &Told| {
-            if let Told::Refused(error) = told {
+        let tell = |told: &ProxyNotice| {
+            if let ProxyNotice::Refused(error) = told {
                 said = Some(error.clone());
             }
             tell(told);
@@ -91,14 +91,14 @@ impl DoorArguments {
 }
 
 /// Reports the connection's state on standard error: standard output is the editor's.
-fn tell(told: &Told) {
+fn tell(told: &ProxyNotice) {
     match told {
-        Told::Refused(error) => print::error(&CliError::from(error.clone())),
-        Told::Lost => print::note("the connection to the server is lost: reconnecting"),
-        Told::TooLong(limit) => print::note(&format!(
+        ProxyNotice::Refused(error) => print::error(&CliError::from(error.clone())),
+        ProxyNotice::Lost => print::note("the connection to the server is lost: reconnecting"),
+        ProxyNotice::TooLong(limit) => print::note(&format!(
             "the agent sent a message of more than {limit} bytes, which was dropped; raise the agent's max_line to allow it"
         )),
-        Told::Connected { agent, version, is_again } => {
+        ProxyNotice::Connected { agent, version, is_again } => {
             if *is_again {
                 print::note(&format!("connected to '{}' again", safe::visible(agent)));
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use indexmap::IndexMap;
 use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Mount, Options, Protocol};
-use trilogue::local::Door;
+use trilogue::local::LocalListener;
 use trilogue::{App, token_file};
 
 use crate::arguments::Globals;
@@ -58,7 +58,7 @@ pub(crate) fn built_in() -> IndexMap<String, Agent> {
 fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
     let Some(address) = app.addresses().first() else { return String::new() };
     let url = format!("http://{address}");
-    let to = named(*address, matches!(app.door(), Door::Open(_)));
+    let to = named(*address, matches!(app.local_listener(), LocalListener::Open(_)));
     let program = program();
     let mut text = format!(
         "{} {url}\nagents: {}\nstore: {store}\n\nTry in another terminal:\n\n",
@@ -85,7 +85,7 @@ fn welcome(app: &App, store: &str, mounts: &[Mount]) -> String {
             text.push_str(&first_request(mount, &url, file));
         }
     }
-    if matches!(app.door(), Door::Open(_)) {
+    if matches!(app.local_listener(), LocalListener::Open(_)) {
         text.push_str(&format!(
             "\nAn editor that speaks the Agent Client Protocol launches an agent with:\n\n  {program} connect researcher\n\nand makes any other agent of that protocol durable with:\n\n  {program} wrap -- COMMAND\n"
         ));

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use trilogue::config::{self, List, Log, LogFormat, Options, Socket};
-use trilogue::local::{Door, LogFile, Place, start};
+use trilogue::local::{LocalListener, LogFile, UserServerDir, start};
 use trilogue::{Agents, App, Listeners};
 use trilogue_domain::Code;
 
@@ -23,43 +23,43 @@ impl UserServer {
     pub(crate) async fn execute(&self) -> Result {
         start::detach();
         let signals = Signals::listen()?;
-        let place = Place::of_user().map_err(|error| {
+        let dir = UserServerDir::of_user().map_err(|error| {
             CliError::usage(format!("cannot find the state folder: {error}"))
                 .hint("set XDG_STATE_HOME")
         })?;
-        let door = {
-            let place = place.clone();
-            tokio::task::spawn_blocking(move || Door::take_on_demand(&place)).await
+        let local_listener = {
+            let dir = dir.clone();
+            tokio::task::spawn_blocking(move || LocalListener::open_on_demand(&dir)).await
         };
-        let door = match door {
-            Ok(Door::Broken(error)) => {
+        let local_listener = match local_listener {
+            Ok(LocalListener::Failed(error)) => {
                 return Err(CliError::failed(format!(
                     "cannot use {}: {error}",
-                    place.folder().display()
+                    dir.folder().display()
                 )));
             }
             // The starter finds the other server.
-            Ok(Door::Taken(_)) => {
+            Ok(LocalListener::Taken(_)) => {
                 print::note("this user's server runs already");
                 return Ok(());
             }
-            Ok(door) => door,
+            Ok(local_listener) => local_listener,
             Err(_) => return Err(CliError::failed("cannot read the per-user folder")),
         };
-        let options = options(&place)?;
+        let options = options(&dir)?;
         config::check(&options)?;
         trilogue::logging::start(&options.log)?;
         let listeners = listen(&options).await?;
-        let app = App::build_behind(door, &options, Agents::new(), listeners).await?;
+        let app = App::build_behind(local_listener, &options, Agents::new(), listeners).await?;
         for address in app.addresses() {
             print::note(&format!("listening: http://{address}"));
         }
-        tokio::spawn(LogFile::at(place.log()).keep_bounded());
+        tokio::spawn(LogFile::at(dir.log()).keep_bounded());
         Box::pin(run(app, signals, options.log.format)).await
     }
 }
 
-fn options(place: &Place) -> Result<Options> {
+fn options(dir: &UserServerDir) -> Result<Options> {
     let mut options = match start::config_file() {
         Some(file) => config::load(&file)?.options,
         None => {
@@ -68,7 +68,7 @@ fn options(place: &Place) -> Result<Options> {
                 log: Log { format: LogFormat::Text, level: "info".to_owned() },
                 ..Options::default()
             };
-            let store = place.folder().join("trilogue.db");
+            let store = dir.folder().join("trilogue.db");
             options.store.url = format!("sqlite:{}", store.display());
             options
         }

@@ -4,7 +4,7 @@ use clap::Args;
 use trilogue_wire::native::local::{Wish, WrapCommand};
 
 use crate::arguments::Globals;
-use crate::command::connect::DoorArguments;
+use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, Result};
 use crate::terminal::print;
 
@@ -18,7 +18,7 @@ pub(crate) struct Wrap {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    door: DoorArguments,
+    proxy: ProxyArguments,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -50,6 +50,6 @@ impl Wrap {
         }
         let command =
             WrapCommand { name: self.name.clone(), command: self.command.clone(), cwd, env };
-        self.door.relay(Wish::Wrap(command), globals).await
+        self.proxy.relay(Wish::Wrap(command), globals).await
     }
 }

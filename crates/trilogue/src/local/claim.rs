@@ -1,4 +1,4 @@
-//! Being the server of a user.
+//! The claim of a process to be its user's server.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -6,41 +6,41 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 
-use super::{Place, Record};
+use super::{ServerRecord, UserServerDir};
 
-/// A user's place, held until this is dropped.
+/// Makes this process the user's server until it is dropped.
 #[derive(Debug)]
-pub struct Claim {
-    place: Place,
+pub struct ServerClaim {
+    dir: UserServerDir,
     /// Held by the operating system until the file is closed, however this process ends.
     _lock: File,
-    record: Record,
+    record: ServerRecord,
     listener: Option<UnixListener>,
 }
 
-/// What came of claiming a place.
+/// The result of [`ServerClaim::take`].
 #[derive(Debug)]
-pub enum Claimed {
-    /// It is ours.
-    Held(Claim),
-    /// Another server of the user holds it, which may not have said yet who it is.
-    Taken(Option<Record>),
+pub enum ClaimResult {
+    /// This process is the user's server.
+    Held(ServerClaim),
+    /// Another process is. It may not have written its record yet.
+    Taken(Option<ServerRecord>),
 }
 
-// === impl Claim ===
+// === impl ServerClaim ===
 
-impl Claim {
-    /// Takes a place and listens there, unless another server holds it. What a dead server left is removed.
+impl ServerClaim {
+    /// Takes the lock and listens on the socket, unless another server does. Removes what a dead server left.
     ///
     /// # Errors
     /// When the folder, the lock or the socket cannot be used.
-    pub fn take(place: &Place, on_demand: bool) -> io::Result<Claimed> {
-        let socket = place.make()?;
-        let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(place.lock())?;
+    pub fn take(dir: &UserServerDir, on_demand: bool) -> io::Result<ClaimResult> {
+        let socket = dir.create()?;
+        let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.lock())?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Ok(Claimed::Taken(Record::read(&place.record())));
+                return Ok(ClaimResult::Taken(ServerRecord::read(&dir.record())));
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
@@ -51,7 +51,7 @@ impl Claim {
         let listener = UnixListener::bind(&socket)?;
         fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let record = Record {
+        let record = ServerRecord {
             pid: std::process::id(),
             life: uuid::Uuid::new_v4().to_string(),
             socket,
@@ -59,26 +59,26 @@ impl Claim {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             on_demand,
         };
-        // Whoever looks now waits at the socket until the server is ready.
-        record.write(&place.record())?;
-        Ok(Claimed::Held(Self {
-            place: place.clone(),
+        // Programs that connect now wait at the socket until the server is ready.
+        record.write(&dir.record())?;
+        Ok(ClaimResult::Held(Self {
+            dir: dir.clone(),
             _lock: lock,
             record,
             listener: Some(listener),
         }))
     }
 
-    /// Says where the server listens for HTTP.
+    /// Adds the server's HTTP addresses to the record.
     ///
     /// # Errors
     /// When the record cannot be written.
     pub fn announce(&mut self, addresses: &[SocketAddr]) -> io::Result<()> {
         self.record.addresses = addresses.iter().map(ToString::to_string).collect();
-        self.record.write(&self.place.record())
+        self.record.write(&self.dir.record())
     }
 
-    /// The socket to serve on. Needs a Tokio runtime; there is one, so the second call gives `None`.
+    /// The socket to serve on; `None` from the second call on. Needs a Tokio runtime.
     ///
     /// # Errors
     /// When the runtime cannot take it.
@@ -86,18 +86,18 @@ impl Claim {
         self.listener.take().map(tokio::net::UnixListener::from_std).transpose()
     }
 
-    /// What the server says of itself.
+    /// The server's record.
     #[must_use]
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &ServerRecord {
         &self.record
     }
 }
 
-impl Drop for Claim {
+impl Drop for ServerClaim {
     fn drop(&mut self) {
-        // The lock is still ours, so the socket is too. One that stays is removed by the next server.
+        // The lock is still held, so the socket is ours. The next server removes a socket that stays.
         let _ = fs::remove_file(&self.record.socket);
-        self.record.remove(&self.place.record());
+        self.record.remove(&self.dir.record());
     }
 }
 
@@ -107,32 +107,32 @@ mod tests {
 
     use super::*;
 
-    fn held(place: &Place) -> Claim {
-        match Claim::take(place, false).unwrap() {
-            Claimed::Held(claim) => claim,
-            Claimed::Taken(by) => panic!("{by:?}"),
+    fn held(dir: &UserServerDir) -> ServerClaim {
+        match ServerClaim::take(dir, false).unwrap() {
+            ClaimResult::Held(claim) => claim,
+            ClaimResult::Taken(by) => panic!("{by:?}"),
         }
     }
 
     #[test]
-    fn one_holds_a_place_and_what_a_dead_one_left_is_in_nobodys_way() {
+    fn one_server_holds_the_claim_and_a_dead_one_leaves_it_free() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::at(folder.path().join("trilogue"));
-        let mut first = held(&place);
+        let dir = UserServerDir::at(folder.path().join("trilogue"));
+        let mut first = held(&dir);
         first.announce(&["127.0.0.1:7".parse().unwrap()]).unwrap();
         let mode = fs::metadata(&first.record.socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         UnixStream::connect(&first.record.socket).unwrap();
-        let Claimed::Taken(Some(by)) = Claim::take(&place, true).unwrap() else { panic!() };
+        let ClaimResult::Taken(Some(by)) = ServerClaim::take(&dir, true).unwrap() else { panic!() };
         assert_eq!(&by, first.record());
         assert_eq!(by.addresses, ["127.0.0.1:7"]);
         drop(first);
-        assert!(!place.record().exists() && !place.socket().exists());
+        assert!(!dir.record().exists() && !dir.socket().exists());
         // As a killed server leaves it: files, and nobody behind them.
-        drop(UnixListener::bind(place.socket()).unwrap());
-        by.write(&place.record()).unwrap();
-        let second = held(&place);
+        drop(UnixListener::bind(dir.socket()).unwrap());
+        by.write(&dir.record()).unwrap();
+        let second = held(&dir);
         assert_ne!(second.record.life, by.life);
-        UnixStream::connect(place.socket()).unwrap();
+        UnixStream::connect(dir.socket()).unwrap();
     }
 }

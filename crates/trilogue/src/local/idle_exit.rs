@@ -1,4 +1,4 @@
-//! When a server that nobody needs ends.
+//! The exit of a server that nothing uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,29 +6,28 @@ use std::time::Duration;
 use tokio::sync::watch;
 use trilogue_store::Store;
 
-/// How often at least a server looks whether it is still needed, where runs and not connections kept it.
-const LOOK: Duration = Duration::from_secs(60);
+/// The longest pause between two checks for open runs.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Waits until nobody needs the server.
+/// Waits until nothing uses the server.
 #[derive(Debug)]
-pub(crate) struct Idle {
+pub(crate) struct IdleExit {
     /// How many programs are connected.
     pub(crate) connections: watch::Receiver<usize>,
-    /// Knows the open runs.
     pub(crate) store: Arc<dyn Store>,
-    /// How long nobody must have needed it.
+    /// How long the server must be unused.
     pub(crate) limit: Duration,
 }
 
-// === impl Idle ===
+// === impl IdleExit ===
 
-impl Idle {
-    /// Returns when for the limit nobody was connected, and no run is open: none that waits for an answer either, which could not be given to a server that is gone.
+impl IdleExit {
+    /// Returns when no program was connected for the limit and no run is open. A run that waits for an answer counts as open: the answer needs the server.
     pub(crate) async fn wait(mut self) {
         let mut pause = self.limit;
         loop {
             if self.connections.wait_for(|count| *count == 0).await.is_err() {
-                // The server is ending by itself.
+                // The server is stopping anyway.
                 return std::future::pending().await;
             }
             if tokio::time::timeout(pause, self.connections.changed()).await.is_ok() {
@@ -36,15 +35,15 @@ impl Idle {
                 continue;
             }
             let open = self.store.open_threads().await;
-            // Somebody may have come while the store was asked.
+            // A program may have connected meanwhile.
             if self.connections.has_changed().unwrap_or(false) {
                 pause = self.limit;
                 continue;
             }
             match open {
                 Ok(open) if open.is_empty() => return,
-                // A store that cannot say is no reason to end.
-                _ => pause = self.limit.min(LOOK),
+                // An error of the store is no reason to exit.
+                _ => pause = self.limit.min(MAX_CHECK_INTERVAL),
             }
         }
     }

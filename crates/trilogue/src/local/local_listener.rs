@@ -1,59 +1,59 @@
-//! The socket of a server, and who else may have it.
+//! Whether this server is the one that the user's programs find.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::{Claim, Claimed, Place, Record};
+use super::{ClaimResult, ServerClaim, ServerRecord, UserServerDir};
 use crate::config;
 
-/// How long a server that was started on demand waits for the end of the one before it.
-const PATIENCE: Duration = Duration::from_secs(50);
-/// How long to wait between two looks at it.
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a server that was started on demand waits for the previous one to end.
+const CLAIM_LIMIT: Duration = Duration::from_secs(50);
+/// The pause between two attempts.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whether the programs of the user find a server.
+/// The local socket for the user's programs.
 #[derive(Debug)]
-pub enum Door {
-    /// They find this one.
-    Open(Claim),
-    /// They find another one.
-    Taken(Option<Record>),
-    /// They were not to find it.
-    Closed,
-    /// They do not find it, because its place cannot be used.
-    Broken(io::Error),
+pub enum LocalListener {
+    /// This server listens on it.
+    Open(ServerClaim),
+    /// Another server listens on it.
+    Taken(Option<ServerRecord>),
+    /// The settings switch it off.
+    Off,
+    /// The folder or the socket is unusable.
+    Failed(io::Error),
 }
 
-// === impl Door ===
+// === impl LocalListener ===
 
-impl Door {
-    /// Claims the user's place, where the settings say so and it is free.
+impl LocalListener {
+    /// Listens on the socket, unless it is switched off or taken.
     #[must_use]
-    pub fn take(server: &config::Server) -> Self {
+    pub fn open(server: &config::Server) -> Self {
         if server.socket == config::Socket::Off {
-            return Self::Closed;
+            return Self::Off;
         }
-        Self::of(Place::of_user().and_then(|place| Claim::take(&place, false)))
+        Self::of(UserServerDir::of_user().and_then(|dir| ServerClaim::take(&dir, false)))
     }
 
-    /// Claims the user's place for a server that was started on demand, and waits for one that is ending.
+    /// Listens for a server that was started on demand. Waits for a previous one that is ending.
     #[must_use]
-    pub fn take_on_demand(place: &Place) -> Self {
+    pub fn open_on_demand(dir: &UserServerDir) -> Self {
         let begun = Instant::now();
         loop {
-            let door = Self::of(Claim::take(place, true));
-            let Self::Taken(by) = &door else { return door };
-            let socket = by.as_ref().map_or_else(|| place.socket(), |record| record.socket.clone());
-            if UnixStream::connect(socket).is_ok() || begun.elapsed() >= PATIENCE {
-                return door;
+            let opened = Self::of(ServerClaim::take(dir, true));
+            let Self::Taken(by) = &opened else { return opened };
+            let socket = by.as_ref().map_or_else(|| dir.socket(), |record| record.socket.clone());
+            if UnixStream::connect(socket).is_ok() || begun.elapsed() >= CLAIM_LIMIT {
+                return opened;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Says where the server listens for HTTP.
+    /// Adds the server's HTTP addresses to its record.
     pub(crate) fn announce(&mut self, addresses: &[SocketAddr]) {
         let Self::Open(claim) = self else { return };
         if let Err(error) = claim.announce(addresses) {
@@ -61,19 +61,19 @@ impl Door {
         }
     }
 
-    fn of(claimed: io::Result<Claimed>) -> Self {
+    fn of(claimed: io::Result<ClaimResult>) -> Self {
         match claimed {
-            Ok(Claimed::Held(claim)) => Self::Open(claim),
-            Ok(Claimed::Taken(by)) => Self::Taken(by),
-            Err(error) => Self::Broken(error),
+            Ok(ClaimResult::Held(claim)) => Self::Open(claim),
+            Ok(ClaimResult::Taken(by)) => Self::Taken(by),
+            Err(error) => Self::Failed(error),
         }
     }
 
-    /// Why the programs of the user do not find this server, where it is not by choice.
+    /// Why the user's programs do not find this server, unless it is switched off.
     #[must_use]
     pub fn explain(&self) -> Option<String> {
         match self {
-            Self::Open(_) | Self::Closed => None,
+            Self::Open(_) | Self::Off => None,
             Self::Taken(by) => {
                 let who =
                     by.as_ref().map_or_else(String::new, |by| format!(" (process {})", by.pid));
@@ -81,7 +81,7 @@ impl Door {
                     "another server of this user{who} is the one that `trilogue connect` finds"
                 ))
             }
-            Self::Broken(error) => {
+            Self::Failed(error) => {
                 Some(format!("`trilogue connect` does not find this server: {error}"))
             }
         }

@@ -1,4 +1,4 @@
-//! The log of a server that nobody watches.
+//! The log file of a server that was started on demand.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -6,14 +6,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The size from which a log begins anew, in bytes; what was in it is kept in one other file.
+/// The size at which a log is rotated into one other file, in bytes.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// How often a log's size is looked at.
-const LOOK: Duration = Duration::from_secs(30);
+/// How often a log's size is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// How much of a log's end is shown, in bytes.
 const TAIL_BYTES: u64 = 4 * 1024;
 
-/// A log that is written by a process's standard error, and bounded.
+/// A bounded log of a process's standard error.
 #[derive(Clone, Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -28,7 +28,7 @@ impl LogFile {
         Self { path }
     }
 
-    /// The path.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -42,19 +42,19 @@ impl LogFile {
         OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(&self.path)
     }
 
-    /// How many bytes there are.
+    /// The size in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |found| found.len())
     }
 
-    /// Whether nothing was written.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What was written from this byte on, or the end of it.
+    /// The text from this byte on, cut to its end.
     #[must_use]
     pub fn tail(&self, from: u64) -> String {
         let read = || {
@@ -73,13 +73,13 @@ impl LogFile {
     pub async fn keep_bounded(self) {
         loop {
             let log = self.clone();
-            // Nobody is left to be told that a log cannot be bounded; the next look tries again.
+            // There is no place to report an error; the next check tries again.
             let _ = tokio::task::spawn_blocking(move || log.bound(MAX_BYTES)).await;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Begins anew where the log is large. Writers append, so they go on at the new end.
+    /// Rotates a large log. Writers append, so they continue at the new end.
     fn bound(&self, max: u64) -> io::Result<()> {
         if self.len() <= max {
             return Ok(());
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_log_begins_anew_under_its_writer() {
+    fn a_large_log_is_rotated_under_its_writer() {
         let folder = tempfile::tempdir().unwrap();
         let log = LogFile::at(folder.path().join("l"));
         let mut writer = log.open().unwrap();

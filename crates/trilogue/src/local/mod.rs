@@ -1,32 +1,32 @@
-//! The server of one user on this machine: found by whoever needs it, started where none runs, one at a time.
+//! The user's server on this machine: programs find it, or start it if none runs.
 //!
-//! A server claims its user's [`Place`]: it holds a lock there for its life, listens on a socket, and leaves a [`Record`] of itself.
-//! What an editor launches finds that socket, or [starts](start::ensure) a server first, and then [relays](proxy::run) lines.
+//! A server [claims](ServerClaim) its user's [folder](UserServerDir): it holds a lock there, listens on a socket, and writes a [record](ServerRecord).
+//! The program that an editor launches finds that socket, or [starts](start::connect_or_start) a server first, and then [relays](proxy::run) lines.
 //!
 //! # Invariants
-//! - One process at a time holds a place. What a dead one left there is in nobody's way.
-//! - Only the user can reach the socket, and both ends look who is at the other one.
-//! - What a command is started with stays in memory.
+//! - One process at a time is the user's server. Files of a dead one are replaced.
+//! - Only the user can reach the socket, and both ends check the other's user.
+//! - Commands and their environment stay in memory.
 
 mod claim;
-mod door;
-mod idle;
+mod idle_exit;
+mod local_listener;
 mod log_file;
-mod place;
 pub mod proxy;
-mod record;
+mod server_record;
 pub mod start;
+mod user_server_dir;
 mod wrapped;
 
-pub use claim::{Claim, Claimed};
-pub use door::Door;
-pub(crate) use idle::Idle;
+pub use claim::{ClaimResult, ServerClaim};
+pub(crate) use idle_exit::IdleExit;
+pub use local_listener::LocalListener;
 pub use log_file::LogFile;
-pub use place::Place;
-pub use record::Record;
-pub(crate) use wrapped::Wrapped;
+pub use server_record::ServerRecord;
+pub use user_server_dir::UserServerDir;
+pub(crate) use wrapped::WrappedCommands;
 
 use std::time::Duration;
 
-/// How long a server that was started on demand stays when nobody needs it.
+/// How long a server that was started on demand stays when nothing uses it.
 pub const IDLE_EXIT: Duration = Duration::from_secs(30 * 60);

@@ -1,4 +1,4 @@
-//! What a server leaves for those who look for it.
+//! The record by which programs find a server.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -12,29 +12,29 @@ use crate::token_file;
 /// The longest record that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// What a server says of itself in its user's place.
+/// A server's description of itself, in its user's folder.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Record {
-    /// Its process.
+pub struct ServerRecord {
+    /// Its process id.
     pub pid: u32,
-    /// Names this life of it.
+    /// Identifies this start of it.
     pub life: String,
     /// The socket that it listens on.
     pub socket: PathBuf,
-    /// Where it listens for HTTP.
+    /// Its HTTP addresses.
     #[serde(default)]
     pub addresses: Vec<String>,
     /// Its version.
     pub version: String,
-    /// Whether it was started because somebody needed one, and not by its user.
+    /// Whether a program started it, and not its user.
     #[serde(default)]
     pub on_demand: bool,
 }
 
-// === impl Record ===
+// === impl ServerRecord ===
 
-impl Record {
-    /// Reads the record in a file. `None` where there is none that can be understood: a server may be about to write it.
+impl ServerRecord {
+    /// Reads a record. `None` if the file is missing or incomplete: a server may be about to write it.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         let mut text = Vec::new();
@@ -42,7 +42,7 @@ impl Record {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Where programs on this machine reach its HTTP interface: the first of its addresses. `None` for a server that has not said yet where it listens.
+    /// The URL of its HTTP interface for programs on this machine. `None` before the server has written its addresses.
     #[must_use]
     pub fn url(&self) -> Option<String> {
         let mut address: SocketAddr = self.addresses.first()?.parse().ok()?;
@@ -54,7 +54,7 @@ impl Record {
         Some(format!("http://{address}"))
     }
 
-    /// Writes the record, whole or not at all.
+    /// Writes the record atomically.
     ///
     /// # Errors
     /// When the folder cannot be written.
@@ -62,10 +62,10 @@ impl Record {
         token_file::write(path, &serde_json::to_string(self)?)
     }
 
-    /// Removes the record of this life, and no other's.
+    /// Removes this record, unless another server has replaced it.
     pub(super) fn remove(&self, path: &Path) {
         if Self::read(path).is_some_and(|found| found.life == self.life) {
-            // One that stays is overwritten by the next server.
+            // The next server overwrites a record that stays.
             let _ = fs::remove_file(path);
         }
     }
@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_reached_where_it_listens_first() {
+    fn a_server_is_reached_at_its_first_address() {
         let at = |addresses: &[&str]| {
             let record = serde_json::json!({
                 "pid": 1, "life": "a", "socket": "/s", "version": "1", "addresses": addresses,
             });
-            serde_json::from_value::<Record>(record).unwrap().url()
+            serde_json::from_value::<ServerRecord>(record).unwrap().url()
         };
         assert_eq!(at(&[]), None);
         assert_eq!(at(&["nonsense"]), None);

@@ -1,4 +1,4 @@
-//! Finding a user's server, and starting one where none runs.
+//! Finding a user's server, or starting one.
 
 use std::fs::{OpenOptions, TryLockError};
 use std::io;
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error};
 
-use super::place::user;
-use super::{LogFile, Place, Record};
+use super::user_server_dir::user;
+use super::{LogFile, ServerRecord, UserServerDir};
 
-/// How long a server may take until it can be connected to.
+/// How long a server may take to accept connections.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long to wait between two looks at a server that is being started.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long to wait for the server that a starting one has found.
+/// The pause between two attempts to connect to a starting server.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long to wait for another server that a starting one has found.
 const OTHER_LIMIT: Duration = Duration::from_secs(10);
-/// The variables that a server is started with, where they are set. Whoever starts it has others that are none of its business.
+/// The environment variables that a server inherits. An editor's environment has others that do not concern it.
 const ENVIRONMENT: [&str; 12] = [
     "HOME",
     "LANG",
@@ -38,27 +38,27 @@ const ENVIRONMENT: [&str; 12] = [
     "TZ",
     "USER",
 ];
-/// The beginnings of further ones.
+/// Prefixes of further ones.
 const ENVIRONMENT_FAMILIES: [&str; 2] = ["LC_", "XDG_"];
 
-/// How a server is started.
+/// How to start a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Starter {
     /// The program.
     pub program: PathBuf,
-    /// What it is told.
+    /// Its arguments.
     pub arguments: Vec<String>,
-    /// The names of variables that it is started with beside the usual ones.
+    /// Further environment variables that it inherits.
     pub inherit: Vec<String>,
 }
 
-/// Connects to the server of a place. Whoever answers is of the same user.
+/// Connects to a running server of the same user.
 ///
 /// # Errors
-/// When none listens there, or another user does.
-pub async fn knock(place: &Place) -> io::Result<UnixStream> {
-    let recorded = Record::read(&place.record()).map(|record| record.socket);
-    let stream = UnixStream::connect(recorded.unwrap_or_else(|| place.socket())).await?;
+/// When none listens, or one of another user.
+pub async fn connect(dir: &UserServerDir) -> io::Result<UnixStream> {
+    let recorded = ServerRecord::read(&dir.record()).map(|record| record.socket);
+    let stream = UnixStream::connect(recorded.unwrap_or_else(|| dir.socket())).await?;
     if stream.peer_cred()?.uid() != user() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -68,89 +68,89 @@ pub async fn knock(place: &Place) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// What the server of a place says of itself. `None` where none runs.
+/// The record of the running server. `None` if none runs.
 #[must_use]
-pub fn running(place: &Place) -> Option<Record> {
-    let record = Record::read(&place.record())?;
-    // A record outlives a server that was killed, and its socket may, too; nobody listens there then.
-    is_listened_to(&record.socket).then_some(record)
+pub fn running(dir: &UserServerDir) -> Option<ServerRecord> {
+    let record = ServerRecord::read(&dir.record())?;
+    // The record and the socket of a killed server stay, but nothing listens.
+    has_listener(&record.socket).then_some(record)
 }
 
-/// Whether somebody listens on a socket. It is not waited for: one that is too busy to take another connection listens.
-fn is_listened_to(path: &Path) -> bool {
-    let connect = || {
+/// Whether a server listens on a socket. Does not block: a server that is too busy to accept counts as listening.
+fn has_listener(path: &Path) -> bool {
+    let try_connect = || {
         let socket = net::socket(net::AddressFamily::UNIX, net::SocketType::STREAM, None)?;
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         net::connect(&socket, &net::SocketAddrUnix::new(path)?)
     };
-    matches!(connect(), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
+    matches!(try_connect(), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
-/// Connects to the server of a place, and starts one first where none runs. Of many that do so at once, one starts it.
+/// Connects to the server, and starts one if none runs. If several programs do so at once, one of them starts it.
 ///
 /// # Errors
-/// `peer_unavailable` when none can be started, with what it said.
-pub async fn ensure(place: &Place, starter: &Starter) -> Result<UnixStream> {
-    let in_place = |error: io::Error| no_place(place, &error);
-    place.make().map_err(in_place)?;
-    let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(place.start_lock());
-    let lock = lock.map_err(in_place)?;
+/// `peer_unavailable` when no server can be started, with the end of its log.
+pub async fn connect_or_start(dir: &UserServerDir, starter: &Starter) -> Result<UnixStream> {
+    let unusable = |error: io::Error| unusable_dir(dir, &error);
+    dir.create().map_err(unusable)?;
+    let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.start_lock());
+    let lock = lock.map_err(unusable)?;
     let deadline = Instant::now() + START_LIMIT;
     loop {
-        if let Ok(stream) = knock(place).await {
+        if let Ok(stream) = connect(dir).await {
             return Ok(stream);
         }
         match lock.try_lock() {
             Ok(()) => break,
-            Err(TryLockError::Error(error)) => return Err(in_place(error)),
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                 return Err(Error::new(
                     Code::PeerUnavailable,
                     format!("the server that another program starts was not ready within {START_LIMIT:?}"),
                 )
-                .hint(format!("see {}", place.log().display())));
+                .hint(format!("see {}", dir.log().display())));
             }
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOK).await,
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
-    // Held until the server can be connected to, so that nobody starts another meanwhile.
+    // Held until the server accepts connections, so that no other is started meanwhile.
     let _lock = lock;
-    match knock(place).await {
+    match connect(dir).await {
         Ok(stream) => Ok(stream),
-        Err(_) => launch(place, starter, deadline).await,
+        Err(_) => launch(dir, starter, deadline).await,
     }
 }
 
-async fn launch(place: &Place, starter: &Starter, deadline: Instant) -> Result<UnixStream> {
-    let log = LogFile::at(place.log());
+async fn launch(dir: &UserServerDir, starter: &Starter, deadline: Instant) -> Result<UnixStream> {
+    let log = LogFile::at(dir.log());
     let from = log.len();
-    let mut child = spawn(place, starter, &log).map_err(|error| {
+    let mut child = spawn(dir, starter, &log).map_err(|error| {
         Error::new(Code::PeerUnavailable, format!("no server can be started: {error}"))
             .hint("start one yourself: trilogue demo")
     })?;
     let mut end = deadline;
     let mut ended = None;
     loop {
-        if let Ok(stream) = knock(place).await {
+        if let Ok(stream) = connect(dir).await {
             return Ok(stream);
         }
         if ended.is_none()
             && let Ok(Some(status)) = child.try_wait()
         {
             ended = Some(status);
-            // It may have met another server that is about to be ready.
+            // It may have found another server that is about to be ready.
             let wait = if status.success() { OTHER_LIMIT } else { Duration::ZERO };
             end = end.min(Instant::now() + wait);
         }
         if Instant::now() >= end {
-            return Err(not_started(place, &log, from, ended));
+            return Err(not_started(dir, &log, from, ended));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn spawn(place: &Place, starter: &Starter, log: &LogFile) -> io::Result<Child> {
+fn spawn(dir: &UserServerDir, starter: &Starter, log: &LogFile) -> io::Result<Child> {
     let file = log.open()?;
     let wanted = |name: &str| {
         ENVIRONMENT.contains(&name)
@@ -162,18 +162,18 @@ fn spawn(place: &Place, starter: &Starter, log: &LogFile) -> io::Result<Child> {
         .args(&starter.arguments)
         .env_clear()
         .envs(environment)
-        // Whoever starts it may be in a folder that is to be removed.
-        .current_dir(place.folder())
+        // The current folder may be removed later.
+        .current_dir(dir.folder())
         .stdin(Stdio::null())
         .stdout(file.try_clone()?)
         .stderr(file)
         .spawn()
 }
 
-/// This program, also where another version of it was put in its place.
+/// The path of this program, even if another version has replaced it.
 ///
 /// # Errors
-/// When the operating system does not say.
+/// When the operating system does not know.
 pub fn this_program() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {
@@ -183,13 +183,13 @@ pub fn this_program() -> io::Result<PathBuf> {
     Ok(text.strip_suffix(" (deleted)").map_or(path, PathBuf::from))
 }
 
-/// Makes this process the leader of a session of its own: what ends the program that started it does not reach it.
+/// Makes this process the leader of its own session, so that signals to the program that started it do not reach it.
 pub fn detach() {
-    // It fails where the process leads a group already, which serves as well.
+    // It fails if the process leads a group already, which is as good.
     let _ = rustix::process::setsid();
 }
 
-/// The configuration of a server that is started on demand, where there is one.
+/// The configuration file of a server that is started on demand, if it exists.
 #[must_use]
 pub fn config_file() -> Option<PathBuf> {
     let absolute =
@@ -199,7 +199,7 @@ pub fn config_file() -> Option<PathBuf> {
 }
 
 fn not_started(
-    place: &Place,
+    dir: &UserServerDir,
     log: &LogFile,
     from: u64,
     ended: Option<std::process::ExitStatus>,
@@ -207,11 +207,11 @@ fn not_started(
     let said = log.tail(from);
     let what = match ended {
         Some(status) if status.success() => {
-            let holder = Record::read(&place.record())
+            let holder = ServerRecord::read(&dir.record())
                 .map_or_else(String::new, |record| format!(" (process {})", record.pid));
             format!(
                 "another server of this user{holder} holds {}, and cannot be reached",
-                place.lock().display()
+                dir.lock().display()
             )
         }
         Some(status) => format!("the server ended with {status}"),
@@ -221,10 +221,10 @@ fn not_started(
     Error::new(Code::PeerUnavailable, what).hint(format!("see {}", show(log.path())))
 }
 
-fn no_place(place: &Place, error: &io::Error) -> Error {
+fn unusable_dir(dir: &UserServerDir, error: &io::Error) -> Error {
     Error::new(
         Code::InvalidRequest,
-        format!("the folder {} cannot be used: {error}", place.folder().display()),
+        format!("the folder {} cannot be used: {error}", dir.folder().display()),
     )
     .hint("set XDG_STATE_HOME to a folder that only this user can read")
 }
@@ -240,18 +240,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_takes_no_connection_is_one_that_is_not_waited_for() {
+    fn a_busy_server_counts_as_listening() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        assert!(!is_listened_to(&path));
+        assert!(!has_listener(&path));
         let listener = UnixListener::bind(&path).unwrap();
-        assert!(is_listened_to(&path));
-        // As many as the system lets wait that nobody accepts; a blocking one would wait for ever then.
+        assert!(has_listener(&path));
+        // Fill the queue of connections: a blocking attempt would wait for ever then.
         rustix::net::listen(&listener, 0).unwrap();
         let waiting: Vec<UnixStream> = (0..8).map_while(|_| try_connect(&path)).collect();
-        assert!(waiting.len() < 8 && is_listened_to(&path));
+        assert!(waiting.len() < 8 && has_listener(&path));
         drop((waiting, listener));
-        assert!(!is_listened_to(&path));
+        assert!(!has_listener(&path));
     }
 
     /// A connection, unless it would have to wait.

@@ -1,4 +1,4 @@
-//! Where a user's server is found.
+//! The folder of a user's server.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -10,90 +10,89 @@ use sha2::{Digest as _, Sha256};
 
 use crate::token_file;
 
-/// Mode bits of everybody but the user.
+/// Mode bits of other users.
 const OTHERS: u32 = 0o077;
 
-/// The folder in which a user's server is found.
+/// The folder of a user's server.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct UserServerDir {
     folder: PathBuf,
 }
 
-// === impl Place ===
+// === impl UserServerDir ===
 
-impl Place {
-    /// The place of the user who runs this process: the per-user state folder.
+impl UserServerDir {
+    /// The state folder of the user who runs this process.
     ///
     /// # Errors
-    /// When there is no such folder, because neither `XDG_STATE_HOME` nor `HOME` names one.
+    /// When neither `XDG_STATE_HOME` nor `HOME` is set.
     pub fn of_user() -> io::Result<Self> {
         token_file::state_dir().map(Self::at)
     }
 
-    /// The place that this folder is.
+    /// The server that uses this folder.
     #[must_use]
     pub fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// The folder.
+    /// Its path.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What the server holds locked for its life.
+    /// The file that the server keeps locked.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.folder.join("server.lock")
     }
 
-    /// What is held locked by whoever starts a server.
+    /// The file that a program keeps locked while it starts a server.
     #[must_use]
     pub fn start_lock(&self) -> PathBuf {
         self.folder.join("server.start.lock")
     }
 
-    /// What the server says of itself.
+    /// The server's record.
     #[must_use]
     pub fn record(&self) -> PathBuf {
         self.folder.join("server.json")
     }
 
-    /// What a server that was started on demand writes.
+    /// The log of a server that was started on demand.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.folder.join("server.log")
     }
 
-    /// Where the server listens: in the folder, or where the folder's path is too long for a socket, in a private folder below the
-    /// one for temporary files. Nothing is made.
+    /// The socket: in the folder, or, if that path is too long for a socket, in a private folder for temporary files.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         let socket = self.folder.join("server.sock");
         if SocketAddr::from_pathname(&socket).is_ok() {
             return socket;
         }
-        // Whichever way leads to the folder, there is one socket. Before there is a folder, nobody listens.
+        // Every path to the folder gives the same socket. Without the folder there is no server.
         let folder = fs::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
         let name: String = name.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         std::env::temp_dir().join(format!("trilogue-{}", user())).join(name + ".sock")
     }
 
-    /// Makes the folders, closes them to everybody else, and gives the socket's path.
+    /// Creates the private folders. Returns the socket's path.
     ///
     /// # Errors
-    /// When a folder cannot be made, or is another user's.
-    pub fn make(&self) -> io::Result<PathBuf> {
+    /// When a folder cannot be created or belongs to another user.
+    pub fn create(&self) -> io::Result<PathBuf> {
         token_file::make_private_dir(&self.folder)?;
-        // The user chose this folder, and may have put a link in its place.
+        // The user chose this folder, so it may be a link.
         keep_private(&self.folder, &fs::metadata(&self.folder)?)?;
         let socket = self.socket();
         if let Some(folder) = socket.parent().filter(|folder| *folder != self.folder) {
             match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                // Everybody may put things there: a link would lead where somebody else wants.
+                // Other users can create links here.
                 _ => keep_private(folder, &fs::symlink_metadata(folder)?)?,
             }
         }
@@ -101,19 +100,19 @@ impl Place {
     }
 }
 
-/// The user who runs this process, as a number.
+/// The number of the user who runs this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Refuses what is no folder of the user's, and takes everybody else's rights away.
+/// Refuses anything but a folder of the user, and removes the rights of other users.
 fn keep_private(folder: &Path, found: &Metadata) -> io::Result<()> {
     let refused = |why: String| {
         let message = format!("{} {why}", folder.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     };
     if found.is_symlink() {
-        return refused("is a link, where only a folder is safe: remove it".to_owned());
+        return refused("is a link, and only a folder is safe: remove it".to_owned());
     }
     if !found.is_dir() {
         return refused(format!("is no folder (mode {:o})", found.mode()));
@@ -134,10 +133,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_lies_in_the_folder_or_where_its_path_fits() {
-        let short = Place::at(PathBuf::from("/run/x"));
+    fn a_socket_is_in_the_folder_or_where_its_path_fits() {
+        let short = UserServerDir::at(PathBuf::from("/run/x"));
         assert_eq!(short.socket(), Path::new("/run/x/server.sock"));
-        let long = |end: &str| Place::at(PathBuf::from(format!("/run/{}{end}", "x".repeat(120))));
+        let long =
+            |end: &str| UserServerDir::at(PathBuf::from(format!("/run/{}{end}", "x".repeat(120))));
         let socket = long("a").socket();
         assert!(SocketAddr::from_pathname(&socket).is_ok(), "{}", socket.display());
         assert_eq!(socket, long("a").socket());
@@ -145,19 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_closed_to_everybody_else() {
+    fn a_folder_is_private() {
         let outer = tempfile::tempdir().unwrap();
-        let place = Place::at(outer.path().join("a/b"));
-        fs::create_dir_all(place.folder()).unwrap();
-        fs::set_permissions(place.folder(), Permissions::from_mode(0o755)).unwrap();
-        place.make().unwrap();
-        assert_eq!(fs::metadata(place.folder()).unwrap().mode() & 0o777, 0o700);
+        let dir = UserServerDir::at(outer.path().join("a/b"));
+        fs::create_dir_all(dir.folder()).unwrap();
+        fs::set_permissions(dir.folder(), Permissions::from_mode(0o755)).unwrap();
+        dir.create().unwrap();
+        assert_eq!(fs::metadata(dir.folder()).unwrap().mode() & 0o777, 0o700);
         fs::write(outer.path().join("file"), "").unwrap();
-        assert!(Place::at(outer.path().join("file")).make().is_err());
+        assert!(UserServerDir::at(outer.path().join("file")).create().is_err());
     }
 
     #[test]
-    fn a_state_folder_may_be_a_link_wherever_it_lies() {
+    fn a_state_folder_may_be_a_link() {
         let outer = tempfile::tempdir().unwrap();
         // Below the folder for temporary files, as a home in a test or a container is.
         assert!(outer.path().starts_with(std::env::temp_dir()));
@@ -165,18 +165,18 @@ mod tests {
         fs::create_dir(&real).unwrap();
         let link = outer.path().join("link");
         symlink(&real, &link).unwrap();
-        Place::at(link.clone()).make().unwrap();
+        UserServerDir::at(link.clone()).create().unwrap();
         assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o700);
-        Place::at(link.join("below")).make().unwrap();
+        UserServerDir::at(link.join("below")).create().unwrap();
         assert!(real.join("below").is_dir());
-        // Both ways lead to one socket, also where that lies elsewhere.
-        let deep = |start: &Path| Place::at(start.join("x".repeat(110)));
-        deep(&real).make().unwrap();
+        // Both paths give one socket, also outside of the folder.
+        let deep = |start: &Path| UserServerDir::at(start.join("x".repeat(110)));
+        deep(&real).create().unwrap();
         assert_eq!(deep(&real).socket(), deep(&link).socket());
     }
 
     #[test]
-    fn a_link_in_the_place_of_the_folder_for_sockets_is_refused_and_named() {
+    fn a_link_instead_of_the_socket_folder_is_refused() {
         let outer = tempfile::tempdir().unwrap();
         let link = outer.path().join("link");
         symlink(outer.path(), &link).unwrap();

@@ -1,4 +1,4 @@
-//! Commands that become agents while the server runs.
+//! Agents of commands that are registered while the server runs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,32 +16,30 @@ use trilogue_domain::{AgentName, Code, Error, limits};
 use trilogue_gateway::{Wrap, WrapCommand};
 use trilogue_runtime::{Backend, Runtime};
 
-/// How many bytes of a digest stand in a name.
+/// How many bytes of a digest are in a name.
 const DIGEST_BYTES: usize = 8;
-/// Programs that start the program that their arguments name.
+/// Programs that run the program in their arguments.
 const RUNNERS: [&str; 14] = [
     "bash", "bun", "bunx", "deno", "env", "node", "npx", "pipx", "pnpm", "python", "python3", "sh",
     "uv", "uvx",
 ];
 
-/// The commands that were registered since the server started. Nothing of them is kept longer.
-pub(crate) struct Wrapped {
+/// The commands that were registered since the server started. They are kept in memory only.
+pub(crate) struct WrappedCommands {
     runtime: Runtime,
     children: Arc<Children>,
-    agents: Mutex<HashMap<AgentName, Command>>,
+    agents: Mutex<HashMap<AgentName, WrappedCommand>>,
 }
 
-/// A command that is an agent.
-struct Command {
+struct WrappedCommand {
     agent: Arc<AgentClient>,
-    /// Tells it from others.
+    /// Of the command line.
     digest: [u8; 32],
 }
 
-// === impl Wrapped ===
+// === impl WrappedCommands ===
 
-impl Wrapped {
-    /// None yet.
+impl WrappedCommands {
     pub(crate) fn new(runtime: Runtime, children: Arc<Children>) -> Self {
         Self { runtime, children, agents: Mutex::default() }
     }
@@ -51,7 +49,7 @@ impl Wrapped {
         let digest = digest(&command.command);
         let mut agents = lock(&self.agents);
         if let Some(known) = agents.get(&name) {
-            // It would be given the sessions of the other, with all that was said in them.
+            // It would get the sessions of the other command.
             if known.digest != digest {
                 let message = format!("the agent '{name}' is another command");
                 return Err(Error::new(Code::AlreadyExists, message).hint(
@@ -68,18 +66,18 @@ impl Wrapped {
         self.runtime.register(Arc::clone(&agent) as Arc<dyn Backend>).map_err(
             |error| match error.code() {
                 Code::AlreadyExists => error.hint("give the command another name with --name"),
-                // None leaves while the server runs.
+                // Agents stay until the server stops.
                 Code::Overloaded => error.hint("restart the server: each command stays an agent until it ends, once in every folder"),
                 _ => error,
             },
         )?;
-        agents.insert(name.clone(), Command { agent, digest });
+        agents.insert(name.clone(), WrappedCommand { agent, digest });
         Ok(name)
     }
 }
 
 #[async_trait]
-impl Wrap for Wrapped {
+impl Wrap for WrappedCommands {
     async fn wrap(&self, command: WrapCommand) -> Result<AgentName> {
         let name = match &command.name {
             Some(name) => AgentName::parse(name)?,
@@ -87,18 +85,18 @@ impl Wrap for Wrapped {
         };
         let name = self.register(name, &command)?;
         // Arguments and environment may hold secrets.
-        tracing::info!(agent = %name, "a command is an agent");
+        tracing::info!(agent = %name, "wrapped command registered");
         Ok(name)
     }
 }
 
-impl std::fmt::Debug for Wrapped {
+impl std::fmt::Debug for WrappedCommands {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wrapped").finish_non_exhaustive()
+        f.debug_struct("WrappedCommands").finish_non_exhaustive()
     }
 }
 
-/// How a command is started: as if it were typed where it was wrapped.
+/// How to launch a command: with the folder and environment in which it was wrapped.
 fn launch(command: &WrapCommand) -> Result<Launch> {
     let cwd = Path::new(&command.cwd);
     if !cwd.is_absolute() {
@@ -107,17 +105,17 @@ fn launch(command: &WrapCommand) -> Result<Launch> {
     }
     let mut launch = Launch::of(command.command.iter().cloned());
     if let Some(program) = launch.command.first_mut() {
-        *program = found(program, cwd, command.env.get("PATH"));
+        *program = find_program(program, cwd, command.env.get("PATH"));
     }
     launch.cwd = Some(cwd.to_owned());
-    // Without us the editor's files and terminals would be the command's too.
+    // As without a server, the command uses the editor's files and terminals.
     launch.client_tools = ClientTools::Forward;
     launch.env = command.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Ok(launch)
 }
 
-/// The program, as the command's own folder and search path have it: the server has others.
-fn found(program: &str, cwd: &Path, path: Option<&String>) -> String {
+/// Finds the program in the command's folder and search path, which differ from the server's.
+fn find_program(program: &str, cwd: &Path, path: Option<&String>) -> String {
     let is_file = |path: &PathBuf| path.is_file();
     let found = if program.contains('/') {
         Some(cwd.join(program))
@@ -128,7 +126,7 @@ fn found(program: &str, cwd: &Path, path: Option<&String>) -> String {
     found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(program.to_owned())
 }
 
-/// What tells a command from all others.
+/// A digest that differs for different command lines.
 fn digest(command: &[String]) -> [u8; 32] {
     let mut digest = Sha256::new();
     for word in command {
@@ -138,9 +136,9 @@ fn digest(command: &[String]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// A name that the same command always gets in the same folder, and no other: what it names itself, and a digest.
+/// The name of a command in a folder: the program's name, and a digest of both.
 ///
-/// What it is started with differs from folder to folder, as keys and search paths do; and from one start of an editor to the next in what does not matter.
+/// The environment is no part of it: it changes with each start of an editor.
 fn name_of(command: &[String], cwd: &str) -> Result<AgentName> {
     let is_plain = |word: &&String| !word.starts_with('-') && !word.contains('=');
     let base = |word: &String| {
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_always_gets_the_same_name_and_no_other_gets_it() {
+    fn each_command_has_one_name() {
         for (command, begin) in [
             (&["/usr/bin/claude-agent-acp", "--x"][..], "claude-agent-acp-"),
             (&["npx", "-y", "@zed/codex-acp@1.2"], "codex-acp-"),
@@ -204,16 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_where_the_command_was_typed() {
+    fn a_program_is_found_in_the_folder_of_its_command() {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
         std::fs::write(bin.join("agent"), "").unwrap();
         let whole = bin.join("agent").display().to_string();
         let path = bin.display().to_string();
-        assert_eq!(found("agent", Path::new("/"), Some(&path)), whole);
-        assert_eq!(found("agent", folder.path(), Some(&"bin".to_owned())), whole);
-        assert_eq!(found("./agent", &bin, None), bin.join("./agent").display().to_string());
-        assert_eq!(found("agent", Path::new("/"), None), "agent");
+        assert_eq!(find_program("agent", Path::new("/"), Some(&path)), whole);
+        assert_eq!(find_program("agent", folder.path(), Some(&"bin".to_owned())), whole);
+        assert_eq!(find_program("./agent", &bin, None), bin.join("./agent").display().to_string());
+        assert_eq!(find_program("agent", Path::new("/"), None), "agent");
     }
 }

@@ -1,44 +1,43 @@
-//! Lines of the server that may not be passed on yet.
+//! Lines of the server whose batch is not complete.
 
 use bytes::Bytes;
 
 /// The batch that is being received.
 #[derive(Debug)]
-pub(super) struct Held {
-    entries: Vec<Entry>,
+pub(super) struct BatchBuffer {
+    lines: Vec<BufferedLine>,
     bytes: usize,
     /// The most bytes of a batch.
     max_bytes: usize,
     interrupt: Option<(String, String)>,
 }
 
-/// A line, and what it asks about.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BufferedLine {
     /// The line, without its end.
     pub(super) line: Bytes,
-    /// The id of the request that it is, as JSON, and of the interrupt that it asks about.
+    /// If it is a request about an interrupt: the request's id as JSON, and the interrupt's id.
     pub(super) question: Option<(String, String)>,
 }
 
-// === impl Held ===
+// === impl BatchBuffer ===
 
-impl Held {
-    /// Nothing yet. The server ends a batch with the line that makes it long; two of the longest there may be.
+impl BatchBuffer {
+    /// The server ends a batch with the line that makes it long, so a batch holds at most two lines of the greatest length.
     pub(super) const fn new(max_line_bytes: usize) -> Self {
         let max_bytes = max_line_bytes.saturating_mul(2);
-        Self { entries: Vec::new(), bytes: 0, max_bytes, interrupt: None }
+        Self { lines: Vec::new(), bytes: 0, max_bytes, interrupt: None }
     }
 
-    /// Forgets what was not complete.
+    /// Forgets an incomplete batch.
     pub(super) fn clear(&mut self) {
         *self = Self { max_bytes: self.max_bytes, ..Self::new(0) };
     }
 
-    /// Adds a line. `false` where the batch is too large to be one.
+    /// Adds a line. Returns `false` if the batch is too large.
     pub(super) fn add(&mut self, line: Bytes) -> bool {
         self.bytes += line.len();
-        self.entries.push(Entry { line, question: self.interrupt.take() });
+        self.lines.push(BufferedLine { line, question: self.interrupt.take() });
         self.bytes <= self.max_bytes
     }
 
@@ -47,9 +46,9 @@ impl Held {
         self.interrupt = Some((request, interrupt));
     }
 
-    /// The batch is complete.
-    pub(super) fn take(&mut self) -> Vec<Entry> {
+    /// Takes the complete batch.
+    pub(super) fn take(&mut self) -> Vec<BufferedLine> {
         self.bytes = 0;
-        std::mem::take(&mut self.entries)
+        std::mem::take(&mut self.lines)
     }
 }

@@ -1,25 +1,26 @@
-//! What an editor launches: lines between it and the server, across the server's restarts.
+//! The proxy that an editor launches: it relays lines between the editor and the server, across restarts of the server.
 //!
-//! The editor speaks the Agent Client Protocol on this program's standard input and output; the server speaks it on its socket, with control lines between batches.
-//! A batch is passed on when its control line has come, so a connection that breaks leaves nothing half told. On the next connection the
-//! proxy introduces itself as the editor did, takes up each session behind the last position that was passed on, and asks again what has no answer yet, under keys that make it the same request.
+//! The editor speaks the Agent Client Protocol on standard input and output. The server speaks it on its socket, with control lines between batches.
+//! A batch reaches the editor when its control line has come, so a connection that breaks leaves no half batch.
+//! After a reconnect the proxy repeats the editor's `initialize`, continues each session after the last position that the editor has,
+//! and repeats requests without a response, under keys that make them the same requests.
 //!
 //! # Invariants
-//! - Bytes are passed on as they came, but for the ids of the server's requests, which are numbered anew, and for the keys.
+//! - Bytes are relayed unchanged, except for keys and for the ids of the server's requests, which get new numbers.
 //! - Nothing but messages of the protocol reaches the editor.
 
-mod asked;
-mod book;
-mod held;
-mod link;
+mod batch_buffer;
+mod questions;
 mod relay;
+mod request_journal;
+mod server_link;
 mod sessions;
 mod state;
 mod stdio;
 
-pub use link::{GIVE_UP, Link};
-pub use relay::{Told, run};
+pub use relay::{ProxyNotice, run};
+pub use server_link::{RECONNECT_LIMIT, ServerLink};
 pub use stdio::Stdio;
 
-/// The longest line of an editor that is taken before a server has said how long it may be, in bytes without its end.
+/// The longest line of an editor before a server has announced a limit, in bytes without its line end.
 pub const MAX_LINE_BYTES: usize = trilogue_wire::jsonrpc::DEFAULT_MAX_LINE_BYTES;

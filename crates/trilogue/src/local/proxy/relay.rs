@@ -12,7 +12,7 @@ use trilogue_wire::agent_client::Json;
 use trilogue_wire::jsonrpc::{Code, Decoder, ErrorObject};
 
 use super::MAX_LINE_BYTES;
-use super::link::{Connection, Link, max_sent};
+use super::server_link::{ServerConnection, ServerLink, max_sent};
 use super::state::Proxy;
 use super::stdio::Stdio;
 
@@ -20,174 +20,180 @@ use super::stdio::Stdio;
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 /// How many bytes are read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How long the last bytes may take when the editor is gone, or told why there is no server.
+/// How long the last bytes may take at the end.
 const LAST_BYTES: Duration = Duration::from_secs(1);
 
-/// What the user may want to know.
+/// Something that the user may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
-    /// There is a connection to an agent of a server of this version.
+pub enum ProxyNotice {
+    /// Connected to an agent.
     Connected {
         /// The agent's name.
         agent: String,
         /// The server's version.
         version: String,
-        /// It is not the first one.
+        /// Whether this is a reconnect.
         is_again: bool,
     },
-    /// The server is gone, and waited for.
+    /// The connection is lost. The proxy tries to reconnect.
     Lost,
-    /// A message of the server's was longer than this many bytes, and the editor does not get it.
+    /// A message of the server was longer than this many bytes and is dropped.
     TooLong(usize),
-    /// The agent does not come to be: why, as the editor was told. It may ask again.
+    /// The agent could not be started, with the error that the editor received. It may try again.
     Refused(Error),
 }
 
-/// A connection in the making.
-type Connecting = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
+/// A connection attempt.
+type Connecting = Pin<Box<dyn Future<Output = Result<ServerConnection, Error>> + Send>>;
 
-/// One end of the relay.
-enum Wire {
-    Up(Box<Up>),
-    Down(Connecting),
+/// The server's end of the relay.
+enum ServerEnd {
+    Connected(Box<Connected>),
+    Connecting(Connecting),
 }
 
-struct Up {
+struct Connected {
     reader: LocalReader,
     writer: LocalWriter,
     decoder: Decoder,
     is_on_demand: bool,
 }
 
-/// What happened.
-enum Event {
-    Editor(usize),
+enum RelayEvent {
+    ReadEditor(usize),
     EditorGone,
-    ToldEditor(usize),
-    Server(usize),
+    WroteEditor(usize),
+    ReadServer(usize),
     ServerGone,
-    ToldServer(usize),
-    Connected(Box<Result<Connection, Error>>),
-    Due,
+    WroteServer(usize),
+    Connected(Box<Result<ServerConnection, Error>>),
+    Deadline,
 }
 
-/// Relays until the editor is gone. `tell` is called with what the user may want to know.
+/// Relays until the editor is gone. Calls `notify` with what the user may want to know.
 ///
 /// # Errors
-/// When there is no server, or not that agent; when the agent could not be spoken to at all; or the editor says nothing more, and is not answered in time. What it has asked for is answered with an error before.
+/// When there is no server or no such agent, when the agent never started, or when responses are missing after the editor has closed its output. Open requests get an error response first.
 pub async fn run(
-    link: Link,
+    link: ServerLink,
     mut stdio: Stdio,
-    mut tell: impl FnMut(&Told) + Send,
+    mut notify: impl FnMut(&ProxyNotice) + Send,
 ) -> Result<(), Error> {
     let Stdio { input, output, .. } = &mut stdio;
     let mut proxy = Proxy::new();
     let mut editor = Decoder::new(MAX_LINE_BYTES);
-    let mut wire = Wire::Down(Box::pin(link.clone().first()));
+    let mut server = ServerEnd::Connecting(Box::pin(link.clone().connect()));
     let mut is_again = false;
     while !proxy.has_ended(Instant::now()) {
-        match next(&mut proxy, &mut editor, input, output, &mut wire).await {
-            Event::EditorGone => proxy.leave(),
-            Event::Editor(0) => {
-                take_editor(&mut proxy, &mut editor);
+        match next(&mut proxy, &mut editor, input, output, &mut server).await {
+            RelayEvent::EditorGone => proxy.on_editor_gone(),
+            RelayEvent::ReadEditor(0) => {
+                read_editor(&mut proxy, &mut editor);
                 if let Some(last) = editor.finish() {
-                    proxy.take_editor(last);
+                    proxy.on_editor_frame(last);
                 }
-                proxy.end(Instant::now());
+                proxy.on_input_end(Instant::now());
             }
-            Event::Editor(_) => take_editor(&mut proxy, &mut editor),
-            Event::ToldEditor(count) => proxy.editor_bytes().advance(count),
-            Event::ToldServer(count) => proxy.server_bytes().advance(count),
-            Event::Due => proxy.tick(Instant::now()),
-            Event::Server(0) | Event::ServerGone => lose(&mut proxy, &mut wire, &link, &mut tell),
-            Event::Server(_) => {
-                let is_usable = take_server(&mut proxy, &mut wire);
+            RelayEvent::ReadEditor(_) => read_editor(&mut proxy, &mut editor),
+            RelayEvent::WroteEditor(count) => proxy.editor_bytes().advance(count),
+            RelayEvent::WroteServer(count) => proxy.server_bytes().advance(count),
+            RelayEvent::Deadline => proxy.on_deadline(Instant::now()),
+            RelayEvent::ReadServer(0) | RelayEvent::ServerGone => {
+                disconnect(&mut proxy, &mut server, &link, &mut notify)
+            }
+            RelayEvent::ReadServer(_) => {
+                let is_usable = read_server(&mut proxy, &mut server);
                 if let Some(limit) = proxy.take_too_long() {
-                    tell(&Told::TooLong(limit));
+                    notify(&ProxyNotice::TooLong(limit));
                 }
                 if let Some(error) = proxy.take_refusal() {
-                    tell(&Told::Refused(error));
+                    notify(&ProxyNotice::Refused(error));
                 }
                 if !is_usable {
-                    lose(&mut proxy, &mut wire, &link, &mut tell);
+                    disconnect(&mut proxy, &mut server, &link, &mut notify);
                 }
             }
-            Event::Connected(connected) => match *connected {
+            RelayEvent::Connected(connected) => match *connected {
                 Ok(connection) => {
                     let opened = connection.opened.clone();
-                    tell(&Told::Connected {
+                    notify(&ProxyNotice::Connected {
                         agent: opened.agent,
                         version: opened.version,
                         is_again,
                     });
                     is_again = true;
                     editor.set_max_line_bytes(connection.opened.max_line.unwrap_or(MAX_LINE_BYTES));
-                    proxy.online(max_sent(&connection.opened), Instant::now());
-                    wire = Wire::up(connection);
+                    proxy.on_connect(max_sent(&connection.opened), Instant::now());
+                    server = ServerEnd::connected(connection);
                 }
                 Err(error) => {
-                    take_editor(&mut proxy, &mut editor);
-                    proxy.give_up(&told(&error));
+                    read_editor(&mut proxy, &mut editor);
+                    proxy.fail_all(&error_object(&error));
                     finish(output, proxy.editor_bytes()).await;
                     return Err(error);
                 }
             },
         }
     }
-    let ended = proxy.conclude(told);
-    if let Wire::Up(up) = &mut wire {
+    let ended = proxy.conclude(error_object);
+    if let ServerEnd::Connected(up) = &mut server {
         finish(&mut up.writer, proxy.server_bytes()).await;
     }
     finish(output, proxy.editor_bytes()).await;
-    ended.and_then(|()| proxy.came_to_be())
+    ended.and_then(|()| proxy.startup_result())
 }
 
-/// Waits for whatever happens next.
+/// Waits for the next event.
 async fn next(
     proxy: &mut Proxy,
     editor: &mut Decoder,
     input: &mut (impl AsyncRead + Unpin),
     output: &mut (impl AsyncWrite + Unpin),
-    wire: &mut Wire,
-) -> Event {
+    server: &mut ServerEnd,
+) -> RelayEvent {
     let deadline = proxy.deadline();
     let (to_server, to_editor) = proxy.outgoing();
-    let may_ask = proxy.is_listening() && to_server.len() < MAX_WAITING_BYTES;
-    let may_tell = to_editor.len() < MAX_WAITING_BYTES;
+    let may_read_editor = proxy.is_listening() && to_server.len() < MAX_WAITING_BYTES;
+    let may_read_server = to_editor.len() < MAX_WAITING_BYTES;
     let from_editor = editor.buffer_for(PIECE_BYTES);
     tokio::select! {
-        read = input.read_buf(from_editor), if may_ask => read.map_or(Event::EditorGone, Event::Editor),
+        read = input.read_buf(from_editor), if may_read_editor => read.map_or(RelayEvent::EditorGone, RelayEvent::ReadEditor),
         written = output.write(to_editor), if !to_editor.is_empty() => match written {
-            Ok(count) if count > 0 => Event::ToldEditor(count),
-            _ => Event::EditorGone,
+            Ok(count) if count > 0 => RelayEvent::WroteEditor(count),
+            _ => RelayEvent::EditorGone,
         },
-        event = wire.next(to_server, may_tell) => event,
-        () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Event::Due,
+        event = server.next(to_server, may_read_server) => event,
+        () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => RelayEvent::Deadline,
     }
 }
 
-fn take_editor(proxy: &mut Proxy, editor: &mut Decoder) {
+fn read_editor(proxy: &mut Proxy, editor: &mut Decoder) {
     while let Some(frame) = editor.next() {
-        proxy.take_editor(frame);
+        proxy.on_editor_frame(frame);
     }
 }
 
-/// Takes what came from the server. `false` where the connection cannot be used any more.
-fn take_server(proxy: &mut Proxy, wire: &mut Wire) -> bool {
-    let Wire::Up(up) = wire else { return true };
+/// Takes what was read from the server. Returns `false` if the connection is unusable.
+fn read_server(proxy: &mut Proxy, server: &mut ServerEnd) -> bool {
+    let ServerEnd::Connected(up) = server else { return true };
     while let Some(frame) = up.decoder.next() {
-        if proxy.take_server(frame).is_err() {
+        if proxy.on_server_frame(frame).is_err() {
             return false;
         }
     }
     true
 }
 
-fn lose(proxy: &mut Proxy, wire: &mut Wire, link: &Link, tell: &mut impl FnMut(&Told)) {
-    tell(&Told::Lost);
-    let in_vain = proxy.offline(Instant::now());
-    let may_start = matches!(wire, Wire::Up(up) if up.is_on_demand);
-    *wire = Wire::Down(Box::pin(link.clone().again(may_start, in_vain)));
+fn disconnect(
+    proxy: &mut Proxy,
+    server: &mut ServerEnd,
+    link: &ServerLink,
+    notify: &mut impl FnMut(&ProxyNotice),
+) {
+    notify(&ProxyNotice::Lost);
+    let failures = proxy.on_disconnect(Instant::now());
+    let may_start = matches!(server, ServerEnd::Connected(up) if up.is_on_demand);
+    *server = ServerEnd::Connecting(Box::pin(link.clone().reconnect(may_start, failures)));
 }
 
 /// Writes the last bytes, if the other side takes them.
@@ -196,12 +202,12 @@ async fn finish(to: &mut (impl AsyncWrite + Unpin), bytes: &BytesMut) {
         to.write_all(bytes).await?;
         to.flush().await
     };
-    // Whoever is gone misses nothing.
+    // The other side may be gone.
     let _ = timeout(LAST_BYTES, write).await;
 }
 
-/// Why nothing is answered, for the editor.
-fn told(error: &Error) -> ErrorObject {
+/// The error for the editor's open requests.
+fn error_object(error: &Error) -> ErrorObject {
     let mut data = serde_json::json!({ "code": error.code().as_str() });
     if let Some(hint) = error.hint_text() {
         data["hint"] = hint.into();
@@ -209,26 +215,28 @@ fn told(error: &Error) -> ErrorObject {
     ErrorObject::new(Code::INTERNAL_ERROR, error.message()).data(Json::from_value(&data))
 }
 
-// === impl Wire ===
+// === impl ServerEnd ===
 
-impl Wire {
-    fn up(connection: Connection) -> Self {
-        let Connection { reader, writer, decoder, is_on_demand, .. } = connection;
-        Self::Up(Box::new(Up { reader, writer, decoder, is_on_demand }))
+impl ServerEnd {
+    fn connected(connection: ServerConnection) -> Self {
+        let ServerConnection { reader, writer, decoder, is_on_demand, .. } = connection;
+        Self::Connected(Box::new(Connected { reader, writer, decoder, is_on_demand }))
     }
 
-    /// Waits for the server, or for one.
-    async fn next(&mut self, to_server: &[u8], may_tell: bool) -> Event {
+    /// Waits for the server, or for a connection to one.
+    async fn next(&mut self, to_server: &[u8], may_read_server: bool) -> RelayEvent {
         let up = match self {
-            Self::Down(connecting) => return Event::Connected(Box::new(connecting.await)),
-            Self::Up(up) => up,
+            Self::Connecting(connecting) => {
+                return RelayEvent::Connected(Box::new(connecting.await));
+            }
+            Self::Connected(up) => up,
         };
         let from_server = up.decoder.buffer_for(PIECE_BYTES);
         tokio::select! {
-            read = up.reader.read_buf(from_server), if may_tell => read.map_or(Event::ServerGone, Event::Server),
+            read = up.reader.read_buf(from_server), if may_read_server => read.map_or(RelayEvent::ServerGone, RelayEvent::ReadServer),
             written = up.writer.write(to_server), if !to_server.is_empty() => match written {
-                Ok(count) if count > 0 => Event::ToldServer(count),
-                _ => Event::ServerGone,
+                Ok(count) if count > 0 => RelayEvent::WroteServer(count),
+                _ => RelayEvent::ServerGone,
             },
             else => std::future::pending().await,
         }

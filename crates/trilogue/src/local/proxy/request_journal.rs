@@ -1,4 +1,4 @@
-//! What the editor said that is not settled yet.
+//! The editor's lines that may have to be sent again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,15 +7,15 @@ use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{Id, Request};
 use trilogue_wire::native::local::Extras;
 
-/// The most requests of an editor that are open at once.
-const MAX_OPEN: usize = 4_096;
-/// The most bytes of an editor's lines that are kept.
+/// How many lines of an editor are kept.
+const MAX_ENTRIES: usize = 4_096;
+/// How many bytes of an editor's lines are kept.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 
-/// Lines of the editor, in order, that are said again on the next connection.
+/// Lines of the editor, in order. They are sent again on the next connection.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    items: BTreeMap<u64, Item>,
+pub(super) struct RequestJournal {
+    entries: BTreeMap<u64, JournalEntry>,
     /// The open requests by their ids, as JSON.
     by_id: HashMap<String, u64>,
     next: u64,
@@ -24,33 +24,32 @@ pub(super) struct Book {
 
 /// A line of the editor.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct JournalEntry {
     /// The line, with its key, without its end.
     pub(super) line: Bytes,
-    /// What it is.
-    pub(super) kind: Kind,
-    /// It has been written to the connection that there is now.
+    pub(super) kind: EntryKind,
+    /// Whether it was written to the current connection.
     pub(super) is_sent: bool,
-    /// The answer that says that the server is shutting down: the next server is asked again.
+    /// The response that the server is shutting down: the next server gets the request again.
     pub(super) parked: Option<Bytes>,
-    /// It is a prompt whose turn has begun, and goes on without us.
+    /// Whether it is a prompt whose turn is stored and goes on without us.
     is_accepted: bool,
 }
 
 /// What a line of the editor is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    /// A request, which stays until it is answered.
+pub(super) enum EntryKind {
+    /// A request. Kept until its response.
     Request(Id<'static>, Call),
-    /// `session/cancel`, which stays while a prompt from before it is open.
+    /// `session/cancel`. Kept while an earlier prompt is open.
     Cancel(String),
-    /// `$/cancel_request`, which stays while its request is open.
+    /// `$/cancel_request`. Kept while its request is open.
     CancelRequest(Id<'static>),
-    /// Anything else, which stays until it is written.
+    /// Anything else. Kept until it is written.
     Once,
 }
 
-/// What a request asks for, as far as asking again goes.
+/// A request, by what it takes to send it again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Call {
     /// `initialize`.
@@ -65,16 +64,16 @@ pub(super) enum Call {
     Prompt(String),
     /// `session/close` or `session/delete` of a session.
     Leave(String),
-    /// One that does the same when it is done twice.
-    Again,
-    /// One of which nobody knows what doing it twice does.
-    Other,
+    /// Safe to send twice.
+    Repeatable,
+    /// Not known to be safe to send twice.
+    Unrepeatable,
 }
 
 // === impl Call ===
 
 impl Call {
-    /// Reads a request, and gives its line the key under which it can be asked again.
+    /// Reads a request. Adds the key to its line under which it can be sent again.
     pub(super) fn of(request: &Request<'_>, line: Bytes) -> (Self, Bytes) {
         let params = request.params.map_or("", |params| params.get());
         let session = || splice::get_text(params, &["sessionId"]).unwrap_or_default().into_owned();
@@ -83,12 +82,12 @@ impl Call {
             "session/new" => {
                 let session = uuid::Uuid::now_v7().to_string();
                 let extras = Extras { session: Some(session.clone()), ..Extras::default() };
-                (Self::New(session), keyed(line, params, &extras))
+                (Self::New(session), with_extras(line, params, &extras))
             }
             "session/prompt" => {
                 let key = Some(uuid::Uuid::new_v4().to_string());
                 let extras = Extras { key, ..Extras::default() };
-                (Self::Prompt(session()), keyed(line, params, &extras))
+                (Self::Prompt(session()), with_extras(line, params, &extras))
             }
             "session/load" => (Self::Load(session()), line),
             "session/resume" => (Self::Resume(session()), line),
@@ -97,16 +96,16 @@ impl Call {
             | "logout"
             | "session/list"
             | "session/set_mode"
-            | "session/set_config_option" => (Self::Again, line),
-            _ => (Self::Other, line),
+            | "session/set_config_option" => (Self::Repeatable, line),
+            _ => (Self::Unrepeatable, line),
         }
     }
 }
 
 /// A request's line with extras.
-fn keyed(line: Bytes, params: &str, extras: &Extras) -> Bytes {
+fn with_extras(line: Bytes, params: &str, extras: &Extras) -> Bytes {
     if !params.starts_with('{') {
-        // The server says what is wrong with it.
+        // The server reports the error.
         return line;
     }
     let keyed = std::str::from_utf8(&line)
@@ -115,20 +114,20 @@ fn keyed(line: Bytes, params: &str, extras: &Extras) -> Bytes {
     keyed.map_or(line, Bytes::from)
 }
 
-// === impl Item ===
+// === impl JournalEntry ===
 
-impl Item {
+impl JournalEntry {
     fn is_prompt(&self) -> bool {
-        matches!(self.kind, Kind::Request(_, Call::Prompt(_)))
+        matches!(self.kind, EntryKind::Request(_, Call::Prompt(_)))
     }
 }
 
-// === impl Book ===
+// === impl RequestJournal ===
 
-impl Book {
+impl RequestJournal {
     /// Whether there is room for one more line of this many bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.items.len() < MAX_OPEN && self.bytes.saturating_add(bytes) <= MAX_BYTES
+        self.entries.len() < MAX_ENTRIES && self.bytes.saturating_add(bytes) <= MAX_BYTES
     }
 
     /// Whether a request of this id is open.
@@ -136,79 +135,82 @@ impl Book {
         self.by_id.contains_key(id.as_str())
     }
 
-    /// Adds a line behind all others.
-    pub(super) fn add(&mut self, line: Bytes, kind: Kind, is_sent: bool) {
+    /// Adds a line after all others.
+    pub(super) fn add(&mut self, line: Bytes, kind: EntryKind, is_sent: bool) {
         let number = self.next;
         self.next += 1;
         self.bytes += line.len();
-        if let Kind::Request(id, _) = &kind {
+        if let EntryKind::Request(id, _) = &kind {
             self.by_id.insert(id.as_str().to_owned(), number);
         }
-        self.items.insert(number, Item { line, kind, is_sent, parked: None, is_accepted: false });
+        self.entries
+            .insert(number, JournalEntry { line, kind, is_sent, parked: None, is_accepted: false });
     }
 
     /// The line of an open request.
     pub(super) fn line(&self, id: &Id<'_>) -> Option<Bytes> {
-        Some(self.items.get(self.by_id.get(id.as_str())?)?.line.clone())
+        Some(self.entries.get(self.by_id.get(id.as_str())?)?.line.clone())
     }
 
     /// What an open request asks for.
     pub(super) fn call(&self, id: &Id<'_>) -> Option<&Call> {
-        match &self.items.get(self.by_id.get(id.as_str())?)?.kind {
-            Kind::Request(_, call) => Some(call),
+        match &self.entries.get(self.by_id.get(id.as_str())?)?.kind {
+            EntryKind::Request(_, call) => Some(call),
             _ => None,
         }
     }
 
-    /// Takes out a request that is answered, with what was said about it.
+    /// Removes a request that got its response.
     pub(super) fn close(&mut self, id: &Id<'_>) -> Option<Call> {
         let number = self.by_id.remove(id.as_str())?;
-        let Kind::Request(_, call) = self.remove(number)?.kind else { return None };
+        let EntryKind::Request(_, call) = self.remove(number)?.kind else { return None };
         self.drop_settled();
         Some(call)
     }
 
-    /// Keeps the answer of a request until the server is gone.
+    /// Keeps the response of a request until the server is gone.
     pub(super) fn park(&mut self, id: &Id<'_>, answer: Bytes) {
         let number = self.by_id.get(id.as_str());
-        if let Some(item) = number.and_then(|number| self.items.get_mut(number)) {
-            item.parked = Some(answer);
+        if let Some(entry) = number.and_then(|number| self.entries.get_mut(number)) {
+            entry.parked = Some(answer);
         }
     }
 
-    /// The first open request that was written and has no answer.
+    /// The first request that was written and has no response.
     pub(super) fn first_sent(&self) -> Option<(u64, Id<'static>)> {
-        let of = |(number, item): (&u64, &Item)| match &item.kind {
-            Kind::Request(id, _) if item.is_sent && item.parked.is_none() => {
+        let of = |(number, entry): (&u64, &JournalEntry)| match &entry.kind {
+            EntryKind::Request(id, _) if entry.is_sent && entry.parked.is_none() => {
                 Some((*number, id.clone()))
             }
             _ => None,
         };
-        self.items.iter().find_map(of)
+        self.entries.iter().find_map(of)
     }
 
-    /// The answers that were kept.
+    /// The responses that were kept.
     pub(super) fn parked(&self) -> Vec<(Id<'static>, Bytes)> {
-        let of = |item: &Item| match &item.kind {
-            Kind::Request(id, _) => Some((id.clone(), item.parked.clone()?)),
+        let of = |entry: &JournalEntry| match &entry.kind {
+            EntryKind::Request(id, _) => Some((id.clone(), entry.parked.clone()?)),
             _ => None,
         };
-        self.items.values().filter_map(of).collect()
+        self.entries.values().filter_map(of).collect()
     }
 
-    /// The turn of a prompt has begun.
+    /// The turn of a prompt is stored.
     pub(super) fn accept(&mut self, id: &str) {
-        let item = self.by_id.get(id).and_then(|number| self.items.get_mut(number));
-        if let Some(item) = item.filter(|item| item.is_prompt()) {
-            item.is_accepted = true;
+        let entry = self.by_id.get(id).and_then(|number| self.entries.get_mut(number));
+        if let Some(entry) = entry.filter(|entry| entry.is_prompt()) {
+            entry.is_accepted = true;
         }
     }
 
-    /// The requests that somebody who says nothing more still waits for. A turn that has begun goes on without them.
+    /// The requests whose responses an editor that has closed its output still waits for. A stored turn goes on without it.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &Id<'static>> {
-        self.items.values().filter(|item| !item.is_accepted).filter_map(|item| match &item.kind {
-            Kind::Request(id, _) => Some(id),
-            _ => None,
+        self.entries.values().filter(|entry| !entry.is_accepted).filter_map(|entry| {
+            match &entry.kind {
+                EntryKind::Request(id, _) => Some(id),
+                _ => None,
+            }
         })
     }
 
@@ -217,13 +219,13 @@ impl Book {
         self.prompts(session).next().is_some()
     }
 
-    /// Every line, to be written to a new connection; those that are settled by that are gone.
-    pub(super) fn say_again(&mut self) -> Vec<Item> {
-        let lines = self.items.values().cloned().collect();
-        for item in self.items.values_mut() {
-            item.is_sent = true;
+    /// Every line, for a new connection. Lines that need no response are forgotten then.
+    pub(super) fn resend(&mut self) -> Vec<JournalEntry> {
+        let lines = self.entries.values().cloned().collect();
+        for entry in self.entries.values_mut() {
+            entry.is_sent = true;
         }
-        let once: Vec<u64> = self.numbers(|item| item.kind == Kind::Once).collect();
+        let once: Vec<u64> = self.numbers(|entry| entry.kind == EntryKind::Once).collect();
         for number in once {
             self.remove(number);
         }
@@ -231,34 +233,34 @@ impl Book {
         lines
     }
 
-    /// The connection is gone. Gives the requests that cannot be asked again, which are closed.
-    pub(super) fn unsend(&mut self) -> Vec<Id<'static>> {
-        let is_lost = |item: &Item| {
-            item.is_sent
-                && item.parked.is_none()
-                && matches!(item.kind, Kind::Request(_, Call::Other))
+    /// The connection is lost. Removes and returns the requests that cannot be sent again.
+    pub(super) fn disconnect(&mut self) -> Vec<Id<'static>> {
+        let is_lost = |entry: &JournalEntry| {
+            entry.is_sent
+                && entry.parked.is_none()
+                && matches!(entry.kind, EntryKind::Request(_, Call::Unrepeatable))
         };
         let lost: Vec<u64> = self.numbers(is_lost).collect();
         let lost = lost.into_iter().filter_map(|number| match self.remove(number)?.kind {
-            Kind::Request(id, _) => self.by_id.remove(id.as_str()).map(|_| id),
+            EntryKind::Request(id, _) => self.by_id.remove(id.as_str()).map(|_| id),
             _ => None,
         });
         let lost = lost.collect();
-        for item in self.items.values_mut() {
-            item.is_sent = false;
-            item.parked = None;
+        for entry in self.entries.values_mut() {
+            entry.is_sent = false;
+            entry.parked = None;
         }
         self.drop_settled();
         lost
     }
 
-    /// Takes every open request out.
+    /// Removes every line. Returns the open requests.
     pub(super) fn drain(&mut self) -> Vec<Id<'static>> {
         self.by_id.clear();
         self.bytes = 0;
         let ids =
-            std::mem::take(&mut self.items).into_values().filter_map(|item| match item.kind {
-                Kind::Request(id, _) => Some(id),
+            std::mem::take(&mut self.entries).into_values().filter_map(|entry| match entry.kind {
+                EntryKind::Request(id, _) => Some(id),
                 _ => None,
             });
         ids.collect()
@@ -266,33 +268,36 @@ impl Book {
 
     fn prompts<'a>(&'a self, session: &'a str) -> impl Iterator<Item = u64> + 'a {
         self.numbers(
-            move |item| matches!(&item.kind, Kind::Request(_, Call::Prompt(of)) if of == session),
+            move |entry| matches!(&entry.kind, EntryKind::Request(_, Call::Prompt(of)) if of == session),
         )
     }
 
-    fn numbers<'a>(&'a self, is: impl Fn(&Item) -> bool + 'a) -> impl Iterator<Item = u64> + 'a {
-        self.items.iter().filter(move |(_, item)| is(item)).map(|(number, _)| *number)
+    fn numbers<'a>(
+        &'a self,
+        is: impl Fn(&JournalEntry) -> bool + 'a,
+    ) -> impl Iterator<Item = u64> + 'a {
+        self.entries.iter().filter(move |(_, entry)| is(entry)).map(|(number, _)| *number)
     }
 
-    /// Drops what was written and has nothing left to act on.
+    /// Forgets cancellations that were written and whose requests are closed.
     fn drop_settled(&mut self) {
-        let is_settled = |number: u64, item: &Item| match &item.kind {
-            Kind::Cancel(session) => self.prompts(session).next().is_none_or(|it| it > number),
-            Kind::CancelRequest(id) => !self.by_id.contains_key(id.as_str()),
-            Kind::Request(..) | Kind::Once => false,
+        let is_settled = |number: u64, entry: &JournalEntry| match &entry.kind {
+            EntryKind::Cancel(session) => self.prompts(session).next().is_none_or(|it| it > number),
+            EntryKind::CancelRequest(id) => !self.by_id.contains_key(id.as_str()),
+            EntryKind::Request(..) | EntryKind::Once => false,
         };
-        let sent = self.items.iter().filter(|(_, item)| item.is_sent);
-        let settled = sent.filter(|(number, item)| is_settled(**number, item));
+        let sent = self.entries.iter().filter(|(_, entry)| entry.is_sent);
+        let settled = sent.filter(|(number, entry)| is_settled(**number, entry));
         let settled: Vec<u64> = settled.map(|(number, _)| *number).collect();
         for number in settled {
             self.remove(number);
         }
     }
 
-    fn remove(&mut self, number: u64) -> Option<Item> {
-        let item = self.items.remove(&number)?;
-        self.bytes -= item.line.len();
-        Some(item)
+    fn remove(&mut self, number: u64) -> Option<JournalEntry> {
+        let entry = self.entries.remove(&number)?;
+        self.bytes -= entry.line.len();
+        Some(entry)
     }
 }
 
@@ -324,28 +329,28 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_stays_as_long_as_a_prompt_before_it() {
-        let mut book = Book::default();
+    fn a_cancellation_is_kept_while_an_earlier_prompt_is_open() {
+        let mut journal = RequestJournal::default();
         let line = Bytes::from_static(b"x");
         let session = || "s".to_owned();
-        let prompt = |id| Kind::Request(Id::number(id), Call::Prompt(session()));
-        book.add(line.clone(), prompt(1), true);
-        book.add(line.clone(), Kind::Cancel(session()), true);
-        book.add(line.clone(), prompt(2), true);
-        assert_eq!(book.unsend(), []);
-        let kinds: Vec<_> = book.say_again().into_iter().map(|item| item.kind).collect();
-        assert_eq!(kinds, [prompt(1), Kind::Cancel(session()), prompt(2)]);
-        assert_eq!(book.close(&Id::number(1)), Some(Call::Prompt(session())));
-        assert_eq!(book.items.len(), 1);
-        // Said while nobody listens: it is said once, whatever it finds.
-        book.unsend();
-        book.add(line.clone(), Kind::Cancel("other".to_owned()), false);
-        book.add(line.clone(), Kind::Once, false);
-        assert_eq!(book.say_again().len(), 3);
-        assert_eq!(book.items.len(), 1);
-        book.add(line, Kind::Request(Id::number(7), Call::Other), true);
-        assert_eq!(book.unsend(), [Id::number(7)]);
-        assert_eq!(book.drain(), [Id::number(2)]);
-        assert_eq!(book.bytes, 0);
+        let prompt = |id| EntryKind::Request(Id::number(id), Call::Prompt(session()));
+        journal.add(line.clone(), prompt(1), true);
+        journal.add(line.clone(), EntryKind::Cancel(session()), true);
+        journal.add(line.clone(), prompt(2), true);
+        assert_eq!(journal.disconnect(), []);
+        let kinds: Vec<_> = journal.resend().into_iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [prompt(1), EntryKind::Cancel(session()), prompt(2)]);
+        assert_eq!(journal.close(&Id::number(1)), Some(Call::Prompt(session())));
+        assert_eq!(journal.entries.len(), 1);
+        // Sent while there is no connection: it is sent once.
+        journal.disconnect();
+        journal.add(line.clone(), EntryKind::Cancel("other".to_owned()), false);
+        journal.add(line.clone(), EntryKind::Once, false);
+        assert_eq!(journal.resend().len(), 3);
+        assert_eq!(journal.entries.len(), 1);
+        journal.add(line, EntryKind::Request(Id::number(7), Call::Unrepeatable), true);
+        assert_eq!(journal.disconnect(), [Id::number(7)]);
+        assert_eq!(journal.drain(), [Id::number(2)]);
+        assert_eq!(journal.bytes, 0);
     }
 }

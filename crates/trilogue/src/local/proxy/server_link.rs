@@ -1,4 +1,4 @@
-//! The way to the server: found, started where none runs, and asked for an agent.
+//! Connections to the server: finds or starts it, and asks for an agent.
 
 use std::io;
 use std::time::Duration;
@@ -12,90 +12,93 @@ use trilogue_gateway::{LocalReader, LocalWriter, split_local};
 use trilogue_wire::jsonrpc::{Decoder, Frame};
 use trilogue_wire::native::local::{Hello, MAX_HELLO_BYTES, Opened, VERSION, Welcome, Wish};
 
-use super::super::start::{Starter, ensure, knock};
-use super::super::{Place, Record};
+use super::super::start::{Starter, connect, connect_or_start};
+use super::super::{ServerRecord, UserServerDir};
 
-/// How long a server that is gone is waited for, by default.
-pub const GIVE_UP: Duration = Duration::from_secs(60);
-/// How long the first of several attempts is apart from the next; doubled each time.
+/// How long to wait for a server that is gone, by default.
+pub const RECONNECT_LIMIT: Duration = Duration::from_secs(60);
+/// The pause after the first attempt. Doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
-/// How long a server may take to say whether it has the agent. One that starts recovers its store first.
+/// How long a server may take to send its welcome. A starting server recovers its store first.
 const WELCOME_LIMIT: Duration = Duration::from_secs(60);
-/// The longest line of a server that does not say how long its lines are, in bytes.
+/// The longest line of a server that does not announce a limit, in bytes.
 pub(super) const MAX_SENT_BYTES: usize = 32 * 1024 * 1024;
-/// The longest that a server may say, in bytes: a proxy holds two.
-const MOST_SENT_BYTES: usize = 1024 * 1024 * 1024;
-/// How long the first connection after one on which nothing was told is waited with; doubled with each more.
-const FIRST_REST: Duration = Duration::from_millis(100);
-/// The longest of these waits.
-const MAX_REST: Duration = Duration::from_secs(5);
+/// The greatest limit that a server may announce, in bytes. A proxy buffers two lines.
+const MAX_ANNOUNCED_BYTES: usize = 1024 * 1024 * 1024;
+/// The delay before the connection after one without any message. Doubled with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The longest of these delays.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Which server is spoken to, and which agent there.
+/// Which server and agent to connect to.
 #[derive(Clone, Debug)]
-pub struct Link {
-    /// Where the server is found.
-    pub place: Place,
-    /// How one is started.
+pub struct ServerLink {
+    /// Where to find the server.
+    pub dir: UserServerDir,
+    /// How to start a server.
     pub starter: Starter,
-    /// What is asked for.
+    /// The agent to ask for.
     pub wish: Wish,
-    /// How long a server that is gone is waited for.
-    pub give_up: Duration,
-    /// Names this program to the servers that it connects to, one after the other. A UUID.
+    /// How long to wait for a server that is gone.
+    pub reconnect_limit: Duration,
+    /// Identifies this program over its connections. A UUID.
     pub client: String,
 }
 
-/// A connection on which messages may be sent.
+/// A connection after the welcome.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ServerConnection {
     pub(super) reader: LocalReader,
     pub(super) writer: LocalWriter,
-    /// May hold what came behind the welcome.
+    /// May hold bytes that came after the welcome.
     pub(super) decoder: Decoder,
     pub(super) opened: Opened,
-    /// The server was started because somebody needed one; so may be the next.
+    /// Whether the server was started on demand, so that the next one may be too.
     pub(super) is_on_demand: bool,
 }
 
-/// Why there is no connection.
+/// Why an attempt failed.
 #[derive(Debug)]
-enum Missed {
-    /// It may be different in a moment.
-    Now(Error),
-    /// It will stay like that.
-    Forever(Error),
+enum ConnectFailure {
+    /// Another attempt may succeed.
+    Transient(Error),
+    Permanent(Error),
 }
 
-// === impl Link ===
+// === impl ServerLink ===
 
-impl Link {
-    /// The first connection: to the server that runs, or to one that is started.
-    pub(super) async fn first(self) -> Result<Connection, Error> {
-        self.connect(true, true).await
+impl ServerLink {
+    /// The first connection: to a running server, or to one that is started.
+    pub(super) async fn connect(self) -> Result<ServerConnection, Error> {
+        self.retry(true, true).await
     }
 
     /// The next connection, after one was lost.
     ///
-    /// A server that its user started is waited for: another one in its place would have other threads.
-    /// `in_vain` is how many connections were lost one after the other on which nothing was told: the next is not hurried.
-    pub(super) async fn again(self, may_start: bool, in_vain: u32) -> Result<Connection, Error> {
-        if let Some(doubled) = in_vain.checked_sub(1) {
-            let rest = FIRST_REST.saturating_mul(1 << doubled.min(16)).min(MAX_REST);
-            tokio::time::sleep(rest).await;
+    /// Waits for a server that its user started: another one in its place would have other threads.
+    /// `failures` counts the connections in a row that were lost without any message. They delay the next one.
+    pub(super) async fn reconnect(
+        self,
+        may_start: bool,
+        failures: u32,
+    ) -> Result<ServerConnection, Error> {
+        if let Some(doubled) = failures.checked_sub(1) {
+            let backoff = FIRST_BACKOFF.saturating_mul(1 << doubled.min(16)).min(MAX_BACKOFF);
+            tokio::time::sleep(backoff).await;
         }
-        self.connect(may_start, false).await
+        self.retry(may_start, false).await
     }
 
-    async fn connect(self, may_start: bool, is_first: bool) -> Result<Connection, Error> {
-        let deadline = Instant::now() + self.give_up;
+    async fn retry(self, may_start: bool, is_first: bool) -> Result<ServerConnection, Error> {
+        let deadline = Instant::now() + self.reconnect_limit;
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match self.attempt(may_start, is_first).await {
                 Ok(connection) => return Ok(connection),
-                Err(Missed::Forever(error)) => return Err(error),
-                Err(Missed::Now(error)) => error,
+                Err(ConnectFailure::Permanent(error)) => return Err(error),
+                Err(ConnectFailure::Transient(error)) => error,
             };
             if Instant::now() >= deadline {
                 return Err(error);
@@ -105,35 +108,45 @@ impl Link {
         }
     }
 
-    async fn attempt(&self, may_start: bool, is_first: bool) -> Result<Connection, Missed> {
+    async fn attempt(
+        &self,
+        may_start: bool,
+        is_first: bool,
+    ) -> Result<ServerConnection, ConnectFailure> {
         let stream = if may_start {
-            // What keeps a server from starting is not waited for by somebody who has none yet.
-            let missed = if is_first { Missed::Forever } else { Missed::Now };
-            ensure(&self.place, &self.starter).await.map_err(missed)?
+            // An editor that just starts learns at once why no server starts.
+            let failure =
+                if is_first { ConnectFailure::Permanent } else { ConnectFailure::Transient };
+            connect_or_start(&self.dir, &self.starter).await.map_err(failure)?
         } else {
-            knock(&self.place).await.map_err(|error| Missed::Now(self.absent(&error)))?
+            connect(&self.dir)
+                .await
+                .map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?
         };
         let deadline = Instant::now() + WELCOME_LIMIT;
-        match timeout_at(deadline, self.introduce(stream)).await {
+        match timeout_at(deadline, self.send_hello(stream)).await {
             Ok(Ok((stream, mut decoder, welcome))) => {
-                // A server listens before it says what it is, and welcomes nobody before it has.
-                let record = Record::read(&self.place.record());
+                // A server writes its record before its first welcome.
+                let record = ServerRecord::read(&self.dir.record());
                 let is_on_demand = record.is_some_and(|record| record.on_demand);
-                let opened = judge(welcome)?;
+                let opened = check_welcome(welcome)?;
                 decoder.set_max_line_bytes(max_sent(&opened));
                 let halves = split_local(stream);
-                let (reader, writer) = halves.map_err(|error| Missed::Now(self.absent(&error)))?;
-                Ok(Connection { reader, writer, decoder, opened, is_on_demand })
+                let (reader, writer) =
+                    halves.map_err(|error| ConnectFailure::Transient(self.unreachable(&error)))?;
+                Ok(ServerConnection { reader, writer, decoder, opened, is_on_demand })
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
-                Err(Missed::Forever(Error::new(Code::InvalidRequest, error.to_string())))
+                Err(ConnectFailure::Permanent(Error::new(Code::InvalidRequest, error.to_string())))
             }
-            Ok(Err(error)) => Err(Missed::Now(self.absent(&error))),
-            Err(_) => Err(Missed::Now(self.absent(&io::ErrorKind::TimedOut.into()))),
+            Ok(Err(error)) => Err(ConnectFailure::Transient(self.unreachable(&error))),
+            Err(_) => {
+                Err(ConnectFailure::Transient(self.unreachable(&io::ErrorKind::TimedOut.into())))
+            }
         }
     }
 
-    async fn introduce(
+    async fn send_hello(
         &self,
         mut stream: UnixStream,
     ) -> io::Result<(UnixStream, Decoder, Welcome)> {
@@ -162,24 +175,24 @@ impl Link {
         }
     }
 
-    fn absent(&self, error: &io::Error) -> Error {
+    fn unreachable(&self, error: &io::Error) -> Error {
         Error::new(
             Code::PeerUnavailable,
-            format!("the server cannot be reached at {}: {error}", self.place.socket().display()),
+            format!("the server cannot be reached at {}: {error}", self.dir.socket().display()),
         )
         .hint("start it again as it was started before, or another: trilogue demo")
     }
 }
 
-/// The longest line that this server sends, in bytes.
+/// The longest line that this server may send, in bytes.
 pub(super) fn max_sent(opened: &Opened) -> usize {
-    opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MOST_SENT_BYTES)
+    opened.max_sent.unwrap_or(MAX_SENT_BYTES).clamp(MAX_SENT_BYTES, MAX_ANNOUNCED_BYTES)
 }
 
-fn judge(welcome: Welcome) -> Result<Opened, Missed> {
+fn check_welcome(welcome: Welcome) -> Result<Opened, ConnectFailure> {
     match welcome {
         Welcome::Open(opened) if opened.trilogue == VERSION => Ok(opened),
-        Welcome::Open(opened) => Err(Missed::Forever(
+        Welcome::Open(opened) => Err(ConnectFailure::Permanent(
             Error::new(
                 Code::PeerUnavailable,
                 format!(
@@ -197,8 +210,10 @@ fn judge(welcome: Welcome) -> Result<Opened, Missed> {
                 None => error,
             };
             match code.class() {
-                Class::Unavailable | Class::TooMany | Class::NoSpace => Err(Missed::Now(error)),
-                _ => Err(Missed::Forever(error)),
+                Class::Unavailable | Class::TooMany | Class::NoSpace => {
+                    Err(ConnectFailure::Transient(error))
+                }
+                _ => Err(ConnectFailure::Permanent(error)),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The end: the editor says nothing more, and is answered for a while.
+//! The end of the editor's output: it still gets responses for a while.
 
 use std::time::Duration;
 
@@ -8,32 +8,30 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::Proxy;
 
-/// How long an editor that says nothing more is still answered, from the first connection on: it may be a script. A prompt is waited for until its turn has begun.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long an editor that has closed its output still gets responses, from the first connection on: it may be a script. For a prompt this ends when its turn is stored.
+const LAST_RESPONSES: Duration = Duration::from_secs(10);
 
-/// What is known of the end.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
-    /// The editor says nothing more.
-    has_begun: bool,
-    /// There was a connection. Before, what finds or starts a server says how long that may take.
-    has_met: bool,
-    /// When the editor is answered no longer.
-    at: Option<Instant>,
+pub(super) struct InputEnd {
+    /// Whether the editor has closed its output.
+    is_reached: bool,
+    /// Whether there was a connection. Connecting has a time limit of its own.
+    was_connected: bool,
+    /// When the proxy ends.
+    deadline: Option<Instant>,
 }
 
-// === impl Ending ===
+// === impl InputEnd ===
 
-impl Ending {
-    /// There is a connection.
-    pub(super) fn meet(&mut self, now: Instant) {
-        self.has_met = true;
-        self.set(now);
+impl InputEnd {
+    pub(super) fn on_connect(&mut self, now: Instant) {
+        self.was_connected = true;
+        self.set_deadline(now);
     }
 
-    fn set(&mut self, now: Instant) {
-        if self.has_begun && self.has_met {
-            self.at.get_or_insert(now + LAST_ANSWERS);
+    fn set_deadline(&mut self, now: Instant) {
+        if self.is_reached && self.was_connected {
+            self.deadline.get_or_insert(now + LAST_RESPONSES);
         }
     }
 }
@@ -41,54 +39,54 @@ impl Ending {
 // === impl Proxy ===
 
 impl Proxy {
-    /// The editor says nothing more. What it has asked is answered, if that happens soon.
-    pub(in crate::local::proxy) fn end(&mut self, now: Instant) {
-        self.ending.has_begun = true;
-        self.ending.set(now);
+    /// The editor has closed its output.
+    pub(in crate::local::proxy) fn on_input_end(&mut self, now: Instant) {
+        self.input_end.is_reached = true;
+        self.input_end.set_deadline(now);
     }
 
-    /// The editor is gone: nobody is there to be answered.
-    pub(in crate::local::proxy) fn leave(&mut self) {
-        self.ending.has_begun = true;
-        self.book.drain();
+    /// The editor is gone: nothing waits for responses.
+    pub(in crate::local::proxy) fn on_editor_gone(&mut self) {
+        self.input_end.is_reached = true;
+        self.journal.drain();
     }
 
-    /// Whether the editor may still say something.
+    /// Whether the editor may still write.
     pub(in crate::local::proxy) fn is_listening(&self) -> bool {
-        !self.ending.has_begun
+        !self.input_end.is_reached
     }
 
-    /// Whether nobody waits for anything any more.
+    /// Whether the editor waits for nothing any more.
     pub(in crate::local::proxy) fn has_ended(&self, now: Instant) -> bool {
-        let is_over = self.ending.at.is_some_and(|at| at <= now);
-        self.ending.has_begun && (is_over || self.book.awaited().next().is_none())
+        let is_over = self.input_end.deadline.is_some_and(|at| at <= now);
+        self.input_end.is_reached && (is_over || self.journal.awaited().next().is_none())
     }
 
-    /// When [`Proxy::tick`] has something to do, or it is over.
+    /// When [`Proxy::on_deadline`] has something to do, or the proxy ends.
     pub(in crate::local::proxy) fn deadline(&self) -> Option<Instant> {
-        [self.parked_until, self.ending.at].into_iter().flatten().min()
+        [self.parked_until, self.input_end.deadline].into_iter().flatten().min()
     }
 
-    /// It is over: what was not answered in time is answered with an error, put into words by `told`.
+    /// Fails the requests without a response with an error that `to_object` converts.
     ///
     /// # Errors
-    /// When there was something.
+    /// That error, if there were such requests.
     pub(in crate::local::proxy) fn conclude(
         &mut self,
-        told: impl FnOnce(&Error) -> ErrorObject,
+        to_object: impl FnOnce(&Error) -> ErrorObject,
     ) -> Result<(), Error> {
-        let awaited: Vec<_> = self.book.awaited().cloned().collect();
+        let awaited: Vec<_> = self.journal.awaited().cloned().collect();
         if awaited.is_empty() {
             return Ok(());
         }
         let message =
-            format!("the input ended, and the server has not answered within {LAST_ANSWERS:?}");
+            format!("the input ended, and the server did not respond within {LAST_RESPONSES:?}");
         let error = Error::new(Code::AwaitTimeout, message).hint(
-            "keep the input open until the answers are there; whether what was asked is done is not known",
+            "keep the input open until the responses have arrived; whether the requests were processed is unknown",
         );
-        let told = told(&error);
+        let object = to_object(&error);
         for id in &awaited {
-            self.write_error(id, &told);
+            self.write_error(id, &object);
         }
         Err(error)
     }

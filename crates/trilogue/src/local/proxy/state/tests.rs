@@ -4,18 +4,18 @@ const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","param
 const PERMISSION: &str =
     r#"{"jsonrpc":"2.0","id":3,"method":"session/request_permission","params":{"sessionId":"s"}}"#;
 
-/// A proxy with both sides at hand.
+/// A proxy with both sides.
 struct Table(Proxy);
 
 impl Table {
     fn new() -> Self {
         let mut table = Self(Proxy::new());
-        table.0.online(MAX_SENT_BYTES, Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
         table
     }
 
     fn editor(&mut self, line: &str) -> &mut Self {
-        self.0.take_editor(Frame::Line(Bytes::copy_from_slice(line.as_bytes())));
+        self.0.on_editor_frame(Frame::Line(Bytes::copy_from_slice(line.as_bytes())));
         self
     }
 
@@ -24,14 +24,14 @@ impl Table {
             let line_bytes = Bytes::copy_from_slice(line.as_bytes());
             let is_message = line.starts_with('{');
             let frame = if is_message { Frame::Line(line_bytes) } else { Frame::Noise(line_bytes) };
-            self.0.take_server(frame).unwrap();
+            self.0.on_server_frame(frame).unwrap();
         }
         self
     }
 
     fn restart(&mut self) -> &mut Self {
-        self.0.offline(Instant::now());
-        self.0.online(MAX_SENT_BYTES, Instant::now());
+        self.0.on_disconnect(Instant::now());
+        self.0.on_connect(MAX_SENT_BYTES, Instant::now());
         self
     }
 
@@ -43,7 +43,7 @@ impl Table {
         lines(self.0.server_bytes().split().as_ref())
     }
 
-    /// One that the editor has introduced itself to, and opened a session of.
+    /// A proxy whose editor has opened a session.
     fn opened() -> (Self, String) {
         let mut table = Self::new();
         table.editor(INITIALIZE).server(&[r#"{"jsonrpc":"2.0","id":0,"result":{}}"#, "#."]);
@@ -114,11 +114,11 @@ fn what_has_no_answer_is_asked_again_in_order_and_under_the_same_key() {
     table.restart();
     assert_eq!(table.told_server()[2..], [before[3].clone()]);
     let error = ErrorObject::of(Code::INTERNAL_ERROR);
-    table.0.offline(Instant::now());
+    table.0.on_disconnect(Instant::now());
     table.told_editor();
     table.editor(&prompt("6"));
     assert!(table.told_server().is_empty());
-    table.0.give_up(&error);
+    table.0.fail_all(&error);
     assert_eq!(table.told_editor().len(), 2);
 }
 
@@ -133,7 +133,7 @@ fn a_server_that_ends_is_asked_nothing_more_and_its_refusal_is_not_told() {
     assert!(table.told_server().contains(&list.to_owned()));
     table.server(&[refusal, "#."]);
     let due = table.0.deadline().unwrap();
-    table.0.tick(due);
+    table.0.on_deadline(due);
     assert_eq!(table.told_editor(), [refusal]);
     assert_eq!(table.0.deadline(), None);
 }
@@ -207,7 +207,7 @@ fn lines_that_nobody_can_read_are_answered_without_a_server() {
     let mut long = jsonrpc::Decoder::new(60);
     long.push(br#"{"jsonrpc":"2.0","id":5,"method":"session/new","params":{"cwd":"/w"}}"#);
     long.push(b"\n");
-    table.0.take_editor(long.next().unwrap());
+    table.0.on_editor_frame(long.next().unwrap());
     assert!(table.told_editor()[0].contains(r#""id":5,"error":{"code":-32600"#));
 }
 
@@ -220,25 +220,25 @@ fn a_request_that_connections_break_of_is_not_asked_for_ever() {
         )
     };
     table.editor(&prompt(4)).editor(&prompt(5));
-    assert_eq!(table.0.offline(Instant::now()), 0, "something was told on this one");
+    assert_eq!(table.0.on_disconnect(Instant::now()), 0, "something was told on this one");
     for in_vain in 1..=3 {
-        table.0.online(MAX_SENT_BYTES, Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
         assert!(table.told_server().iter().any(|line| line.contains(r#""id":4,"#)));
         assert!(table.told_editor().is_empty());
-        assert_eq!(table.0.offline(Instant::now()), in_vain);
+        assert_eq!(table.0.on_disconnect(Instant::now()), in_vain);
     }
     let told = table.told_editor();
     assert!(told.len() == 1 && told[0].contains(r#""id":4,"error""#), "{told:?}");
-    table.0.online(MAX_SENT_BYTES, Instant::now());
+    table.0.on_connect(MAX_SENT_BYTES, Instant::now());
     assert!(!table.told_server().iter().any(|line| line.contains(r#""id":4,"#)));
     // One on which something is told is none of these.
     table.server(&[&update("s", "a"), "#P s 2"]);
-    assert_eq!(table.0.offline(Instant::now()), 0);
+    assert_eq!(table.0.on_disconnect(Instant::now()), 0);
     for _ in 0..2 {
-        table.0.online(MAX_SENT_BYTES, Instant::now());
-        table.0.offline(Instant::now());
+        table.0.on_connect(MAX_SENT_BYTES, Instant::now());
+        table.0.on_disconnect(Instant::now());
     }
-    table.0.online(MAX_SENT_BYTES, Instant::now());
+    table.0.on_connect(MAX_SENT_BYTES, Instant::now());
     table.told_server();
     table.server(&[r#"{"jsonrpc":"2.0","id":5,"result":{"stopReason":"end_turn"}}"#, "#."]);
     assert!(table.told_editor().iter().any(|line| line.contains(r#""id":5,"result""#)));
@@ -264,7 +264,7 @@ fn a_line_of_the_servers_that_is_too_long_is_missed_by_nobody_in_silence() {
         ),
         (r#"{"jsonrpc":"2.0","method":"session/update","params":{"#, None, None),
     ] {
-        table.0.take_server(long(line)).unwrap();
+        table.0.on_server_frame(long(line)).unwrap();
         assert_eq!(table.0.take_too_long(), Some(120), "{line}");
         assert_eq!(table.0.take_too_long(), None);
         let (editor, server) = (table.told_editor().concat(), table.told_server().concat());
@@ -294,22 +294,22 @@ fn a_silent_turn_is_not_blamed_for_servers_that_are_restarted() {
     let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
     table.editor(prompt);
     let mut now = Instant::now();
-    table.0.offline(now);
+    table.0.on_disconnect(now);
     for _ in 0..5 {
-        table.0.online(MAX_SENT_BYTES, now);
+        table.0.on_connect(MAX_SENT_BYTES, now);
         now += Duration::from_secs(10);
-        assert_eq!(table.0.offline(now), 0);
+        assert_eq!(table.0.on_disconnect(now), 0);
     }
     assert!(table.told_editor().is_empty());
     // Neither are those before one that lasted counted on.
     for lasts in [1, 1, 60, 1, 1] {
-        table.0.online(MAX_SENT_BYTES, now);
+        table.0.on_connect(MAX_SENT_BYTES, now);
         now += Duration::from_secs(lasts);
-        table.0.offline(now);
+        table.0.on_disconnect(now);
         assert!(table.told_editor().is_empty());
     }
-    table.0.online(MAX_SENT_BYTES, now);
-    table.0.offline(now + Duration::from_secs(9));
+    table.0.on_connect(MAX_SENT_BYTES, now);
+    table.0.on_disconnect(now + Duration::from_secs(9));
     assert!(table.told_editor().concat().contains(r#""id":4,"error""#));
 }
 
@@ -325,7 +325,7 @@ fn a_prompt_is_waited_for_until_its_turn_has_begun() {
     table.editor(&prompt("\"a b\"")).editor(&prompt("4")).editor(list);
     let now = Instant::now();
     assert!(!table.0.has_ended(now), "it says more");
-    table.0.end(now);
+    table.0.on_input_end(now);
     assert!(!table.0.is_listening());
     // Only a prompt's turn goes on without an answer.
     table.server(&["#A 5", "#A 4", "#A 9", r#"{"jsonrpc":"2.0","id":5,"result":{}}"#, "#."]);
@@ -346,16 +346,16 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     let prompt = r#"{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s"}}"#;
     table.editor(INITIALIZE).editor(prompt);
     let begun = Instant::now();
-    table.0.end(begun);
+    table.0.on_input_end(begun);
     // The server is being started, which takes as long as it takes.
     let met = begun + Duration::from_secs(50);
     assert!(!table.0.has_ended(met) && table.0.deadline().is_none());
-    table.0.online(MAX_SENT_BYTES, met);
+    table.0.on_connect(MAX_SENT_BYTES, met);
     assert_eq!(table.told_server().len(), 2);
     table.server(&["#A 4"]);
     // Another connection gives no more time.
-    table.0.offline(met + Duration::from_secs(5));
-    table.0.online(MAX_SENT_BYTES, met + Duration::from_secs(6));
+    table.0.on_disconnect(met + Duration::from_secs(5));
+    table.0.on_connect(MAX_SENT_BYTES, met + Duration::from_secs(6));
     let over = met + Duration::from_secs(10);
     assert_eq!(table.0.deadline(), Some(over));
     assert!(!table.0.has_ended(over - Duration::from_millis(1)) && table.0.has_ended(over));
@@ -366,7 +366,7 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
     // Whoever is gone is not told that.
     let mut table = Table::new();
     table.editor(INITIALIZE);
-    table.0.leave();
+    table.0.on_editor_gone();
     assert!(table.0.has_ended(begun) && table.0.conclude(told).is_ok());
 }
 
@@ -374,14 +374,14 @@ fn what_is_not_answered_in_time_after_the_end_is_answered_with_an_error() {
 fn an_agent_that_does_not_come_to_be_is_told_of_once_and_is_no_success() {
     const REFUSED: &str = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"no such program","data":{"code":"peer_unavailable","hint":"look"}}}"#;
     let mut table = Table::new();
-    assert_eq!(table.0.came_to_be(), Ok(()));
+    assert_eq!(table.0.startup_result(), Ok(()));
     for is_news in [true, false] {
         table.editor(INITIALIZE).server(&[REFUSED, "#."]);
         let told = table.0.take_refusal();
         assert_eq!(told.is_some(), is_news);
         assert!(told.is_none_or(|it| it.message() == "no such program"));
     }
-    let error = table.0.came_to_be().unwrap_err();
+    let error = table.0.startup_result().unwrap_err();
     // The server itself was there.
     assert_eq!(
         (error.code(), error.hint_text()),
@@ -395,6 +395,6 @@ fn an_agent_that_does_not_come_to_be_is_told_of_once_and_is_no_success() {
     other.editor(INITIALIZE).server(&[&REFUSED.replace("-32603", "-32000"), "#."]);
     for mut table in [table, other] {
         assert_eq!(table.0.take_refusal(), None);
-        assert_eq!(table.0.came_to_be(), Ok(()));
+        assert_eq!(table.0.startup_result(), Ok(()));
     }
 }
