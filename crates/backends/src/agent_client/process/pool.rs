@@ -21,6 +21,9 @@ use crate::child::Children;
 /// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
+/// Runs when a process has exited.
+type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
+
 /// The processes of an agent.
 pub(crate) struct Pool {
     agent: Arc<str>,
@@ -28,8 +31,7 @@ pub(crate) struct Pool {
     greetings: Arc<GreetingCache>,
     breaker: Arc<Breaker>,
     state: Arc<State>,
-    /// Runs when a process has exited.
-    on_exit: Arc<dyn Fn(&Arc<Process>) + Send + Sync>,
+    on_exit: Arc<OnExit>,
     /// Held while a process that belongs to no thread is started, so that only one is.
     starting: tokio::sync::Mutex<()>,
 }
