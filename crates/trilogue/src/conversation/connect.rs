@@ -150,7 +150,7 @@ impl RunSource for ConnectSource {
     }
 
     fn run_id(&self) -> Option<String> {
-        self.stream.run().map(|at| at.run.clone())
+        self.stream.run().map(|at| at.run)
     }
 
     fn thread(&self) -> Option<String> {
