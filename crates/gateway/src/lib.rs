@@ -9,8 +9,6 @@
 //! - Events reach clients by the store's read port only, after their commit.
 //! - Rooms know those before them only: `core`, `access`, `http`, `stream`, `route` and `face`, `faces::common`, each of `faces`, `mounts`, `pipeline`, `server`. A face knows no other face.
 
-#![expect(missing_docs, reason = "names say it; the other crates read the source")]
-
 mod access;
 pub mod callback;
 mod core;

@@ -14,8 +14,8 @@ use trilogue_wire::native::{
     AnswerCreate, Event, EventBody, Interrupt, InterruptRaised, Json, Part, RunInput, Survives,
 };
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::remote::Server;
 use crate::terminal::{ask, print, safe, style};
 

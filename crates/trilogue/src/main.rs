@@ -5,6 +5,7 @@ mod attach;
 mod command;
 mod conversation;
 mod exit;
+mod globals;
 #[cfg(test)]
 mod hints;
 mod receiver;

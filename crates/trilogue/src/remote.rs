@@ -15,9 +15,9 @@ use trilogue_sdk::connect::{self, AgentSearchRequest};
 use trilogue_sdk::{async_trait, communication};
 use url::{Host, Url};
 
-use crate::arguments::Globals;
 use crate::attach;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
 /// The status of a request whose token is missing or unknown.

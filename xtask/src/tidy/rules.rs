@@ -76,7 +76,9 @@ fn production(file: &File, line: &Line) -> impl Iterator<Item = String> {
     // The command line's receiver of callbacks is a server of its own.
     let answers = package == "gateway" || file.path.starts_with("crates/trilogue/src/receiver");
     let status = !is_tool && !answers && line.code.contains("StatusCode::");
-    let prints = !is_tool && package != "trilogue" && has(&PRINTING);
+    // An agent that an editor starts speaks on its own standard streams.
+    let may_print = package == "trilogue" || file.path.starts_with("crates/sdk/src/stdio");
+    let prints = !is_tool && !may_print && has(&PRINTING);
     // Whoever reads JSON names a `Deserializer`; what may not be there is a type with the trait.
     // `Json` is JSON already.
     let serial = package == "domain"

@@ -18,6 +18,7 @@ mod leader;
 #[cfg_attr(not(target_os = "linux"), path = "other.rs")]
 mod platform;
 mod process;
+mod program;
 mod record;
 mod redact;
 mod stderr;
@@ -25,7 +26,7 @@ mod strays;
 pub(crate) mod tree;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,16 +39,13 @@ use uuid::Uuid;
 pub use environment::{INHERITED, inherited};
 pub use leader::Leader;
 pub use process::{Child, Exit};
+pub use program::{MARKER, Program, STEP};
 pub use stderr::Stderr;
 
 use identity::Identity;
 use process::SpawnedChild;
 use record::Records;
 
-/// The variable by which a child and its descendants are found.
-pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
-/// How long each step of stopping a child takes at most: its input is closed, it is asked to exit, it is killed.
-pub const STEP: Duration = Duration::from_secs(2);
 /// How long a close waits for starts that have begun.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -70,21 +68,6 @@ struct Running {
 
 /// A start that has begun: a close waits for it.
 struct StartingChild<'a>(&'a watch::Sender<Running>);
-
-/// A program to start.
-#[derive(Clone, Copy, Debug)]
-pub struct Program<'a> {
-    /// Its name in the log.
-    pub name: &'a str,
-    /// The program and its arguments.
-    pub command: &'a [String],
-    /// Its working directory.
-    pub cwd: &'a Path,
-    /// Variables that are set for it.
-    pub env: &'a [(String, String)],
-    /// The server's own variables that it gets beside [`INHERITED`].
-    pub inherit: &'a [String],
-}
 
 /// A child that has just been started, with its streams.
 #[derive(Debug)]

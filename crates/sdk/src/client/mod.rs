@@ -21,6 +21,7 @@ mod error;
 mod events;
 mod http;
 mod new_run;
+mod options;
 pub(crate) mod resumable;
 mod transport;
 
@@ -33,19 +34,18 @@ use trilogue_wire::native::{
     RunMode, Status, Thread, ThreadCopy, ThreadCreate, ThreadPatch, Token, TokenCreate,
     TokenCreated,
 };
-use trilogue_wire::sse::Limits;
 
 pub use error::{ClientError, Refusal};
 pub use events::{EventStream, StreamItem};
 pub use http::HttpTransport;
 pub use new_run::NewRun;
+pub use options::Options;
 pub use transport::{Body, Method, Request, Response, Transport, TransportError};
 
 use call::{Call, Endpoint, perhaps_elsewhere};
 use events::EventScope;
+use options::DEFAULT_BASE;
 
-/// Where the face is mounted.
-const DEFAULT_BASE: &str = "/api/v1";
 /// The longest that the server can be asked to wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
@@ -53,25 +53,6 @@ const MAX_WAIT_SECONDS: u64 = 3_600;
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Arc<Endpoint>,
-}
-
-/// How a client behaves.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the face is mounted, without a slash at the end.
-    pub base: String,
-    /// The longest response that is read whole, in bytes.
-    pub max_response_bytes: usize,
-    /// How long lines and events of a stream may be.
-    pub stream_limits: Limits,
-    /// How long the server may take to answer a call, and as long to send the rest of the answer. Calls that wait for a run have no limit.
-    pub call_timeout: Duration,
-    /// How often in a row a broken stream is asked for again before its break is an error.
-    pub attempts: u32,
-    /// How long to wait before the second attempt; doubles with each.
-    pub delay: Duration,
-    /// The longest wait between two attempts.
-    pub max_delay: Duration,
 }
 
 /// Which part of a listing.
@@ -98,36 +79,6 @@ pub struct Filter {
     pub metadata: Vec<(String, String)>,
     /// Those that are resolved too. For interrupts.
     pub resolved: bool,
-}
-
-// === impl Options ===
-
-impl Options {
-    /// The usual options for a face that is mounted at this path: `/communication`, or `` for the root of a server.
-    #[must_use]
-    pub fn at(base: &str) -> Self {
-        Self { base: base.trim_end_matches('/').to_owned(), ..Self::default() }
-    }
-
-    /// How long to wait before the next attempt when this many have failed in a row; at least as long as the server asks for.
-    pub(crate) fn wait_after(&self, failed: u32, asked: Option<Duration>) -> Duration {
-        let doubled = self.delay.saturating_mul(1 << failed.min(16));
-        asked.unwrap_or_default().max(doubled).min(self.max_delay)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            base: DEFAULT_BASE.to_owned(),
-            max_response_bytes: 64 * 1024 * 1024,
-            stream_limits: Limits::default(),
-            call_timeout: Duration::from_secs(60),
-            attempts: 10,
-            delay: Duration::from_millis(100),
-            max_delay: Duration::from_secs(5),
-        }
-    }
 }
 
 // === impl Client ===

@@ -5,8 +5,8 @@ use trilogue_sdk::connect;
 use trilogue_wire::native::{Agent, AgentInputKind};
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::remote::{Protocol, Server};
 use crate::terminal::{print, safe};
 

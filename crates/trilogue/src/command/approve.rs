@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt};
 
-use crate::arguments::{Globals, json as json_option};
 use crate::exit::{CliError, Result};
+use crate::globals::{Globals, json as json_option};
 use crate::remote;
 use crate::terminal::{ask, print, safe};
 

@@ -9,8 +9,8 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use trilogue_sdk::client::Body;
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::print;
 

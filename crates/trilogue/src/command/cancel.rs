@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::arguments::Globals;
 use crate::exit::Result;
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 

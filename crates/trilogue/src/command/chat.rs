@@ -4,13 +4,13 @@ use clap::Args;
 use trilogue_sdk::ThreadId;
 use trilogue_wire::native::RunInput;
 
-use crate::arguments::{Globals, json};
 use crate::attach;
 use crate::conversation::communication::CommunicationAgent;
 use crate::conversation::connect::ConnectAgent;
 use crate::conversation::native::NativeAgent;
 use crate::conversation::{Agent, Conversation, Target, ViewArguments};
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::{Globals, json};
 use crate::remote::{Protocol, Server};
 use crate::terminal::{ask, print, safe};
 

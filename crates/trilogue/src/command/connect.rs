@@ -8,8 +8,8 @@ use trilogue::local::start::{self, Starter};
 use trilogue_domain::Code;
 use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
 /// Connect an editor to one of the server's agents.

@@ -9,8 +9,8 @@ use trilogue::config::{Agent, AgentKind, DEFAULT_PORT, Log, LogFormat, Mount, Op
 use trilogue::local::LocalListener;
 use trilogue::{App, token_file};
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::server_command::Overrides;
 use crate::terminal::{print, style};
 

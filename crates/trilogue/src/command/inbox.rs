@@ -5,8 +5,8 @@ use trilogue_sdk::client::Filter;
 use trilogue_wire::native::{Interrupt, Part};
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::Result;
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 

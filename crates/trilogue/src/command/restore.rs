@@ -7,8 +7,8 @@ use serde_json::json;
 use trilogue::token_file;
 use trilogue_store::sqlite::{self, VerifyReport};
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
 /// Verify a backup, or restore it. Needs no server.

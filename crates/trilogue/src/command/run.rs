@@ -6,13 +6,13 @@ use clap::Args;
 use trilogue_domain::limits;
 use trilogue_wire::native::RunInput;
 
-use crate::arguments::{Globals, json};
 use crate::attach;
 use crate::conversation::communication::CommunicationAgent;
 use crate::conversation::connect::ConnectAgent;
 use crate::conversation::native::NativeAgent;
 use crate::conversation::{Agent, Conversation, Target, ViewArguments};
 use crate::exit::{CliError, Result};
+use crate::globals::{Globals, json};
 use crate::remote::{Protocol, Server};
 use crate::terminal::{print, safe};
 

@@ -5,8 +5,8 @@ use trilogue_sdk::client::{Client, Filter};
 use trilogue_wire::native::Run;
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::Result;
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 

@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 use trilogue::config::{self, Mount, Options, Setting};
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::server_command::Overrides;
 use crate::terminal::{print, safe, table};
 

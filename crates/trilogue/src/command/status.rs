@@ -3,8 +3,8 @@
 use clap::Args;
 use trilogue_wire::native;
 
-use crate::arguments::Globals;
 use crate::exit::Result;
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 

@@ -4,8 +4,8 @@ use clap::Args;
 use trilogue_sdk::client::{Client, ClientError, EventStream, Page, StreamItem};
 use trilogue_wire::native::{Event, EventBody, List, Part};
 
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::beside::thought_id;
 use crate::terminal::{print, render, safe};

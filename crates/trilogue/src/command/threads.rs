@@ -8,8 +8,8 @@ use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::{Message, Thread, ThreadCopy};
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{ask, print, safe};
 

@@ -7,8 +7,8 @@ use trilogue::config::Span;
 use trilogue_wire::native::{RightName, TokenCreate};
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::{print, safe};
 

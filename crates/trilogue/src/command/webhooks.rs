@@ -10,8 +10,8 @@ use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::Delivery;
 
 use super::PageArguments;
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
 use crate::terminal::{print, safe};

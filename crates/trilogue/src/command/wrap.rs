@@ -3,9 +3,9 @@
 use clap::Args;
 use trilogue_wire::native::local::{Wish, WrapCommand};
 
-use crate::arguments::Globals;
 use crate::command::connect::ProxyArguments;
 use crate::exit::{CliError, Result};
+use crate::globals::Globals;
 use crate::terminal::print;
 
 /// Connect an editor to any agent command; the editor launches this instead of the command.

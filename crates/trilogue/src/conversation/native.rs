@@ -6,9 +6,9 @@ use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::native::{AnswerCreate, Interrupt, Part, ResolutionKind, RunCreate, RunInput};
 
 use super::{Agent, AnswerOutcome, Item, RunSource, Target};
-use crate::arguments::Globals;
 use crate::attach;
 use crate::exit::Result;
+use crate::globals::Globals;
 use crate::remote::Server;
 use crate::terminal::safe;
 

@@ -11,8 +11,8 @@ use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStatus};
 
 use super::RunSource;
-use crate::arguments::Globals;
 use crate::exit::{CliError, Exit, Result};
+use crate::globals::Globals;
 use crate::terminal::render::{RenderOptions, RunRenderer, summary};
 use crate::terminal::save::Folder;
 use crate::terminal::{print, safe};

@@ -12,6 +12,7 @@ mod late;
 mod malformed;
 mod matrix;
 mod openings;
+mod permission_completion;
 mod refused;
 mod repeats;
 mod reused;
@@ -22,6 +23,5 @@ mod starting;
 mod stopping;
 mod tenants;
 mod turns;
-mod unsaid;
 
 pub(super) use rig::program;

@@ -1,6 +1,6 @@
 //! The typed client of the Agent Client Protocol, against an agent whose every line is written here.
 
-mod asked;
+mod agent_requests;
 mod child;
 mod ids;
 mod sessions;

@@ -1,0 +1,120 @@
+//! The options that every command has, and the server that they name.
+
+use clap::Args;
+use trilogue::local::{UserServerDir, start};
+use trilogue_wire::native::Json;
+use url::Url;
+
+use crate::attach::is_local;
+use crate::exit::{CliError, Result};
+use crate::terminal::safe;
+
+/// The default server, where this user has none of their own.
+const DEFAULT_URL: &str = "http://127.0.0.1:7878";
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Every command")]
+pub(crate) struct Globals {
+    /// Print the server's objects as JSON to standard output.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The server's address. By default this user's running server, else http://127.0.0.1:7878. `run`, `chat` and `agents` also talk to servers of the Agent Communication Protocol and the Agent Connect Protocol.
+    #[arg(long, global = true, env = "TRILOGUE_URL", value_name = "URL")]
+    url: Option<String>,
+    /// The token. By default the one that the server at this address wrote for this user.
+    #[arg(
+        long,
+        global = true,
+        env = "TRILOGUE_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
+    pub(crate) token: Option<String>,
+}
+
+// === impl Globals ===
+
+impl Globals {
+    /// The server that an option or a variable names. An empty variable names none.
+    fn named(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| !url.is_empty())
+    }
+
+    /// The server to talk to: the named one, else this user's, else the default address.
+    pub(crate) fn server(&self) -> String {
+        let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
+        self.named().map(str::to_owned).or_else(users).unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
+    /// The named server, unless it is this user's own.
+    pub(crate) fn another_server(&self) -> Option<&str> {
+        let users = || start::running(&UserServerDir::of_user().ok()?)?.url();
+        self.named().filter(|url| match users() {
+            Some(users) => !is_same(url, &users),
+            // It may have ended because it was idle; then it is started again.
+            None => !Url::parse(url).is_ok_and(|url| is_local(&url)),
+        })
+    }
+
+    /// Whether a server other than the default one is named.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.named().is_some_and(|url| url.trim_end_matches('/') != DEFAULT_URL)
+    }
+
+    /// The option with which a suggested command reaches the same server, with a space before it.
+    pub(crate) fn elsewhere(&self) -> String {
+        let from_environment = |url: &str| std::env::var("TRILOGUE_URL").is_ok_and(|it| it == url);
+        match self.named() {
+            Some(url) if !from_environment(url) => {
+                format!(" --url {}", safe::visible(url))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// Parses an option's JSON.
+pub(crate) fn json(option: &str, text: &str) -> Result<Json> {
+    Json::parse(text).map_err(|error| CliError::usage(format!("{option} is not JSON: {error}")))
+}
+
+/// Whether both are addresses of one server. The local machine has several names.
+fn is_same(url: &str, other: &str) -> bool {
+    let (Ok(one), Ok(two)) = (Url::parse(url), Url::parse(other)) else { return url == other };
+    let is_one_host = one.host() == two.host() || (is_local(&one) && is_local(&two));
+    is_one_host && one.port_or_known_default() == two.port_or_known_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    #[test]
+    fn loopback_names_are_the_same_server() {
+        for (one, two, same) in [
+            ("http://127.0.0.1:7878", "http://localhost:7878/", true),
+            ("http://[::1]:7878", "http://127.0.0.1:7878", true),
+            ("http://127.0.0.1:7878", "http://127.0.0.1:7879", false),
+            ("http://example.com:7878", "http://127.0.0.1:7878", false),
+            ("http://example.com", "http://example.com:80/", true),
+        ] {
+            assert_eq!(is_same(one, two), same, "{one} {two}");
+        }
+    }
+
+    #[test]
+    fn suggested_commands_name_the_named_server() {
+        let elsewhere = |arguments: &[&str]| {
+            let all = ["trilogue", "status"].iter().chain(arguments);
+            Arguments::try_parse_from(all).unwrap().globals.elsewhere()
+        };
+        for url in [DEFAULT_URL, "http://127.0.0.1:7879"] {
+            assert_eq!(elsewhere(&["--url", url]), format!(" --url {url}"));
+        }
+        assert_eq!(elsewhere(&["--url", ""]), "");
+    }
+}
