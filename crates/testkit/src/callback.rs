@@ -16,18 +16,13 @@ use trilogue_domain::lock;
 
 use crate::wait::until;
 
-/// One request that arrived.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Path and query.
     pub target: String,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
-/// Listens on a loopback port and keeps what arrives.
 #[derive(Debug)]
 pub struct Receiver {
     address: std::net::SocketAddr,
@@ -45,10 +40,6 @@ struct Shared {
 // === impl Receiver ===
 
 impl Receiver {
-    /// Starts to listen.
-    ///
-    /// # Errors
-    /// When no loopback port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -61,27 +52,20 @@ impl Receiver {
         Ok(Self { address, shared, task })
     }
 
-    /// The address to deliver to.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/callback", self.address)
     }
 
-    /// The next requests are answered with these statuses, in this order; later ones with 204.
     pub fn answer_next(&self, statuses: impl IntoIterator<Item = StatusCode>) {
         lock(&self.shared.answers).extend(statuses);
     }
 
-    /// What has arrived so far.
     #[must_use]
     pub fn deliveries(&self) -> Vec<Delivery> {
         lock(&self.shared.deliveries).clone()
     }
 
-    /// Waits until at least `count` requests have arrived.
-    ///
-    /// # Errors
-    /// When the time is over.
     pub async fn wait_for(&self, count: usize, limit: Duration) -> Result<Vec<Delivery>> {
         until(&format!("{count} callbacks"), limit, || {
             let deliveries = self.deliveries();
@@ -107,7 +91,6 @@ async fn receive(
     lock(&shared.answers).pop_front().unwrap_or(StatusCode::NO_CONTENT)
 }
 
-/// Serves each connection until its peer closes it.
 async fn serve(listener: TcpListener, router: Router) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;

@@ -13,39 +13,28 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long one request may take, in full.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// Talks to one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: SocketAddr,
     token: Option<String>,
 }
 
-/// A whole answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The status.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
-/// One event of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ServerSent {
-    /// Its id.
     pub id: Option<String>,
-    /// Its name.
     pub event: Option<String>,
-    /// Its data, lines joined.
     pub data: String,
 }
 
-/// An open stream of events.
 #[derive(Debug)]
 pub struct Stream {
     body: Incoming,
@@ -55,39 +44,25 @@ pub struct Stream {
 // === impl Client ===
 
 impl Client {
-    /// Talks to this address, without a token.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, token: None }
     }
 
-    /// The same with a token.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Reads a resource.
-    ///
-    /// # Errors
-    /// When the connection fails; a status is no error.
     pub async fn get(&self, path: &str) -> Result<Reply> {
         self.send(Method::GET, path, &[], Bytes::new()).await
     }
 
-    /// Posts JSON.
-    ///
-    /// # Errors
-    /// As [`Client::get`].
     pub async fn post(&self, path: &str, body: &Value) -> Result<Reply> {
         self.send(Method::POST, path, &[], Bytes::from(body.to_string())).await
     }
 
-    /// Sends any request. Each of `headers` replaces the one of that name.
-    ///
-    /// # Errors
-    /// As [`Client::get`].
     pub async fn send(
         &self,
         method: Method,
@@ -104,20 +79,12 @@ impl Client {
         timeout(REQUEST_LIMIT, whole).await.context("the request took too long")?
     }
 
-    /// Opens a stream of events, from after the event `after` where one is given.
-    ///
-    /// # Errors
-    /// When the connection fails or the answer is no stream.
     pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<Stream> {
         let mut headers = vec![("accept", "text/event-stream")];
         headers.extend(after.map(|id| ("last-event-id", id)));
         self.stream_of(Method::GET, path, &headers, Bytes::new()).await
     }
 
-    /// Sends a request whose answer is a stream of events.
-    ///
-    /// # Errors
-    /// As [`Client::stream`].
     pub async fn stream_of(
         &self,
         method: Method,
@@ -175,10 +142,6 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The body of a successful answer.
-    ///
-    /// # Errors
-    /// Shows status and body of any other answer.
     pub fn ok(&self) -> Result<Value> {
         ensure!(
             (200..300).contains(&self.status),
@@ -189,7 +152,6 @@ impl Reply {
         Ok(self.json())
     }
 
-    /// The stable code of a problem.
     #[must_use]
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
@@ -199,10 +161,6 @@ impl Reply {
 // === impl Stream ===
 
 impl Stream {
-    /// The next event; `None` at the end of the stream. Comments are left out.
-    ///
-    /// # Errors
-    /// When the connection breaks.
     pub async fn next(&mut self) -> Result<Option<ServerSent>> {
         loop {
             while let Some(block) = self.take_block() {
@@ -222,7 +180,6 @@ impl Stream {
         }
     }
 
-    /// Everything up to the next blank line.
     fn take_block(&mut self) -> Option<String> {
         let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")?;
         let block = self.buffer.split_to(end + 2);
@@ -230,7 +187,6 @@ impl Stream {
     }
 }
 
-/// Reads the fields of one event.
 fn parse(block: &str) -> ServerSent {
     let mut event = ServerSent::default();
     let mut data: Vec<&str> = Vec::new();

@@ -17,7 +17,6 @@ use trilogue_domain::lock;
 use crate::schema::{Conversation, Side};
 use crate::wait::until;
 
-/// How long an answer or a message may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An agent that was launched, and the messages with it. Killed when dropped.
@@ -33,9 +32,7 @@ pub struct Editor {
 struct Shared {
     /// What the agent says is held to the schema.
     conversation: Mutex<Conversation>,
-    /// How what came broke the schema.
     broken: Mutex<Vec<String>>,
-    /// Everything that came, in its order.
     messages: Mutex<Vec<Value>>,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
 }
@@ -44,9 +41,6 @@ struct Shared {
 
 impl Editor {
     /// Launches an agent and initialises it. Its complaints go to the test's.
-    ///
-    /// # Errors
-    /// When it cannot be started or does not answer.
     pub async fn launch(words: &[String], cwd: &Path) -> Result<Self> {
         let (program, arguments) = words.split_first().context("no command")?;
         let mut command = Command::new(program);
@@ -77,10 +71,6 @@ impl Editor {
         Ok(editor)
     }
 
-    /// The result of a request.
-    ///
-    /// # Errors
-    /// When the answer is an error, or none comes in time.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value> {
         let answer = self.begin(method, params).await?;
         let mut answer = timeout(LIMIT, answer)
@@ -91,10 +81,6 @@ impl Editor {
         Ok(answer["result"].take())
     }
 
-    /// Sends a request; gives its whole answer when that comes.
-    ///
-    /// # Errors
-    /// When the agent does not read.
     pub async fn begin(&self, method: &str, params: &Value) -> Result<oneshot::Receiver<Value>> {
         let id = 1 + self.last_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (tell, answer) = oneshot::channel();
@@ -103,18 +89,10 @@ impl Editor {
         Ok(answer)
     }
 
-    /// Sends a notification.
-    ///
-    /// # Errors
-    /// As [`Editor::begin`].
     pub async fn notify(&self, method: &str, params: &Value) -> Result<()> {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    /// Answers a request of the agent.
-    ///
-    /// # Errors
-    /// As [`Editor::begin`].
     pub async fn answer(&self, request: &Value, result: &Value) -> Result<()> {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await
     }
@@ -127,31 +105,21 @@ impl Editor {
         Ok(input.flush().await?)
     }
 
-    /// A new session in this folder: its id.
-    ///
-    /// # Errors
-    /// As [`Editor::call`].
     pub async fn new_session(&self, cwd: &Path) -> Result<String> {
         let made = self.call("session/new", &json!({"cwd": cwd, "mcpServers": []})).await?;
         Ok(made["sessionId"].as_str().context("the session has no id")?.to_owned())
     }
 
-    /// Sends a prompt of this text.
-    ///
-    /// # Errors
-    /// As [`Editor::begin`].
     pub async fn prompt(&self, session: &str, text: &str) -> Result<oneshot::Receiver<Value>> {
         let prompt = json!([{"type": "text", "text": text}]);
         self.begin("session/prompt", &json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// Everything that came, in its order.
     #[must_use]
     pub fn messages(&self) -> Vec<Value> {
         lock(&self.shared.messages).clone()
     }
 
-    /// The updates of a session so far.
     #[must_use]
     pub fn updates(&self, session: &str) -> Vec<Value> {
         let ours = self.messages().into_iter().filter(|message| {
@@ -160,10 +128,6 @@ impl Editor {
         ours.map(|mut message| message["params"]["update"].take()).collect()
     }
 
-    /// Waits for a message that this is true of.
-    ///
-    /// # Errors
-    /// When it does not come in time.
     pub async fn saw(&self, what: &str, is: impl Fn(&Value) -> bool) -> Result<Value> {
         until(what, LIMIT, || {
             let found = self.messages().into_iter().find(&is);
@@ -172,10 +136,6 @@ impl Editor {
         .await
     }
 
-    /// Closes the agent's input and waits for its end.
-    ///
-    /// # Errors
-    /// When it does not end in time.
     pub async fn close(mut self) -> Result<ExitStatus> {
         self.input.lock().await.take();
         let ended = timeout(LIMIT, self.child.wait()).await;
@@ -183,9 +143,6 @@ impl Editor {
     }
 
     /// Kills the agent without a word (`SIGKILL`).
-    ///
-    /// # Errors
-    /// When it was gone.
     pub async fn kill(mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("the agent had ended with {status}");
@@ -223,7 +180,6 @@ impl Shared {
     }
 }
 
-/// The texts of an agent's message chunks, joined.
 #[must_use]
 pub fn said(updates: &[Value]) -> String {
     let chunks = updates.iter().filter(|update| update["sessionUpdate"] == "agent_message_chunk");

@@ -12,15 +12,10 @@ pub struct Folder(TempDir);
 // === impl Folder ===
 
 impl Folder {
-    /// A new one.
-    ///
-    /// # Errors
-    /// When the system has no room for it.
     pub fn new() -> Result<Self> {
         Ok(Self(TempDir::new()?))
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()

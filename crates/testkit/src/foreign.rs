@@ -15,9 +15,7 @@ use crate::client::Client;
 use crate::programs::{ROOT, conformance_agents, installed};
 use crate::server::{free_address, terminate};
 
-/// How long a start of the program may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long one run of a client may take; its checks have limits of their own.
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 
 /// A program of others that talks to servers.
@@ -33,18 +31,14 @@ pub enum Foreign {
     Fuzz,
 }
 
-/// How to serve the agents of the official client suites.
 #[derive(Clone, Debug)]
 pub struct ConformanceOptions {
-    /// `memory:` or `sqlite:` and a path below the folder.
     pub store: String,
     /// The protocol that the test is about.
     pub protocol: &'static str,
     /// Where it is served: `/` or such as `/communication`.
     pub prefix: String,
-    /// Further arguments of the program.
     pub arguments: Vec<&'static str>,
-    /// Private blocks that the server may reach.
     pub allow_egress: Option<String>,
 }
 
@@ -60,7 +54,6 @@ pub struct Conformance {
 // === impl ConformanceOptions ===
 
 impl ConformanceOptions {
-    /// The Agent Communication Protocol with this store at this place.
     #[must_use]
     pub fn communication(store: &str, prefix: &str) -> Self {
         Self {
@@ -72,7 +65,6 @@ impl ConformanceOptions {
         }
     }
 
-    /// The Agent Connect Protocol with this store at this place.
     #[must_use]
     pub fn connect(store: &str, prefix: &str) -> Self {
         Self { protocol: "connect", ..Self::communication(store, prefix) }
@@ -83,9 +75,6 @@ impl ConformanceOptions {
 
 impl Conformance {
     /// Starts the program in this folder and waits until it says that it listens.
-    ///
-    /// # Errors
-    /// When it cannot be built or ends instead, with its log.
     pub async fn start(dir: &Path, options: ConformanceOptions) -> Result<Self> {
         let address = free_address()?;
         Self::start_at(dir.canonicalize()?, address, options).await
@@ -124,7 +113,6 @@ impl Conformance {
         Ok(Self { dir, address, options, child })
     }
 
-    /// The base address of the protocol, without a slash at its end.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, self.options.prefix.trim_end_matches('/'))
@@ -136,16 +124,12 @@ impl Conformance {
         Client::new(self.address)
     }
 
-    /// What the protocol's paths begin with; nothing at the root.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.options.prefix.trim_end_matches('/')
     }
 
     /// Kills the program without a word (`SIGKILL`) and starts it again at the same place.
-    ///
-    /// # Errors
-    /// When it was gone already, or as [`Conformance::start`].
     pub async fn kill_and_start(mut self) -> Result<Self> {
         ensure!(self.child.try_wait()?.is_none(), "the program was gone");
         self.child.kill().await?;
@@ -153,10 +137,6 @@ impl Conformance {
         Self::start_at(dir, address, options).await
     }
 
-    /// Asks the program to stop (`SIGTERM`) and waits until it has.
-    ///
-    /// # Errors
-    /// When it does not in time.
     pub async fn stop(mut self) -> Result<ExitStatus> {
         terminate(&mut self.child).await
     }
@@ -166,9 +146,6 @@ impl Conformance {
 
 impl Foreign {
     /// Runs our program that drives a server through this one; gives what it printed.
-    ///
-    /// # Errors
-    /// When it is not installed, a check failed, or the program does not end in time.
     pub async fn run(self, arguments: &[&str]) -> Result<String> {
         let mut command = self.command()?;
         command

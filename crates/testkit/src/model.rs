@@ -14,12 +14,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use trilogue_domain::lock;
 
-/// What the model calls itself.
 pub const NAME: &str = "fake-model";
-/// Characters of a piece of streamed text.
 const PIECE: usize = 4;
 
-/// A model. It stops when dropped.
 #[derive(Debug)]
 pub struct Model {
     address: std::net::SocketAddr,
@@ -44,10 +41,6 @@ struct Rule {
 // === impl Model ===
 
 impl Model {
-    /// Starts a model that says "It is done." to everything.
-    ///
-    /// # Errors
-    /// When no loopback port is free.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -64,7 +57,6 @@ impl Model {
         Ok(Self { address, shared, task })
     }
 
-    /// Where it is, up to and with the version.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
@@ -76,7 +68,6 @@ impl Model {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// The requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Value> {
         lock(&self.shared.asked).clone()

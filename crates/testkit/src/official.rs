@@ -12,29 +12,22 @@ use crate::programs::{ROOT, installed, official_rust};
 
 pub use crate::programs::scripted_agent;
 
-/// How long one run of a client may take; its checks have limits of their own.
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 
-/// An official SDK of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Official {
-    /// The Rust one.
     Rust,
-    /// The TypeScript one.
     TypeScript,
     /// The last release of the TypeScript one that had ids on prompts.
     Seed,
-    /// The Python one.
     Python,
 }
 
 // === impl Official ===
 
 impl Official {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Rust, Self::TypeScript, Self::Seed, Self::Python];
 
-    /// What its agent calls itself.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,18 +38,10 @@ impl Official {
         }
     }
 
-    /// The command line of its agent.
-    ///
-    /// # Errors
-    /// When it is not installed.
     pub async fn agent(self, arguments: &[&str]) -> Result<Vec<String>> {
         self.program("agent", arguments).await
     }
 
-    /// Runs its client with these options and suites against the agent of this command line; gives what it printed.
-    ///
-    /// # Errors
-    /// When it is not installed, a check failed or none ran, or it does not end in time.
     pub async fn drive(self, cwd: &Path, options: &[&str], agent: &[String]) -> Result<String> {
         let folder = cwd.display().to_string();
         let mut words = self.program("main", &["--cwd", &folder]).await?;
@@ -95,10 +80,6 @@ impl Official {
     }
 }
 
-/// Runs a command line to its end in this folder; gives what it printed.
-///
-/// # Errors
-/// When it fails or does not end in time, with what it printed.
 pub async fn run(words: &[String], cwd: &Path) -> Result<String> {
     let (program, arguments) = words.split_first().context("no command")?;
     let mut command = Command::new(program);
@@ -110,19 +91,11 @@ pub async fn run(words: &[String], cwd: &Path) -> Result<String> {
     Ok(said)
 }
 
-/// The command line of `acpx`, a client for the command line.
-///
-/// # Errors
-/// When it is not installed.
 pub fn acpx() -> Result<Vec<String>> {
     let program = installed("agent_client/acpx")?.join("node_modules/acpx/dist/cli.js");
     Ok(vec!["node".to_owned(), program.display().to_string()])
 }
 
-/// The program of OpenCode, a coding agent.
-///
-/// # Errors
-/// When it is not installed, or is not made for this kind of machine.
 pub fn opencode() -> Result<PathBuf> {
     let kind = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let package = format!("node_modules/opencode-linux-{kind}/bin/opencode");

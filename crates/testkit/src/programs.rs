@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
-/// The repository.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The `trilogue` binary: `TRILOGUE_BIN`, or the one beside this test.
@@ -28,9 +27,6 @@ pub(crate) async fn conformance_agents() -> Result<PathBuf> {
 }
 
 /// Our agent that does what its prompts say: `TRILOGUE_SCRIPTED_AGENT`, or the program beside this test.
-///
-/// # Errors
-/// When it cannot be built.
 pub async fn scripted_agent() -> Result<PathBuf> {
     static PROGRAM: OnceCell<PathBuf> = OnceCell::const_new();
     given_or("TRILOGUE_SCRIPTED_AGENT", &PROGRAM, || example("scripted_agent")).await
@@ -50,10 +46,6 @@ pub(crate) async fn official_rust() -> Result<PathBuf> {
     FOLDER.get_or_try_init(build).await.cloned()
 }
 
-/// The folder that `scripts/foreign` has installed something in.
-///
-/// # Errors
-/// When it is not installed, with the command that installs it.
 pub(crate) fn installed(name: &str) -> Result<PathBuf> {
     let target = target()?;
     let folder = target.join("foreign").join(name);
@@ -77,7 +69,6 @@ async fn given_or<F: Future<Output = Result<PathBuf>>>(
     }
 }
 
-/// Builds an example as the tests are built, so that it is there already after a build of all tests.
 async fn example(name: &str) -> Result<PathBuf> {
     let arguments = ["--quiet", "--workspace", "--exclude", "trilogue-bench", "--example", name];
     build(&arguments).await.map(|profile| profile.join("examples").join(name))
@@ -107,7 +98,6 @@ async fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// The folder of this build's profile, such as `target/debug`.
 fn profile() -> Result<PathBuf> {
     let me = std::env::current_exe()?;
     let profile = me.ancestors().nth(2).context("the test binary lies in no target folder")?;

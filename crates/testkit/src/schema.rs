@@ -11,9 +11,7 @@ use trilogue_domain::lock;
 
 use crate::specs;
 
-/// Where the official schema lies among the documents.
 const OFFICIAL: &str = "agent_client/v1.schema.json";
-/// Our own schema of message ids, which is in the repository.
 const MESSAGE_IDS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../docs/reference/schema/agent-client-message-ids.json"
@@ -21,7 +19,6 @@ const MESSAGE_IDS: &str = concat!(
 /// What the schema calls methods that both sides have.
 const BOTH: &str = "protocol";
 
-/// A side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     /// The editor.
@@ -30,7 +27,6 @@ pub enum Side {
     Agent,
 }
 
-/// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// It wants an answer: what is carried are its params.
@@ -57,7 +53,6 @@ type Made = HashMap<(usize, String), Arc<Validator>>;
 // === impl Side ===
 
 impl Side {
-    /// The one at the other end.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -77,7 +72,6 @@ impl Side {
 // === impl Conversation ===
 
 impl Conversation {
-    /// One in which this side's messages are held to the schema.
     #[must_use]
     pub fn holding(held: Side) -> Self {
         Self { held, asked: HashMap::new() }
@@ -91,9 +85,6 @@ impl Conversation {
     }
 
     /// Holds a message of the side that is held.
-    ///
-    /// # Errors
-    /// When it is no message, or what it carries breaks the schema; never where there is no schema.
     pub fn hold(&mut self, message: &Value) -> Result<()> {
         ensure!(message["jsonrpc"] == "2.0", "it names no version: {message}");
         if let Some(method) = message["method"].as_str() {
@@ -115,9 +106,6 @@ impl Conversation {
 }
 
 /// Holds what a message carries to the official schema of its method and to our own of message ids. `side` is the one that has the method. Where there is no official schema, that is said.
-///
-/// # Errors
-/// When it breaks one of them, or the method is in no schema and does not look like an extension.
 pub fn hold(method: &str, side: Side, kind: Kind, carried: &Value) -> Result<()> {
     let Some(document) = official()? else { return Ok(()) };
     match validator(document, method, side, kind)? {
@@ -132,9 +120,6 @@ pub fn hold(method: &str, side: Side, kind: Kind, carried: &Value) -> Result<()>
 }
 
 /// Holds everything that a client said to the scripted agent, which wrote it down (`--record FILE`), and says how much that was. A line that is not written to its end is left out.
-///
-/// # Errors
-/// When a message breaks the schema, or the file cannot be read.
 pub fn hold_record(file: &Path) -> Result<usize> {
     let text = std::fs::read_to_string(file)?;
     let mut conversation = Conversation::holding(Side::Client);
@@ -186,7 +171,6 @@ fn keeps(validator: &Validator, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The official schema; `None` where it was said that there is none.
 fn official() -> Result<Option<&'static Value>> {
     static DOCUMENT: OnceLock<Option<Value>> = OnceLock::new();
     if let Some(document) = DOCUMENT.get() {
@@ -214,7 +198,6 @@ fn validator(
     }
 }
 
-/// The definitions that methods have, by method.
 fn names(document: &Value) -> HashMap<Key, String> {
     let mut names = HashMap::new();
     for (name, schema) in document["$defs"].as_object().into_iter().flatten() {

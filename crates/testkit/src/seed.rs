@@ -13,7 +13,6 @@ pub struct Seed {
 // === impl Seed ===
 
 impl Seed {
-    /// Numbers from this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
@@ -31,7 +30,6 @@ impl Seed {
         (seed, Self::new(seed))
     }
 
-    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -45,7 +43,6 @@ impl Seed {
         self.draw().checked_rem(bound).unwrap_or(0)
     }
 
-    /// One of the choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> Option<&'a T> {
         choices.get(self.below(choices.len() as u64) as usize)
     }

@@ -16,9 +16,7 @@ use crate::programs;
 use crate::seed::Seed;
 use crate::wait::until;
 
-/// How long a start may take, recovery included.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a graceful stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Ports below those that the system gives to outgoing connections, so that a server finds its own again after a restart.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
@@ -32,14 +30,10 @@ pub struct Home {
     binary: Option<PathBuf>,
 }
 
-/// How to set a server up.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// `memory:`, or `sqlite:` and a path below the home's folder.
     pub store: String,
-    /// Further lines of the configuration, tables with their heads.
     pub settings: String,
-    /// Further environment.
     pub environment: Vec<(String, PathBuf)>,
     /// The binary; the one that belongs to the calling test when `None`.
     pub binary: Option<PathBuf>,
@@ -69,10 +63,6 @@ impl Default for ServerOptions {
 // === impl Home ===
 
 impl Home {
-    /// Prepares a server in this folder, which must exist. Nothing is started.
-    ///
-    /// # Errors
-    /// When the folder cannot be written or no port is free.
     pub fn new(dir: &Path, options: &ServerOptions) -> Result<Self> {
         let dir = dir.canonicalize()?;
         let address = free_address()?;
@@ -94,25 +84,21 @@ impl Home {
         })
     }
 
-    /// The folder that holds the store's files and nothing else.
     #[must_use]
     pub fn store_dir(&self) -> PathBuf {
         self.dir.join("store")
     }
 
-    /// The server's folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same home with further environment.
     #[must_use]
     pub fn with_environment(mut self, environment: Vec<(String, PathBuf)>) -> Self {
         self.environment.extend(environment);
@@ -120,18 +106,12 @@ impl Home {
     }
 
     /// Runs any command of the binary with this home's folder and state, to its end.
-    ///
-    /// # Errors
-    /// When the binary is missing or does not end in time.
     pub async fn command(&self, arguments: &[&str]) -> Result<std::process::Output> {
         let run = self.prepared().await?.args(arguments).stdin(Stdio::null()).output();
         timeout(START_LIMIT, run).await.context("the command did not end")?.map_err(Into::into)
     }
 
     /// The words that run a command of the binary with this home's state, wherever they are run.
-    ///
-    /// # Errors
-    /// When the binary is missing.
     pub async fn command_line(&self, arguments: &[&str]) -> Result<Vec<String>> {
         let program = match &self.binary {
             Some(program) => program.clone(),
@@ -143,10 +123,6 @@ impl Home {
         Ok(words)
     }
 
-    /// Starts the server and waits until it is ready.
-    ///
-    /// # Errors
-    /// When it ends instead, with the end of its log.
     pub async fn start(&self) -> Result<Server> {
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut command = self.prepared().await?;
@@ -179,7 +155,6 @@ impl Home {
         Ok(Server { home: self.clone(), child, token })
     }
 
-    /// The last lines that servers of this home logged.
     #[must_use]
     pub fn log_end(&self) -> String {
         let text = fs::read(self.log_path()).unwrap_or_default();
@@ -202,7 +177,6 @@ impl Home {
         self.dir.join("server.log")
     }
 
-    /// The token that the server wrote for its user at its first start.
     fn token(&self) -> Result<String> {
         let folder = self.dir.join("state/trilogue/tokens");
         let entry = fs::read_dir(&folder)?.next().context("the server wrote no token file")??;
@@ -213,52 +187,36 @@ impl Home {
 // === impl Server ===
 
 impl Server {
-    /// Prepares and starts a server in this folder.
-    ///
-    /// # Errors
-    /// As [`Home::new`] and [`Home::start`].
     pub async fn start(dir: &Path, options: &ServerOptions) -> Result<Self> {
         Home::new(dir, options)?.start().await
     }
 
-    /// What is left when the server is gone.
     #[must_use]
     pub fn home(&self) -> &Home {
         &self.home
     }
 
-    /// Talks to the server with its user's token.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.home.address).with_token(self.token.clone())
     }
 
-    /// The token of the server's user.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The process id.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Kills the server without a word (`SIGKILL`) and waits until it is gone.
-    ///
-    /// # Errors
-    /// When it is gone already.
     pub async fn kill(mut self) -> Result<Home> {
         ensure!(self.child.try_wait()?.is_none(), "the server was gone:\n{}", self.home.log_end());
         self.child.kill().await?;
         Ok(self.home)
     }
 
-    /// Asks the server to stop (`SIGTERM`) and waits until it has.
-    ///
-    /// # Errors
-    /// When it does not in time.
     pub async fn stop(mut self) -> Result<(Home, ExitStatus)> {
         let stopped = terminate(&mut self.child).await;
         let status = stopped.with_context(|| self.home.log_end())?;
@@ -266,17 +224,12 @@ impl Server {
     }
 }
 
-/// Asks a process to stop (`SIGTERM`) and waits until it has.
-///
-/// # Errors
-/// When it is gone already, or does not end in time.
 pub(crate) async fn terminate(child: &mut Child) -> Result<ExitStatus> {
     let pid = child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     kill_process(pid.context("the process was gone")?, Signal::TERM)?;
     Ok(timeout(STOP_LIMIT, child.wait()).await.context("the process did not stop")??)
 }
 
-/// A loopback address that nobody listens on.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let (_, mut seed) = Seed::from_env("TRILOGUE_TEST_PORTS");
     // Tests run as processes at the same time: the process id keeps their choices apart.

@@ -6,10 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The library's source.
 const SOURCE: &str = include_str!("shim.c");
 
-/// Disk faults for the files of one folder.
 #[derive(Debug)]
 pub struct Shim {
     library: PathBuf,
@@ -20,10 +18,6 @@ pub struct Shim {
 // === impl Shim ===
 
 impl Shim {
-    /// Builds the library with `cc` into `work` and watches the files of `watched`; both must exist.
-    ///
-    /// # Errors
-    /// When there is no C compiler or it fails.
     pub fn build(work: &Path, watched: &Path) -> Result<Self> {
         let source = work.join("shim.c");
         let library = work.join("shim.so");
@@ -40,7 +34,6 @@ impl Shim {
         Ok(Self { library, watched: watched.canonicalize()?, flags })
     }
 
-    /// The environment of the server under test.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, PathBuf)> {
         vec![
@@ -51,9 +44,6 @@ impl Shim {
     }
 
     /// From now on there is room for `spare` more bytes.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
     pub fn fill_disk(&self, spare: u64) -> Result<()> {
         let mut used = spare;
         for entry in fs::read_dir(&self.watched)? {
@@ -66,31 +56,19 @@ impl Shim {
         Ok(fs::rename(draft, self.flags.join("disk-full"))?)
     }
 
-    /// The disk has room again.
-    ///
-    /// # Errors
-    /// When it was not full.
     pub fn free_disk(&self) -> Result<()> {
         Ok(fs::remove_file(self.flags.join("disk-full"))?)
     }
 
     /// From now on fsync fails.
-    ///
-    /// # Errors
-    /// When the flag cannot be written.
     pub fn break_fsync(&self) -> Result<()> {
         Ok(fs::write(self.flags.join("fsync-fails"), "")?)
     }
 
-    /// fsync works again.
-    ///
-    /// # Errors
-    /// When it was not broken.
     pub fn mend_fsync(&self) -> Result<()> {
         Ok(fs::remove_file(self.flags.join("fsync-fails"))?)
     }
 
-    /// How many fsyncs were made to fail.
     #[must_use]
     pub fn failed_fsyncs(&self) -> u64 {
         fs::metadata(self.flags.join("fsynced")).map_or(0, |info| info.len())

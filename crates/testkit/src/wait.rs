@@ -5,13 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long one look waits before the next, in milliseconds.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Looks until `look` finds something, at most for `limit`.
-///
-/// # Errors
-/// Names `what` when the time is over.
 pub async fn until<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Option<T>>,

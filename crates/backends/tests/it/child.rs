@@ -12,7 +12,6 @@ use crate::agent_client_program;
 
 /// Where the helper keeps what it knows.
 const HELPER: &str = "TRILOGUE_TEST_HELPER";
-/// How many agents it starts.
 const AGENTS: usize = 24;
 
 pub(crate) async fn start(children: &Children, command: &[&str], cwd: &Path) -> Started {
@@ -31,7 +30,6 @@ pub(crate) fn pid_in(file: &Path) -> Option<u32> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The records that are there, of all lives.
 pub(crate) fn records(state: &Path) -> Vec<String> {
     let names = |folder: PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten();
@@ -171,7 +169,6 @@ fn helper(state: &Path, count: usize) -> std::process::Child {
     helper
 }
 
-/// Kills the helper as a crash would.
 fn end(mut helper: std::process::Child) {
     helper.kill().unwrap();
     helper.wait().unwrap();

@@ -21,10 +21,8 @@ use trilogue_store::record::NoOriginals;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 use trilogue_store::{Range, Store};
 
-/// The longest that a test waits for anything.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A runtime with agents, and a principal with one thread.
 pub(crate) struct Harness {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) runtime: Runtime,
@@ -33,7 +31,6 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// With agents of this process.
     pub(crate) async fn with(agents: Vec<NativeAgent>) -> Self {
         let agents = agents.into_iter().map(|agent| Arc::new(agent) as Arc<dyn Backend>).collect();
         Self::start(agents, Arc::new(NoOriginals), Options::default()).await
@@ -59,18 +56,15 @@ impl Harness {
         Self { store, runtime, by, thread: ThreadId::generate() }
     }
 
-    /// A run in the harness's thread.
     pub(crate) fn run(&self, agent: &str, input: Input) -> NewRun {
         let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
         new_run(agent, ThreadChoice::Ensure(thread), input)
     }
 
-    /// Submits a run and waits until it has ended or waits.
     pub(crate) async fn settle(&self, agent: &str, input: Input) -> RunRow {
         settle(self.runtime.submit(&self.by, self.run(agent, input)).await.unwrap()).await
     }
 
-    /// Waits until a run has ended or waits.
     pub(crate) async fn settled(&self, run: &RunRow) -> RunRow {
         let settled = self.runtime.settled(&self.by, &run.id);
         tokio::time::timeout(DEADLINE, settled).await.unwrap().unwrap()
@@ -83,7 +77,6 @@ impl Harness {
         listing.rows.into_iter().next().unwrap().interrupt
     }
 
-    /// Answers what a run waits for, and waits again.
     pub(crate) async fn answer(&self, run: &RunRow, answer: Answer) -> RunRow {
         let interrupt = self.pending(run).await;
         let to = AnswerTo::Interrupt(interrupt.id);
@@ -91,7 +84,6 @@ impl Harness {
         self.settled(run).await
     }
 
-    /// The events of a run.
     pub(crate) async fn events(&self, run: &RunRow) -> Vec<Event> {
         let key = Some(run.key);
         let mut events = self.log(&run.thread_id).await;
@@ -99,7 +91,6 @@ impl Harness {
         events
     }
 
-    /// All events of a thread.
     pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Event> {
         let row = self.store.thread(&self.by.scope(), thread).await.unwrap().unwrap();
         let mut events: Vec<Event> = Vec::new();
@@ -134,7 +125,6 @@ impl Harness {
     }
 }
 
-/// A run with default settings.
 pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> NewRun {
     NewRun {
         agent: AgentName::parse(agent).unwrap(),
@@ -155,7 +145,6 @@ pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> NewRun
     }
 }
 
-/// Waits until a submitted run has ended or waits.
 pub(crate) async fn settle(submitted: Submitted) -> RunRow {
     tokio::time::timeout(DEADLINE, submitted.settled.wait()).await.unwrap().unwrap()
 }
@@ -168,12 +157,10 @@ pub(crate) fn value(value: &Value) -> Input {
     Input::Value(Json::from_value(value))
 }
 
-/// One message of a user.
 pub(crate) fn said(text: &str) -> Input {
     Input::Messages(trilogue_sdk::Input::from(text).messages().to_vec())
 }
 
-/// Why a run failed.
 pub(crate) fn failure(run: &RunRow) -> Failure {
     match &run.outcome {
         Some(Ended::Failed(failure)) => failure.clone(),

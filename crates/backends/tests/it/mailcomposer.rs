@@ -14,7 +14,6 @@ use trilogue_testkit::specs;
 
 use super::turn;
 
-/// A thread with the mail composer: its state goes from turn to turn.
 struct Chat {
     agent: MailComposer,
     config: Option<Json>,
@@ -46,14 +45,12 @@ impl Chat {
         (outcome, reply.map(|value| value["message"].as_str().unwrap().to_owned()))
     }
 
-    /// Says something that needs no approval.
     async fn say(&mut self, message: &str) -> String {
         let (outcome, reply) = self.take(said(message)).await;
         assert_eq!(outcome, Outcome::Completed, "{message}");
         reply.unwrap()
     }
 
-    /// Says something that ends in a question.
     async fn compose(&mut self, message: &str) -> (Interrupt, Json) {
         match self.take(said(message)).await {
             (Outcome::Suspended { interrupt, saved }, None) => (*interrupt, saved),

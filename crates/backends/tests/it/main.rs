@@ -32,7 +32,6 @@ use trilogue_sdk::{
     ThreadId, Timestamp, Turn, run_turn,
 };
 
-/// Runs one turn of an agent over a recorder.
 async fn turn(
     agent: &dyn Agent,
     recorder: &Arc<Recorder>,
@@ -45,7 +44,6 @@ async fn turn(
     run_turn(agent, turn, info, recorder.clone()).await
 }
 
-/// The start of a turn with these user messages.
 fn start(messages: Vec<Vec<Part>>) -> Turn {
     let message = |parts| Message {
         id: MessageId::generate(),

@@ -21,7 +21,6 @@ fn tenant() -> TenantId {
     TenantId::parse("default").unwrap()
 }
 
-/// What the thread's folder is called.
 fn name(folders: &Folders, id: &str) -> String {
     let path = folders.path(&tenant(), &thread(id), KEY);
     path.file_name().unwrap().to_str().unwrap().to_owned()
@@ -31,7 +30,6 @@ fn thread(id: &str) -> ThreadId {
     ThreadId::parse(id).unwrap()
 }
 
-/// Runs git and says what it said.
 fn git(folder: &Path, arguments: &[&str]) -> String {
     let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"];
     let mut command = Command::new("git");
@@ -41,7 +39,6 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A repository with one commit.
 fn repository(folder: &Path) {
     fs::create_dir(folder).unwrap();
     git(folder, &["init", "--quiet", "--initial-branch=main"]);

@@ -11,7 +11,6 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use crate::harness::DEADLINE;
 
-/// A workspace with terminals.
 struct Shell {
     folder: TempDir,
     workspace: Workspace,
@@ -43,7 +42,6 @@ impl Shell {
         Ok(result["terminalId"].as_str().unwrap().to_owned())
     }
 
-    /// Runs a line of shell.
     async fn sh(&self, line: &str) -> String {
         self.create(json!({ "command": "sh", "args": ["-c", line] })).await.unwrap()
     }
@@ -52,20 +50,17 @@ impl Shell {
         self.call(&format!("terminal/{method}"), json!({ "terminalId": id })).await
     }
 
-    /// What a command said when it has ended.
     async fn said(&self, id: &str) -> String {
         self.on("wait_for_exit", id).await.unwrap();
         self.on("output", id).await.unwrap()["output"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a file has something to say.
     async fn told(&self, name: &str) -> String {
         let path = self.folder.path().join(name);
         until(|| std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))).await
     }
 }
 
-/// Waits until something is there.
 async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let found = async {
         loop {

@@ -15,7 +15,6 @@ use crate::faces::native::view::NativeView;
 #[derive(Clone, Debug, Default)]
 struct Counting {
     before: u64,
-    /// How often an event was folded, by whomever.
     pushes: Arc<AtomicUsize>,
 }
 
@@ -108,14 +107,12 @@ async fn append(store: &MemoryStore, row: &ThreadRow, last: u64, events: usize) 
     store.append(batch).await.unwrap();
 }
 
-/// Everything that follows a position.
 async fn follow(feed: &Feed, read: &Arc<dyn Read>, cursor: Cursor) -> String {
     let mut follower = Follower { cursor, at: None, seen: Vec::new() };
     follower.go_on(feed, read).await;
     String::from_utf8(follower.seen).unwrap()
 }
 
-/// What a stream's reader does.
 struct Follower {
     cursor: Cursor,
     at: Option<Arc<Chunk>>,
@@ -123,7 +120,6 @@ struct Follower {
 }
 
 impl Follower {
-    /// Reads to the end of the log.
     async fn go_on(&mut self, feed: &Feed, read: &Arc<dyn Read>) {
         loop {
             let chunk = match feed.rendered(self.cursor) {

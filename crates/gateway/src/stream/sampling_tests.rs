@@ -93,7 +93,6 @@ fn question() -> Body {
     })))
 }
 
-/// A run whose log holds these events.
 async fn run_of(store: &MemoryStore, events: &[Body]) -> (ThreadRow, RunRow) {
     let at = Timestamp::from_micros(1);
     let (tenant, owner) = (TenantId::parse("a").unwrap(), PrincipalId::parse("p").unwrap());

@@ -46,7 +46,6 @@ impl Puppet {
         Self { card }
     }
 
-    /// One whose runs are configured.
     pub(crate) fn configured(name: &str, schema: &serde_json::Value) -> Self {
         let mut puppet = Self::named(name);
         puppet.card.config_schema = Some(Json::from_value(schema));

@@ -23,7 +23,6 @@ use crate::agent::Puppet;
 #[derive(Debug)]
 pub(crate) struct Hosted {
     card: AgentCard,
-    /// What was asked of it, in order.
     pub(crate) heard: Mutex<Vec<Value>>,
     /// Woken when it is told a piece of what is uploaded to it.
     chunk: Notify,
@@ -120,7 +119,6 @@ fn original(dialect: &str, value: &Value) -> Original {
     }
 }
 
-/// An update as it is logged.
 fn logged(update: &Value) -> (Body, Option<Original>) {
     let params = json!({"sessionId": "", "update": update});
     let body = mapping::body_of_update(&params.to_string());
@@ -152,7 +150,6 @@ async fn result(context: &RunContext, value: &Value) -> Result<(), Failure> {
     context.emit(read.map_err(lost)?, Some(original)).await.map_err(lost)
 }
 
-/// A request for permission, as this agent makes it.
 pub(crate) fn permission() -> Value {
     json!({
         "sessionId": "",

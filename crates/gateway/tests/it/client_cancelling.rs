@@ -9,7 +9,6 @@ fn cancelled() -> Value {
     json!({"outcome": {"outcome": "cancelled"}})
 }
 
-/// What the hosted agent was told about its last request for permission.
 fn outcome(editor: &Editor) -> Value {
     let said = editor.words("agent_message_chunk");
     let last = said.last().unwrap().split_terminator('!').next_back();

@@ -17,7 +17,6 @@ use trilogue_testkit::schema::{Conversation, Side};
 use crate::agent::Puppet;
 use crate::rig::{LIMIT, Rig};
 
-/// The folder with a server's socket.
 pub(crate) struct Door {
     folder: TempDir,
 }
@@ -59,7 +58,6 @@ impl Door {
         UnixStream::connect(self.folder.path().join("server.sock")).await.unwrap()
     }
 
-    /// Says this first, and gives back what is answered.
     pub(crate) async fn hello(&self, hello: &Value) -> (Value, Editor) {
         let mut stream = self.stream().await;
         stream.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
@@ -68,7 +66,6 @@ impl Door {
         (serde_json::from_str(&line).unwrap(), editor)
     }
 
-    /// An editor that speaks to this agent and has said nothing yet.
     pub(crate) async fn editor(&self, agent: &str) -> Editor {
         let hello = json!({"trilogue": 1, "attach": {"agent": agent}});
         let (welcome, editor) = self.hello(&hello).await;
@@ -76,12 +73,10 @@ impl Door {
         editor
     }
 
-    /// An editor that can nothing in particular.
     pub(crate) async fn plain(&self, agent: &str) -> Editor {
         self.with(agent, json!({})).await
     }
 
-    /// An editor that can this.
     pub(crate) async fn with(&self, agent: &str, capabilities: Value) -> Editor {
         let mut editor = self.editor(agent).await;
         editor.initialize(capabilities).await;
@@ -89,18 +84,13 @@ impl Door {
     }
 }
 
-/// A client.
 pub(crate) struct Editor {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
     next: u64,
-    /// What comes is held to the schema.
     conversation: Conversation,
-    /// What came while something else was waited for.
     before: VecDeque<Value>,
-    /// The updates that came, oldest first.
     pub(crate) updates: Vec<Value>,
-    /// The control lines that came.
     pub(crate) control: Vec<String>,
 }
 
@@ -123,13 +113,11 @@ impl Editor {
         self.ok("initialize", params).await
     }
 
-    /// A new session's id.
     pub(crate) async fn session(&mut self) -> String {
         let opened = self.ok("session/new", json!({"cwd": "/work", "mcpServers": []})).await;
         opened["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a line as it is.
     pub(crate) async fn raw(&mut self, line: &[u8]) {
         self.writer.write_all(line).await.unwrap();
     }
@@ -139,7 +127,6 @@ impl Editor {
         self.raw(format!("{message}\n").as_bytes()).await;
     }
 
-    /// Asks, and does not wait; gives back the id.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = json!(self.next);
         self.next += 1;
@@ -155,25 +142,21 @@ impl Editor {
         self.send(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
     }
 
-    /// The answer to a request, whole.
     pub(crate) async fn answer(&mut self, id: &Value) -> Value {
         self.until(|message| message.get("method").is_none() && message["id"] == *id).await
     }
 
-    /// Asks, and waits for the answer.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params).await;
         self.answer(&id).await
     }
 
-    /// Asks, and waits for the result.
     pub(crate) async fn ok(&mut self, method: &str, params: Value) -> Value {
         let mut answer = self.call(method, params).await;
         assert!(answer.get("result").is_some(), "{method}: {answer}");
         answer["result"].take()
     }
 
-    /// Asks, and waits for the error's code.
     pub(crate) async fn code(&mut self, method: &str, params: Value) -> i64 {
         let answer = self.call(method, params).await;
         answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
@@ -184,7 +167,6 @@ impl Editor {
         self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt})).await
     }
 
-    /// Prompts, and waits for the end of the turn.
     pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> Value {
         let id = self.start_prompt(session, text).await;
         let mut answer = self.answer(&id).await;
@@ -192,7 +174,6 @@ impl Editor {
         answer["result"].take()
     }
 
-    /// The next request that the agent makes with this method.
     pub(crate) async fn request(&mut self, method: &str) -> Value {
         self.until(|message| message["method"] == method && message.get("id").is_some()).await
     }
@@ -202,7 +183,6 @@ impl Editor {
         self.until(|message| message["method"] == method && message.get("id").is_none()).await
     }
 
-    /// Waits until so many updates have come.
     pub(crate) async fn updated(&mut self, count: usize) {
         while self.updates.len() < count {
             let message = self.message().await.unwrap();
@@ -230,7 +210,6 @@ impl Editor {
         self.said(kind).into_iter().map(|(_, text)| text).collect()
     }
 
-    /// Waits for a control line.
     pub(crate) async fn until_control(&mut self, fits: impl Fn(&str) -> bool) {
         while !self.control.iter().any(|line| fits(line)) {
             let line = self.line().await.unwrap();
@@ -253,12 +232,10 @@ impl Editor {
         }
     }
 
-    /// Whether a message came that this is true of, and was not asked for.
     pub(crate) fn has_before(&self, fits: impl Fn(&Value) -> bool) -> bool {
         self.before.iter().any(fits)
     }
 
-    /// The next message; `None` at the end of the stream. Updates are kept in [`Editor::updates`] too.
     pub(crate) async fn message(&mut self) -> Option<Value> {
         loop {
             let line = self.line().await?;
@@ -277,7 +254,6 @@ impl Editor {
         }
     }
 
-    /// The next line; `None` at the end of the stream.
     pub(crate) async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let read = tokio::time::timeout(LIMIT, self.reader.read_line(&mut line));

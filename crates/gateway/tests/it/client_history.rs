@@ -18,7 +18,6 @@ pub(crate) async fn numbered(door: &Door, agent: &str) -> Editor {
     editor
 }
 
-/// The kinds of updates that came, from here on.
 pub(crate) fn kinds(editor: &Editor, from: usize) -> Vec<String> {
     let kinds = editor.updates[from..].iter().map(|it| &it["update"]["sessionUpdate"]);
     kinds.map(|kind| kind.as_str().unwrap().to_owned()).collect()

@@ -17,7 +17,6 @@ async fn rig(client: ClientOptions) -> (Rig, Door, Editor, String) {
     (rig, door, editor, session)
 }
 
-/// Prompts with this id.
 async fn prompt(editor: &mut Editor, session: &str, text: &str, id: Value) -> Value {
     let mut params = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
     if id != json!("absent") {

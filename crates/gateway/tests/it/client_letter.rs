@@ -20,7 +20,6 @@ fn unlettered() -> Vec<Value> {
     ]
 }
 
-/// What the agent got of a prompt.
 async fn got(editor: &mut Editor, params: Value) -> Value {
     editor.ok("session/prompt", params).await;
     let said = editor.words("agent_message_chunk");

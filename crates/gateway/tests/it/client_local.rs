@@ -26,7 +26,6 @@ fn keyed(session: &str, text: &str, key: &str) -> Value {
     })
 }
 
-/// The last position of a session that came.
 fn position(editor: &Editor, session: &str) -> u64 {
     let head = format!("#P {session} ");
     let found = editor.control.iter().rev().find_map(|line| line.strip_prefix(&head));

@@ -9,7 +9,6 @@ use crate::rig::Rig;
 /// A line, and the id and code that it is answered with.
 type Case<'a> = (&'a [u8], Option<(Value, i64)>);
 
-/// The connection still works.
 async fn works(editor: &mut Editor, session: &str, after: &str) {
     let result = editor.prompt(session, "hello").await;
     assert_eq!(result["stopReason"], "end_turn", "after {after}");

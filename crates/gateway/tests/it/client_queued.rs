@@ -22,7 +22,6 @@ fn place(session: &str) -> Value {
     json!({"sessionId": session, "cwd": "/w", "mcpServers": []})
 }
 
-/// Who said what, in the order in which it came.
 fn told(editor: &Editor) -> Vec<(String, String)> {
     let (mut told, mut last) = (Vec::<(String, String)>::new(), Value::Null);
     for update in editor.updates.iter().map(|params| &params["update"]) {

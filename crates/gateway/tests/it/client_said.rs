@@ -61,7 +61,6 @@ async fn an_answer_in_words_without_an_id_gets_one() {
     assert_eq!(result.get("userMessageId"), None);
 }
 
-/// A prompt with a message id and a key.
 fn prompt(session: &str, text: &str, id: &str) -> Value {
     json!({
         "sessionId": session, "messageId": id, "prompt": [{"type": "text", "text": text}],
@@ -188,7 +187,6 @@ async fn got(rig: &Rig, path: &str) -> Value {
     rig.alice().get(path).await.unwrap().ok().unwrap()
 }
 
-/// Prompts with this id.
 async fn say(editor: &mut Editor, session: &str, text: &str, id: &str) -> Value {
     let prompt = json!([{"type": "text", "text": text}]);
     let params = json!({"sessionId": session, "messageId": id, "prompt": prompt});

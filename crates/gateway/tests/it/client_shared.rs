@@ -17,7 +17,6 @@ fn load(session: &str) -> Value {
     json!({"sessionId": session, "cwd": "/w", "mcpServers": []})
 }
 
-/// How an option stands by the last update.
 fn option(editor: &Editor, id: &str) -> Value {
     let options = editor.updates.last().unwrap()["update"]["configOptions"].as_array().unwrap();
     let option = options.iter().find(|option| option["id"] == id);

@@ -11,10 +11,8 @@ use trilogue_testkit::{Client, Reply, until};
 use crate::communication_agents;
 use crate::rig::{LIMIT, Rig, Setup, text};
 
-/// Where the face is mounted in these tests.
 pub(crate) const BASE: &str = "/communication";
 
-/// A mount of the face with these settings.
 pub(crate) fn mount(prefix: &str, strict: bool, require_interrupt_id: bool) -> Mount {
     Mount::new(CommunicationOptions { strict, require_interrupt_id }, prefix).unwrap()
 }
@@ -32,29 +30,24 @@ pub(crate) async fn on_disk() -> Rig {
     Rig::of(Setup { on_disk: true, agents, ..Setup::default() }).await
 }
 
-/// A compatible mount and a strict one, side by side.
 pub(crate) async fn both() -> Rig {
     let mounts = vec![mount(BASE, false, false), mount("/strict", true, false)];
     with(mounts).await
 }
 
-/// One that may reach other servers of this machine.
 pub(crate) async fn outgoing() -> Rig {
     let agents = communication_agents::all();
     Rig::of(Setup { egress: Policy::local(), agents, ..Setup::default() }).await
 }
 
-/// One user's text.
 pub(crate) fn said(content: &str) -> Value {
     json!([{"role": "user", "parts": [{"content": content, "content_type": "text/plain"}]}])
 }
 
-/// A request for a run.
 pub(crate) fn run_of(agent: &str, content: &str, mode: &str) -> Value {
     json!({"agent_name": agent, "input": said(content), "mode": mode})
 }
 
-/// An answer to an await request.
 pub(crate) fn answer(content: &str, mode: &str) -> Value {
     let message = json!({"role": "user", "parts": [{"content": content}]});
     json!({"await_resume": {"type": "message", "message": message}, "mode": mode})
@@ -68,26 +61,22 @@ pub(crate) async fn post(client: &Client, path: &str, body: &Value) -> Reply {
     client.post(&format!("{BASE}{path}"), body).await.unwrap()
 }
 
-/// Runs an agent and waits.
 pub(crate) async fn run(client: &Client, agent: &str, content: &str) -> Value {
     post(client, "/runs", &run_of(agent, content, "sync")).await.ok().unwrap()
 }
 
-/// Runs an agent in a session and waits.
 pub(crate) async fn run_in(client: &Client, session: &str, agent: &str, content: &str) -> Value {
     let mut body = run_of(agent, content, "sync");
     body["session_id"] = json!(session);
     post(client, "/runs", &body).await.ok().unwrap()
 }
 
-/// Begins a run and gives its id.
 pub(crate) async fn begin(client: &Client, agent: &str) -> String {
     let reply = post(client, "/runs", &run_of(agent, "x", "async")).await;
     assert_eq!(reply.status, 202, "{}", reply.json());
     text(&reply.json(), "/run_id").to_owned()
 }
 
-/// Waits until a run has this status.
 pub(crate) async fn reach(client: &Client, run: &str, status: &str) -> Value {
     let look = async || {
         let run = get(client, &format!("/runs/{run}")).await.json();
@@ -96,7 +85,6 @@ pub(crate) async fn reach(client: &Client, run: &str, status: &str) -> Value {
     until(&format!("the run to be {status}"), LIMIT, look).await.unwrap()
 }
 
-/// A stream's bytes, to its end.
 pub(crate) async fn streamed(
     client: &Client,
     method: Method,
@@ -127,7 +115,6 @@ pub(crate) fn events(reply: &Reply) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// The data of a run's stream from the beginning.
 pub(crate) async fn stream_of(client: &Client, run: &str) -> Vec<(String, Value)> {
     let path = format!("{BASE}/runs/{run}/events");
     let headers = [("accept", "text/event-stream")];
@@ -138,7 +125,6 @@ pub(crate) fn kinds(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(_, event)| text(event, "/type")).collect()
 }
 
-/// The text of the last message of a run.
 pub(crate) fn last_text(run: &Value) -> &str {
     let output = run["output"].as_array().unwrap();
     text(output.last().unwrap(), "/parts/0/content")

@@ -14,14 +14,12 @@ use trilogue_domain::{
 use trilogue_mapping::shape;
 use trilogue_runtime::{Backend, Ending, Input, RunContext, Turn};
 
-/// An agent that plays one part.
 #[derive(Debug)]
 pub(crate) struct Actor {
     card: AgentCard,
     native: bool,
 }
 
-/// What every agent of the tests is called.
 const NAMES: [&str; 20] = [
     "echo",
     "history",
@@ -45,7 +43,6 @@ const NAMES: [&str; 20] = [
     "recaller",
 ];
 
-/// One of each.
 pub(crate) fn all() -> Vec<Arc<dyn Backend>> {
     NAMES.iter().map(|name| Arc::new(Actor::new(name)) as Arc<dyn Backend>).collect()
 }
@@ -294,7 +291,6 @@ async fn parts(context: &RunContext, said: Vec<Part>, times: Option<Times>) -> R
     message(context, MessageEvent::Completed { message: id }).await
 }
 
-/// Begins a message and leaves it open.
 async fn begin(context: &RunContext) -> Result<(), Failure> {
     let id = MessageId::generate();
     let role = Role::Agent;

@@ -11,7 +11,6 @@ use trilogue_gateway::HistoryFetch;
 
 const MIB: usize = 1024 * 1024;
 
-/// A server that answers every request with these bytes.
 async fn serve(answer: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

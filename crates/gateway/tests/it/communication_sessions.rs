@@ -26,7 +26,6 @@ fn history(session: &Value) -> Vec<String> {
     urls.iter().map(|url| url.as_str().unwrap().to_owned()).collect()
 }
 
-/// The message at an address of a rig.
 async fn message(rig: &Rig, address: &str) -> Value {
     let path = address.strip_prefix(&format!("http://{}", rig.address)).unwrap();
     let reply = rig.alice().get(path).await.unwrap();
@@ -49,7 +48,6 @@ async fn with_session(client: &Client, agent: &str, content: &str, session: &Val
     post(client, "/runs", &body).await.ok().unwrap()
 }
 
-/// What an agent said in a run, in order.
 fn outputs(run: &Value) -> Vec<&str> {
     run["output"]
         .as_array()

@@ -14,12 +14,9 @@ use crate::connect_agents;
 use crate::connect_document::hold;
 use crate::rig::{LIMIT, Rig, Setup, text};
 
-/// Where the face is mounted in these tests.
 pub(crate) const BASE: &str = "/connect";
-/// An id that nothing has.
 pub(crate) const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
-/// A server with the face's agents.
 pub(crate) struct Face {
     pub(crate) rig: Rig,
     pub(crate) client: Client,
@@ -28,7 +25,6 @@ pub(crate) struct Face {
     strings: bool,
 }
 
-/// Input for the actor.
 pub(crate) fn told(word: &str, text: &str) -> Value {
     json!({"input": {"do": word, "text": text}})
 }
@@ -52,7 +48,6 @@ impl Face {
         Self { rig, client, gate, strings: false }
     }
 
-    /// The same server for somebody else.
     pub(crate) async fn seen_by(
         &self,
         client: &Client,
@@ -101,7 +96,6 @@ impl Face {
         self.send(Method::DELETE, path, &Value::Null).await
     }
 
-    /// The body of an answer with 200.
     pub(crate) async fn ok(&self, method: Method, path: &str, body: &Value) -> Value {
         let reply = self.send(method.clone(), path, body).await;
         assert_eq!(reply.status, 200, "{method} {path}: {}", reply.json());
@@ -116,19 +110,16 @@ impl Face {
         self.ok(Method::POST, path, body).await
     }
 
-    /// Creates a run and gives its id.
     pub(crate) async fn begin(&self, path: &str, body: &Value) -> String {
         let run = self.posted(path, body).await;
         assert_eq!(run["status"], "pending", "{run}");
         text(&run, "/run_id").to_owned()
     }
 
-    /// A new thread's id.
     pub(crate) async fn thread(&self) -> String {
         text(&self.posted("/threads", &json!({})).await, "/thread_id").to_owned()
     }
 
-    /// Waits until this path shows the status.
     pub(crate) async fn reach(&self, path: &str, status: &str) -> Value {
         let look = async || {
             let shown = self.get(path).await.json();
@@ -137,14 +128,12 @@ impl Face {
         until(&format!("{path} to be {status}"), LIMIT, look).await.unwrap()
     }
 
-    /// Waits until this path is not found.
     pub(crate) async fn vanished(&self, path: &str) {
         let look = async || (self.get(path).await.status == 404).then_some(());
         until(&format!("{path} to be gone"), LIMIT, look).await.unwrap();
     }
 }
 
-/// Status and code of an answer.
 pub(crate) fn refusal(reply: &Reply) -> (u16, String) {
     (reply.status, reply.code())
 }

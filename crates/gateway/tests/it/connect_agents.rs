@@ -11,7 +11,6 @@ use trilogue_domain::Json;
 use trilogue_runtime::Backend;
 use trilogue_sdk::{Agent, AgentError, Card, Context, Input, Interrupt, Outcome, Question, Turn};
 
-/// Does what its input says.
 #[derive(Debug)]
 struct Actor {
     /// Runs that hold go on one by one as permits come.
@@ -22,7 +21,6 @@ struct Actor {
 #[derive(Debug)]
 struct Plain;
 
-/// Takes and gives a string.
 #[derive(Debug)]
 struct Primitive;
 
@@ -34,7 +32,6 @@ struct Counter;
 #[derive(Debug)]
 struct Secretive;
 
-/// One of each, the actor first.
 pub(crate) fn all(gate: &Arc<Semaphore>) -> Vec<Arc<dyn Backend>> {
     vec![
         served(Actor { gate: Arc::clone(gate) }),
@@ -187,7 +184,6 @@ async fn say(context: &Context, text: &str) -> Result<Outcome, AgentError> {
     Ok(Outcome::Completed)
 }
 
-/// Adds to the thread's messages and says all of them.
 async fn remember(context: &Context, text: &str) -> Result<Outcome, AgentError> {
     let mut state: Value = context.state().await?;
     let mut messages = state["messages"].as_array().cloned().unwrap_or_default();

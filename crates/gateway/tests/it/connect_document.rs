@@ -24,11 +24,9 @@ const DEPARTURES: [(&str, &str, u16); 5] = [
 struct Operation {
     method: String,
     path: Vec<String>,
-    /// The schemas of its answers by status; `None` for one without content.
     answers: Vec<(u16, Option<Validator>)>,
 }
 
-/// The official document; `None` where nothing names it.
 pub(crate) fn official() -> Option<&'static Value> {
     static DOCUMENT: LazyLock<Option<Value>> = LazyLock::new(|| {
         let file = specs::document("agent_connect/openapi-0.2.3.json")?;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::connect::{Face, NOBODY, refusal, said, told};
 use crate::rig::text;
 
-/// A thread on which these words were said, one a run.
 async fn spoken(face: &Face, words: &[&str]) -> String {
     let thread = face.thread().await;
     for word in words {

@@ -9,7 +9,6 @@ use crate::connect::{BASE, Face, refusal, said, told};
 use crate::connect_document::hold_event;
 use crate::rig::{Setup, text};
 
-/// The events of a stream that has ended.
 fn events(body: &Bytes) -> Vec<(String, Value)> {
     let text = std::str::from_utf8(body).unwrap();
     assert!(text.is_ascii(), "{text}");

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::connect::{Face, NOBODY, refusal, said, told};
 use crate::rig::text;
 
-/// Runs the actor on a thread and waits.
 async fn say(face: &Face, thread: &str, words: &str) -> Value {
     let done = face.posted(&format!("/threads/{thread}/runs/wait"), &told("say", words)).await;
     assert_eq!(done["run"]["status"], "success", "{done}");

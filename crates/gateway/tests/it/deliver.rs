@@ -33,7 +33,6 @@ impl Scene {
         text(&made.ok().unwrap(), "/run_id").to_owned()
     }
 
-    /// What the receiver has, once it has this many.
     async fn delivered(&self, count: usize) -> Vec<Value> {
         let arrived = async || (self.receiver.deliveries().len() >= count).then_some(());
         until("deliveries", LIMIT, arrived).await.unwrap();

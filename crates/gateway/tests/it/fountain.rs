@@ -12,20 +12,14 @@ use trilogue_domain::{
 };
 use trilogue_runtime::{Backend, Ending, RunContext, Turn};
 
-/// What the agent does next.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The output so far.
     Output(Value),
-    /// An update of its own.
     Update(Value),
-    /// Asks, and waits for an answer.
     Ask,
     /// Says when everything before is on disk.
     Sync(oneshot::Sender<()>),
-    /// Fails.
     Fail,
-    /// Ends with this.
     End(Value),
 }
 
@@ -35,7 +29,6 @@ pub(crate) struct Fountain {
     steps: Mutex<mpsc::UnboundedReceiver<Step>>,
 }
 
-/// The test's hand.
 #[derive(Clone, Debug)]
 pub(crate) struct Hand(mpsc::UnboundedSender<Step>);
 

@@ -6,7 +6,6 @@ use trilogue_domain::Rights;
 use crate::isolation_harness::{Case, hold};
 use crate::rig::{Rig, text};
 
-/// What one tenant has.
 struct Things {
     thread: String,
     run: String,

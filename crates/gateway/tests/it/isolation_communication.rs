@@ -8,10 +8,8 @@ use trilogue_gateway::{CommunicationOptions, Protocol};
 use crate::isolation_harness::{Case, filled, hold};
 use crate::rig::{Rig, text};
 
-/// Where the rig mounts the protocol.
 const BASE: &str = "/communication";
 
-/// What one tenant has.
 struct Things {
     session: String,
     run: String,

@@ -10,10 +10,8 @@ use crate::fountain::Quick;
 use crate::isolation_harness::{Case, filled, hold};
 use crate::rig::{Rig, Setup, text, user};
 
-/// Where the rig mounts the protocol.
 const BASE: &str = "/connect";
 
-/// What one principal has.
 struct Things {
     thread: String,
     run: String,
@@ -71,7 +69,6 @@ impl Things {
         }
     }
 
-    /// The requests of an operation that name something of these: path and body. `own` is a thread of whoever asks.
     fn requests(&self, operation: &Operation, own: &str) -> Vec<(String, Value)> {
         let mut requests = Vec::new();
         let is_run_of_thread =

@@ -6,7 +6,6 @@ use serde_json::Value;
 use trilogue_testkit::Client;
 use trilogue_testkit::client::Reply;
 
-/// Path and body.
 pub(crate) type Named = (String, Value);
 
 /// A request for something of somebody else, and the same for something that nobody has.

@@ -13,7 +13,6 @@ use trilogue_testkit::until;
 
 use crate::rig::{LIMIT, Rig, text};
 
-/// Sends bytes and reads until the server closes.
 async fn exchange(rig: &Rig, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(rig.address).await.unwrap();
     // The server may refuse and close before it has read everything.

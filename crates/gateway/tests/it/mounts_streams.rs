@@ -29,14 +29,12 @@ async fn start(rig: &Rig, input: &str) -> String {
     text(&made.json(), "/run_id").to_owned()
 }
 
-/// The next event; `None` at the end.
 async fn next(stream: &mut Stream) -> Option<(String, Value)> {
     let event = timeout(LIMIT, stream.next()).await.unwrap().unwrap()?;
     assert_eq!(event.event, None, "{event:?}");
     Some((event.id.unwrap(), serde_json::from_str(&event.data).unwrap()))
 }
 
-/// Reads a run's stream to its end, or to `most` events.
 async fn read(client: &Client, run: &str, after: Option<&str>, most: usize) -> Events {
     let path = format!("/communication/runs/{run}/events");
     let mut stream = client.stream(&path, after).await.unwrap();

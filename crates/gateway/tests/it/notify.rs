@@ -36,7 +36,6 @@ struct Scene {
 }
 
 impl Scene {
-    /// A runtime that tells what this policy may reach.
     async fn start(policy: Policy) -> Self {
         let scene = Self::silent().await;
         let client = trilogue_egress::Client::new(policy, trilogue_egress::Options::default());
@@ -122,7 +121,6 @@ impl Scene {
         self.ports.runtime.answer(&self.by, to, yes).await.unwrap();
     }
 
-    /// Waits until nothing is left to tell.
     async fn settled(&self) {
         let settled = async || {
             let due = self.store.next_due(QueueKind::Notify).await.unwrap();

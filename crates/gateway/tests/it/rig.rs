@@ -26,7 +26,6 @@ use trilogue_testkit::Client;
 
 use crate::agent::Puppet;
 
-/// How long anything may take before a test gives up.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// What the rig signs callbacks with.
 pub(crate) const CALLBACK_SECRET: &[u8] = b"a secret of the rig, for callbacks";
@@ -36,7 +35,6 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Runtime,
-    /// How its clients of the Agent Client Protocol are spoken to.
     pub(crate) client: ClientOptions,
     /// Holds the store's file, where it has one.
     _folder: Option<TempDir>,
@@ -55,16 +53,11 @@ impl ReadOriginal for NoOriginals {
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) options: Options,
-    /// Where protocols are served, where that is not the default.
     pub(crate) mounts: Option<Vec<Mount>>,
     pub(crate) client: ClientOptions,
-    /// What the server may reach.
     pub(crate) egress: Policy,
-    /// How long a callback waits after its first failure.
     pub(crate) callback_backoff: Option<Duration>,
-    /// Agents beside the puppet.
     pub(crate) agents: Vec<Arc<dyn Backend>>,
-    /// Whether the store is a file.
     pub(crate) on_disk: bool,
 }
 
@@ -95,7 +88,6 @@ impl Rig {
         Self::of(setup.into()).await
     }
 
-    /// With a store on disk.
     pub(crate) async fn on_disk() -> Self {
         Self::of(Setup { on_disk: true, ..Setup::default() }).await
     }
@@ -152,12 +144,10 @@ impl Rig {
         self.store.put_token(row).await.unwrap();
     }
 
-    /// A client without a token.
     pub(crate) fn stranger(&self) -> Client {
         Client::new(self.address)
     }
 
-    /// The client of this tenant and principal.
     pub(crate) fn as_(&self, tenant: &str, principal: &str) -> Client {
         Client::new(self.address).with_token(format!("{tenant}-{principal}"))
     }
@@ -166,13 +156,11 @@ impl Rig {
         self.as_("alpha", "alice")
     }
 
-    /// Runs the puppet and waits.
     pub(crate) async fn run(&self, input: &str) -> Value {
         let body = json!({"agent": "puppet", "input": input});
         self.alice().post("/api/v1/runs", &body).await.unwrap().ok().unwrap()
     }
 
-    /// Runs the puppet on this thread, creating it, and waits.
     pub(crate) async fn run_on(&self, thread: &str, input: &str) -> Value {
         let body = json!({
             "agent": "puppet", "input": input, "thread_id": thread, "create_thread": true,

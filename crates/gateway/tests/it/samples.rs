@@ -45,7 +45,6 @@ impl Scene {
         Bytes::from(body.to_string())
     }
 
-    /// Creates a run that is streamed in these modes.
     async fn create(&self, modes: &Value) -> String {
         let body = Self::request(modes, "continue");
         let made = self.client().send(Method::POST, "/connect/runs", &[], body).await.unwrap();
@@ -78,7 +77,6 @@ impl Scene {
         self.client().post(&path, &json!({"value": {}})).await.unwrap().ok().unwrap();
     }
 
-    /// The runs there are, newest first.
     async fn newest_run(&self) -> String {
         let found = async || {
             let runs = self.client().get("/api/v1/runs").await.ok()?.ok().ok()?;

@@ -9,7 +9,6 @@ use trilogue_testkit::{Client, Seed, until};
 
 use crate::rig::{LIMIT, Rig, text};
 
-/// Reads a stream to its end, or to `most` events: ids and data.
 async fn read(
     client: &Client,
     path: &str,

@@ -123,7 +123,6 @@ fn what_is_not_base64_is_kept_as_it_was_received() {
     }
 }
 
-/// A message as the other protocol shows it and takes it back.
 fn through_communication(message: &Message) -> Message {
     let mut shown = Projection::new(Show {
         strict: false,

@@ -32,7 +32,6 @@ const CONSENTS: [(&str, &str); 12] = [
     (" \n", "cancel"),
 ];
 
-/// What an agent is told after somebody has answered with a prompt.
 fn in_words(interrupt: &Interrupt, words: &str) -> Value {
     let said = message_of_prompt(&[ContentBlock::text(words)], MessageId::generate());
     let answer = answer_of_prompt(interrupt, &said).unwrap();

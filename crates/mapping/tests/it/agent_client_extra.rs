@@ -56,7 +56,6 @@ fn nobody_chooses_another_session_by_what_is_kept() {
     assert_eq!(extra_of_message(&message).unwrap().as_str(), "{\"a\":1}");
 }
 
-/// A hosted agent's request for permission.
 fn permission() -> Interrupt {
     let raw = r#"{"toolCall":{"toolCallId":"c"},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"}]}"#;
     let params = r#"{"sessionId":"s","toolCall":{"toolCallId":"c"},"options":[{"optionId":"yes","name":"Yes","kind":"allow_once"}]}"#;
@@ -64,7 +63,6 @@ fn permission() -> Interrupt {
     interrupt_of_permission(&read, raw, InterruptId::generate())
 }
 
-/// A hosted agent's question.
 fn question() -> Interrupt {
     let raw = r#"{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}},"sessionId":"s"}"#;
     let read = read(raw.as_bytes(), Rules::Lenient).unwrap();

@@ -17,7 +17,6 @@ fn thread() -> ThreadId {
     ThreadId::parse(THREAD).unwrap()
 }
 
-/// An update as it is logged.
 fn logged(update: &Value) -> Event {
     let params = json!({ "sessionId": "", "update": update }).to_string();
     let body = body_of_update(&params);
@@ -35,7 +34,6 @@ fn begin() -> [Event; 2] {
     [created, begun()].map(super::sample::event)
 }
 
-/// What the update's event makes on the face of the Agent Communication Protocol.
 fn on_communication(update: &Value) -> Vec<Value> {
     let mut shown = Projection::new(Show {
         strict: false,

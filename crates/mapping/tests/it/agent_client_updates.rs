@@ -24,7 +24,6 @@ use super::sample::{
     RUN, THREAD, completed, delta, ended, json_of, message_id, parsed, result, said, started,
 };
 
-/// Bodies as the events of a run, numbered from 1.
 fn run(bodies: Vec<Body>) -> Vec<Event> {
     (1..).zip(bodies).map(|(number, body)| Event { number, ..super::sample::event(body) }).collect()
 }

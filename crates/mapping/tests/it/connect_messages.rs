@@ -19,7 +19,6 @@ fn read(messages: Vec<wire::Message>) -> Vec<Message> {
     connect::read_messages(messages, Timestamp::from_micros(1), "/messages").unwrap()
 }
 
-/// A message from the wire, shown again.
 fn again(message: Value) -> Value {
     let message: wire::Message = serde_json::from_value(message).unwrap();
     let read = read(vec![message]).remove(0);
@@ -274,7 +273,6 @@ proptest! {
     }
 }
 
-/// A part as any face may have brought it.
 fn any_part() -> impl Strategy<Value = Part> {
     let content_type = prop::sample::select(vec![
         "text/plain",

@@ -23,7 +23,6 @@ fn paths(document: &Value) -> Vec<&str> {
     document["paths"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// Every reference leads somewhere.
 fn resolves(document: &Value, value: &Value) {
     match value {
         Value::Object(members) => {

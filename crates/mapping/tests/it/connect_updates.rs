@@ -12,7 +12,6 @@ use crate::sample::{
     RUN, THREAD, begun, chat, delta, event, full, json_of, output, parsed, result, started,
 };
 
-/// The `custom` events of these events.
 fn updates(card: &AgentCard, events: &[Event]) -> Vec<Value> {
     let (run, thread) = (RunId::parse(RUN).unwrap(), ThreadId::parse(THREAD).unwrap());
     let mut updates = Updates::new(card, &run, &thread);
@@ -31,7 +30,6 @@ fn custom(kind: &str, data: &Value) -> Event {
     event(Body::State(StateEvent::Custom { kind: kind.to_owned(), data: json_of(data) }))
 }
 
-/// What an agent does besides updates of its own.
 fn work() -> Vec<Event> {
     let opaque = Event {
         original: Some(Original {

@@ -9,7 +9,6 @@ pub(crate) fn document() -> Option<Value> {
     file("openapi-0.2.3.json")
 }
 
-/// A published file.
 pub(crate) fn file(name: &str) -> Option<Value> {
     let text = std::fs::read(specs::document(&format!("agent_connect/{name}"))?).unwrap();
     Some(serde_json::from_slice(&text).unwrap())

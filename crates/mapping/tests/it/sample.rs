@@ -46,7 +46,6 @@ pub(crate) fn chat() -> AgentCard {
     }
 }
 
-/// An agent that declares everything.
 pub(crate) fn full() -> AgentCard {
     let schema = |value: Value| Some(json_of(&value));
     let text = json!({ "type": "string" });
@@ -103,7 +102,6 @@ pub(crate) fn event(body: Body) -> Event {
     }
 }
 
-/// The fold of a run of this agent.
 pub(crate) fn values(card: AgentCard, literal: bool, bodies: Vec<Body>) -> Values {
     let show = Show {
         card: Arc::new(card),

@@ -15,7 +15,6 @@ use trilogue_store::{Range, Store};
 
 use crate::fixture::{HandClock, Scripted, alice, new_run, scope};
 
-/// The most bytes that a reader takes at once.
 const READ_BYTES: usize = 1 << 20;
 
 /// An agent whose every event is an original, as many as the input says.

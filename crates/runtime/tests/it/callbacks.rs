@@ -127,7 +127,6 @@ async fn a_callback_survives_a_restart() {
     until("it is delivered", || async { receiver.attempts().len() == 1 }).await;
 }
 
-/// A run whose client is called back about everything.
 fn called_back(new: NewRun) -> NewRun {
     let url = "https://example.com/hook".into();
     let callback = Callback { url, status: true, values: true, updates: true };

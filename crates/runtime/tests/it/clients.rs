@@ -68,7 +68,6 @@ async fn attach(house: &House, thread: &ThreadId, editor: &Arc<Editor>) -> Attac
     house.runtime.attach(&row, editor.clone())
 }
 
-/// What a run says that does this.
 async fn said(house: &House, thread: &ThreadId, script: &str) -> String {
     let submitted = house.submit(keeps(thread, script)).await;
     ended(house, submitted).await

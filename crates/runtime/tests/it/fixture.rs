@@ -24,7 +24,6 @@ use trilogue_store::{Range, Store};
 
 use crate::outside_of_runs::{Library, PlainText};
 
-/// A runtime, its store, and where the store lies.
 pub struct House {
     pub runtime: Runtime,
     pub store: Arc<dyn Store>,
@@ -46,7 +45,6 @@ pub struct Scripted {
     pub card: AgentCard,
     native: bool,
     rewind: Rewind,
-    /// How often it was started.
     pub turns: AtomicUsize,
     pub gate: tokio::sync::Semaphore,
 }
@@ -64,7 +62,6 @@ impl House {
         Self::open(url, Some(folder), Arc::default(), Options::default()).await
     }
 
-    /// On disk, with these settings.
     pub async fn sqlite_with(options: Options) -> Self {
         let folder = Arc::new(TempDir::new().unwrap());
         let url = format!("sqlite:{}", folder.path().join("t.db").display());
@@ -181,7 +178,6 @@ impl House {
         }
     }
 
-    /// What the run's agent said.
     pub async fn said(&self, run: &RunRow) -> String {
         let mut transcript = trilogue_domain::Transcript::default();
         for event in self.events(run).await {
@@ -195,7 +191,6 @@ impl House {
         self.runtime.submit(&alice(), new).await.unwrap()
     }
 
-    /// The code with which a run is refused.
     pub async fn refused(&self, new: NewRun) -> Code {
         self.runtime.submit(&alice(), new).await.map(|_| ()).unwrap_err().code()
     }
@@ -469,7 +464,6 @@ fn part(content_type: &str) -> Part {
     Part::new(content_type, Content::Text(Arc::from("content")))
 }
 
-/// A message of one part.
 async fn give(context: &RunContext, part: Part) -> Result<(), Failure> {
     let message = MessageId::generate();
     let role = Role::Agent;
@@ -535,7 +529,6 @@ pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
     }
 }
 
-/// A run on a thread that exists.
 pub fn on(thread: &ThreadId, text: &str) -> NewRun {
     new_run(text, ThreadChoice::Existing(thread.clone()))
 }
@@ -557,7 +550,6 @@ pub fn scope() -> Scope {
     alice().scope()
 }
 
-/// Waits for a condition; fails when it does not come true in a minute.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let waiting = async {
         while !condition().await {

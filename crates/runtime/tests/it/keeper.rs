@@ -19,7 +19,6 @@ pub struct Keeper {
     pub forgotten: Mutex<Vec<ThreadId>>,
     /// Forgetting waits for a permit of this.
     pub may_forget: Semaphore,
-    /// The word `gate` waits for a permit of this.
     pub gate: Semaphore,
 }
 
@@ -35,7 +34,6 @@ pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
     (house, keeper)
 }
 
-/// A run of it on a thread that exists.
 pub fn keeps(thread: &ThreadId, text: &str) -> NewRun {
     let agent = trilogue_domain::AgentName::parse("keeper").unwrap();
     NewRun { agent, ..new_run(text, ThreadChoice::Existing(thread.clone())) }

@@ -25,7 +25,6 @@ fn json(bytes: usize) -> Json {
     Json::from_value(&"x".repeat(bytes).into())
 }
 
-/// What somebody says in this many parts of this many bytes.
 fn said(id: &str, parts: usize, bytes: usize) -> Message {
     Message {
         id: MessageId::parse(id).unwrap(),

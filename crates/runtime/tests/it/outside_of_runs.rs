@@ -10,15 +10,12 @@ use trilogue_domain::{
     Body, Code, Content, Error, Json, Message, MessageId, Part, Role, Timestamp,
 };
 
-/// Messages and states by address.
 #[derive(Debug, Default)]
 pub struct Library {
     messages: Mutex<HashMap<String, Message>>,
     states: Mutex<HashMap<String, Json>>,
-    /// The addresses that were asked for, in order.
     pub asked: Mutex<Vec<String>>,
     reading: AtomicUsize,
-    /// The most that were read at once.
     pub at_once: AtomicUsize,
 }
 
@@ -29,7 +26,6 @@ pub struct PlainText;
 // === impl Library ===
 
 impl Library {
-    /// Puts a message of this text at an address.
     pub fn put(&self, address: &str, text: impl Into<std::sync::Arc<str>>) {
         let message = Message {
             id: MessageId::generate(),

@@ -18,7 +18,6 @@ async fn row(house: &House, thread: &ThreadId) -> ThreadRow {
     house.store.thread(&scope(), thread).await.unwrap().unwrap()
 }
 
-/// A state in words.
 fn told(state: &StateOf) -> String {
     match state {
         StateOf::Value(value) => value.as_str().to_owned(),

@@ -24,7 +24,6 @@ fn run_id() -> Uuid {
     RUN.parse().unwrap()
 }
 
-/// A run as a server writes it.
 fn run(status: &str) -> String {
     format!(
         r#"{{"run_id":"{RUN}","agent_name":"echo","session_id":"{SESSION}","status":"{status}","await_request":null,"output":[],"error":null,"created_at":"2026-11-20T23:50:09.146119Z","finished_at":null}}"#
@@ -84,7 +83,6 @@ fn paths(script: &Script) -> Vec<String> {
     script.requests().into_iter().map(named).collect()
 }
 
-/// What a stream gives to its end, in short.
 async fn told(stream: &mut RunStream) -> Result<Vec<String>, ClientError> {
     let mut told = Vec::new();
     while let Some(streamed) = stream.next().await? {
@@ -424,7 +422,6 @@ fn session() -> Session {
     Session::continued(SESSION.parse().unwrap())
 }
 
-/// What the runs of a script said about their session.
 fn brought(script: &Script) -> Vec<Value> {
     let runs = script.requests().into_iter().filter(|request| request.method == Method::Post);
     runs.map(|request| {

@@ -35,7 +35,6 @@ pub(crate) fn paths(script: &Script) -> Vec<String> {
     script.requests().into_iter().map(named).collect()
 }
 
-/// A run as the reference server writes it: every member, times without a zone.
 pub(crate) fn run(status: &str) -> String {
     format!(
         r#"{{"run_id":"{RUN}","thread_id":null,"agent_id":"{AGENT}","created_at":"2026-11-20T23:53:06.156959","updated_at":"2026-11-20T23:53:06.156959","status":"{status}","creation":{{"agent_id":"{AGENT}","webhook":null,"stream_mode":null}}}}"#

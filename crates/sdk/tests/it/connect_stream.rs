@@ -8,7 +8,6 @@ use trilogue_sdk::connect::{
 use crate::connect::{Answered, RUN, body, client, paths, run, waited};
 use crate::script::{Script, events, header, json, of_run};
 
-/// The data of a `values` event.
 fn values(status: &str, message: &str) -> String {
     format!(
         r#"{{"type": "values", "run_id": "{RUN}", "status": "{status}", "values": {{"message": "{message}"}}}}"#

@@ -13,7 +13,6 @@ use trilogue_sdk::{
     RunId, RunInfo, Survives, ThreadId, Timestamp, ToolStatus, run_turn,
 };
 
-/// An agent whose turn is a function.
 struct Script<F>(F);
 
 #[async_trait]

@@ -8,7 +8,6 @@ use futures_util::stream;
 use trilogue_sdk::async_trait;
 use trilogue_sdk::client::{Request, Response, Transport, TransportError};
 
-/// Answers each request with the next response and keeps the requests.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     responses: Mutex<VecDeque<Result<Scripted, TransportError>>>,

@@ -15,10 +15,8 @@ use trilogue_sdk::agent_client::{
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::{PlanEntry, stdio};
 
-/// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An agent that does what its prompt says.
 fn puppet() -> impl Agent {
     let card = Card::chat("puppet", "Does what you say.")
         .version("1.2.3")
@@ -76,7 +74,6 @@ fn puppet() -> impl Agent {
     .with_card(card)
 }
 
-/// A client of the agent, and the task that serves it.
 async fn connect(handler: impl ClientHandler) -> (Client, JoinHandle<Result<(), AgentError>>) {
     let (here, there) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(there);

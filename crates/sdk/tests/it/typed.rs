@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::{AgentCard, Code, InputKind};
 
-/// A person.
 #[derive(Deserialize, Serialize, JsonSchema)]
 struct Person {
     name: String,
-    /// Who is below.
     #[serde(default)]
     reports: Vec<Person>,
     address: Option<Address>,
@@ -59,7 +57,6 @@ fn given(json: &Option<Json>) -> Value {
     json.as_ref().map(Json::to_value).unwrap()
 }
 
-/// Every `$ref` of a schema.
 fn references(schema: &Value) -> Vec<String> {
     match schema {
         Value::Object(members) => members

@@ -16,7 +16,6 @@ fn reader() -> Arc<dyn ReadOriginal> {
     Arc::new(NoOriginals)
 }
 
-/// A batch that makes a thread with an ended run and one of everything that can hang on them.
 async fn whole_thread(store: &MemoryStore, name: &str, is_ephemeral: bool) -> Batch {
     let tenant = fixtures::tenant("default");
     let blob = store.put_blob(&tenant, name.to_owned().into(), true).await.unwrap();

@@ -23,7 +23,6 @@ use trilogue_store::{Batch, Change, Draft, Durability, Frame, Options, Range, St
 use crate::rows;
 pub(crate) use crate::rows::{agent, principal, run_id, thread_id};
 
-/// The node that writes in these tests.
 pub(crate) const NODE: &str = "node";
 
 /// Runs each case over every engine.
@@ -45,7 +44,6 @@ macro_rules! contract {
 }
 pub(crate) use contract;
 
-/// A store, and its folder while it has one.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
@@ -61,7 +59,6 @@ pub(crate) struct Log {
     runs: HashMap<RunKey, u64>,
 }
 
-/// One batch that is being put together.
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     log: &'a mut Log,
@@ -88,7 +85,6 @@ impl World {
         Self { store: open(&url, options()).await.unwrap(), folder: Some(folder) }
     }
 
-    /// The database file.
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.as_ref().expect("the engine has a file").path().join("store.db")
     }
@@ -97,7 +93,6 @@ impl World {
         format!("sqlite:{}", self.file().display())
     }
 
-    /// Closes the store and opens it again.
     pub(crate) async fn reopen(self) -> Self {
         self.store.close().await.unwrap();
         let (url, Self { store, folder }) = (self.url(), self);
@@ -122,7 +117,6 @@ impl World {
         Ok(log)
     }
 
-    /// A thread with one run that has ended and said something.
     pub(crate) async fn ended(&self, thread: &str, run: &str) -> (Log, RunRow) {
         let mut log = self.thread(thread).await;
         let row = log.start(run).await;
@@ -152,7 +146,6 @@ impl Log {
         Step { last: self.last, runs: self.runs.clone(), batch, log: self }
     }
 
-    /// Adds a run that is at work.
     pub(crate) async fn start(&mut self, id: &str) -> RunRow {
         let row = self.run_row(id);
         let change = Change::Run(Box::new(row.clone()));
@@ -160,7 +153,6 @@ impl Log {
         row
     }
 
-    /// Ends a run.
     pub(crate) async fn end(&mut self, mut row: RunRow) -> RunRow {
         row.status = RunStatus::Completed;
         row.outcome = Some(Outcome::Completed);
@@ -196,7 +188,6 @@ impl Log {
         rows::queue_item(&self.row, kind, key, at(due))
     }
 
-    /// Everything that its log holds, frame by frame as number and text.
     pub(crate) async fn read(&self) -> Vec<(u64, String)> {
         read(&*self.store, &self.row, None).await
     }
@@ -241,7 +232,6 @@ impl Step<'_> {
         self
     }
 
-    /// Appends; the numbers move on when it is accepted.
     pub(crate) async fn commit(self) -> Result<()> {
         let Self { log, last, runs, batch } = self;
         log.store.append(batch).await?;
@@ -323,7 +313,6 @@ pub(crate) fn page(limit: usize, after: Option<i64>) -> Page {
     Page { limit, after, skip: 0 }
 }
 
-/// The code of what was refused.
 pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code()
 }

@@ -32,7 +32,6 @@ const KINDS: [QueueKind; 2] = [QueueKind::ScheduledRun, QueueKind::Callback];
 const THREADS: usize = 3;
 const AGENTS: [&str; 2] = ["echo", "other"];
 
-/// What is done to one thread in one batch.
 #[derive(Clone, Debug)]
 enum Act {
     Say { run: Option<usize>, events: usize },
@@ -51,7 +50,6 @@ enum Act {
     RemoveRun { run: usize },
 }
 
-/// What is asked of a store.
 #[derive(Clone, Debug)]
 enum Op {
     Create { thread: usize, is_foreign: bool },
@@ -113,7 +111,6 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Two engines that are told the same.
 struct Pair {
     worlds: [World; 2],
     /// As the first engine sees them: rows and numbers are the same in both.
@@ -142,7 +139,6 @@ impl Pair {
         self.next_key
     }
 
-    /// Appends to both; they agree on whether it fits.
     async fn append(&self, batch: &Batch) -> bool {
         let [memory, sqlite] = &self.worlds;
         let memory = memory.store.append(batch.clone()).await;
@@ -351,7 +347,6 @@ impl Pair {
         blob
     }
 
-    /// Everything that can be asked is answered alike.
     async fn compare(&self) {
         let rows: Vec<_> = self.threads.values().map(|live| live.log.row.clone()).collect();
         let runs: Vec<_> = self.threads.values().flat_map(|live| live.runs.clone()).collect();
@@ -400,7 +395,6 @@ fn codes(result: &Result<()>) -> Option<trilogue_domain::Code> {
     result.as_ref().err().map(trilogue_domain::Error::code)
 }
 
-/// What a store answers to every look-up, as text.
 async fn answers(
     store: &dyn Store,
     rows: &[trilogue_store::rows::ThreadRow],

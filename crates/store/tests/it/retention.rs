@@ -26,7 +26,6 @@ const NOTHING: RetentionPolicy = RetentionPolicy {
 };
 const SECOND: i64 = 1_000_000;
 
-/// A run that ended this many seconds after the epoch.
 async fn ended(log: &mut Log, id: &str, second: i64) {
     let mut row = log.run_row(id);
     row.status = RunStatus::Completed;

@@ -45,7 +45,6 @@ async fn furnish(world: &World) {
     assert!(world.store.abandon(&claims[0], RetryDecision::Dead, "refused").await.unwrap());
 }
 
-/// Which look-ups find something.
 async fn found(store: &dyn Store, scope: &Scope) -> Vec<&'static str> {
     let (thread, page) = (thread_id("t"), Page::default());
     let mut found = Vec::new();

@@ -35,7 +35,6 @@ async fn everything_is_there_again() {
     }
 }
 
-/// What can be read of the two threads, as text.
 async fn everything(world: &World) -> String {
     let (store, scope, all) = (&world.store, alice(), page(99, None));
     let threads = store.threads(&scope, &ThreadFilter::default(), &all).await.unwrap();
@@ -78,7 +77,6 @@ async fn a_second_opening_is_refused_and_a_third_after_the_end_is_not() {
     assert!(world.store.thread(&alice(), &thread_id("u")).await.unwrap().is_some());
 }
 
-/// Whether the marker's bytes stand in the database or in any file beside it.
 fn holds_marker(world: &World) -> bool {
     let folder = world.file().parent().unwrap().to_owned();
     let holds = |path: &Path| {

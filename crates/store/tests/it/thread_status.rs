@@ -19,7 +19,6 @@ contract!(
     conditions_are_all_fulfilled,
 );
 
-/// A run in this status.
 async fn run(log: &mut Log, id: &str, status: RunStatus) -> RunRow {
     let mut row = log.run_row(id);
     row.status = status;

@@ -26,7 +26,6 @@ pub struct ProbeAgent {
     process: Arc<Process>,
 }
 
-/// What would be on the other side of a pipe.
 #[derive(Debug, Default)]
 struct Process {
     /// The texts of each session, both sides, oldest first.
@@ -37,10 +36,6 @@ struct Process {
 // === impl ProbeAgent ===
 
 impl ProbeAgent {
-    /// An agent of this name, which treats a rewind in this way.
-    ///
-    /// # Errors
-    /// When the name is not one.
     pub fn new(name: &str, rewind: Rewind) -> Result<Self> {
         let text = || vec!["text/plain".to_owned()];
         let card = AgentCard {
@@ -71,12 +66,10 @@ impl ProbeAgent {
         self.process.lock().get(session).cloned().unwrap_or_default()
     }
 
-    /// Forgets everything, as a process that is started again does.
     pub fn forget(&self) {
         self.process.lock().clear();
     }
 
-    /// The session of this thread, told what it missed.
     async fn session(&self, context: &RunContext) -> Result<String, Failure> {
         if let MemoryState::Bound { binding, missed } =
             context.memory_state().await.map_err(|error| told(&error))?
@@ -140,14 +133,12 @@ impl Process {
         self.lock().contains_key(session)
     }
 
-    /// Begins a session, under an id that was never given before.
     fn begin(&self) -> String {
         let session = format!("session-{}", self.begun.fetch_add(1, Ordering::Relaxed) + 1);
         self.lock().insert(session.clone(), Vec::new());
         session
     }
 
-    /// Adds texts; gives how many the session has now.
     fn tell(&self, session: &str, texts: impl IntoIterator<Item = String>) -> usize {
         let mut sessions = self.lock();
         let known = sessions.entry(session.to_owned()).or_default();

@@ -11,51 +11,33 @@ use trilogue_domain::{Content, Json, MessageId, Part};
 
 /// The dialect's word in the log.
 pub const DIALECT: &str = "probe";
-/// The version that [`ProbeReader`] reads.
 pub const VERSION: u32 = 1;
 
-/// What a probe peer sends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notification {
-    /// Text of a message.
     Say {
-        /// The message.
         message: String,
-        /// The text.
         text: String,
     },
-    /// A whole part of a message.
     Show {
-        /// The message.
         message: String,
-        /// Its MIME type.
         content_type: String,
-        /// Its text.
         text: String,
     },
-    /// Reasoning.
     Think(String),
-    /// A tool call begins.
     Call {
-        /// The call's id.
         id: String,
-        /// The tool's name.
         tool: String,
     },
-    /// A tool call has ended.
     Return {
-        /// The call's id.
         id: String,
-        /// What the tool gave back.
         output: Value,
     },
-    /// The peer's own update, which the vocabulary has a word for.
     Custom(Value),
     /// A variant that no reader knows: its name, and what it carries.
     Unknown(String, Value),
 }
 
-/// Reads originals of the dialect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProbeReader;
 
@@ -81,16 +63,12 @@ impl Notification {
         Bytes::from(value.to_string())
     }
 
-    /// The original that the log keeps.
     #[must_use]
     pub fn original(&self) -> Original {
         Original { dialect: Arc::from(DIALECT), version: VERSION, bytes: self.to_bytes() }
     }
 
     /// Body and original, as a backend of this dialect emits them.
-    ///
-    /// # Errors
-    /// When a message id is not one.
     pub fn event(&self) -> Result<(Body, Original), Error> {
         let original = self.original();
         Ok((ProbeReader.read(&original)?, original))

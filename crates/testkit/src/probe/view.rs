@@ -4,12 +4,9 @@
 
 use trilogue_domain::Event;
 
-/// One event on probe's wire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WireEvent {
-    /// The id under which a reader resumes.
     pub id: String,
-    /// The data.
     pub data: String,
 }
 

@@ -9,7 +9,6 @@ use trilogue_testkit::model::{self, Model};
 use trilogue_testkit::official::opencode;
 use trilogue_testkit::{Editor, Folder, Server, ServerOptions, until};
 
-/// How long the agent may take until it asks.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server that hosts the agent, which asks before it edits files, and works with this model.

@@ -10,18 +10,15 @@ use trilogue_testkit::{Editor, Folder, Home, Seed, Server, ServerOptions, until}
 use crate::client_official::{hosted, scripted};
 use crate::kill_rounds::{announced_seed, kill_late, rounds, stop};
 
-/// How many agents run at once.
 const AGENTS: usize = 24;
 /// How long the next server may take to clear up after the last.
 const CLEAR_LIMIT: Duration = Duration::from_secs(60);
 /// How often the server is killed under editors, unless `TRILOGUE_KILL_ROUNDS` says otherwise.
 const ROUNDS: u64 = 6;
-/// The latest moment of a kill after the prompts were sent, in milliseconds.
 const LATEST_KILL_MS: u64 = 400;
 /// A variable that all processes of an agent have.
 const MARK: &str = "TRILOGUE_TEST_MARK";
 
-/// The processes with this mark in their environment.
 fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let processes = fs::read_dir("/proc").unwrap().flatten();

@@ -8,7 +8,6 @@ use trilogue_testkit::{Client, Editor, Folder, Server, ServerOptions};
 use crate::client_official::{hosted, scripted};
 
 const MIB: usize = 1024 * 1024;
-/// How long a turn may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What the agent says, without its ids.

@@ -15,7 +15,6 @@ pub(crate) async fn serve(agents: &[(&str, Vec<String>)]) -> (Folder, Server, Fo
     (dir, server, cwd)
 }
 
-/// The lines of a configuration that host these agents.
 pub(crate) fn hosted(agents: &[(&str, Vec<String>)]) -> String {
     let mut settings = String::new();
     for (name, command) in agents {
@@ -29,7 +28,6 @@ pub(crate) fn hosted(agents: &[(&str, Vec<String>)]) -> String {
     settings
 }
 
-/// Our agent, which keeps its sessions in a folder.
 pub(crate) async fn scripted(store: &Path, further: &[&str]) -> Vec<String> {
     let mut words = vec![scripted_agent().await.unwrap().display().to_string()];
     let store = store.display().to_string();
@@ -38,7 +36,6 @@ pub(crate) async fn scripted(store: &Path, further: &[&str]) -> Vec<String> {
     words
 }
 
-/// Drives an agent of the server with this client.
 async fn drive(client: Official, home: &Home, cwd: &Path, agent: &str, options: &[&str]) {
     let command = home.command_line(&["connect", agent]).await.unwrap();
     let options = [&["--trilogue"][..], options].concat();
@@ -145,7 +142,6 @@ async fn two_editors_share_a_session() {
         .await;
 }
 
-/// The drop-in for an editor's configuration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_official_agent_is_wrapped() {
     let state = Folder::new().unwrap();
@@ -162,7 +158,6 @@ async fn an_official_agent_is_wrapped() {
     }
 }
 
-/// A client for the command line, with agents of every kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acpx_drives_our_agents() {
     let store = Folder::new().unwrap();

@@ -14,9 +14,7 @@ use crate::kill_rounds::{
 
 const PLAN: KillPlan =
     KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
-/// How many clients there are of each kind.
 const CLIENTS: usize = 3;
-/// Where the protocol is served.
 const BASE: &str = "/communication";
 
 /// What a client was told before the server was killed.
@@ -32,7 +30,6 @@ struct Told {
     waiting: Vec<Value>,
 }
 
-/// What the checks have seen, to show that they saw something.
 #[derive(Default, Debug)]
 struct Seen {
     resumed: usize,
@@ -175,7 +172,6 @@ async fn rest_of_all(stream: &mut Stream, client: &Client, path: &str) -> Result
     Ok(events)
 }
 
-/// Asks for runs and reads their streams.
 async fn stream(client: Client) -> Told {
     let mut told = Told::default();
     while let Ok(mut stream) = open(&client, &question("stream")).await {
@@ -208,7 +204,6 @@ async fn wait(client: Client, mut seed: Seed) -> Told {
     }
 }
 
-/// Asks for runs that ask back.
 async fn ask(client: Client) -> Told {
     let mut told = Told::default();
     while let Ok(reply) = client.post(&format!("{BASE}/runs"), &letter("sync")).await {
@@ -271,7 +266,6 @@ async fn check_stream(client: &Client, told: Vec<ServerSent>, seen: &mut Seen) -
     Ok(())
 }
 
-/// Waits until a run has ended.
 async fn settled(client: &Client, id: &str) -> Result<Value> {
     let path = format!("{BASE}/runs/{id}");
     until("the run to end", SETTLE_LIMIT, || async {

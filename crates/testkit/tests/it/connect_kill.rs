@@ -18,11 +18,9 @@ use crate::kill_rounds::{
 
 const PLAN: KillPlan =
     KillPlan { rounds: 6, latest_kill_ms: 500, late_rounds: 3, late_kill_ms: 2_000 };
-/// How many clients there are of each kind.
 const CLIENTS: usize = 2;
 /// Every how many of its runs one that enqueues them waits for the last.
 const WAITED_FOR: usize = 32;
-/// Where the protocol is served.
 const BASE: &str = "/connect";
 
 /// What a client was told before the server was killed.
@@ -44,7 +42,6 @@ struct Told {
     states: Vec<(String, Value)>,
 }
 
-/// What the checks have seen, to show that they saw something.
 #[derive(Default, Debug)]
 struct Seen {
     resumed: usize,
@@ -57,7 +54,6 @@ struct Seen {
     states: usize,
 }
 
-/// The clients of all rounds, and what they saw.
 #[derive(Debug)]
 struct Clients {
     receiver: Arc<Receiver>,
@@ -66,7 +62,6 @@ struct Clients {
     called: Vec<Value>,
 }
 
-/// One client of a round.
 #[derive(Clone)]
 struct Player {
     client: Client,
@@ -154,7 +149,6 @@ fn id_of(run: &Value) -> Result<&str> {
 // === impl Player ===
 
 impl Player {
-    /// Asks for runs and reads the updates of their streams.
     async fn stream(self) -> Told {
         let mut told = Told::default();
         let mut body = run_of("researcher", "what is a log?");
@@ -231,7 +225,6 @@ impl Player {
         }
     }
 
-    /// Asks for runs that ask back.
     async fn ask(self) -> Told {
         let mut told = Told::default();
         while let Ok(reply) = self.client.post(&format!("{BASE}/runs/wait"), &letter()).await {
@@ -253,7 +246,6 @@ impl Player {
         told
     }
 
-    /// Makes configured instances.
     async fn configure(self) -> Told {
         let mut told = Told::default();
         let body = json!({"config": {"style": "formal"}, "metadata": {"a": [1]}});
@@ -369,7 +361,6 @@ fn check_deliveries(deliveries: &[Delivery]) {
     }
 }
 
-/// The answer to a wait for a run, once it has ended.
 async fn ended(client: &Client, run: &str) -> Result<Value> {
     let answer = client.get(&format!("{BASE}/runs/{run}/wait?timeout=60")).await?;
     ensure!(answer.status == 200, "the run {run} did not end: {}", answer.status);

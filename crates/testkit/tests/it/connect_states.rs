@@ -8,9 +8,7 @@ use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::foreign::{Conformance, ConformanceOptions};
 use trilogue_testkit::{Client, Folder};
 
-/// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The agent with known answers.
 const MOCK: &str = "3f1e2549-5799-4321-91ae-2a4881d55526";
 
 async fn start(folder: &Folder) -> Conformance {
@@ -32,7 +30,6 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
 }
 
-/// A count that is long over when the test is.
 fn endless() -> Value {
     json!({"agent_id": "counter", "input": {"count": 10_000, "pause_ms": 50}})
 }

@@ -20,7 +20,6 @@ async fn faulty(dir: &std::path::Path) -> (Server, Shim) {
     (server, shim)
 }
 
-/// Text that needs room.
 fn long_text() -> String {
     "0123456789abcdef".repeat(2048)
 }

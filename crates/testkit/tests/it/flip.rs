@@ -9,16 +9,13 @@ use trilogue_testkit::{Client, Folder, Home, Seed, Server, ServerOptions};
 
 use crate::{echo, events, run_of};
 
-/// How many copies of the store are damaged.
 const DAMAGES: u64 = 24;
-/// How many bytes of one copy are flipped.
 const FLIPS: u64 = 3;
 /// How many bytes at the beginning of the file say what kind of file it is.
 const HEADER_BYTES: usize = 100;
 /// Errors that say the store or a thread is damaged.
 const DAMAGE_CODES: [&str; 2] = ["thread_quarantined", "store_corrupt"];
 
-/// What reading a thread of a damaged store gave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 enum Reading {
     Equal,
@@ -80,7 +77,6 @@ async fn flipped_bytes_are_refused_and_never_served() {
     }
 }
 
-/// Threads with content of every kind, and their events as they are served.
 async fn furnish(client: &Client) -> Result<BTreeMap<String, Vec<Value>>> {
     let mut truth = BTreeMap::new();
     for index in 0..12 {

@@ -7,7 +7,6 @@ use tokio::task::JoinSet;
 use trilogue_testkit::client::{ServerSent, Stream};
 use trilogue_testkit::{Client, Home, Seed, Server};
 
-/// How long anything may take to be accounted for after a restart.
 pub(crate) const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// When a server is killed, and how often.
@@ -17,18 +16,14 @@ pub(crate) struct KillPlan {
     pub(crate) rounds: u64,
     /// The latest moment after the clients began, in milliseconds.
     pub(crate) latest_kill_ms: u64,
-    /// How often beyond that, while a scenario has not seen enough.
     pub(crate) late_rounds: u64,
     /// The earliest moment in such a round, in milliseconds.
     pub(crate) late_kill_ms: u64,
 }
 
-/// What clients do in a round, and what must be true afterwards.
 pub(crate) trait Scenario: std::fmt::Debug {
-    /// What a client was told before the kill.
     type Told: Send + 'static;
 
-    /// Starts the clients of a round. They end with their connections.
     fn play(&self, client: &Client, seed: &mut Seed, players: &mut JoinSet<Self::Told>);
 
     /// Compares what the clients were told with what the next server says.
@@ -72,14 +67,12 @@ pub(crate) async fn kill_rounds(
     server
 }
 
-/// The seed of this run, printed so that a failure can be repeated.
 pub(crate) fn announced_seed() -> Seed {
     let (number, seed) = Seed::from_env("TRILOGUE_SEED");
     eprintln!("TRILOGUE_SEED={number}");
     seed
 }
 
-/// How often a server is killed.
 pub(crate) fn rounds(default: u64) -> u64 {
     let rounds = std::env::var("TRILOGUE_KILL_ROUNDS").ok().and_then(|text| text.parse().ok());
     rounds.unwrap_or(default)
@@ -98,7 +91,6 @@ pub(crate) async fn stop(server: Server) {
     assert!(status.success(), "the stop ended with {status}");
 }
 
-/// Everything up to the end of a stream, which must be a good one.
 pub(crate) async fn rest(stream: &mut Stream) -> Result<Vec<ServerSent>> {
     let mut events = Vec::new();
     while let Some(event) = tokio::time::timeout(SETTLE_LIMIT, stream.next()).await?? {

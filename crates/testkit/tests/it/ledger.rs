@@ -11,7 +11,6 @@ use trilogue_testkit::{Client, until};
 
 use crate::events;
 
-/// How long runs may take to be accounted for after a restart.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What clients were told. Nothing is ever taken out of it.
@@ -20,17 +19,14 @@ pub(crate) struct Ledger(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Events by thread and number, as they were received.
     events: BTreeMap<String, BTreeMap<u64, Value>>,
     /// Runs that clients asked for, and whether the server acknowledged them.
     runs: BTreeMap<String, bool>,
     /// Runs whose end was told, with their status.
     ended: BTreeMap<String, String>,
-    /// Interrupts whose answer was acknowledged.
     answered: BTreeSet<String>,
 }
 
-/// What a check has seen, to show that it saw something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) events: usize,
@@ -70,7 +66,6 @@ impl Ledger {
         }
     }
 
-    /// An answer was acknowledged.
     pub(crate) fn answered(&self, interrupt: &str) {
         self.told().answered.insert(interrupt.to_owned());
     }

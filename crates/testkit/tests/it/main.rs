@@ -35,7 +35,6 @@ fn run_of(agent: &str, thread: &str, input: &Value, mode: &str) -> Value {
     })
 }
 
-/// Runs `echo` once and waits for the end.
 async fn echo(client: &Client, thread: &str, text: &str) -> Reply {
     client.post("/api/v1/runs", &run_of("echo", thread, &json!(text), "wait")).await.unwrap()
 }

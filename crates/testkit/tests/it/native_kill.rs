@@ -14,10 +14,8 @@ use crate::ledger::{Ledger, Seen};
 use crate::run_of;
 
 const PLAN: KillPlan = KillPlan { rounds: 8, latest_kill_ms: 700, late_rounds: 0, late_kill_ms: 0 };
-/// How many clients there are of each kind.
 const CLIENTS: usize = 3;
 
-/// One client of a round.
 #[derive(Clone)]
 struct Player {
     client: Client,
@@ -27,7 +25,6 @@ struct Player {
     thread: String,
 }
 
-/// The clients of all rounds.
 #[derive(Debug, Default)]
 struct Clients {
     ledger: Arc<Ledger>,
@@ -106,7 +103,6 @@ impl Player {
         while self.one_stream().await.is_ok() {}
     }
 
-    /// Asks for runs and waits for their ends.
     async fn wait(mut self) {
         while self.one_wait().await.is_ok() {}
     }
@@ -116,7 +112,6 @@ impl Player {
         while self.one_approval().await.is_ok() {}
     }
 
-    /// Follows the thread from where it got to.
     async fn tail(self) {
         let mut cursor: Option<String> = None;
         while self.follow(&mut cursor).await.is_ok() {}

@@ -9,7 +9,6 @@ use crate::kill_rounds::stop;
 /// Stores, and places where the Agent Communication Protocol is served.
 const SETTINGS: [(&str, &str); 3] =
     [("memory:", "/"), ("sqlite:agents.db", "/communication"), ("sqlite:agents.db", "/api/v1/acp")];
-/// Everything the client of the Agent Connect Protocol can do.
 const CONNECT: [&str; 6] =
     ["agents", "stateless", "threads", "thread_runs", "streams", "scenarios"];
 
@@ -182,7 +181,6 @@ async fn the_program_stops_cleanly_while_runs_wait_and_work() {
     assert!(status.success(), "the stop ended with {status}");
 }
 
-/// A session id of a client's own choosing.
 fn uuid_of(number: u32) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }

@@ -19,7 +19,6 @@ use trilogue_store::{Batch, Change, Range, Store};
 use trilogue_testkit::callback::Receiver;
 use trilogue_testkit::probe::{self, Notification, ProbeAgent, ProbeDeliver, ProbeReader};
 
-/// A runtime with a probe agent over one of the stores.
 struct House {
     runtime: Runtime,
     store: Arc<dyn Store>,
@@ -60,7 +59,6 @@ impl House {
         Self { runtime, store, agent, by, thread: ThreadId::generate(), _dir: dir }
     }
 
-    /// Says something to the agent and waits for the end.
     async fn say(&self, text: &str) -> RunRow {
         let message = Message {
             id: MessageId::generate(),
@@ -100,7 +98,6 @@ impl House {
         run
     }
 
-    /// The events of the thread, or of one run.
     async fn events(&self, run: Option<&RunRow>) -> Vec<Event> {
         let row = self.store.thread(&self.by.scope(), &self.thread).await.unwrap().unwrap();
         let range = Range { run: run.map(|run| run.key), after: 0, max_bytes: usize::MAX };
@@ -108,7 +105,6 @@ impl House {
         frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
     }
 
-    /// What the agent answered last.
     async fn answer(&self) -> String {
         let text = |event: &Event| match &event.body {
             Body::Message(MessageEvent::Delta { text, .. }) => Some(text.to_string()),

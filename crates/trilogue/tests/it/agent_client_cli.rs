@@ -21,7 +21,6 @@ fn serve(home: &Home) -> Server<'_> {
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-/// What the agent was prompted with, as it says when it is asked for that.
 fn prompted(server: &Server<'_>, arguments: &[&str]) -> Value {
     let mut all = vec!["run"];
     all.extend(arguments);

@@ -35,14 +35,12 @@ pub(crate) fn example(name: &'static str) -> PathBuf {
     profile.join("examples").join(name)
 }
 
-/// Runs the example client with these arguments against an agent.
 fn prompt(home: &Home, arguments: &[&str], agent: &[&str]) -> Ended {
     let mut command = home.program(example("agent_client_client"));
     command.args(arguments).arg("--").args(agent);
     finish(command, "")
 }
 
-/// The ids of the messages that were shown, in order, by who spoke.
 fn ids<'a>(shown: &'a str, who: &str) -> Vec<&'a str> {
     let begin = format!("[{who} ");
     shown

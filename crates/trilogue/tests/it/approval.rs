@@ -5,7 +5,6 @@ use serde_json::json;
 use crate::cli_protocols::MAIL;
 use crate::harness::{Home, Server};
 
-/// Starts a mail that waits for approval, and gives run and interrupt.
 pub(crate) fn waiting(server: &Server<'_>) -> (String, String) {
     let ended = server.run(&["run", "mailcomposer", MAIL, "--json"]).expect(3);
     let events = ended.lines();

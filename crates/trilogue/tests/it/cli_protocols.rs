@@ -5,7 +5,6 @@ use std::process::Command;
 use crate::harness::{BINARY, Ended, Home, Server, finish, until};
 use crate::terminal::Screen;
 
-/// A letter that the mail composer asks about.
 pub(crate) const MAIL: &str = "Write to ada@example.com saying that the meeting moves to Friday";
 
 /// A protocol, by the prefix that it is served at.
@@ -29,7 +28,6 @@ impl Face {
         finish(self.command(home, server, arguments), "")
     }
 
-    /// A run that asks about a letter, stopped at its question.
     pub(crate) fn ask(self, home: &Home, server: &Server<'_>) -> Screen {
         let mut screen = Screen::start(self.command(home, server, &["run", "mailcomposer", MAIL]));
         screen.wait_for("Approval Decision");

@@ -13,9 +13,7 @@ use trilogue_testkit::schema::{Conversation, Side};
 
 use crate::harness::{BINARY, Home, until};
 
-/// How long anything may take before a test gives up on it.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a server that is started on demand is configured with here.
 const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\n[log]\nformat = \"text\"\n[agents.echo]\nkind = \"builtin\"\n[agents.mailcomposer]\nkind = \"builtin\"\n[agents.researcher]\nkind = \"builtin\"\n";
 
 /// The server that programs of a home start on demand. Killed when dropped: declare it before the editors.
@@ -24,7 +22,6 @@ pub(crate) struct OnDemand<'a> {
     home: &'a Home,
 }
 
-/// An editor with the program that it launched. The program is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Editor {
     child: Child,
@@ -56,19 +53,16 @@ impl<'a> OnDemand<'a> {
         Self { home }
     }
 
-    /// What the server says of itself; `None` where there is none.
     pub(crate) fn record(&self) -> Option<Value> {
         let text = std::fs::read_to_string(self.home.state().join("server.json")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    /// The process of the server that there is.
     pub(crate) fn pid(&self) -> Option<Pid> {
         let pid = self.record()?["pid"].as_i64()?;
         Pid::from_raw(i32::try_from(pid).ok()?)
     }
 
-    /// Sends a signal to the server that there is, and returns its process.
     pub(crate) fn signal(&self, signal: Signal) -> Pid {
         let pid = until(|| self.pid());
         kill_process(pid, signal).unwrap();
@@ -80,13 +74,11 @@ impl<'a> OnDemand<'a> {
         until(|| self.pid().filter(|pid| *pid != than))
     }
 
-    /// Where the server listens for HTTP.
     pub(crate) fn url(&self) -> String {
         let address = until(|| self.record()?["addresses"][0].as_str().map(str::to_owned));
         format!("http://{address}")
     }
 
-    /// What servers wrote.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.home.state().join("server.log")).unwrap_or_default()
     }
@@ -108,14 +100,12 @@ impl Drop for OnDemand<'_> {
 // === impl Editor ===
 
 impl Editor {
-    /// Launches `trilogue` with these arguments.
     pub(crate) fn launch(home: &Home, arguments: &[&str]) -> Self {
         let mut command = home.program(BINARY);
         command.args(arguments);
         Self::of(command)
     }
 
-    /// Launches this.
     pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -126,7 +116,6 @@ impl Editor {
         Self { child, stdin, lines, notes, ids: 0, conversation }
     }
 
-    /// Launches, and introduces itself.
     pub(crate) fn met(home: &Home, arguments: &[&str]) -> Self {
         let mut editor = Self::launch(home, arguments);
         let met =
@@ -139,7 +128,6 @@ impl Editor {
         Pid::from_child(&self.child)
     }
 
-    /// Writes a line.
     pub(crate) fn write(&mut self, line: &str) {
         if let Ok(message) = serde_json::from_str(line) {
             self.conversation.note(&message);
@@ -152,7 +140,6 @@ impl Editor {
         self.write(&message.to_string());
     }
 
-    /// Sends a request and returns its id.
     #[expect(clippy::needless_pass_by_value, reason = "a test writes its params in place")]
     pub(crate) fn request(&mut self, method: &str, params: Value) -> u64 {
         let id = self.ids;
@@ -161,7 +148,6 @@ impl Editor {
         id
     }
 
-    /// The next line that came.
     pub(crate) fn line(&mut self) -> String {
         match self.lines.recv_timeout(LIMIT) {
             Ok(line) => {
@@ -174,7 +160,6 @@ impl Editor {
         }
     }
 
-    /// The next message.
     pub(crate) fn message(&mut self) -> Value {
         let line = self.line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
@@ -188,7 +173,6 @@ impl Editor {
         }
     }
 
-    /// The answer to a request, and the lines before it.
     pub(crate) fn answer(&mut self, id: u64) -> (Value, Vec<String>) {
         let mut before = Vec::new();
         loop {
@@ -201,26 +185,22 @@ impl Editor {
         }
     }
 
-    /// Sends a request and returns its answer.
     pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params);
         self.answer(id).0
     }
 
-    /// Opens a session.
     pub(crate) fn session(&mut self) -> String {
         let opened = self.ask("session/new", json!({ "cwd": "/", "mcpServers": [] }));
         let session = opened["result"]["sessionId"].as_str();
         session.unwrap_or_else(|| panic!("{opened}")).to_owned()
     }
 
-    /// Sends a prompt and returns its id.
     pub(crate) fn prompt(&mut self, session: &str, text: &str) -> u64 {
         let prompt = json!([{ "type": "text", "text": text }]);
         self.request("session/prompt", json!({ "sessionId": session, "prompt": prompt }))
     }
 
-    /// Loads a session and returns what it is told of it.
     pub(crate) fn load(&mut self, session: &str) -> Vec<String> {
         let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
         let id = self.request("session/load", params);
@@ -229,12 +209,10 @@ impl Editor {
         told
     }
 
-    /// What was said on standard error so far.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.try_iter().collect()
     }
 
-    /// Waits for a line on standard error that has this in it.
     pub(crate) fn note(&self, part: &str) -> String {
         let mut before = Vec::new();
         loop {
@@ -246,7 +224,6 @@ impl Editor {
         }
     }
 
-    /// Closes the program's input and waits for its end.
     pub(crate) fn close(mut self) -> ExitStatus {
         drop(self.stdin.take());
         self.wait()
@@ -278,12 +255,10 @@ fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Whether a line is an update, and what it tells is what the user said.
 pub(crate) fn is_users(line: &str) -> bool {
     line.contains(r#""sessionUpdate":"user_message_chunk""#)
 }
 
-/// The lines that tell what an agent said.
 pub(crate) fn agents(lines: &[String]) -> Vec<&String> {
     let updates = lines.iter().filter(|line| line.contains(r#""method":"session/update""#));
     updates.filter(|line| !is_users(line)).collect()

@@ -9,10 +9,8 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
 use crate::harness::{Home, lasting_address, until};
 
-/// How often a server is killed in the middle of a turn.
 const ROUNDS: usize = 12;
 
-/// What the mail composer asks about.
 const MAIL: &str = "Write to ada@example.com: we meet on Friday";
 
 /// An editor on a new session whose turn has stopped at a question; gives its session, the prompt's id and the question.
@@ -24,12 +22,10 @@ fn ask(home: &Home, arguments: &[&str], text: &str) -> (Editor, String, u64, Val
     (editor, session, id, question)
 }
 
-/// Fails unless the turn has ended by itself.
 fn assert_ended(answer: &Value) {
     assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
 }
 
-/// The question that comes next.
 fn asked(editor: &mut Editor) -> Value {
     loop {
         let message = editor.message();
@@ -39,7 +35,6 @@ fn asked(editor: &mut Editor) -> Value {
     }
 }
 
-/// Answers a question with its option of this kind.
 fn choose(editor: &mut Editor, asked: &Value, kind: &str) {
     let options = asked["params"]["options"].as_array().unwrap();
     let option = options.iter().find(|option| option["kind"] == kind).unwrap();

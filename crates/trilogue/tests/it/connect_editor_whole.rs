@@ -17,7 +17,6 @@ fn load(session: &str) -> Value {
     json!({ "sessionId": session, "cwd": "/", "mcpServers": [] })
 }
 
-/// The number that a message of the history begins with.
 fn number(line: &str) -> String {
     let update: Value = serde_json::from_str(line).unwrap();
     let text = update["params"]["update"]["content"]["text"].as_str();
@@ -97,7 +96,6 @@ fn what_a_native_agent_does_not_have_is_refused_through_the_proxy() {
     assert_eq!(option["error"]["code"], -32602, "{option}");
 }
 
-/// An editor that launched the scripted agent, wrapped.
 fn wrapped(home: &Home, more: &[&str]) -> Editor {
     let mut command = home.program(BINARY);
     command.args(["wrap", "--name", "scripted", "--"]).arg(example("scripted_agent")).args(more);
@@ -107,7 +105,6 @@ fn wrapped(home: &Home, more: &[&str]) -> Editor {
     editor
 }
 
-/// What was told of tool calls: which, and how they stand.
 fn calls(lines: &[String]) -> Vec<(String, String)> {
     let updates = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let updates = updates.map(|mut message| message["params"]["update"].take());

@@ -13,7 +13,6 @@ use crate::terminal::Screen;
 const AGENT: &str = "3f1e2549-5799-4321-91ae-2a4881d55526";
 const RUN: &str = "35acf935-0000-4000-8000-000000000001";
 
-/// A server that has one agent, knows no stream modes, and answers what it does not know as its kind does.
 fn server() -> Foreign {
     let server = Foreign::start();
     let metadata = json!({ "ref": { "name": "org.agntcy.probe", "version": "0.1.0", "url": null }, "description": "A probe" });

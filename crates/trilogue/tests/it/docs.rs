@@ -15,11 +15,9 @@ use rustix::process::Signal;
 use crate::harness::{Ended, Home, Server, lasting_address};
 use crate::shell::{Shell, is_open};
 
-/// A command and what it prints, with the line it stands on.
 #[derive(Debug)]
 struct Step {
     line: usize,
-    /// The heading it stands under.
     heading: String,
     command: String,
     prints: Vec<String>,
@@ -74,7 +72,6 @@ pub(crate) fn run_section(page: &str, heading: &str) {
     }
 }
 
-/// The commands of a page's `console` blocks.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut heading = "";
@@ -183,7 +180,6 @@ fn matches(wanted: &[String], printed: &[&str]) -> bool {
     }
 }
 
-/// Whether a line is as wanted, `[..]` standing for anything.
 fn fits(wanted: &str, line: &str) -> bool {
     let (wanted, line) = (narrow(wanted), narrow(line));
     let mut pieces = wanted.split("[..]");
@@ -198,7 +194,6 @@ fn fits(wanted: &str, line: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The words with one space between them.
 fn narrow(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

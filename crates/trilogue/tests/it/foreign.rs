@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{BINARY, Ended, Home, finish};
 
-/// The run that everything is about.
 pub(crate) const RUN: &str = "2a4496e1-b907-4b65-9cec-2ae5658024fe";
-/// Its session.
 pub(crate) const SESSION: &str = "87cd7dc0-0000-4000-8000-000000000001";
 
 /// A running server. It ends with the test.
@@ -23,17 +21,14 @@ pub(crate) struct Foreign {
     shared: Arc<Shared>,
 }
 
-/// A request as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Method and path, as in `GET /ping`.
     pub(crate) line: String,
     /// Header fields, names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-/// What is answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     status: u16,
@@ -49,7 +44,6 @@ enum Ends {
     Well,
     /// In between.
     Torn,
-    /// Not: the connection stays open.
     Never,
 }
 
@@ -63,7 +57,6 @@ struct Shared {
 // === impl Foreign ===
 
 impl Foreign {
-    /// Starts a server that answers `GET /ping` and nothing else yet.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -87,7 +80,6 @@ impl Foreign {
         known.push((line.to_owned(), replies.into_iter().collect()));
     }
 
-    /// Starts runs with these replies in turn.
     pub(crate) fn on_run(&self, replies: impl IntoIterator<Item = Reply>) {
         self.on("POST /runs", replies);
     }
@@ -96,7 +88,6 @@ impl Foreign {
         format!("http://{}", self.address)
     }
 
-    /// A command against this server, not yet started.
     pub(crate) fn command(&self, home: &Home, arguments: &[&str]) -> Command {
         let mut command = home.program(BINARY);
         command.args(arguments).args(["--url", &self.url()]);
@@ -107,7 +98,6 @@ impl Foreign {
         finish(self.command(home, arguments), "")
     }
 
-    /// What was asked so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap().clone()
     }
@@ -191,7 +181,6 @@ impl Reply {
         Self::json(status, &json!({ "code": code, "message": message, "data": null }))
     }
 
-    /// These events as a stream.
     pub(crate) fn stream(events: &[Value]) -> Self {
         let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         let content_type = "text/event-stream; charset=utf-8";
@@ -209,19 +198,16 @@ impl Reply {
         Self { ends: Ends::Never, ..self }
     }
 
-    /// These events as a list.
     pub(crate) fn list(events: &[Value]) -> Self {
         Self::json(200, &json!({ "events": events }))
     }
 
-    /// Bytes that are no JSON.
     pub(crate) fn bytes(body: &[u8]) -> Self {
         let content_type = "application/octet-stream";
         Self { status: 200, content_type, body: body.to_vec(), ends: Ends::Well }
     }
 }
 
-/// The run in this state, with these members changed.
 pub(crate) fn run(status: &str, changed: &Value) -> Value {
     let mut run = json!({
         "run_id": RUN, "agent_name": "echo", "session_id": SESSION, "status": status,
@@ -234,7 +220,6 @@ pub(crate) fn run(status: &str, changed: &Value) -> Value {
     run
 }
 
-/// The event that the run has this status now.
 pub(crate) fn now(status: &str) -> Value {
     json!({ "type": format!("run.{status}"), "run": run(status, &Value::Null) })
 }
@@ -247,18 +232,15 @@ pub(crate) fn awaiting(parts: &Value) -> Value {
     json!({ "type": "run.awaiting", "run": run("awaiting", &request) })
 }
 
-/// The run has begun.
 pub(crate) fn begun() -> Vec<Value> {
     vec![now("created"), now("in-progress")]
 }
 
-/// A message begins, under the role that this kind of server gives it.
 pub(crate) fn message(kind: &str) -> Value {
     let message = json!({ "role": "user", "parts": [], "created_at": null, "completed_at": null });
     json!({ "type": format!("message.{kind}"), "message": message })
 }
 
-/// A part with these members.
 pub(crate) fn part(members: &Value) -> Value {
     let mut part = json!({
         "name": null, "content_type": "text/plain", "content": null,
@@ -270,7 +252,6 @@ pub(crate) fn part(members: &Value) -> Value {
     json!({ "type": "message.part", "part": part })
 }
 
-/// A message of this text.
 pub(crate) fn said(text: &str) -> Vec<Value> {
     vec![message("created"), part(&json!({ "content": text })), message("completed")]
 }

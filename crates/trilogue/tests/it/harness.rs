@@ -13,18 +13,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_trilogue");
-/// How long anything may take before a test gives up on it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A user's folders. Removed at the end.
 #[derive(Debug)]
 pub(crate) struct Home {
     dir: TempDir,
 }
 
-/// A running server. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Server<'a> {
     home: &'a Home,
@@ -32,7 +28,6 @@ pub(crate) struct Server<'a> {
     pub(crate) address: String,
 }
 
-/// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -49,24 +44,20 @@ impl Home {
         Self { dir }
     }
 
-    /// The folder that commands run in.
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }
 
-    /// The per-user state folder.
     pub(crate) fn state(&self) -> PathBuf {
         self.dir.path().join("state/trilogue")
     }
 
-    /// Writes a file into the working folder.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.work().join(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    /// A program in this home's environment and nothing of ours.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let binaries = Path::new(BINARY).parent().unwrap();
@@ -84,14 +75,12 @@ impl Home {
         command
     }
 
-    /// Runs a command without a server to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         let mut command = self.program(BINARY);
         command.args(arguments);
         finish(command, "")
     }
 
-    /// Starts the demo on any free port.
     pub(crate) fn demo(&self) -> Server<'_> {
         self.start(&["demo", "--listen", "127.0.0.1:0"])
     }
@@ -131,17 +120,14 @@ impl Home {
 // === impl Server ===
 
 impl Server<'_> {
-    /// Runs a command against this server, found by its address; the token is found by the command.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         self.run_with(arguments, "")
     }
 
-    /// The same with this on standard input.
     pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Ended {
         finish(self.command(arguments), input)
     }
 
-    /// A command against this server, not yet started.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.home.program(BINARY);
         command.env("TRILOGUE_URL", self.url()).args(arguments);
@@ -152,12 +138,10 @@ impl Server<'_> {
         format!("http://{}", self.address)
     }
 
-    /// The file that holds the server's token.
     pub(crate) fn token_file(&self) -> PathBuf {
         self.home.state().join("tokens").join(self.address.replace(':', "-"))
     }
 
-    /// Ends the server with a signal and waits for it.
     pub(crate) fn stop(mut self, signal: Signal) -> ExitStatus {
         kill_process(pid(&self.child), signal).unwrap();
         until(|| self.child.try_wait().unwrap())
@@ -175,18 +159,15 @@ impl Drop for Server<'_> {
 // === impl Ended ===
 
 impl Ended {
-    /// The same, when it ended with this code; shows everything otherwise.
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "\n-- out:\n{}\n-- err:\n{}", self.out, self.err);
         self
     }
 
-    /// Standard output as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Standard output as JSON, one value a line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.out
             .lines()
@@ -197,7 +178,6 @@ impl Ended {
     }
 }
 
-/// Runs a command to its end, within the limit.
 pub(crate) fn finish(mut command: Command, input: &str) -> Ended {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

@@ -44,7 +44,6 @@ decision = "deny"
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-/// The rules that decided in a thread, by the log.
 fn applied(server: &Server<'_>, thread: &str) -> Vec<String> {
     let events = server.run(&["tail", thread, "--json"]).expect(0).lines();
     let rules = events.iter().filter(|it| it["type"] == "interrupt.rule_applied");

@@ -26,26 +26,22 @@ fn heard(home: &Home, method: &str) -> Vec<Value> {
     lines.filter(|line| line["method"] == method).map(|mut line| line["params"].take()).collect()
 }
 
-/// The updates among these lines.
 fn updates(lines: &[String]) -> Vec<Value> {
     let lines = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.map(|mut line| line["params"]["update"].take()).filter(|it| !it.is_null()).collect()
 }
 
-/// Prompts, and returns how that ended and what was told before.
 fn said(editor: &mut Editor, session: &str, text: &str) -> (Value, Vec<Value>) {
     let id = editor.prompt(session, text);
     let (answer, before) = editor.answer(id);
     (answer, updates(&before))
 }
 
-/// What an editor is answered that loads the session.
 fn loaded(editor: &mut Editor, session: &str) -> Value {
     let params = json!({ "sessionId": session, "cwd": "/", "mcpServers": [] });
     editor.ask("session/load", params)["result"].take()
 }
 
-/// The modes that these updates tell of.
 fn modes(updates: &[Value]) -> Vec<&Value> {
     let updates = updates.iter().filter(|it| it["sessionUpdate"] == "current_mode_update");
     updates.map(|update| &update["currentModeId"]).collect()

@@ -117,7 +117,6 @@ async fn a_run_that_fails_says_why_and_writes_nothing_that_a_terminal_obeys() {
     .await;
 }
 
-/// Runs the agent that asks, with these options for the first answer, and gives what it said.
 fn decided(home: &Home, url: &str, answer: &[&str]) -> String {
     let asked = home.run(&["run", "asks", "x", "--url", url]).expect(3);
     // What is decided upon is shown as it is: nothing moves, nothing is hidden, nothing is rewritten.

@@ -15,7 +15,6 @@ fn examples() -> Vec<Value> {
     blocks.map(|block| serde_json::from_str(block.unwrap()).unwrap()).collect()
 }
 
-/// A part as the server writes it: every field, in the order of the protocol.
 fn whole(part: &Value) -> Value {
     let or = |name: &str, default: Value| part.get(name).cloned().unwrap_or(default);
     json!({
@@ -32,7 +31,6 @@ fn whole_parts(message: &Value) -> Value {
     message["parts"].as_array().unwrap().iter().map(whole).collect()
 }
 
-/// Asks the face of the protocol, as a client with `curl` does.
 fn ask(home: &Home, server: &Server<'_>, path: &str, body: Option<&Value>) -> String {
     let token = fs::read_to_string(server.token_file()).unwrap();
     let mut curl = home.program("curl");

@@ -20,7 +20,6 @@ struct Desk {
     unsaved: HashMap<String, String>,
     terminals: HashMap<String, (String, i32)>,
     released: usize,
-    /// The methods that were called, in order.
     called: Vec<String>,
 }
 
@@ -46,7 +45,6 @@ impl Desk {
         }
     }
 
-    /// Does what is asked, as an editor would.
     fn take(&mut self, method: &str, params: &Value) -> Value {
         self.called.push(method.to_owned());
         let text = |key: &str| params[key].as_str().unwrap_or_default().to_owned();

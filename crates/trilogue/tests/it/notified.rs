@@ -16,7 +16,6 @@ fn serve<'a>(home: &'a Home, settings: &str) -> Server<'a> {
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-/// Begins a run that waits, and gives the id of its question.
 fn ask(server: &Server<'_>) -> String {
     let mail = "Write to ada@example.com saying that lunch is at noon";
     server.run(&["run", "mailcomposer", mail]).expect(3);

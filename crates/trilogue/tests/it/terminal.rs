@@ -11,7 +11,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::approval::waiting;
 use crate::harness::{Home, until};
 
-/// A program on a pseudo-terminal.
 pub(crate) struct Screen {
     child: Child,
     keys: File,
@@ -53,7 +52,6 @@ impl Screen {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until this is on the screen.
     pub(crate) fn wait_for(&mut self, text: &str) {
         until(|| {
             let seen = self.seen();
@@ -70,7 +68,6 @@ impl Screen {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// The exit code, and everything that was on the screen.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = until(|| self.child.try_wait().unwrap());
         // What it wrote last may not have been read yet.

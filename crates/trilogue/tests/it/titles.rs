@@ -18,7 +18,6 @@ fn serve(home: &Home) -> Server<'_> {
     home.start(&["serve", "--config", config.to_str().unwrap(), "--listen", "127.0.0.1:0"])
 }
 
-/// Has the agent call its session so.
 fn call(title: &Value) -> String {
     format!("raw:{}", json!({ "sessionUpdate": "session_info_update", "title": title }))
 }

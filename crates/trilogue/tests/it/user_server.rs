@@ -86,7 +86,6 @@ fn its_log_begins_anew_where_it_is_large() {
     assert!(!log.contains("an old line") && !log.contains('\0'), "{log}");
 }
 
-/// A request as a line.
 #[expect(clippy::needless_pass_by_value, reason = "a test writes its params in place")]
 fn line(id: u64, method: &str, params: Value) -> String {
     let asks = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });

@@ -65,7 +65,6 @@ impl Listening {
         answer.split(' ').nth(1).unwrap_or_default().parse().unwrap()
     }
 
-    /// Sends a delivery that is signed now.
     fn deliver(&self, id: &str, body: &str) -> u16 {
         self.deliver_at(now(), id, body)
     }
@@ -82,7 +81,6 @@ impl Listening {
         self.send("POST", &headers, body.as_bytes())
     }
 
-    /// Waits until it has left, and gives what it printed.
     pub(crate) fn end(mut self) -> Vec<String> {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -185,7 +183,6 @@ fn the_secret_of_this_users_server_is_the_one_that_verifies() {
     assert!(ended.err.contains("base64"), "{}", ended.err);
 }
 
-/// A run through the Agent Connect Protocol whose client is called back there.
 fn run_with_callback(server: &Server<'_>, callback: &Value) -> Value {
     let body =
         json!({ "agent_id": "echo", "input": { "message": "call me" }, "callback": callback });

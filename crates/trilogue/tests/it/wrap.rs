@@ -12,7 +12,6 @@ use crate::agent_client_examples::example;
 use crate::connect_editor::{Editor, OnDemand, agents, is_users};
 use crate::harness::{BINARY, Home};
 
-/// An editor that launched the scripted agent, wrapped.
 fn wrapped(home: &Home, more: &[&str]) -> Editor {
     let agent = example("scripted_agent");
     let mut command = home.program(BINARY);
@@ -23,7 +22,6 @@ fn wrapped(home: &Home, more: &[&str]) -> Editor {
     editor
 }
 
-/// What an agent said, as text.
 fn text(lines: &[String]) -> String {
     let updates = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let text =

@@ -53,7 +53,6 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The places of a value, as JSON Pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {

@@ -11,11 +11,9 @@ use super::agent_client_questions::questions;
 /// Reads text and writes what was understood of it, with that as Rust shows it.
 type Pass = fn(&[u8], Rules) -> Result<(Value, String), Violation>;
 
-/// Something that is written and read.
 pub(crate) struct Sample {
     /// The name that the official schema has for it.
     pub(crate) name: &'static str,
-    /// What is written.
     pub(crate) json: Value,
     /// Reads text and writes what was understood of it, with that as Rust shows it.
     pub(crate) pass: Pass,
@@ -40,7 +38,6 @@ fn pass<T: Read + Payload + Debug>(
     Ok((serde_json::to_value(&value).unwrap(), format!("{value:?}")))
 }
 
-/// All of them.
 pub(crate) fn all() -> Vec<Sample> {
     [beginning(), sessions(), prompts(), updates(), files(), questions()]
         .into_iter()
@@ -70,7 +67,6 @@ fn annotations() -> Option<Annotations> {
     })
 }
 
-/// Every form of a content block.
 pub(crate) fn blocks() -> Vec<ContentBlock> {
     let text =
         TextContent { annotations: annotations(), meta: meta(), ..TextContent::new("hällo\n") };
@@ -314,7 +310,6 @@ fn prompts() -> Vec<Sample> {
     samples
 }
 
-/// Every update.
 pub(crate) fn every_update() -> Vec<SessionUpdate> {
     let chunk = |block: ContentBlock| {
         Box::new(ContentChunk { meta: meta(), ..ContentChunk::of("m", block) })

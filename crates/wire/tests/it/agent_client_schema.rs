@@ -14,7 +14,6 @@ use trilogue_wire::jsonrpc::{Encoder, Id, Incoming, parse};
 use super::agent_client_samples::all;
 use crate::specs;
 
-/// The official schema, or `None` where nobody said where it lies.
 pub(crate) fn official() -> Option<Value> {
     let path = specs::document("agent_client/v1.schema.json")?;
     Some(serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap())

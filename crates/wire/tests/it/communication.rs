@@ -22,7 +22,6 @@ pub(crate) fn request_part(part: &Value, rules: Rules) -> Result<Message, Violat
     request(&serde_json::json!({"role": "user", "parts": [part]}), rules)
 }
 
-/// The JSON that a value is written as.
 pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();
     write(&mut out);

@@ -11,7 +11,6 @@ use trilogue_wire::agent_communication::{
 
 use crate::specs;
 
-/// The published document, or `None` where nobody said where it lies.
 fn published() -> Option<Value> {
     let document = specs::document("agent_communication/openapi-0.2.0.yaml")?;
     let text = std::fs::read_to_string(document).unwrap();

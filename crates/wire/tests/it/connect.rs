@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::specs;
 
-/// A published document, or `None` where nobody said where they lie.
 pub(crate) fn published(name: &str) -> Option<Value> {
     let text = std::fs::read(specs::document(&format!("agent_connect/{name}"))?).unwrap();
     Some(serde_json::from_slice(&text).unwrap())

@@ -14,7 +14,6 @@ fn noise(text: &str) -> Frame {
     Frame::Noise(Bytes::copy_from_slice(text.as_bytes()))
 }
 
-/// What a stream says that ends behind the last piece.
 fn frames(decoder: &mut Decoder, pieces: &[&[u8]]) -> Vec<Frame> {
     let mut frames = Vec::new();
     for piece in pieces {

@@ -4,10 +4,8 @@ use trilogue_wire::jsonrpc::{
     Code, ErrorObject, Id, Incoming, MAX_ID_BYTES, Reason, Response, parse, parse_within,
 };
 
-/// The id and the code of a reply.
 type Reply = Option<(String, i32)>;
 
-/// The reply to a broken line.
 fn reply(line: &[u8]) -> Reply {
     let invalid = parse(line).unwrap_err();
     let (id, error) = invalid.reply()?;

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::rig::Rig;
 
-/// The kinds and ids of a run's pieces, as the originals have them.
 async fn pieces(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<(String, Option<String>)> {
     let originals = rig.originals(run).await;
     let pieces = originals.iter().filter_map(|original| {

@@ -32,7 +32,6 @@ async fn asked(rig: &Rig, thread: &ThreadId, words: &str) -> Vec<String> {
     rig.said(&run).await.lines().map(str::to_owned).collect()
 }
 
-/// How often the agent heard a method.
 fn heard(record: &Path, method: &str) -> usize {
     let text = std::fs::read_to_string(record).unwrap_or_default();
     text.lines().filter(|line| line.contains(&format!("\"method\":\"{method}\""))).count()
@@ -42,7 +41,6 @@ async fn row(rig: &Rig, submitted: &trilogue_runtime::Submitted) -> RunRow {
     rig.store.run(&rig.by.scope(), &submitted.run.id).await.unwrap().unwrap()
 }
 
-/// Waits until the agent was asked for so many sessions.
 async fn is_opening(rig: &Rig, count: usize) {
     let asked = || heard(&rig.path(HEARD), "session/new");
     until("a session is being opened", || asked() >= count).await;
@@ -396,7 +394,6 @@ async fn the_process_that_was_met_is_the_first_session_s_where_that_works_there(
     rig.end().await;
 }
 
-/// What the agent was asked last with this method.
 fn last_params(record: &Path, method: &str) -> Value {
     let text = std::fs::read_to_string(record).unwrap();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -5,7 +5,6 @@ use trilogue_domain::RunStatus;
 use super::rig::{Rig, until};
 use crate::harness::failure;
 
-/// How often an agent was prompted.
 fn prompts(rig: &Rig) -> usize {
     let heard = std::fs::read_to_string(rig.path("sessions-heard")).unwrap();
     heard.matches(r#""method":"session/prompt""#).count()

@@ -25,7 +25,6 @@ use crate::harness::{DEADLINE, Harness, new_run, said};
 
 pub(crate) use crate::harness::settle;
 
-/// See the module.
 pub(crate) struct Rig {
     harness: Harness,
     pub(crate) agent: AgentClient,
@@ -68,7 +67,6 @@ pub(crate) fn program() -> String {
     program.display().to_string()
 }
 
-/// Waits until it is so.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = tokio::time::Instant::now() + DEADLINE;
     while !is_so() {
@@ -78,7 +76,6 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl Rig {
-    /// With an agent that is started with these flags.
     pub(crate) async fn new(flags: &[&str]) -> Self {
         Self::with(flags, |_| {}).await
     }
@@ -147,12 +144,10 @@ impl Rig {
         self.runtime.submit(&self.by, run).await.unwrap()
     }
 
-    /// Prompts, and waits until the run has ended or waits.
     pub(crate) async fn run(&self, thread: &ThreadId, text: &str) -> RunRow {
         settle(self.begin(thread, text).await).await
     }
 
-    /// Prompts in a thread of its own, and says what the agent said.
     pub(crate) async fn told(&self, text: &str) -> String {
         let thread = self.thread().await;
         let run = self.run(&thread, text).await;
@@ -165,7 +160,6 @@ impl Rig {
         self.runtime.answer(&self.by, to, answer).await.unwrap_err()
     }
 
-    /// The same with what the answer carries beyond itself.
     pub(crate) async fn answer_with(&self, run: &RunRow, answer: Answer, extra: &str) -> RunRow {
         let to = AnswerTo::Interrupt(self.pending(run).await.id);
         let extra = Some(json(extra));
@@ -185,13 +179,11 @@ impl Rig {
         }
     }
 
-    /// The originals of a run's updates, in order.
     pub(crate) async fn originals(&self, run: &RunRow) -> Vec<String> {
         let events = self.events(run).await;
         events.iter().filter_map(|event| event.original.as_ref()).map(text_of).collect()
     }
 
-    /// The agent's messages in a run.
     pub(crate) async fn messages(&self, run: &RunRow) -> Vec<Message> {
         let mut transcript = Transcript::default();
         for event in self.events(run).await {
@@ -205,7 +197,6 @@ impl Rig {
         self.messages(run).await.iter().map(Message::text).collect::<Vec<_>>().join("\n")
     }
 
-    /// The data of the agent's own updates of a kind, in a run.
     pub(crate) async fn custom(&self, run: &RunRow, kind: &str) -> Vec<Json> {
         let events = self.events(run).await.into_iter();
         let data = events.filter_map(|event| match event.body {
@@ -227,7 +218,6 @@ impl Rig {
         begun.collect()
     }
 
-    /// Ends the agent's processes.
     pub(crate) async fn end(self) {
         self.children.close().await;
         assert_eq!(self.children.count(), 0);
@@ -238,7 +228,6 @@ pub(crate) fn text_of(original: &Original) -> String {
     String::from_utf8(original.bytes.to_vec()).unwrap()
 }
 
-/// A client of the agent's own dialect.
 pub(crate) fn editor(capabilities: &str) -> ClientProfile {
     ClientProfile {
         dialect: Arc::from("agent-client"),
@@ -253,12 +242,10 @@ pub(crate) fn caller(capabilities: &str) -> Arc<dyn Client> {
     Arc::new(Caller(editor(capabilities), None))
 }
 
-/// One that works in this folder.
 pub(crate) fn caller_in(folder: &Path) -> Arc<dyn Client> {
     Arc::new(Caller(editor("{}"), Some(folder.to_owned())))
 }
 
-/// See [`caller`].
 #[derive(Debug)]
 struct Caller(ClientProfile, Option<PathBuf>);
 

@@ -25,7 +25,6 @@ async fn completed(rig: &Rig, thread: &ThreadId, text: &str) -> RunRow {
     run
 }
 
-/// How often the agent was asked this.
 fn asked(rig: &Rig, method: &str) -> usize {
     let heard = std::fs::read_to_string(rig.path(HEARD)).unwrap();
     let lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

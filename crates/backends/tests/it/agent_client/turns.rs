@@ -7,7 +7,6 @@ use trilogue_domain::{Body, Outcome, RunStatus};
 use super::rig::Rig;
 use crate::harness::failure;
 
-/// The kinds of a run's events from its start on.
 async fn kinds(rig: &Rig, run: &trilogue_store::rows::RunRow) -> Vec<&'static str> {
     let events = rig.events(run).await;
     let start = events.iter().position(|event| matches!(event.body, Body::Run(RunEvent::Started)));

@@ -81,7 +81,6 @@ fn resolved_so(name: &str, resolution: Resolution) -> Body {
     Body::Interrupt(InterruptEvent::Resolved { interrupt, resolution })
 }
 
-/// The events of a run: created and started, then these, a second apart.
 fn log(bodies: Vec<Body>) -> Vec<Event> {
     let all = [created(), Body::Run(RunEvent::Started)].into_iter().chain(bodies);
     (1_u64..)

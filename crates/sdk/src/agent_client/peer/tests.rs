@@ -160,7 +160,6 @@ async fn too_many_requests_are_refused() {
     assert_eq!(peer.tally().refused, 1);
 }
 
-/// The id and the code of an answer.
 type Reply = Option<(&'static str, i64)>;
 
 /// What is no message, and what an agent answers to it.

@@ -17,10 +17,8 @@ use trilogue_sdk::agent_client::{
 };
 use trilogue_testkit::schema::{Conversation, Side};
 
-/// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The agent's end of a connection.
 pub(super) struct Agent {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     write: WriteHalf<DuplexStream>,
@@ -29,7 +27,6 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// The next line that the client wrote.
     pub(super) async fn heard(&mut self) -> Value {
         let line = tokio::time::timeout(LONG, self.lines.next_line()).await.unwrap();
         let heard = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
@@ -82,7 +79,6 @@ impl Agent {
     }
 }
 
-/// A connection that is not begun yet.
 pub(super) fn pipes() -> (DuplexStream, Agent) {
     let (here, there) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(there);
@@ -90,7 +86,6 @@ pub(super) fn pipes() -> (DuplexStream, Agent) {
     (here, Agent { lines: BufReader::new(read).lines(), write, conversation })
 }
 
-/// A client of an agent with these capabilities.
 pub(super) async fn connect(
     can: Value,
     answers: impl ClientHandler,

@@ -58,7 +58,6 @@ fn tool_call(message: Option<MessageId>) -> Body {
     })
 }
 
-/// One frame with a record of every kind.
 fn full_frame() -> Arc<Frame> {
     let mut draft = Draft::default();
     for (micros, body) in (1_700_000_000_000_000..).zip(samples::bodies()) {

@@ -25,7 +25,6 @@ fn thread() -> ThreadRow {
     }
 }
 
-/// A run of which everything is there.
 fn run(status: RunStatus) -> RunRow {
     RunRow {
         status,
@@ -66,7 +65,6 @@ fn message(role: Role) -> MessageRow {
     MessageRow { role, position: 300, ..row }
 }
 
-/// A message that its agent knows by another id.
 fn message_with_alias() -> MessageRow {
     MessageRow { alias: Some(samples::message_id("a")), ..message(Role::Agent) }
 }

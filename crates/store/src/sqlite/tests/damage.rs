@@ -47,7 +47,6 @@ async fn full_thread(store: &SqliteStore) -> ThreadKey {
     thread
 }
 
-/// The idempotency key of the thread's run.
 fn idempotency_of(thread: ThreadKey) -> IdempotencyRow {
     idempotency_row(&run_row(thread, RunKey(thread.0)), &format!("key-{thread}"))
 }
@@ -91,7 +90,6 @@ fn flip(raw: &Connection, table: &str, column: &str, of: &str, key: i64, index: 
     length
 }
 
-/// A store of so many full threads, closed.
 async fn full_store(count: usize) -> (Folder, Vec<ThreadKey>) {
     let folder = Folder::new();
     let store = folder.open_with(|options| options.durability = Durability::Buffered).await;

@@ -181,7 +181,6 @@ fn holds(folder: &Folder, suffix: &str, text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// Waits until neither the database nor its log holds the text.
 async fn until_gone(folder: &Folder, text: &str) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while holds(folder, "", text) || holds(folder, "-wal", text) {

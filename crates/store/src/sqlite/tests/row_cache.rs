@@ -19,7 +19,6 @@ fn agent() -> AgentName {
     fixtures::agent("echo")
 }
 
-/// Writes these rows of a thread.
 async fn write(store: &SqliteStore, thread: &ThreadRow, changes: Vec<Change>) {
     let batch = Batch { changes, epoch: thread.epoch, ..batch(thread.key, 0) };
     store.append(batch).await.unwrap();

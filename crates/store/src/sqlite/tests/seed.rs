@@ -17,7 +17,6 @@ use crate::record::{Draft, Frame, NoOriginals};
 use crate::rows::{RunRow, ThreadRow};
 use crate::sqlite::SqliteStore;
 
-/// A store file that goes with the test.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     _folder: TempDir,
@@ -78,7 +77,6 @@ pub(super) fn run_row(thread: ThreadKey, key: RunKey) -> RunRow {
     }
 }
 
-/// A frame of so many thoughts.
 pub(super) fn frames(
     thread: ThreadKey,
     run: Option<RunKey>,
@@ -144,7 +142,6 @@ pub(super) async fn thread_with_run(store: &SqliteStore, count: u64) -> (ThreadR
     (thread_row(thread), run)
 }
 
-/// The whole log of a thread.
 pub(super) fn everything() -> Range {
     Range { run: None, after: 0, max_bytes: usize::MAX }
 }

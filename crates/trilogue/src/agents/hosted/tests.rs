@@ -23,7 +23,6 @@ fn launched(settings: &str) -> Result<Launch> {
     launch(&name, &agent)
 }
 
-/// What is said of these settings, with the hint.
 fn refused(settings: &str) -> String {
     let text = format!("[agents.coder]\n{settings}");
     let options = config::parse(Path::new("t.toml"), &text).unwrap().options;

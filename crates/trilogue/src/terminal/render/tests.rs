@@ -40,7 +40,6 @@ fn the_answer_has_its_notes_and_the_steps_stand_beside() {
     assert_eq!(out, "Bees dan\nce.\n[image/png, 3 bytes]\n\n[1] “Bees”: B https://b\n");
 }
 
-/// A part whose content and citation are these members.
 fn part(content: &str, citation: &str) -> String {
     format!(
         r#""type":"message.part","message_id":"m","part":{{{content}"content_type":"text/plain","metadata":{{"kind":"citation","title":"T"{citation}}}}}"#

@@ -6,7 +6,6 @@ fn telling() -> Options {
     Options { cancels_dropped: true, ..Options::client() }
 }
 
-/// What asks to give up on a call.
 fn of(id: u64) -> Value {
     json!({ "jsonrpc": "2.0", "method": CANCEL_REQUEST, "params": { "requestId": id } })
 }

@@ -43,7 +43,6 @@ impl Table {
         lines(self.0.server_bytes().split().as_ref())
     }
 
-    /// A proxy whose editor has opened a session.
     fn opened() -> (Self, String) {
         let mut table = Self::new();
         table.editor(INITIALIZE).server(&[r#"{"jsonrpc":"2.0","id":0,"result":{}}"#, "#."]);
