@@ -14,8 +14,8 @@ use trilogue_domain::{
     Rights, RunStatus, Strategy, TenantId, ThreadId,
 };
 use trilogue_runtime::{
-    Backend, Ending, Input, NewRun, NewThread, Options, RunContext, Runtime, ThreadChoice, Turn,
-    WhenHolding, WhenWaiting,
+    Backend, Ending, Input, NewThread, Options, RunContext, RunRequest, Runtime, ThreadChoice,
+    Turn, WhenHolding, WhenWaiting,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::{Range, Store};
@@ -131,9 +131,9 @@ impl House {
         Ok(Self { runtime, store, emitted, by, _dir: dir })
     }
 
-    fn new_run(&self, thread: &ThreadId, parts: u64, paced: bool) -> Result<NewRun> {
+    fn new_run(&self, thread: &ThreadId, parts: u64, paced: bool) -> Result<RunRequest> {
         let input = serde_json::json!({"parts": parts, "paced": paced});
-        Ok(NewRun {
+        Ok(RunRequest {
             agent: AgentName::parse("parts")?,
             thread: ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
             id: None,

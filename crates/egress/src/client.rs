@@ -36,7 +36,7 @@ pub struct Client {
 
 /// A response's body, read piece by piece.
 #[derive(Debug)]
-pub struct Body {
+pub struct ResponseBody {
     response: reqwest::Response,
     host: String,
     read: u64,
@@ -107,7 +107,7 @@ impl Client {
         found.try_for_each(|address| self.policy.check(host, address.ip()))
     }
 
-    /// Sends a request and returns the head of the response; the body is read from [`Body`].
+    /// Sends a request and returns the head of the response; the body is read from [`ResponseBody`].
     /// A redirect is a response like any other.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Client {
     pub async fn send(
         &self,
         request: http::Request<Bytes>,
-    ) -> Result<(StatusCode, HeaderMap, Body), Error> {
+    ) -> Result<(StatusCode, HeaderMap, ResponseBody), Error> {
         let (head, body) = request.into_parts();
         let url = Url::parse(&head.uri.to_string())
             .map_err(|error| Error::BadUrl(format!("the address is malformed: {error}")))?;
@@ -130,13 +130,13 @@ impl Client {
         }
         let (status, headers) = (response.status(), response.headers().clone());
         let options = Arc::clone(&self.options);
-        Ok((status, headers, Body { response, host, read: 0, deadline, options }))
+        Ok((status, headers, ResponseBody { response, host, read: 0, deadline, options }))
     }
 }
 
-// === impl Body ===
+// === impl ResponseBody ===
 
-impl Body {
+impl ResponseBody {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Body {
     /// The whole body.
     ///
     /// # Errors
-    /// As [`Body::next`].
+    /// As [`ResponseBody::next`].
     pub async fn collect(mut self) -> Result<Bytes, Error> {
         let mut whole = Vec::new();
         while let Some(piece) = self.next().await? {

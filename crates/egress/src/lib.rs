@@ -14,6 +14,6 @@ mod resolver;
 
 pub use address::AddressClass;
 pub use cidr::{BadCidr, Cidr};
-pub use client::{Body, Client, Options};
+pub use client::{Client, Options, ResponseBody};
 pub use error::Error;
 pub use policy::Policy;

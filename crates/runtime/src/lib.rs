@@ -40,8 +40,8 @@ pub use context::{MemoryState, RunContext};
 pub use handle::Runtime;
 pub use history::{PathReferences, StateAt};
 pub use request::{
-    AnswerKey, AnswerTo, DrainReport, NewRun, NewThread, Options, RuntimeStatus, Settled, StateOf,
-    Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
+    AnswerKey, AnswerTo, DrainReport, NewThread, Options, RunRequest, RuntimeStatus, Settled,
+    StateOf, Submitted, ThreadChoice, ThreadPatch, WhenHolding, WhenWaiting,
 };
 pub use services::Presence;
 pub use session::{Sessions, ThreadContext};

@@ -73,7 +73,7 @@ pub struct ThreadPatch {
 
 /// A run to create.
 #[derive(Clone, Debug)]
-pub struct NewRun {
+pub struct RunRequest {
     /// The agent.
     pub agent: AgentName,
     /// The thread.

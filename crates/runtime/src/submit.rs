@@ -15,7 +15,7 @@ use crate::execute::check_state;
 use crate::handle::Runtime;
 use crate::owner::{Envelope, Owner, stopped};
 use crate::part::{self, names_content, outline_all};
-use crate::request::{NewRun, NewThread, Settled, Submitted, ThreadChoice};
+use crate::request::{NewThread, RunRequest, Settled, Submitted, ThreadChoice};
 use crate::state::ThreadState;
 use crate::step::Submit;
 use trilogue_domain::Input;
@@ -42,11 +42,11 @@ enum TargetThread {
 // === impl Runtime ===
 
 impl Runtime {
-    /// Accepts a run. Returns when that is durable; with [`NewRun::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
+    /// Accepts a run. Returns when that is durable; with [`RunRequest::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
     ///
     /// # Errors
     /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
-    pub async fn submit(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+    pub async fn submit(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
         self.submit_after(by, new, false).await
     }
 
@@ -54,14 +54,14 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::submit`].
-    pub async fn submit_unknown(&self, by: &Principal, new: NewRun) -> Result<Submitted> {
+    pub async fn submit_unknown(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
         self.submit_after(by, new, true).await
     }
 
     async fn submit_after(
         &self,
         by: &Principal,
-        mut new: NewRun,
+        mut new: RunRequest,
         mut is_unknown: bool,
     ) -> Result<Submitted> {
         self.check_open()?;
@@ -100,13 +100,13 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Runtime::submit`].
-    pub fn admit(&self, new: &NewRun) -> Result<()> {
+    pub fn admit(&self, new: &RunRequest) -> Result<()> {
         self.check_open()?;
         let backend = self.registry().backend(&new.agent)?;
         self.admitted(new, new.input.clone(), backend.as_ref()).map(drop)
     }
 
-    fn admitted(&self, new: &NewRun, given: Input, backend: &dyn Backend) -> Result<Admitted> {
+    fn admitted(&self, new: &RunRequest, given: Input, backend: &dyn Backend) -> Result<Admitted> {
         let (metadata, config) = (new.metadata.as_ref(), new.config.as_ref());
         let max_part_metadata = self.services().options.max_part_metadata_bytes;
         let said = match (&given, &backend.card().input) {
@@ -124,7 +124,7 @@ impl Runtime {
     }
 
     /// Passes when what is kept beside the run is within its limits.
-    fn check_kept(&self, new: &NewRun) -> Result<()> {
+    fn check_kept(&self, new: &RunRequest) -> Result<()> {
         let address = new.callback.as_ref().map_or(0, |callback| callback.url.len());
         let request = new.request.as_ref().map_or(0, |request| request.as_bytes().len());
         for (what, bytes, most) in [
@@ -150,7 +150,7 @@ impl Runtime {
     async fn try_submit(
         &self,
         by: &Principal,
-        new: &NewRun,
+        new: &RunRequest,
         Admitted { input, said }: Admitted,
         backend: &dyn Backend,
     ) -> Result<Submitted> {
@@ -223,7 +223,7 @@ impl Runtime {
         Ok(Submitted { run, created: true, message: None, settled: Settled(ended), log: None })
     }
 
-    async fn target_thread(&self, by: &Principal, new: &NewRun) -> Result<TargetThread> {
+    async fn target_thread(&self, by: &Principal, new: &RunRequest) -> Result<TargetThread> {
         match &new.thread {
             ThreadChoice::Existing(id) => {
                 let row = self.thread_row(&by.scope(), id).await?;
@@ -270,7 +270,7 @@ impl Runtime {
         })
     }
 
-    fn new_row(&self, by: &Principal, new: &NewRun, thread: &ThreadRow) -> RunRow {
+    fn new_row(&self, by: &Principal, new: &RunRequest, thread: &ThreadRow) -> RunRow {
         let services = self.services();
         RunRow {
             key: services.store.next_run_key(),
@@ -306,7 +306,7 @@ impl Runtime {
     ///
     /// # Errors
     /// `idempotency_mismatch`, and what reading can fail with.
-    pub async fn known(&self, by: &Principal, new: &NewRun) -> Result<Option<Submitted>> {
+    pub async fn known(&self, by: &Principal, new: &RunRequest) -> Result<Option<Submitted>> {
         let Some((text, request)) = &new.idempotency else { return Ok(None) };
         let services = self.services();
         let key = idempotency_key(by, &new.agent, text);
@@ -343,7 +343,7 @@ impl Runtime {
     fn key_row(
         &self,
         by: &Principal,
-        new: &NewRun,
+        new: &RunRequest,
         row: &RunRow,
         messages: &[Message],
     ) -> Option<IdempotencyRow> {
@@ -382,7 +382,7 @@ pub(crate) fn idempotency_key(by: &Principal, agent: &AgentName, text: &str) -> 
 }
 
 /// Whether a taken id may be one that another request created while this one was looking.
-fn may_be_a_race(new: &NewRun) -> bool {
+fn may_be_a_race(new: &RunRequest) -> bool {
     new.idempotency.is_some()
         || matches!(&new.thread, ThreadChoice::Ensure(thread) if thread.id.is_some())
 }

@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 pub use environment::{INHERITED, inherited};
 pub use leader::Leader;
-pub use process::{Child, Exit};
+pub use process::{Child, ChildExit};
 pub use program::{MARKER, Program, STEP};
 pub use stderr::Stderr;
 

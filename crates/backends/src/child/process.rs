@@ -27,10 +27,10 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A child process with everything that it started. Cheap to clone. It keeps running when all clones are dropped.
 #[derive(Clone, Debug)]
-pub struct Child(Arc<Inner>);
+pub struct Child(Arc<ChildState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ChildState {
     instance: Uuid,
     pid: u32,
     env: Vec<(String, String)>,
@@ -43,15 +43,15 @@ struct Inner {
 
 /// How a child itself exited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Exit(Option<ExitStatus>);
+pub struct ChildExit(Option<ExitStatus>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Running,
     /// The child itself has exited; what it started may still run.
-    Exited(Exit),
+    Exited(ChildExit),
     /// Nothing is left.
-    Gone(Exit),
+    Gone(ChildExit),
 }
 
 /// A child that has just been spawned.
@@ -90,7 +90,7 @@ pub(super) fn spawn(
     let pid = leader.pid();
     // Until it is reaped no other process gets its id.
     let identity = Identity::of(pid);
-    let child = Child(Arc::new(Inner {
+    let child = Child(Arc::new(ChildState {
         instance,
         pid,
         stderr: Stderr::new(environment::secrets(&env)),
@@ -155,21 +155,21 @@ impl Child {
     }
 
     /// Returns when the child itself has exited, and its standard error was read to the end.
-    pub async fn exited(&self) -> Exit {
+    pub async fn exited(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let ended = stage.wait_for(|stage| *stage != Stage::Running).await;
-        ended.map_or(Exit(None), |stage| stage.exit())
+        ended.map_or(ChildExit(None), |stage| stage.exit())
     }
 
     /// Stops it: waits until it exits by itself, as most children do whose standard input was closed, then asks it to, then kills it
     /// and everything that it started. Returns when nothing is left.
-    pub async fn stop(&self) -> Exit {
+    pub async fn stop(&self) -> ChildExit {
         self.0.stop.cancel();
         self.gone().await
     }
 
     /// Kills it and everything that it started. Returns when nothing is left.
-    pub async fn kill(&self) -> Exit {
+    pub async fn kill(&self) -> ChildExit {
         self.0.kill.cancel();
         self.gone().await
     }
@@ -184,17 +184,17 @@ impl Child {
         self.0.kill.cancel();
     }
 
-    async fn gone(&self) -> Exit {
+    async fn gone(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let gone = stage.wait_for(|stage| matches!(stage, Stage::Gone(_))).await;
-        gone.map_or(Exit(None), |stage| stage.exit())
+        gone.map_or(ChildExit(None), |stage| stage.exit())
     }
 
     /// Watches the child until nothing is left of it. Returns whether nothing is.
     async fn watch(&self, leader: Leader, stderr: JoinHandle<()>) -> bool {
         let instance = self.0.instance.to_string();
         let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
-        let exit = Exit(self.exit(&leader, &tree).await);
+        let exit = ChildExit(self.exit(&leader, &tree).await);
         // Its standard error is read before anybody learns of the exit.
         drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
         self.0.stage.send_replace(Stage::Exited(exit));
@@ -245,9 +245,9 @@ impl Child {
     }
 }
 
-// === impl Exit ===
+// === impl ChildExit ===
 
-impl Exit {
+impl ChildExit {
     /// Whether its status is zero.
     #[must_use]
     pub fn is_success(self) -> bool {
@@ -256,7 +256,7 @@ impl Exit {
 }
 
 /// A verb phrase: completes "the process …".
-impl fmt::Display for Exit {
+impl fmt::Display for ChildExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(status) = self.0 else { return f.write_str("exited with an unknown status") };
         match (status.code(), status.signal()) {
@@ -270,9 +270,9 @@ impl fmt::Display for Exit {
 // === impl Stage ===
 
 impl Stage {
-    fn exit(self) -> Exit {
+    fn exit(self) -> ChildExit {
         match self {
-            Self::Running => Exit(None),
+            Self::Running => ChildExit(None),
             Self::Exited(exit) | Self::Gone(exit) => exit,
         }
     }

@@ -21,12 +21,12 @@ const CHARACTER_BYTES: usize = 4;
 /// The end of a child's standard error.
 #[derive(Debug)]
 pub struct Stderr {
-    tail: Mutex<Tail>,
+    tail: Mutex<StderrTail>,
     redactor: Mutex<Redactor>,
 }
 
 #[derive(Debug, Default)]
-struct Tail {
+struct StderrTail {
     bytes: VecDeque<u8>,
     /// Whether the beginning is gone.
     is_cut: bool,
@@ -101,7 +101,7 @@ impl Stderr {
 
     /// Forgets what was captured.
     pub fn clear(&self) {
-        *lock(&self.tail) = Tail::default();
+        *lock(&self.tail) = StderrTail::default();
     }
 
     /// Reads to the end.

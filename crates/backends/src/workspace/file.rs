@@ -31,7 +31,7 @@ const TEMPORARY_MODE: u32 = 0o600;
 const NEW_MODE: u32 = 0o666;
 
 /// The requested lines.
-struct Lines {
+struct LineRange {
     skip: u64,
     /// `None` takes all.
     take: Option<u64>,
@@ -43,7 +43,7 @@ pub(super) async fn read(
     request: ReadTextFileRequest,
 ) -> Result<Vec<u8>, ErrorObject> {
     let relative = root.relative(&request.path)?;
-    let lines = Lines {
+    let lines = LineRange {
         skip: request.line.map_or(0, |line| u64::from(line).saturating_sub(1)),
         take: request.limit.map(u64::from),
     };
@@ -75,7 +75,7 @@ pub(super) async fn write(
     Ok(refusal::result(&WriteTextFileResponse::new()))
 }
 
-fn read_text(root: &Root, path: &Path, lines: &Lines, limits: &Limits) -> io::Result<String> {
+fn read_text(root: &Root, path: &Path, lines: &LineRange, limits: &Limits) -> io::Result<String> {
     // Checked first, because opening a device or a pipe has effects.
     check_regular(&root.dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
@@ -84,7 +84,7 @@ fn read_text(root: &Root, path: &Path, lines: &Lines, limits: &Limits) -> io::Re
     let file = root.dir.open_with(path, &options)?;
     check_regular(&file.metadata()?)?;
     let bytes = match lines {
-        Lines { skip: 0, take: None } => whole(file, limits)?,
+        LineRange { skip: 0, take: None } => whole(file, limits)?,
         lines => some(file, lines, limits)?,
     };
     String::from_utf8(bytes)
@@ -99,7 +99,7 @@ fn whole(file: File, limits: &Limits) -> io::Result<Vec<u8>> {
 }
 
 /// Reads lines with their line ends, so that consecutive reads give the whole file.
-fn some(file: File, lines: &Lines, limits: &Limits) -> io::Result<Vec<u8>> {
+fn some(file: File, lines: &LineRange, limits: &Limits) -> io::Result<Vec<u8>> {
     let most = limits.max_text_bytes;
     let mut file = BufReader::new(file.take(limits.max_scanned_bytes));
     for _ in 0..lines.skip {

@@ -12,7 +12,7 @@ use trilogue_domain::{
     TenantId, ThreadId, Transcript,
 };
 use trilogue_runtime::{
-    AnswerTo, Backend, Input, NewRun, NewThread, Options, Runtime, Submitted, ThreadChoice,
+    AnswerTo, Backend, Input, NewThread, Options, RunRequest, Runtime, Submitted, ThreadChoice,
     WhenHolding, WhenWaiting,
 };
 use trilogue_sdk::Interrupt;
@@ -56,7 +56,7 @@ impl Harness {
         Self { store, runtime, by, thread: ThreadId::generate() }
     }
 
-    pub(crate) fn run(&self, agent: &str, input: Input) -> NewRun {
+    pub(crate) fn run(&self, agent: &str, input: Input) -> RunRequest {
         let thread = NewThread { id: Some(self.thread.clone()), metadata: None };
         new_run(agent, ThreadChoice::Ensure(thread), input)
     }
@@ -125,8 +125,8 @@ impl Harness {
     }
 }
 
-pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> NewRun {
-    NewRun {
+pub(crate) fn new_run(agent: &str, thread: ThreadChoice, input: Input) -> RunRequest {
+    RunRequest {
         agent: AgentName::parse(agent).unwrap(),
         thread,
         id: None,

@@ -16,7 +16,7 @@ use trilogue_egress::Policy;
 use trilogue_gateway::callback::{Sender, Undelivered, sign};
 use trilogue_gateway::{NoticeDelivery, Ports, Tell, TellAddress};
 use trilogue_runtime::{
-    AnswerTo, Input, NewRun, NewThread, Runtime, ThreadChoice, WhenHolding, WhenWaiting,
+    AnswerTo, Input, NewThread, RunRequest, Runtime, ThreadChoice, WhenHolding, WhenWaiting,
 };
 use trilogue_store::Store;
 use trilogue_store::memory::MemoryStore;
@@ -88,7 +88,7 @@ impl Scene {
     async fn ask(&self, command: &str) -> InterruptId {
         let thread = ThreadId::generate();
         let said = trilogue_sdk::Input::from(command).messages().to_vec();
-        let new = NewRun {
+        let new = RunRequest {
             agent: AgentName::parse("puppet").unwrap(),
             thread: ThreadChoice::Ensure(NewThread { id: Some(thread.clone()), metadata: None }),
             id: None,

@@ -42,7 +42,7 @@ pub struct Originals;
 
 /// The members of a tool call that our words are made of, as they were written.
 #[derive(Default)]
-struct Call<'a> {
+struct ToolCallFields<'a> {
     id: Option<&'a str>,
     title: Option<&'a str>,
     name: Option<&'a str>,
@@ -102,8 +102,8 @@ fn read_update(params: &str) -> Option<Body> {
     match &*kind {
         "agent_message_chunk" => message_event(content?, message),
         "agent_thought_chunk" => thought(content?),
-        "tool_call" => Call::of(update).started(),
-        "tool_call_update" => Call::of(update).changed(),
+        "tool_call" => ToolCallFields::of(update).started(),
+        "tool_call_update" => ToolCallFields::of(update).changed(),
         "plan" => plan(update),
         kind if OWN.contains(&kind) => own(kind, update),
         _ => None,
@@ -171,9 +171,9 @@ fn own(kind: &str, data: &str) -> Option<Body> {
     Some(Body::State(StateEvent::Custom { kind: kind.to_owned(), data }))
 }
 
-// === impl Call ===
+// === impl ToolCallFields ===
 
-impl<'a> Call<'a> {
+impl<'a> ToolCallFields<'a> {
     fn of(update: &'a str) -> Self {
         let mut call = Self::default();
         for member in members(update) {

@@ -39,7 +39,7 @@ pub use modes::{Modes, modes};
 pub use openapi::{Security, openapi};
 pub use outcome::run_error;
 pub use resume::resume;
-pub use run::{Delivery, RunOf, delivered, run, waited};
+pub use run::{CallbackContent, RunOf, delivered, run, waited};
 pub use status::{phase, standing, status, statuses, thread_status};
 pub use thread::{CheckpointOf, State, ThreadOf, state, thread, thread_state};
 pub use updates::Updates;

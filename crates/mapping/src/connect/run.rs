@@ -33,7 +33,7 @@ pub struct RunOf<'a> {
 
 /// What a client is called back with.
 #[derive(Clone, Copy, Debug)]
-pub enum Delivery<'a> {
+pub enum CallbackContent<'a> {
     /// The run has ended or waits; its output, as [`super::Values::output`] gives it.
     Status(&'a [u8]),
     /// The output so far, as [`super::Values::partial`] gives it.
@@ -87,19 +87,19 @@ pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
 
 /// The body of a call to a client: the run, what is told of it, `event` and `delivery_id`.
 #[must_use]
-pub fn delivered(run: &[u8], what: Delivery<'_>, delivery_id: &str) -> Vec<u8> {
+pub fn delivered(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Vec<u8> {
     let mut out = run.strip_suffix(b"}").unwrap_or(run).to_vec();
     let event = match what {
-        Delivery::Status(output) => {
+        CallbackContent::Status(output) => {
             member(&mut out, "output", output);
             "run.status"
         }
-        Delivery::Values(output) => {
+        CallbackContent::Values(output) => {
             member(&mut out, "output", output);
             "run.values"
         }
-        Delivery::Update(event) => {
-            if let Ok(event) = serde_json::from_slice::<Update<'_>>(event) {
+        CallbackContent::Update(event) => {
+            if let Ok(event) = serde_json::from_slice::<CustomUpdate<'_>>(event) {
                 member(&mut out, "update", event.update.get().as_bytes());
                 if let Some(kind) = event.kind {
                     member(&mut out, "kind", kind.get().as_bytes());
@@ -128,7 +128,7 @@ struct Flat<'a> {
 }
 
 #[derive(Deserialize)]
-struct Update<'a> {
+struct CustomUpdate<'a> {
     #[serde(borrow)]
     update: &'a RawValue,
     #[serde(borrow)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_domain::{Json, Message, Part, Role, RunStatus, ThreadActivity, Timestamp};
 use trilogue_mapping::connect::{
-    self, CheckpointOf, Delivery, RunOf, State, ThreadOf, delivered, waited,
+    self, CallbackContent, CheckpointOf, RunOf, State, ThreadOf, delivered, waited,
 };
 use trilogue_wire::agent_connect::{Run, Thread, ThreadState, decode};
 
@@ -92,19 +92,19 @@ fn clients_are_called_with_the_run_and_what_is_told_of_it() {
     let shown = run(RunStatus::Completed);
     for (what, event, member, value) in [
         (
-            Delivery::Status(br#"{"type":"result"}"#),
+            CallbackContent::Status(br#"{"type":"result"}"#),
             "run.status",
             "output",
             json!({ "type": "result" }),
         ),
         (
-            Delivery::Values(br#"{"type":"result","values":5}"#),
+            CallbackContent::Values(br#"{"type":"result","values":5}"#),
             "run.values",
             "output",
             json!({ "type": "result", "values": 5 }),
         ),
         (
-            Delivery::Update(br#"{"type":"custom","update":{"a":1},"kind":"k"}"#),
+            CallbackContent::Update(br#"{"type":"custom","update":{"a":1},"kind":"k"}"#),
             "run.custom",
             "update",
             json!({ "a": 1 }),
@@ -115,7 +115,7 @@ fn clients_are_called_with_the_run_and_what_is_told_of_it() {
         assert_eq!((&body["event"], &body["delivery_id"]), (&json!(event), &json!("d-1")));
         assert_eq!(body[member], value);
     }
-    let update = Delivery::Update(br#"{"update":{},"kind":"k"}"#);
+    let update = CallbackContent::Update(br#"{"update":{},"kind":"k"}"#);
     assert_eq!(parsed(&delivered(&shown, update, "d"))["kind"], "k");
 }
 

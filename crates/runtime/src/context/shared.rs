@@ -70,7 +70,7 @@ pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
     /// Messages that are not complete.
-    open: HashMap<MessageId, OpenMessage>,
+    open: HashMap<MessageId, UnfinishedMessage>,
     /// Those of them that have begun since, in that order.
     begun: Vec<MessageId>,
     /// How else the agent knows messages of which the owner knows already.
@@ -92,7 +92,7 @@ pub(super) struct Filling {
 
 /// A message that is not complete.
 #[derive(Debug)]
-struct OpenMessage {
+struct UnfinishedMessage {
     /// Who says it.
     role: Role,
     /// How else the agent knows it.
@@ -379,10 +379,10 @@ impl Filling {
                     return;
                 }
                 self.begun.push(message.clone());
-                self.open.insert(message, OpenMessage { role, alias: None, is_told: false });
+                self.open.insert(message, UnfinishedMessage { role, alias: None, is_told: false });
             }
             Body::Message(MessageEvent::Completed { message }) => {
-                if let Some(OpenMessage { role, alias, .. }) = self.open.remove(message) {
+                if let Some(UnfinishedMessage { role, alias, .. }) = self.open.remove(message) {
                     self.messages.push(Completed { message: message.clone(), role, alias });
                 }
             }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use trilogue_domain::event::{MessageEvent, Original};
 use trilogue_domain::{AgentCard, AgentName, Body, Failure, MessageId};
 use trilogue_runtime::{
-    Backend, Ending, Input, NewRun, Options, RunContext, Runtime, ThreadChoice, Turn,
+    Backend, Ending, Input, Options, RunContext, RunRequest, Runtime, ThreadChoice, Turn,
 };
 use trilogue_store::record::NoOriginals;
 use trilogue_store::{Range, Store};
@@ -92,7 +92,7 @@ async fn relay(count: usize, one_by_one: bool) {
     let choice = ThreadChoice::Existing(thread.id.clone());
     let mut tail = store.tail(thread.key);
     let submitted = runtime
-        .submit(&alice(), NewRun { agent, ..new_run(&count.to_string(), choice) })
+        .submit(&alice(), RunRequest { agent, ..new_run(&count.to_string(), choice) })
         .await
         .unwrap();
     let row = store.thread(&scope(), &thread.id).await.unwrap().unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trilogue_domain::event::{InterruptEvent, RunEvent, StateEvent};
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::{Answer, Body, Callback, Json, RunStatus};
-use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, QueueItem, QueueKind, RetentionPolicy, RunRow};
 use trilogue_store::{Batch, Change};
 
@@ -127,10 +127,10 @@ async fn a_callback_survives_a_restart() {
     until("it is delivered", || async { receiver.attempts().len() == 1 }).await;
 }
 
-fn called_back(new: NewRun) -> NewRun {
+fn called_back(new: RunRequest) -> RunRequest {
     let url = "https://example.com/hook".into();
     let callback = Callback { url, status: true, values: true, updates: true };
-    NewRun { callback: Some(callback), ..new }
+    RunRequest { callback: Some(callback), ..new }
 }
 
 impl Receiver {
@@ -358,7 +358,7 @@ async fn a_short_synchronous_run_is_one_append_whether_or_not_somebody_is_called
         called_back(new_run("say:x custom:1", ThreadChoice::Stateless)),
     ] {
         let before = house.store.stats().await.unwrap().commits;
-        let submitted = house.submit(NewRun { synchronous: true, ..new }).await;
+        let submitted = house.submit(RunRequest { synchronous: true, ..new }).await;
         submitted.settled.wait().await.unwrap();
         assert_eq!(house.store.stats().await.unwrap().commits - before, 1);
     }

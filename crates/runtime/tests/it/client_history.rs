@@ -7,7 +7,7 @@ use trilogue_domain::{
     AgentName, Body, ClientHistory, Code, HeadMove, Json, MessageId, Principal, Reference,
     RunStatus, ThreadId, limits,
 };
-use trilogue_runtime::{NewRun, NewThread, StateAt, ThreadChoice};
+use trilogue_runtime::{NewThread, RunRequest, StateAt, ThreadChoice};
 use trilogue_store::Range;
 use trilogue_store::rows::{CheckpointRow, Page, ThreadFilter};
 
@@ -193,7 +193,7 @@ async fn no_rewind_behind_an_agent_that_cannot_forget() {
     for house in [House::memory().await, House::sqlite().await] {
         house.fill_library(0..1);
         let thread = house.thread().await;
-        let private = NewRun {
+        let private = RunRequest {
             agent: AgentName::parse("private").unwrap(),
             ..new_run("bind:s say:one", ThreadChoice::Existing(thread.clone()))
         };

@@ -15,7 +15,7 @@ use trilogue_domain::{
     Timestamp, Violation,
 };
 use trilogue_runtime::{
-    Backend, EmitError, Ending, Input, NewRun, NewThread, Options, Rewind, RunContext, Runtime,
+    Backend, EmitError, Ending, Input, NewThread, Options, Rewind, RunContext, RunRequest, Runtime,
     Submitted, ThreadChoice, Turn, WhenHolding, WhenWaiting,
 };
 use trilogue_store::record::NoOriginals;
@@ -187,11 +187,11 @@ impl House {
         said.map(|message| message.text()).collect()
     }
 
-    pub async fn submit(&self, new: NewRun) -> Submitted {
+    pub async fn submit(&self, new: RunRequest) -> Submitted {
         self.runtime.submit(&alice(), new).await.unwrap()
     }
 
-    pub async fn refused(&self, new: NewRun) -> Code {
+    pub async fn refused(&self, new: RunRequest) -> Code {
         self.runtime.submit(&alice(), new).await.map(|_| ()).unwrap_err().code()
     }
 
@@ -503,8 +503,8 @@ pub fn interrupt(kind: InterruptKind) -> Interrupt {
     }
 }
 
-pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
-    NewRun {
+pub fn new_run(text: &str, thread: ThreadChoice) -> RunRequest {
+    RunRequest {
         agent: AgentName::parse("script").unwrap(),
         thread,
         id: None,
@@ -529,7 +529,7 @@ pub fn new_run(text: &str, thread: ThreadChoice) -> NewRun {
     }
 }
 
-pub fn on(thread: &ThreadId, text: &str) -> NewRun {
+pub fn on(thread: &ThreadId, text: &str) -> RunRequest {
     new_run(text, ThreadChoice::Existing(thread.clone()))
 }
 

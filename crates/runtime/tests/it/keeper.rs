@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::Semaphore;
 use trilogue_domain::{AgentCard, Code, Failure, Json, MessageId, ThreadId};
 use trilogue_runtime::{
-    Backend, CallError, Client, Ending, Input, MemoryState, NewRun, Rewind, RunContext, Sessions,
-    ThreadChoice, ThreadContext, Turn,
+    Backend, CallError, Client, Ending, Input, MemoryState, Rewind, RunContext, RunRequest,
+    Sessions, ThreadChoice, ThreadContext, Turn,
 };
 
 use crate::fixture::{House, Scripted, new_run, say};
@@ -34,9 +34,9 @@ pub async fn furnished(house: House) -> (House, Arc<Keeper>) {
     (house, keeper)
 }
 
-pub fn keeps(thread: &ThreadId, text: &str) -> NewRun {
+pub fn keeps(thread: &ThreadId, text: &str) -> RunRequest {
     let agent = trilogue_domain::AgentName::parse("keeper").unwrap();
-    NewRun { agent, ..new_run(text, ThreadChoice::Existing(thread.clone())) }
+    RunRequest { agent, ..new_run(text, ThreadChoice::Existing(thread.clone())) }
 }
 
 // === impl Keeper ===

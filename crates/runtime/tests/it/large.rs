@@ -10,8 +10,8 @@ use trilogue_domain::{
     AgentCard, Answer, Body, Code, Failure, InterruptKind, Json, MessageId, RunStatus, limits,
 };
 use trilogue_runtime::{
-    AnswerTo, Backend, EmitError, Ending, Input, NewRun, NewThread, Rewind, RunContext, Runtime,
-    ThreadChoice, Turn,
+    AnswerTo, Backend, EmitError, Ending, Input, NewThread, Rewind, RunContext, RunRequest,
+    Runtime, ThreadChoice, Turn,
 };
 use trilogue_store::Range;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
@@ -103,7 +103,7 @@ fn hand_in(runtime: &Runtime) {
 
 async fn does(house: &House, thread: ThreadChoice, text: &str) -> RunRow {
     let agent = trilogue_domain::AgentName::parse("loud").unwrap();
-    let submitted = house.submit(NewRun { agent, ..new_run(text, thread) }).await;
+    let submitted = house.submit(RunRequest { agent, ..new_run(text, thread) }).await;
     submitted.settled.wait().await.unwrap()
 }
 

@@ -6,13 +6,13 @@ use trilogue_domain::{
     AgentName, Answer, Citation, Code, Input, InterruptKind, Json, Message, MessageId, Outcome,
     Part, PartMetadata, Role, RunStatus,
 };
-use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
 use crate::fixture::{House, alice, interrupt, new_run, scope, until};
 
-fn held(text: &str, thread: ThreadChoice) -> NewRun {
-    NewRun { rules: Some("plain".into()), ..new_run(text, thread) }
+fn held(text: &str, thread: ThreadChoice) -> RunRequest {
+    RunRequest { rules: Some("plain".into()), ..new_run(text, thread) }
 }
 
 fn failure(run: &RunRow) -> Code {
@@ -22,7 +22,7 @@ fn failure(run: &RunRow) -> Code {
     }
 }
 
-async fn settle(house: &House, new: NewRun) -> RunRow {
+async fn settle(house: &House, new: RunRequest) -> RunRow {
     house.runtime.submit(&alice(), new).await.unwrap().settled.wait().await.unwrap()
 }
 
@@ -139,14 +139,16 @@ async fn metadata_has_a_limit_of_its_own() {
         created_at: None,
         completed_at: None,
     };
-    let new =
-        NewRun { input: Input::Messages(vec![message]), ..new_run("", ThreadChoice::Ephemeral) };
+    let new = RunRequest {
+        input: Input::Messages(vec![message]),
+        ..new_run("", ThreadChoice::Ephemeral)
+    };
     let error = house.runtime.submit(&alice(), new).await.map(drop).unwrap_err();
     assert_eq!(error.code(), Code::EventTooLarge);
     assert!(error.message().contains("part 1"), "{error}");
 
     let thread = house.thread().await;
-    let asked = NewRun {
+    let asked = RunRequest {
         agent: AgentName::parse("script").unwrap(),
         ..new_run("ask-message", ThreadChoice::Existing(thread))
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use trilogue_domain::port::Clock;
 use trilogue_domain::{Answer, Callback, Code, Json, Outcome, RunStatus, ThreadActivity, ThreadId};
-use trilogue_runtime::{AnswerTo, NewRun, Options, ThreadChoice};
+use trilogue_runtime::{AnswerTo, Options, RunRequest, ThreadChoice};
 use trilogue_store::rows::{InterruptFilter, Page, QueueKind};
 
 use crate::fixture::{House, alice, new_run, on, scope, until};
@@ -109,7 +109,7 @@ async fn a_restart_keeps_runs_threads_checkpoints_and_deliveries() {
     let house = House::sqlite_with(options.clone()).await;
     let url: Arc<str> = "https://example.com/hook".into();
     let callback = Callback { url, status: true, values: false, updates: false };
-    let told = |thread: &ThreadId, script: &str| NewRun {
+    let told = |thread: &ThreadId, script: &str| RunRequest {
         callback: Some(callback.clone()),
         request: Some(Json::parse(r#"{"agent_id":"script"}"#).unwrap()),
         ..on(thread, script)

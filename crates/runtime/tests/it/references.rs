@@ -6,7 +6,7 @@ use trilogue_domain::{
     ClientHistory, Code, Input, Message, MessageId, Outcome, Part, Reference, Role, RunStatus,
     ThreadId, Timestamp, limits,
 };
-use trilogue_runtime::{NewRun, StateAt, ThreadChoice};
+use trilogue_runtime::{RunRequest, StateAt, ThreadChoice};
 use trilogue_store::rows::RunRow;
 
 use crate::client_history::{address, given};
@@ -35,7 +35,7 @@ async fn references_are_in_the_order_of_the_log() {
         let thread = ThreadId::parse("t").unwrap();
         house.replace(&thread, vec![address(3), address(3)]).await;
         let input = vec![message("in-1", "before"), message("in-2", "say:a result:1 say:b")];
-        let new = NewRun {
+        let new = RunRequest {
             input: Input::Messages(input),
             ..new_run("", ThreadChoice::Existing(thread.clone()))
         };
@@ -103,7 +103,7 @@ async fn large_content_of_another_thread_is_inlined() {
     for house in [House::memory().await, House::sqlite().await] {
         let other = house.thread().await;
         let text = "x".repeat(limits::INLINE_CONTENT_BYTES + 1);
-        let new = NewRun {
+        let new = RunRequest {
             input: Input::Messages(vec![message("large", &text), message("small", "say:ok")]),
             ..new_run("", ThreadChoice::Existing(other.clone()))
         };
@@ -193,7 +193,7 @@ async fn stated_times_stay_as_stated() {
         let thread = house.thread().await;
         let stated =
             Message { created_at: Some(Timestamp::from_micros(7)), ..message("stated", "say:x") };
-        let new = NewRun {
+        let new = RunRequest {
             input: Input::Messages(vec![message("unknown", "a"), stated]),
             ..new_run("", ThreadChoice::Existing(thread.clone()))
         };

@@ -1,7 +1,7 @@
 //! A thread's state at its checkpoints, and which agents may go on with it.
 
 use trilogue_domain::{AgentName, CheckpointId, Code, Json, Outcome, ThreadId};
-use trilogue_runtime::{NewRun, StateOf, ThreadChoice, ThreadPatch};
+use trilogue_runtime::{RunRequest, StateOf, ThreadChoice, ThreadPatch};
 use trilogue_store::rows::ThreadRow;
 
 use crate::fixture::{House, alice, on, scope};
@@ -10,8 +10,8 @@ fn json(text: &'static str) -> Json {
     Json::parse(text).unwrap()
 }
 
-fn counting(new: NewRun) -> NewRun {
-    NewRun { agent: AgentName::parse("counter").unwrap(), ..new }
+fn counting(new: RunRequest) -> RunRequest {
+    RunRequest { agent: AgentName::parse("counter").unwrap(), ..new }
 }
 
 async fn row(house: &House, thread: &ThreadId) -> ThreadRow {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use trilogue_domain::port::Clock;
 use trilogue_domain::{Code, Outcome, RunStatus, Strategy, ThreadId, limits};
-use trilogue_runtime::{NewRun, Options, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{Options, RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::QueueKind;
 
 use crate::fixture::{House, alice, new_run, on, until};
 
-fn with(strategy: Strategy, new: NewRun) -> NewRun {
-    NewRun {
+fn with(strategy: Strategy, new: RunRequest) -> RunRequest {
+    RunRequest {
         strategy,
         when_waiting: WhenWaiting::Supersede,
         when_holding: WhenHolding::Strategy,
@@ -18,9 +18,9 @@ fn with(strategy: Strategy, new: NewRun) -> NewRun {
     }
 }
 
-fn in_a_minute(house: &House, new: NewRun) -> NewRun {
+fn in_a_minute(house: &House, new: RunRequest) -> RunRequest {
     let not_before = Some(house.clock.now().after(Duration::from_secs(60)));
-    NewRun { not_before, ..new }
+    RunRequest { not_before, ..new }
 }
 
 /// A run at work, one behind it, and one whose time has not come.
@@ -118,7 +118,7 @@ async fn a_scheduled_run_applies_its_strategy_at_once_and_queues_when_it_is_due(
         let elsewhere = house.thread().await;
         let wakes = in_a_minute(&house, on(&elsewhere, "say:x"));
         let not_before = Some(house.clock.now().after(Duration::from_millis(1)));
-        house.submit(NewRun { not_before, ..wakes }).await;
+        house.submit(RunRequest { not_before, ..wakes }).await;
         house.clock.advance(Duration::from_secs(1));
         until("what was due is done", || async {
             house.store.next_due(QueueKind::ScheduledRun).await.unwrap().is_none()
@@ -154,7 +154,7 @@ async fn a_run_is_not_scheduled_too_far_ahead() {
     let house = House::memory().await;
     let at = |ahead| {
         let not_before = Some(house.clock.now().after(ahead));
-        NewRun { not_before, ..new_run("say:x", ThreadChoice::Stateless) }
+        RunRequest { not_before, ..new_run("say:x", ThreadChoice::Stateless) }
     };
     let most = limits::MAX_SCHEDULE_AHEAD;
     assert_eq!(house.refused(at(most + Duration::from_secs(1))).await, Code::InvalidRequest);

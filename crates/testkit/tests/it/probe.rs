@@ -11,7 +11,7 @@ use trilogue_domain::{
 };
 use trilogue_gateway::callback::{Sender, sign};
 use trilogue_runtime::{
-    Input, NewRun, NewThread, Options, Rewind, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
+    Input, NewThread, Options, Rewind, RunRequest, Runtime, ThreadChoice, ThreadPatch, WhenHolding,
     WhenWaiting,
 };
 use trilogue_store::rows::{Page, QueueItem, QueueKind, RunRow};
@@ -73,7 +73,7 @@ impl House {
             created_at: Some(Timestamp::from_micros(0)),
             completed_at: None,
         };
-        let new = NewRun {
+        let new = RunRequest {
             agent: AgentName::parse("probe").unwrap(),
             thread: ThreadChoice::Ensure(NewThread {
                 id: Some(self.thread.clone()),

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The sending end of a session's queue. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct SessionInbox {
     items: mpsc::Sender<SessionItem>,
     bytes: Arc<Semaphore>,
 }
@@ -84,9 +84,9 @@ pub(crate) enum TurnEnd {
     Broken,
 }
 
-// === impl Inbox ===
+// === impl SessionInbox ===
 
-impl Inbox {
+impl SessionInbox {
     pub(crate) fn new() -> (Self, mpsc::Receiver<SessionItem>) {
         let (items, receiver) = mpsc::channel(MAX_ITEMS);
         (Self { items, bytes: Arc::new(Semaphore::new(MAX_BYTES)) }, receiver)

@@ -5,5 +5,5 @@ mod inbox;
 mod router;
 
 pub(super) use calls::CallOrigin;
-pub(super) use inbox::{Inbox, OversizeLine, SessionItem, TurnEnd, TurnSummary};
+pub(super) use inbox::{OversizeLine, SessionInbox, SessionItem, TurnEnd, TurnSummary};
 pub(super) use router::{Router, cancelled_elicitation, cancelled_permission};

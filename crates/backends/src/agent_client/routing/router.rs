@@ -13,7 +13,7 @@ use super::calls::{
     CallOrigin, InFlightCall, InFlightCalls, Lookup, OpenElicitations, elicitation_id, notify,
     request_id,
 };
-use super::inbox::{Inbox, OversizeLine};
+use super::inbox::{OversizeLine, SessionInbox};
 use crate::agent_client::launch::ClientMeta;
 
 /// The most messages that are kept for sessions that are being opened: fewer than an inbox takes.
@@ -42,7 +42,7 @@ pub(crate) struct Router {
 
 #[derive(Debug, Default)]
 struct Routes {
-    sessions: HashMap<String, Inbox>,
+    sessions: HashMap<String, SessionInbox>,
     /// How many sessions are being opened whose ids are not known yet.
     opening: usize,
     /// Messages for unknown sessions, in order.
@@ -52,7 +52,7 @@ struct Routes {
     /// Whether one was dropped because there were too many.
     lost_early: bool,
     /// The sessions that are being opened again.
-    reopening: Vec<Inbox>,
+    reopening: Vec<SessionInbox>,
 }
 
 /// A message that came before the response which names its session.
@@ -72,7 +72,7 @@ pub(crate) struct NewSessionGuard(Arc<Router>);
 #[derive(Debug)]
 pub(crate) struct ReopenGuard {
     router: Arc<Router>,
-    inbox: Inbox,
+    inbox: SessionInbox,
 }
 
 // === impl Router ===
@@ -101,13 +101,13 @@ impl Router {
     }
 
     /// From now on, the session's inbox gets an item for each response.
-    pub(crate) fn reopen(self: &Arc<Self>, inbox: &Inbox) -> ReopenGuard {
+    pub(crate) fn reopen(self: &Arc<Self>, inbox: &SessionInbox) -> ReopenGuard {
         lock(&self.routes).reopening.push(inbox.clone());
         ReopenGuard { router: Arc::clone(self), inbox: inbox.clone() }
     }
 
     /// Adds a session, and gives it the messages that came before.
-    pub(crate) fn add(&self, session: &str, inbox: Inbox) {
+    pub(crate) fn add(&self, session: &str, inbox: SessionInbox) {
         let mut routes = lock(&self.routes);
         let early = std::mem::take(&mut routes.early);
         routes.early_bytes = 0;
@@ -131,7 +131,7 @@ impl Router {
     }
 
     /// Removes a session, unless another inbox has taken its id.
-    pub(crate) fn remove(&self, session: &str, inbox: &Inbox) {
+    pub(crate) fn remove(&self, session: &str, inbox: &SessionInbox) {
         let mut routes = lock(&self.routes);
         if routes.sessions.get(session).is_some_and(|it| it.is_same(inbox)) {
             routes.sessions.remove(session);
@@ -153,7 +153,7 @@ impl Router {
         drop((sessions, early));
     }
 
-    fn inbox(&self, session: &str) -> Option<Inbox> {
+    fn inbox(&self, session: &str) -> Option<SessionInbox> {
         lock(&self.routes).sessions.get(session).cloned()
     }
 
@@ -247,7 +247,7 @@ impl Router {
             routes.lost_early |= routes.opening > 0;
             routes.sessions.values().cloned().collect()
         };
-        let lost = |inbox: &Inbox| {
+        let lost = |inbox: &SessionInbox| {
             let method = line.method.clone().filter(|method| method.len() <= MAX_METHOD_BYTES);
             inbox.oversize(OversizeLine { limit: line.limit, method, is_logged: false })
         };
@@ -255,7 +255,7 @@ impl Router {
     }
 
     /// The session of an oversize line: the named one; else the only one, or the only one with a prompt in flight.
-    fn session_of(&self, named: Option<&str>) -> Option<Inbox> {
+    fn session_of(&self, named: Option<&str>) -> Option<SessionInbox> {
         let routes = lock(&self.routes);
         if let Some(named) = named {
             return routes.sessions.get(named).cloned();
@@ -362,7 +362,7 @@ impl Handler for Router {
         if routes.opening > 0 && !is_marked && routes.early.len() < MAX_EARLY {
             routes.early.push((String::new(), EarlyMessage::Response));
         }
-        all_of(routes.reopening.iter().map(Inbox::response))
+        all_of(routes.reopening.iter().map(SessionInbox::response))
     }
 }
 
@@ -409,7 +409,7 @@ pub(crate) fn cancelled_elicitation() -> Value {
 
 impl Routes {
     /// The only session, while no other is being opened: messages that name none are for it.
-    fn only(&self) -> Option<&Inbox> {
+    fn only(&self) -> Option<&SessionInbox> {
         if self.opening > 0 || self.sessions.len() > 1 {
             return None;
         }
@@ -446,7 +446,7 @@ impl EarlyMessage {
         self.params().len()
     }
 
-    fn put(self, inbox: &Inbox) -> Backpressure {
+    fn put(self, inbox: &SessionInbox) -> Backpressure {
         match self {
             Self::Notification(notification) => inbox.notify(notification),
             Self::Request(request) => inbox.request(request),

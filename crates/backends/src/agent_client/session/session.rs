@@ -13,7 +13,7 @@ use trilogue_runtime::RunContext;
 use super::binding::SessionParams;
 use super::modes::SessionModes;
 use crate::agent_client::process::{Process, SERVER_CALL_TIMEOUT};
-use crate::agent_client::routing::{Inbox, SessionItem, TurnEnd, TurnSummary};
+use crate::agent_client::routing::{SessionInbox, SessionItem, TurnEnd, TurnSummary};
 use crate::workspace::Workspace;
 
 /// The longest that a prompt waits for the end of a replay.
@@ -26,7 +26,7 @@ static USES: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Session {
     remote: String,
     process: Arc<Process>,
-    inbox: Inbox,
+    inbox: SessionInbox,
     workspace: Option<Workspace>,
     params: SessionParams,
     modes: SessionModes,
@@ -49,7 +49,7 @@ pub(super) struct Parts {
     /// The id that the agent gave it.
     pub(super) remote: String,
     pub(super) process: Arc<Process>,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: SessionInbox,
     pub(super) workspace: Option<Workspace>,
     pub(super) params: SessionParams,
     pub(super) modes: SessionModes,
@@ -92,7 +92,7 @@ impl Session {
         &self.process
     }
 
-    pub(super) fn inbox(&self) -> &Inbox {
+    pub(super) fn inbox(&self) -> &SessionInbox {
         &self.inbox
     }
 

@@ -20,7 +20,7 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::launch::Launch;
 use crate::agent_client::meta::with_extra;
 use crate::agent_client::process::{OpeningGuard, Process, json_of};
-use crate::agent_client::routing::{Inbox, SessionItem};
+use crate::agent_client::routing::{SessionInbox, SessionItem};
 use crate::permission::Rules;
 use crate::workspace::Workspace;
 
@@ -104,7 +104,7 @@ impl SessionStart {
                 )
             })?);
         }
-        let (inbox, items) = Inbox::new();
+        let (inbox, items) = SessionInbox::new();
         let modes = SessionModes::default();
         let answerer = RequestAnswerer {
             launch: Arc::clone(&self.launch),

@@ -60,7 +60,7 @@ pub(super) struct TurnTranscript {
 pub(super) struct MessageIds {
     assigns: bool,
     /// The kind of the last chunk, and its assigned id.
-    assigned: Option<(Chunk, String)>,
+    assigned: Option<(ChunkKind, String)>,
 }
 
 /// An update outside of a turn.
@@ -81,7 +81,7 @@ struct OpenMessage {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Chunk {
+enum ChunkKind {
     User,
     Agent,
     Thought,
@@ -113,7 +113,7 @@ impl TurnTranscript {
 
     /// The agent's own id of a message that this update begins. The caller checks whether the store knows it already.
     pub(super) fn begins(&self, kind: &str, params: &str, used: &UsedIds) -> Option<MessageId> {
-        if Chunk::of(kind) != Some(Chunk::Agent) {
+        if ChunkKind::of(kind) != Some(ChunkKind::Agent) {
             return None;
         }
         let id = splice::message_id(params).filter(|id| !self.messages.contains_key(&**id))?;
@@ -124,7 +124,7 @@ impl TurnTranscript {
     /// Takes an update without its session id. `kind` is its [`update_kind`].
     pub(super) fn update(&mut self, kind: &str, params: String, used: &UsedIds) -> LoggedUpdate {
         let mut logged = LoggedUpdate::default();
-        match Chunk::of(kind) {
+        match ChunkKind::of(kind) {
             Some(chunk) => self.chunk(chunk, params, used, &mut logged),
             None => self.other(params, &mut logged),
         }
@@ -147,9 +147,15 @@ impl TurnTranscript {
         events
     }
 
-    fn chunk(&mut self, kind: Chunk, params: String, used: &UsedIds, logged: &mut LoggedUpdate) {
+    fn chunk(
+        &mut self,
+        kind: ChunkKind,
+        params: String,
+        used: &UsedIds,
+        logged: &mut LoggedUpdate,
+    ) {
         let (params, id, is_ours) = self.ids.assign(kind, params);
-        if kind == Chunk::Agent {
+        if kind == ChunkKind::Agent {
             let message = self.message(&id, is_ours, used, logged);
             // No two messages of a thread have one id. An id that we cannot keep only the agent knows.
             let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
@@ -249,7 +255,7 @@ impl MessageIds {
 
     /// Gives an id to a chunk that comes outside of a turn.
     pub(super) fn outside_turn(&mut self, kind: &str, params: String) -> OutsideUpdate {
-        let Some(chunk) = Chunk::of(kind) else {
+        let Some(chunk) = ChunkKind::of(kind) else {
             let ends = kind == "tool_call";
             if ends {
                 self.end();
@@ -257,7 +263,7 @@ impl MessageIds {
             return OutsideUpdate { params, message: None, ends };
         };
         let (params, id, _) = self.assign(chunk, params);
-        let is_agent = chunk == Chunk::Agent;
+        let is_agent = chunk == ChunkKind::Agent;
         OutsideUpdate { params, message: is_agent.then_some(id), ends: !is_agent }
     }
 
@@ -267,7 +273,7 @@ impl MessageIds {
     }
 
     /// The chunk with its id, the id, and whether it was assigned here.
-    fn assign(&mut self, kind: Chunk, params: String) -> (String, String, bool) {
+    fn assign(&mut self, kind: ChunkKind, params: String) -> (String, String, bool) {
         let given =
             splice::message_id(&params).filter(|id| !id.is_empty()).map(|id| id.into_owned());
         if let Some(given) = given {
@@ -284,9 +290,9 @@ impl MessageIds {
     }
 }
 
-// === impl Chunk ===
+// === impl ChunkKind ===
 
-impl Chunk {
+impl ChunkKind {
     fn of(word: &str) -> Option<Self> {
         Some(match word {
             "user_message_chunk" => Self::User,

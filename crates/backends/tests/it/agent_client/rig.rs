@@ -15,8 +15,8 @@ use trilogue_domain::event::{MessageEvent, Original, StateEvent};
 use trilogue_domain::{AgentName, Answer, Body, Error, Input, Json, Message, ThreadId, Transcript};
 use trilogue_mapping::agent_client::Originals;
 use trilogue_runtime::{
-    AnswerTo, Backend, CallError, Client, ClientProfile, NewRun, NewThread, Sessions, Submitted,
-    ThreadChoice, ThreadContext, WhenHolding,
+    AnswerTo, Backend, CallError, Client, ClientProfile, NewThread, RunRequest, Sessions,
+    Submitted, ThreadChoice, ThreadContext, WhenHolding,
 };
 use trilogue_sdk::Card;
 use trilogue_store::rows::RunRow;
@@ -139,8 +139,10 @@ impl Rig {
 
     pub(crate) async fn begin_with(&self, thread: &ThreadId, input: Input) -> Submitted {
         let choice = ThreadChoice::Existing(thread.clone());
-        let run =
-            NewRun { when_holding: WhenHolding::Strategy, ..new_run("scripted", choice, input) };
+        let run = RunRequest {
+            when_holding: WhenHolding::Strategy,
+            ..new_run("scripted", choice, input)
+        };
         self.runtime.submit(&self.by, run).await.unwrap()
     }
 

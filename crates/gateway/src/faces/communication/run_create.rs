@@ -7,7 +7,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Code, Error, Right, Strategy, ThreadId};
 use trilogue_mapping::communication::{self as mapping, strict};
 use trilogue_mapping::native::read_json;
-use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uuid};
 
 use super::agents::agent;
@@ -69,14 +69,14 @@ fn differ(session_id: Option<Uuid>, session: Option<&Session>) -> bool {
     matches!((session_id, session), (Some(id), Some(session)) if session.id != id)
 }
 
-fn new_run(call: &Call, body: RunCreateRequest) -> Result<NewRun> {
+fn new_run(call: &Call, body: RunCreateRequest) -> Result<RunRequest> {
     let now = call.state.clock.now();
     let input = mapping::input(body.input, now, call.state.max_part_metadata_bytes)?;
     let config = body.config.map(read_json).transpose()?;
     let idempotency = idempotency(call)?;
     let agent: AgentName = agent(call, &body.agent_name)?.name.clone();
     let id = body.session_id.map(|id| ThreadId::from_uuid(id.get()));
-    Ok(NewRun {
+    Ok(RunRequest {
         agent,
         thread: ThreadChoice::Ensure(NewThread { id, metadata: None }),
         id: None,

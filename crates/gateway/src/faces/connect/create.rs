@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 use trilogue_mapping::connect::Modes;
-use trilogue_runtime::{NewRun, Submitted};
+use trilogue_runtime::{RunRequest, Submitted};
 use trilogue_wire::agent_connect as wire;
 
 use super::disconnect::CancelOnDrop;
@@ -171,7 +171,7 @@ type Submission = Pin<Box<dyn Future<Output = Result<Submitted>> + Send>>;
 // === impl Submitting ===
 
 impl Submitting {
-    fn new(call: &Call, new: NewRun, ends_with_connection: bool) -> Self {
+    fn new(call: &Call, new: RunRequest, ends_with_connection: bool) -> Self {
         let (state, by) = (Arc::clone(&call.state), Arc::clone(&call.caller.principal));
         let (runtime, principal) = (state.runtime.clone(), Arc::clone(&by));
         let submission: Submission = Box::pin(async move { runtime.submit(&principal, new).await });

@@ -16,7 +16,7 @@ use trilogue_domain::{
     Timestamp, lock,
 };
 use trilogue_mapping::connect::{
-    self as mapping, Delivery as Payload, RunOf, Show, Updates, Values, delivered,
+    self as mapping, CallbackContent, RunOf, Show, Updates, Values, delivered,
 };
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
@@ -159,18 +159,18 @@ impl CallbackDelivery {
                 let (event, at) =
                     self.update(&card, row, reference.number).await?.ok_or_else(nothing)?;
                 let run = self.shown(&card, row, RunStatus::Running, at);
-                delivered(&run, Payload::Update(&event), id)
+                delivered(&run, CallbackContent::Update(&event), id)
             }
             of => {
                 let fold = self.fold(card.clone(), row, reference.number).await?;
                 let run = self.shown(&card, row, fold.status, fold.at);
                 let body = if of == DeliveryKind::Values {
                     let output = fold.values.partial().ok_or_else(nothing)?;
-                    delivered(&run, Payload::Values(&output), id)
+                    delivered(&run, CallbackContent::Values(&output), id)
                 } else {
                     asks = fold.values.interrupt().map(|interrupt| interrupt.id.clone());
                     let output = fold.values.output().ok_or_else(nothing)?;
-                    delivered(&run, Payload::Status(&output), id)
+                    delivered(&run, CallbackContent::Status(&output), id)
                 };
                 self.keep(row.key, fold);
                 body

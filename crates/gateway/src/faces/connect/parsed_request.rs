@@ -5,7 +5,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Callback, Code, Error, Json, Strategy, ThreadId};
 use trilogue_mapping::connect::{self as mapping, Modes, RunConfig};
 use trilogue_mapping::native::shown;
-use trilogue_runtime::{NewRun, NewThread, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{NewThread, RunRequest, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::ConfigurationRow;
 use trilogue_wire::agent_connect as wire;
 
@@ -19,7 +19,7 @@ use crate::http::reply::Reply;
 /// A run that a request asks for.
 #[derive(Debug)]
 pub(super) struct ParsedRequest {
-    pub(super) new: NewRun,
+    pub(super) new: RunRequest,
     pub(super) modes: Option<Modes>,
     /// Whether the run ends with the connection that waits for it.
     pub(super) ends_with_connection: bool,
@@ -70,7 +70,7 @@ pub(super) async fn read(call: &Call, mode: ReplyMode) -> Result<ParsedRequest> 
         (delay > 0).then(|| now.after(std::time::Duration::from_secs(u64::from(delay))));
     let ends = body.on_disconnect.unwrap_or_default() == wire::OnDisconnect::Cancel;
     let strategy = strategy(&body, is_stateless);
-    let new = NewRun {
+    let new = RunRequest {
         agent: card.name.clone(),
         thread,
         id: None,

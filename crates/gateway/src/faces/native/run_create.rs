@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right, RunId, Strategy, ThreadId};
 use trilogue_mapping::native::{self as mapping, read_json, read_object, read_time};
-use trilogue_runtime::{NewRun, NewThread, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{NewThread, RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::native::{self, Run, RunCreate, RunMode};
 
@@ -97,7 +97,7 @@ fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
     percent_encoding::utf8_percent_encode(id.as_str(), mapping::message::PATH_SEGMENT)
 }
 
-fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
+fn new_run(call: &Call, body: RunCreate) -> Result<RunRequest> {
     let now = call.state.clock.now();
     let thread_id = body.thread_id.as_deref();
     let thread_metadata = read_object(body.thread_metadata, "thread_metadata")?;
@@ -117,7 +117,7 @@ fn new_run(call: &Call, body: RunCreate) -> Result<NewRun> {
             metadata: thread_metadata,
         }),
     };
-    Ok(NewRun {
+    Ok(RunRequest {
         agent: agent_name(&body.agent)?,
         thread,
         id: body.id.as_deref().map(RunId::parse).transpose()?,

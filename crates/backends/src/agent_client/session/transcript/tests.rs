@@ -72,14 +72,14 @@ fn an_id_that_is_taken_or_none_gets_another() {
 #[test]
 fn a_piece_whose_id_is_empty_has_none() {
     let mut ids = MessageIds::new(true);
-    let (params, id, is_ours) = ids.assign(Chunk::Agent, update(SAYS, Some(""), "x"));
+    let (params, id, is_ours) = ids.assign(ChunkKind::Agent, update(SAYS, Some(""), "x"));
     assert!(is_ours);
     assert_eq!(splice::message_id(&params).as_deref(), Some(&*id));
-    let (_, again, _) = ids.assign(Chunk::Agent, update(SAYS, None, "x"));
+    let (_, again, _) = ids.assign(ChunkKind::Agent, update(SAYS, None, "x"));
     assert_eq!(id, again);
-    let (_, given, is_ours) = ids.assign(Chunk::Agent, update(SAYS, Some("g"), "x"));
+    let (_, given, is_ours) = ids.assign(ChunkKind::Agent, update(SAYS, Some("g"), "x"));
     assert_eq!((&*given, is_ours), ("g", false));
-    assert_ne!(ids.assign(Chunk::Agent, update(SAYS, None, "x")).1, id);
+    assert_ne!(ids.assign(ChunkKind::Agent, update(SAYS, None, "x")).1, id);
 }
 
 #[test]

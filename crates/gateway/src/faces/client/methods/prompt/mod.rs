@@ -13,7 +13,7 @@ use trilogue_domain::{
     Code, Input, Json, Message, MessageId, Outcome, Role, RunId, RunKey, Strategy, ThreadId,
 };
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{NewRun, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
+use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
 use trilogue_store::Range;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_client::{PromptRequest, check_prompt};
@@ -222,14 +222,14 @@ impl Prompt<'_> {
         message
     }
 
-    async fn new_run(&self) -> Result<NewRun> {
+    async fn new_run(&self) -> Result<RunRequest> {
         let row = self.connection.thread(self.session.id()).await?;
         let metadata = self
             .connection
             .client
             .as_ref()
             .map(|client| Json::from_value(&serde_json::json!({ CLIENT: client })));
-        Ok(NewRun {
+        Ok(RunRequest {
             agent: self.connection.agent.clone(),
             thread: ThreadChoice::Existing(row.id.clone()),
             id: None,
@@ -253,7 +253,7 @@ impl Prompt<'_> {
     }
 
     /// The run and the message of the same prompt, if the client has sent it before.
-    async fn repeated(&self, new: &NewRun) -> Result<Option<(RunRow, Option<MessageId>)>> {
+    async fn repeated(&self, new: &RunRequest) -> Result<Option<(RunRow, Option<MessageId>)>> {
         let (connection, thread) = (self.connection, &self.session.thread);
         if self.incoming.extras.key.is_some()
             && let Some(known) = connection.runtime().known(&connection.principal, new).await?

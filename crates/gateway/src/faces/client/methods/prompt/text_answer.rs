@@ -3,7 +3,7 @@
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Interrupt};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_runtime::{AnswerKey, AnswerTo, NewRun};
+use trilogue_runtime::{AnswerKey, AnswerTo, RunRequest};
 use trilogue_store::rows::RunRow;
 
 use super::super::super::wire::lines::MethodResult;
@@ -34,7 +34,7 @@ impl Prompt<'_> {
     pub(super) async fn answer_question(
         &self,
         question: &Interrupt,
-        new: &NewRun,
+        new: &RunRequest,
     ) -> Result<TextAnswer> {
         let connection = self.connection;
         let row = connection.read().interrupt(&self.session.scope(), &question.id).await?;
