@@ -39,11 +39,11 @@ pub const DEFAULT_CAPACITY_EVENTS: usize = 100_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<RecorderShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RecorderShared {
     state: Mutex<State>,
     room: Notify,
     cancelled: watch::Sender<bool>,
@@ -96,7 +96,7 @@ impl Recorder {
         };
         let (state, room) = (Mutex::new(state), Notify::new());
         let cancelled = watch::Sender::new(false);
-        Self { shared: Arc::new(Shared { state, room, cancelled }) }
+        Self { shared: Arc::new(RecorderShared { state, room, cancelled }) }
     }
 
     /// Gives the run a past.

@@ -9,7 +9,7 @@ use crate::command::{
 use crate::globals::Globals;
 
 const AFTER_HELP: &str = "\
-Exit codes:
+ExitStatus codes:
   0  success                               5  token missing, unknown, or without the right
   1  the run or the request failed         6  server unreachable
   2  wrong usage, input or configuration   7  conflict: already exists, or in another state
@@ -23,11 +23,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) globals: Globals,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Start a server with the built-in agents and print what to try.
     Demo(demo::Demo),
     /// Start the server that a configuration file describes.
@@ -44,17 +44,17 @@ pub(crate) enum Command {
     /// Talk to an agent, line by line.
     Chat(chat::Chat),
     /// List the agents.
-    Agents(agents::Agents),
+    Agents(agents::AgentsCommand),
     /// List, show, export, copy or erase threads.
     Threads(threads::Threads),
     /// List or show runs.
     Runs(runs::Runs),
     /// Show the events of a thread or a run.
-    Tail(tail::Tail),
+    Tail(tail::TailCommand),
     /// Cancel a run.
     Cancel(cancel::Cancel),
     /// List open questions.
-    Inbox(inbox::Inbox),
+    Inbox(inbox::InboxCommand),
     /// Answer a run's question.
     Approve(approve::Approve),
     /// Create, list or revoke tokens.

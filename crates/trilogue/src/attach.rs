@@ -321,7 +321,7 @@ mod tests {
         for source in
             ["/nonexistent/file", "file:///nonexistent/file", "/"].iter().chain(&elsewhere)
         {
-            assert_eq!(part(source).unwrap_err().exit, crate::exit::Exit::Usage, "{source}");
+            assert_eq!(part(source).unwrap_err().exit, crate::exit::ExitStatus::Usage, "{source}");
         }
     }
 }

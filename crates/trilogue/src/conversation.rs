@@ -1,6 +1,6 @@
 //! One run on the terminal: renders its events, asks its questions, cancels it on Ctrl-C.
 //!
-//! [`Conversation`] is the same for every protocol. A protocol gives an [`Agent`], which starts runs, and a [`RunSource`], which reads one.
+//! [`Conversation`] is the same for every protocol. A protocol gives an [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
 
 pub(crate) mod communication;
 pub(crate) mod connect;
@@ -9,14 +9,14 @@ mod view;
 
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use trilogue_sdk::client::{Body, ClientError};
+use trilogue_sdk::client::{ClientError, ResponseBody};
 use trilogue_wire::native::{
     AnswerCreate, Event, EventBody, Interrupt, InterruptRaised, Json, Part, RunInput, Survives,
 };
 
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
-use crate::remote::Server;
+use crate::remote::RemoteServer;
 use crate::terminal::{ask, print, safe, style};
 
 use view::RunView;
@@ -34,17 +34,17 @@ pub(crate) struct Target {
 }
 
 /// An agent of a server, in the protocol that the server speaks.
-pub(crate) trait Agent: Sized {
+pub(crate) trait RemoteAgent: Sized {
     /// Reads one run of the agent.
-    type Source: RunSource;
+    type Reader: RunReader;
 
     /// Finds the agent where a run needs more of it than its name.
-    async fn open(server: &Server, target: Target) -> Result<Self>;
+    async fn open(server: &RemoteServer, target: Target) -> Result<Self>;
 
     /// Fails where the server has no such agent.
     async fn check(&self) -> Result;
 
-    async fn start(&self, input: RunInput) -> Result<Self::Source>;
+    async fn start(&self, input: RunInput) -> Result<Self::Reader>;
 
     /// Starts a run and returns its id and the server's object, without waiting for its end.
     async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)>;
@@ -56,9 +56,9 @@ pub(crate) trait Agent: Sized {
 }
 
 /// One run, read through a protocol.
-pub(crate) trait RunSource {
+pub(crate) trait RunReader {
     /// The next item; `None` where the server has ended the stream. A question is the event `interrupt.raised`. Safe to cancel.
-    async fn next(&mut self) -> Result<Option<Item>, ClientError>;
+    async fn next(&mut self) -> Result<Option<RunItem>, ClientError>;
 
     /// The run's id, once it is known.
     fn run_id(&self) -> Option<String>;
@@ -83,12 +83,12 @@ pub(crate) trait RunSource {
     fn skip_question(&mut self) {}
 
     /// Opens the content of a part that the part only refers to; `None` for what is not on the server.
-    async fn open(&self, part: &Part) -> Result<Option<Body>>;
+    async fn open(&self, part: &Part) -> Result<Option<ResponseBody>>;
 }
 
 /// What a source gives at a time.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum RunItem {
     Events {
         /// The event as the server wrote it; `None` for one that the source concludes.
         json: Option<String>,
@@ -112,30 +112,30 @@ pub(crate) enum AnswerOutcome {
 /// A run on the terminal.
 #[derive(Debug)]
 pub(crate) struct Conversation<'a, S> {
-    source: S,
+    reader: S,
     view: RunView,
     globals: &'a Globals,
 }
 
 // === impl Conversation ===
 
-impl<'a, S: RunSource> Conversation<'a, S> {
+impl<'a, S: RunReader> Conversation<'a, S> {
     /// Starts a run, renders it to its end, and returns its thread where the server named one.
     ///
     /// # Errors
     /// How the run ended, unless it completed.
     pub(crate) async fn hold(
-        agent: &impl Agent<Source = S>,
+        agent: &impl RemoteAgent<Reader = S>,
         input: RunInput,
         view: &ViewArguments,
         globals: &'a Globals,
     ) -> Result<Option<String>> {
         let view = RunView::new(view, globals)?;
-        let mut conversation = Self { source: agent.start(input).await?, view, globals };
+        let mut conversation = Self { reader: agent.start(input).await?, view, globals };
         let ended = conversation.follow().await;
-        let Self { source, view, .. } = conversation;
-        let saved = view.save_artifacts(&source).await;
-        ended.and(saved).map(|()| source.thread())
+        let Self { reader, view, .. } = conversation;
+        let saved = view.save_artifacts(&reader).await;
+        ended.and(saved).map(|()| reader.thread())
     }
 
     async fn follow(&mut self) -> Result {
@@ -143,10 +143,10 @@ impl<'a, S: RunSource> Conversation<'a, S> {
         let mut ctrl_c = ctrl_c()?;
         loop {
             let item = tokio::select! {
-                item = self.source.next() => item?,
+                item = self.reader.next() => item?,
                 _ = ctrl_c.recv() => {
                     if cancelling {
-                        return Err(CliError::silent(Exit::Interrupted));
+                        return Err(CliError::silent(ExitStatus::Interrupted));
                     }
                     cancelling = true;
                     self.cancel().await?;
@@ -162,12 +162,12 @@ impl<'a, S: RunSource> Conversation<'a, S> {
                     EventBody::RunEnded(ended) => {
                         return self.view.ended(&ended.outcome, cancelling);
                     }
-                    EventBody::InterruptRaised(_) if cancelling => self.source.skip_question(),
+                    EventBody::InterruptRaised(_) if cancelling => self.reader.skip_question(),
                     EventBody::InterruptRaised(raised) => match self.ask(&raised.interrupt).await {
-                        Err(error) if error.exit == Exit::Interrupted => {
+                        Err(error) if error.exit == ExitStatus::Interrupted => {
                             cancelling = true;
                             self.cancel().await?;
-                            self.source.skip_question();
+                            self.reader.skip_question();
                             // The question took this Ctrl-C; only the next one leaves at once.
                             ctrl_c = self::ctrl_c()?;
                         }
@@ -180,15 +180,15 @@ impl<'a, S: RunSource> Conversation<'a, S> {
     }
 
     /// The events of an item, which is written as it came where that is wanted.
-    fn events(&self, item: Item) -> Result<Vec<Event>> {
+    fn events(&self, item: RunItem) -> Result<Vec<Event>> {
         match item {
-            Item::Events { json, events } => {
+            RunItem::Events { json, events } => {
                 if let Some(json) = json {
                     self.view.original(&json)?;
                 }
                 Ok(events)
             }
-            Item::Gap { first } => {
+            RunItem::Gap { first } => {
                 print::note(&format!("the events before {first} are gone"));
                 Ok(Vec::new())
             }
@@ -197,11 +197,11 @@ impl<'a, S: RunSource> Conversation<'a, S> {
 
     async fn cancel(&self) -> Result {
         // Without its id there is nothing to cancel.
-        if self.source.run_id().is_none() {
-            return Err(CliError::silent(Exit::Interrupted));
+        if self.reader.run_id().is_none() {
+            return Err(CliError::silent(ExitStatus::Interrupted));
         }
         print::note("\ncancelling the run; press Ctrl-C again to leave at once");
-        self.source.cancel().await
+        self.reader.cancel().await
     }
 
     /// Asks the person at the terminal. Without one, fails with how to answer.
@@ -210,15 +210,17 @@ impl<'a, S: RunSource> Conversation<'a, S> {
             if !self.globals.json {
                 ask::show(interrupt);
             }
-            let run = self.source.run_id().unwrap_or_default();
+            let run = self.reader.run_id().unwrap_or_default();
             let (run, kind) = (safe::visible(&run), safe::visible(&interrupt.kind));
-            let error =
-                CliError::new(Exit::Waiting, format!("the run {run} needs an answer ({kind})"));
-            return Err(error.hint(self.source.answer_hint(interrupt, self.globals)));
+            let error = CliError::new(
+                ExitStatus::Waiting,
+                format!("the run {run} needs an answer ({kind})"),
+            );
+            return Err(error.hint(self.reader.answer_hint(interrupt, self.globals)));
         }
         loop {
             let answer = ask::answer(interrupt).await?;
-            match self.source.answer(interrupt, answer).await? {
+            match self.reader.answer(interrupt, answer).await? {
                 AnswerOutcome::Accepted => return Ok(()),
                 AnswerOutcome::Invalid(why) => {
                     print::note(&format!("the answer does not fit: {}", safe::block(&why)));
@@ -226,7 +228,7 @@ impl<'a, S: RunSource> Conversation<'a, S> {
                 AnswerOutcome::TooLate(why) => {
                     let refused = style::bold("your answer was not taken");
                     print::note(&format!("\n{refused}: {}", safe::block(&why)));
-                    self.source.skip_question();
+                    self.reader.skip_question();
                     return Ok(());
                 }
             }
@@ -248,9 +250,9 @@ fn unnumbered(body: EventBody) -> Event {
 }
 
 /// The event of a question that a stream stopped behind.
-fn raised(interrupt: Interrupt) -> Item {
+fn raised(interrupt: Interrupt) -> RunItem {
     let raised = EventBody::InterruptRaised(InterruptRaised { interrupt });
-    Item::Events { json: None, events: vec![unnumbered(raised)] }
+    RunItem::Events { json: None, events: vec![unnumbered(raised)] }
 }
 
 /// A question without what only our own servers say of it.

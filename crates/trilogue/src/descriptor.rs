@@ -26,7 +26,7 @@ pub(crate) type Descriptors = HashMap<String, Json>;
 
 /// Where a descriptor lies.
 #[derive(Debug)]
-enum Source {
+enum DescriptorSource {
     File(PathBuf),
     Address(Url),
 }
@@ -38,7 +38,7 @@ enum Source {
 pub(crate) fn of_files(options: &config::Options) -> Result<Descriptors> {
     let mut descriptors = Descriptors::new();
     for (name, source) in sources(options)? {
-        if let Source::File(path) = source {
+        if let DescriptorSource::File(path) = source {
             descriptors.insert(name.to_owned(), read_file(name, &path)?);
         }
     }
@@ -56,7 +56,7 @@ pub(crate) async fn load(
 ) -> Result<Descriptors> {
     let mut descriptors = of_files(options)?;
     for (name, source) in sources(options)? {
-        if let Source::Address(address) = source {
+        if let DescriptorSource::Address(address) = source {
             let copy = state.map(|state| copy_of(state, &address));
             let read = read_address(name, &address, policy, copy.as_deref()).await?;
             descriptors.insert(name.to_owned(), read);
@@ -65,7 +65,7 @@ pub(crate) async fn load(
     Ok(descriptors)
 }
 
-fn sources(options: &config::Options) -> Result<Vec<(&str, Source)>> {
+fn sources(options: &config::Options) -> Result<Vec<(&str, DescriptorSource)>> {
     let named = options.agents.iter().filter_map(|(name, agent)| {
         let text = agent.descriptor.as_deref()?;
         Some(source(name, text).map(|source| (name.as_str(), source)))
@@ -73,14 +73,14 @@ fn sources(options: &config::Options) -> Result<Vec<(&str, Source)>> {
     named.collect()
 }
 
-fn source(name: &str, text: &str) -> Result<Source> {
+fn source(name: &str, text: &str) -> Result<DescriptorSource> {
     match Url::parse(text) {
-        Ok(url) if url.scheme() == "https" && url.has_host() => Ok(Source::Address(url)),
+        Ok(url) if url.scheme() == "https" && url.has_host() => Ok(DescriptorSource::Address(url)),
         Ok(url) if text.contains("://") => {
             Err(refused(name, &format!("names an address with '{}'", url.scheme().escape_debug()))
                 .hint("write the path of a file, or an address that begins with https://"))
         }
-        _ => Ok(Source::File(PathBuf::from(text))),
+        _ => Ok(DescriptorSource::File(PathBuf::from(text))),
     }
 }
 

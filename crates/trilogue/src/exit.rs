@@ -8,7 +8,7 @@ use trilogue_domain::error::{Class, Code};
 
 /// The exit codes. They are part of the interface: a number never changes its meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exit {
+pub(crate) enum ExitStatus {
     Success = 0,
     /// The run or the request failed.
     Failed = 1,
@@ -33,7 +33,7 @@ pub(crate) enum Exit {
 /// Why a command failed: what happened, and what to do next.
 #[derive(Debug)]
 pub(crate) struct CliError {
-    pub(crate) exit: Exit,
+    pub(crate) exit: ExitStatus,
     /// What happened and why; empty where that has been reported already.
     pub(crate) message: Cow<'static, str>,
     /// What to do next.
@@ -43,9 +43,9 @@ pub(crate) struct CliError {
 /// The result of a command.
 pub(crate) type Result<T = (), E = CliError> = std::result::Result<T, E>;
 
-// === impl Exit ===
+// === impl ExitStatus ===
 
-impl Exit {
+impl ExitStatus {
     /// The exit code for an error code of the server.
     pub(crate) fn of(code: Code) -> Self {
         match code.class() {
@@ -58,8 +58,8 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(exit: ExitStatus) -> Self {
         Self::from(exit as u8)
     }
 }
@@ -67,20 +67,20 @@ impl From<Exit> for ExitCode {
 // === impl CliError ===
 
 impl CliError {
-    pub(crate) fn new(exit: Exit, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(exit: ExitStatus, message: impl Into<Cow<'static, str>>) -> Self {
         Self { exit, message: message.into(), hint: None }
     }
 
     pub(crate) fn usage(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Exit::Usage, message)
+        Self::new(ExitStatus::Usage, message)
     }
 
     pub(crate) fn failed(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(Exit::Failed, message)
+        Self::new(ExitStatus::Failed, message)
     }
 
     /// An error that has been reported already.
-    pub(crate) fn silent(exit: Exit) -> Self {
+    pub(crate) fn silent(exit: ExitStatus) -> Self {
         Self::new(exit, "")
     }
 
@@ -99,7 +99,7 @@ impl fmt::Display for CliError {
 impl From<trilogue_domain::Error> for CliError {
     fn from(error: trilogue_domain::Error) -> Self {
         Self {
-            exit: Exit::of(error.code()),
+            exit: ExitStatus::of(error.code()),
             message: Cow::Owned(error.message().to_owned()),
             hint: error.hint_text().map(|hint| Cow::Owned(hint.to_owned())),
         }
@@ -109,13 +109,13 @@ impl From<trilogue_domain::Error> for CliError {
 impl From<trilogue::config::Error> for CliError {
     fn from(error: trilogue::config::Error) -> Self {
         let hint = error.hint.clone().map(Cow::Owned);
-        Self { exit: Exit::Usage, message: Cow::Owned(error.to_string()), hint }
+        Self { exit: ExitStatus::Usage, message: Cow::Owned(error.to_string()), hint }
     }
 }
 
 impl From<trilogue::config::Exposed> for CliError {
     fn from(error: trilogue::config::Exposed) -> Self {
         let hint = Some(Cow::Owned(error.hint.clone()));
-        Self { exit: Exit::Usage, message: Cow::Owned(error.to_string()), hint }
+        Self { exit: ExitStatus::Usage, message: Cow::Owned(error.to_string()), hint }
     }
 }

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::arguments::{Arguments, Command};
-use crate::exit::{CliError, Exit, Result};
+use crate::arguments::{Arguments, CliCommand};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Tokio's variable for the number of worker threads.
@@ -30,11 +30,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are data, a wrong command line is not: clap knows which stream is whose.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success }.into();
+            return if error.use_stderr() { ExitStatus::Usage } else { ExitStatus::Success }.into();
         }
     };
     match execute(&arguments) {
-        Ok(()) => Exit::Success.into(),
+        Ok(()) => ExitStatus::Success.into(),
         Err(error) => {
             print::error(&error);
             error.exit.into()
@@ -43,8 +43,10 @@ fn main() -> ExitCode {
 }
 
 fn execute(arguments: &Arguments) -> Result {
-    let serving =
-        matches!(arguments.command, Command::Demo(_) | Command::Serve(_) | Command::UserServer(_));
+    let serving = matches!(
+        arguments.command,
+        CliCommand::Demo(_) | CliCommand::Serve(_) | CliCommand::UserServer(_)
+    );
     // A command only waits for one server: one thread is enough.
     let mut runtime = match serving {
         true => tokio::runtime::Builder::new_multi_thread(),
@@ -73,26 +75,26 @@ fn threads() -> usize {
 async fn dispatch(arguments: &Arguments) -> Result {
     let globals = &arguments.globals;
     match &arguments.command {
-        Command::Demo(demo) => demo.execute(globals).await,
-        Command::Serve(serve) => serve.execute(globals).await,
-        Command::Connect(connect) => connect.execute(globals).await,
-        Command::Wrap(wrap) => wrap.execute(globals).await,
-        Command::UserServer(server) => server.execute().await,
-        Command::Run(run) => run.execute(globals).await,
-        Command::Chat(chat) => chat.execute(globals).await,
-        Command::Agents(agents) => agents.execute(globals).await,
-        Command::Threads(threads) => threads.execute(globals).await,
-        Command::Runs(runs) => runs.execute(globals).await,
-        Command::Tail(tail) => tail.execute(globals).await,
-        Command::Cancel(cancel) => cancel.execute(globals).await,
-        Command::Inbox(inbox) => inbox.execute(globals).await,
-        Command::Approve(approve) => approve.execute(globals).await,
-        Command::Token(token) => token.execute(globals).await,
-        Command::Webhooks(webhooks) => webhooks.execute(globals).await,
-        Command::Status(status) => status.execute(globals).await,
-        Command::Backup(backup) => backup.execute(globals).await,
-        Command::Restore(restore) => restore.execute(globals).await,
-        Command::Completions(completions) => completions.execute(),
-        Command::ConfigDocs => print::out(&trilogue::config::reference()),
+        CliCommand::Demo(demo) => demo.execute(globals).await,
+        CliCommand::Serve(serve) => serve.execute(globals).await,
+        CliCommand::Connect(connect) => connect.execute(globals).await,
+        CliCommand::Wrap(wrap) => wrap.execute(globals).await,
+        CliCommand::UserServer(server) => server.execute().await,
+        CliCommand::Run(run) => run.execute(globals).await,
+        CliCommand::Chat(chat) => chat.execute(globals).await,
+        CliCommand::Agents(agents) => agents.execute(globals).await,
+        CliCommand::Threads(threads) => threads.execute(globals).await,
+        CliCommand::Runs(runs) => runs.execute(globals).await,
+        CliCommand::Tail(tail) => tail.execute(globals).await,
+        CliCommand::Cancel(cancel) => cancel.execute(globals).await,
+        CliCommand::Inbox(inbox) => inbox.execute(globals).await,
+        CliCommand::Approve(approve) => approve.execute(globals).await,
+        CliCommand::Token(token) => token.execute(globals).await,
+        CliCommand::Webhooks(webhooks) => webhooks.execute(globals).await,
+        CliCommand::Status(status) => status.execute(globals).await,
+        CliCommand::Backup(backup) => backup.execute(globals).await,
+        CliCommand::Restore(restore) => restore.execute(globals).await,
+        CliCommand::Completions(completions) => completions.execute(),
+        CliCommand::ConfigDocs => print::out(&trilogue::config::reference()),
     }
 }

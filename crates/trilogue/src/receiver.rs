@@ -37,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A complete request.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ReceivedDelivery {
     /// The path with its query.
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
@@ -73,7 +73,7 @@ impl Receiver {
     }
 
     /// Hands deliveries over in the order in which they are complete, until it is dropped.
-    pub(crate) async fn serve(&self, deliveries: mpsc::Sender<Delivery>) {
+    pub(crate) async fn serve(&self, deliveries: mpsc::Sender<ReceivedDelivery>) {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return };
             let Ok((stream, _)) = self.listener.accept().await else {
@@ -96,7 +96,7 @@ impl Receiver {
     }
 }
 
-async fn connection(stream: TcpStream, deliveries: mpsc::Sender<Delivery>) {
+async fn connection(stream: TcpStream, deliveries: mpsc::Sender<ReceivedDelivery>) {
     let service = service_fn(|request| {
         let deliveries = deliveries.clone();
         async move {
@@ -115,7 +115,7 @@ async fn connection(stream: TcpStream, deliveries: mpsc::Sender<Delivery>) {
 /// Reads a request and hands it over; returns the response's status in either case.
 async fn receive(
     request: Request<Incoming>,
-    deliveries: &mpsc::Sender<Delivery>,
+    deliveries: &mpsc::Sender<ReceivedDelivery>,
 ) -> Result<StatusCode, StatusCode> {
     let (head, body) = request.into_parts();
     if head.method != Method::POST {
@@ -132,7 +132,7 @@ async fn receive(
     };
     let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let (response, status) = oneshot::channel();
-    let delivery = Delivery { path, headers: head.headers, body, response };
+    let delivery = ReceivedDelivery { path, headers: head.headers, body, response };
     let gone = StatusCode::SERVICE_UNAVAILABLE;
     deliveries.send(delivery).await.map_err(|_| gone)?;
     status.await.map_err(|_| gone)

@@ -16,7 +16,7 @@ use trilogue_sdk::{async_trait, communication};
 use url::{Host, Url};
 
 use crate::attach;
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
@@ -30,12 +30,12 @@ const PROBED_AGENT: &str = "trilogue";
 /// # Errors
 /// When the address is malformed, or the token file of that address cannot be used.
 pub(crate) fn open(globals: &Globals) -> Result<Client> {
-    Ok(Server::find(globals)?.native())
+    Ok(RemoteServer::find(globals)?.native())
 }
 
 /// A server, and the way there.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct RemoteServer {
     http: Arc<CliTransport>,
     /// The path of its address, without a slash at the end.
     path: String,
@@ -43,7 +43,7 @@ pub(crate) struct Server {
 
 /// The protocol in which a server is called.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Protocol {
+pub(crate) enum ServerProtocol {
     /// The native protocol on a Trilogue server, else the one that is served at the address.
     #[default]
     Auto,
@@ -55,9 +55,9 @@ pub(crate) enum Protocol {
     Connect,
 }
 
-// === impl Server ===
+// === impl RemoteServer ===
 
-impl Server {
+impl RemoteServer {
     /// The server that the command line names.
     ///
     /// # Errors
@@ -113,10 +113,14 @@ impl Server {
     }
 
     /// The server's protocol: the wanted one, else the native one on the default server, else what the server answers to.
-    pub(crate) async fn protocol(&self, globals: &Globals, wanted: Protocol) -> Protocol {
+    pub(crate) async fn protocol(
+        &self,
+        globals: &Globals,
+        wanted: ServerProtocol,
+    ) -> ServerProtocol {
         match wanted {
-            Protocol::Auto if !globals.is_elsewhere() => return Protocol::Native,
-            Protocol::Auto => {}
+            ServerProtocol::Auto if !globals.is_elsewhere() => return ServerProtocol::Native,
+            ServerProtocol::Auto => {}
             named => return named,
         }
         let communicates = match self.communication().ping().await {
@@ -129,8 +133,8 @@ impl Server {
         };
         // A Trilogue server may serve several protocols at one address.
         match self.native().status().await {
-            Ok(_) | Err(ClientError::Problem(_)) => return Protocol::Native,
-            Err(_) if communicates => return Protocol::Communication,
+            Ok(_) | Err(ClientError::Problem(_)) => return ServerProtocol::Native,
+            Err(_) if communicates => return ServerProtocol::Communication,
             Err(_) => {}
         }
         let nobody = AgentSearchRequest {
@@ -138,11 +142,11 @@ impl Server {
             ..AgentSearchRequest::default()
         };
         match self.connect().search_agents(&nobody).await {
-            Ok(_) => Protocol::Connect,
+            Ok(_) => ServerProtocol::Connect,
             Err(ClientError::Fault(fault)) if !fault.is_foreign() && is_there(fault.status) => {
-                Protocol::Connect
+                ServerProtocol::Connect
             }
-            Err(_) => Protocol::Native,
+            Err(_) => ServerProtocol::Native,
         }
     }
 
@@ -208,7 +212,7 @@ fn token_of(url: &Url) -> Result<Option<String>> {
             Ok(found) => return Ok(found),
             Err(error) => {
                 return Err(CliError::new(
-                    Exit::Denied,
+                    ExitStatus::Denied,
                     format!("cannot use the token file: {error}"),
                 )
                 .hint("make it private with chmod 600, or pass a token with --token"));
@@ -322,21 +326,21 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
             ClientError::Problem(problem) => match Code::from_text(&problem.code) {
-                Some(code) => Exit::of(code),
+                Some(code) => ExitStatus::of(code),
                 None => by_status(problem.status),
             },
             ClientError::Fault(fault) => match fault.code.as_deref().and_then(Code::from_text) {
-                Some(code) => Exit::of(code),
+                Some(code) => ExitStatus::of(code),
                 None => by_status(fault.status),
             },
             ClientError::Refused(refusal) => by_refusal(refusal, error.code().unwrap_or_default()),
-            ClientError::Transport(_) => Exit::Unreachable,
-            ClientError::Unexpected(_) => Exit::Failed,
+            ClientError::Transport(_) => ExitStatus::Unreachable,
+            ClientError::Unexpected(_) => ExitStatus::Failed,
         };
         let mut converted = Self::new(exit, error.to_string());
         if let Some(hint) = error.hint() {
             converted = converted.hint(hint.to_owned());
-        } else if exit == Exit::Denied {
+        } else if exit == ExitStatus::Denied {
             converted = converted.hint("pass a token with --token or TRILOGUE_TOKEN; the server keeps its own in the state folder of the user who runs it");
         }
         converted
@@ -344,23 +348,23 @@ impl From<ClientError> for CliError {
 }
 
 /// For an error of the Agent Communication Protocol.
-fn by_refusal(refusal: &Refusal, code: &str) -> Exit {
+fn by_refusal(refusal: &Refusal, code: &str) -> ExitStatus {
     match (Code::from_text(code), refusal.status) {
-        (Some(code), _) => Exit::of(code),
+        (Some(code), _) => ExitStatus::of(code),
         // The protocol has this status for everything that the state of a run forbids.
-        (None, Some(403)) => Exit::Conflict,
+        (None, Some(403)) => ExitStatus::Conflict,
         (None, Some(status)) => by_status(status),
-        (None, None) => Exit::Failed,
+        (None, None) => ExitStatus::Failed,
     }
 }
 
 /// For an unknown code, such as a newer server's.
-fn by_status(status: u16) -> Exit {
+fn by_status(status: u16) -> ExitStatus {
     match status {
-        401 | 403 => Exit::Denied,
-        404 => Exit::NotFound,
-        409 => Exit::Conflict,
-        400..=499 => Exit::Usage,
-        _ => Exit::Failed,
+        401 | 403 => ExitStatus::Denied,
+        404 => ExitStatus::NotFound,
+        409 => ExitStatus::Conflict,
+        400..=499 => ExitStatus::Usage,
+        _ => ExitStatus::Failed,
     }
 }

@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use trilogue::config::{self, Cidr, List, LogFormat, Mount, Options};
 use trilogue::{App, Listeners, Report};
 
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::terminal::print;
 
 /// Options that override a server's configuration.
@@ -115,7 +115,7 @@ pub(crate) async fn run(app: App, signals: Signals, format: LogFormat) -> Result
     tokio::select! {
         report = served => log_report(&report?, format),
         // A second signal means not to wait for runs.
-        () = second => return Err(CliError::new(Exit::Interrupted, "stopped without waiting")),
+        () = second => return Err(CliError::new(ExitStatus::Interrupted, "stopped without waiting")),
     }
     Ok(())
 }

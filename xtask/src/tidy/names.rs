@@ -58,10 +58,13 @@ const PLACEHOLDER_MODULES: [&str; 4] = ["given_up", "in_words", "speaking", "voi
 /// Modules outside `wire` that may declare a type of one name.
 const MAX_MODULES: usize = 2;
 /// Names that stand in more modules by convention, and why.
-const CONVENTIONAL: [(&str, &str); 4] = [
+const CONVENTIONAL: [(&str, &str); 7] = [
     ("Client", "each module of clients has one: the module is the first half of its name"),
     ("Error", "the error of the crate or module that declares it"),
     ("Options", "the settings of the crate or component that declares it"),
+    ("NewRun", "each protocol has one: the module of its client is the first half of its name"),
+    ("Request", "each transport has one: the module is the first half of its name"),
+    ("Session", "the protocols' object, once for each side that holds one"),
     ("State", "what a face or an actor owns, private to it or named with its module"),
 ];
 /// What measures or tests the others; its names are its own.

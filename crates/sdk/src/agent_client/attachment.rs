@@ -38,7 +38,7 @@ const PATH: &AsciiSet = &CONTROLS
 /// Files go in the form that the agent takes: images and sounds as their own blocks, anything else inside the message where the agent advertises `embeddedContext`, and else as a link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
-    items: Vec<Item>,
+    items: Vec<PromptItem>,
     /// The message's id; a new one where none is given.
     pub(super) message_id: Option<String>,
 }
@@ -49,18 +49,18 @@ pub struct Attachment {
     uri: String,
     name: String,
     mime_type: Option<String>,
-    content: Content,
+    content: AttachmentContent,
     annotations: Option<Annotations>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Item {
+enum PromptItem {
     Block(ContentBlock),
     Attachment(Attachment),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Content {
+enum AttachmentContent {
     Text(String),
     Bytes(Vec<u8>),
 }
@@ -89,14 +89,14 @@ impl Prompt {
     /// Adds a file.
     #[must_use]
     pub fn attach(mut self, attachment: Attachment) -> Self {
-        self.items.push(Item::Attachment(attachment));
+        self.items.push(PromptItem::Attachment(attachment));
         self
     }
 
     /// Adds a block as it is.
     #[must_use]
     pub fn block(mut self, block: ContentBlock) -> Self {
-        self.items.push(Item::Block(block));
+        self.items.push(PromptItem::Block(block));
         self
     }
 
@@ -113,8 +113,8 @@ impl Prompt {
     /// [`Error::Lacks`], naming the capability, where the agent does not take a block.
     pub fn for_agent(&self, takes: &PromptCapabilities) -> Result<Vec<ContentBlock>, Error> {
         let fitted = self.items.iter().map(|item| match item {
-            Item::Block(block) => block.clone(),
-            Item::Attachment(attachment) => attachment.block(takes.embedded_context),
+            PromptItem::Block(block) => block.clone(),
+            PromptItem::Attachment(attachment) => attachment.block(takes.embedded_context),
         });
         let blocks: Vec<_> = fitted.collect();
         for (place, block) in blocks.iter().enumerate() {
@@ -155,7 +155,7 @@ impl From<String> for Prompt {
 
 impl From<Vec<ContentBlock>> for Prompt {
     fn from(blocks: Vec<ContentBlock>) -> Self {
-        Self { items: blocks.into_iter().map(Item::Block).collect(), message_id: None }
+        Self { items: blocks.into_iter().map(PromptItem::Block).collect(), message_id: None }
     }
 }
 
@@ -165,13 +165,13 @@ impl Attachment {
     /// Text that can be found at an address.
     #[must_use]
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::of(uri.into(), Content::Text(text.into()))
+        Self::of(uri.into(), AttachmentContent::Text(text.into()))
     }
 
     /// Bytes that can be found at an address.
     #[must_use]
     pub fn bytes(uri: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Self::of(uri.into(), Content::Bytes(bytes.into()))
+        Self::of(uri.into(), AttachmentContent::Bytes(bytes.into()))
     }
 
     /// Reads a file, of at most [`MAX_ATTACHED_BYTES`]. What kind of file it is follows from its name, and from how it begins: see [`content_type::of_file`].
@@ -216,7 +216,7 @@ impl Attachment {
         self
     }
 
-    fn of(uri: String, content: Content) -> Self {
+    fn of(uri: String, content: AttachmentContent) -> Self {
         let path = uri.split(['?', '#']).next().unwrap_or_default();
         let last = path.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(path);
         let name = percent_encoding::percent_decode_str(last).decode_utf8_lossy().into_owned();
@@ -227,13 +227,13 @@ impl Attachment {
     fn block(&self, embedded: bool) -> ContentBlock {
         let kind = self.mime_type.as_deref().unwrap_or_default();
         match &self.content {
-            Content::Bytes(bytes) if content_type::media(kind) == Some("image") => {
+            AttachmentContent::Bytes(bytes) if content_type::media(kind) == Some("image") => {
                 let mut image = ImageContent::new(STANDARD.encode(bytes), kind);
                 image.uri = Some(self.uri.clone());
                 image.annotations.clone_from(&self.annotations);
                 ContentBlock::Image(image)
             }
-            Content::Bytes(bytes) if content_type::media(kind) == Some("audio") => {
+            AttachmentContent::Bytes(bytes) if content_type::media(kind) == Some("audio") => {
                 let mut audio = AudioContent::new(STANDARD.encode(bytes), kind);
                 audio.annotations.clone_from(&self.annotations);
                 ContentBlock::Audio(audio)
@@ -243,14 +243,14 @@ impl Attachment {
         }
     }
 
-    fn resource(&self, content: &Content) -> ContentBlock {
+    fn resource(&self, content: &AttachmentContent) -> ContentBlock {
         let (uri, mime_type) = (&*self.uri, self.mime_type.clone());
         let contents = match content {
-            Content::Text(text) => {
+            AttachmentContent::Text(text) => {
                 let text = TextResourceContents::new(uri, &**text);
                 ResourceContents::Text(TextResourceContents { mime_type, ..text })
             }
-            Content::Bytes(bytes) => {
+            AttachmentContent::Bytes(bytes) => {
                 let blob = BlobResourceContents::new(uri, STANDARD.encode(bytes));
                 ResourceContents::Blob(BlobResourceContents { mime_type, ..blob })
             }
@@ -260,10 +260,10 @@ impl Attachment {
         ContentBlock::Resource(Box::new(resource))
     }
 
-    fn as_link(&self, content: &Content) -> ContentBlock {
+    fn as_link(&self, content: &AttachmentContent) -> ContentBlock {
         let length = match content {
-            Content::Text(text) => text.len(),
-            Content::Bytes(bytes) => bytes.len(),
+            AttachmentContent::Text(text) => text.len(),
+            AttachmentContent::Bytes(bytes) => bytes.len(),
         };
         let mut link = ResourceLink::new(&*self.uri, &*self.name);
         link.mime_type.clone_from(&self.mime_type);

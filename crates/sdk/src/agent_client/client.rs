@@ -15,17 +15,17 @@ use trilogue_wire::jsonrpc::Payload;
 
 use super::client_handler::ClientHandler;
 use super::error::Error;
-use super::inbox::Inbox;
 use super::launch::{Child, Command};
 use super::peer::{self, Peer, RawJson};
 use super::session::{Session, SessionReplay};
 use super::session_router::SessionRouter;
+use super::update_queue::UpdateQueue;
 use super::user_messages::UserMessages;
 
 /// A connection to an agent. Cheap to clone; it ends when the last clone, session and turn are dropped.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<ClientShared>,
 }
 
 /// How a client behaves.
@@ -64,7 +64,7 @@ pub struct SessionOptions {
     pub user_messages: UserMessages,
 }
 
-struct Shared {
+struct ClientShared {
     peer: Peer,
     router: Arc<SessionRouter>,
     options: Options,
@@ -135,7 +135,7 @@ impl Client {
         });
         match checked {
             Ok((agent, initialized)) => {
-                let shared = Shared { peer, router, options, agent, initialized, child };
+                let shared = ClientShared { peer, router, options, agent, initialized, child };
                 Ok(Self { shared: Arc::new(shared) })
             }
             Err(error) => {
@@ -217,10 +217,10 @@ impl Client {
         let held = self.shared.router.pending_open();
         let (answer, original) = self.ask(&request, None).await?;
         let NewSessionResponse { session_id, modes, config_options, .. } = answer;
-        let inbox = self.inbox(options.user_messages);
-        self.shared.router.open(&session_id, &inbox);
+        let updates = self.updates(options.user_messages);
+        self.shared.router.open(&session_id, &updates);
         drop(held);
-        Ok(Session::new(self.clone(), session_id, inbox, (modes, config_options), original))
+        Ok(Session::new(self.clone(), session_id, updates, (modes, config_options), original))
     }
 
     /// Opens a session again and hears everything that was said in it.
@@ -253,15 +253,15 @@ impl Client {
             additional_directories: options.additional_directories,
             ..ResumeSessionRequest::new(session, options.cwd)
         };
-        let inbox = self.inbox(options.user_messages);
-        self.shared.router.open(session, &inbox);
+        let updates = self.updates(options.user_messages);
+        self.shared.router.open(session, &updates);
         let resumed = self.ask(&request, Some(session)).await;
         if resumed.is_err() {
-            self.shared.router.retire(session, &inbox);
+            self.shared.router.retire(session, &updates);
         }
         let (answer, original) = resumed?;
         let state = (answer.modes, answer.config_options);
-        Ok(Session::new(self.clone(), session.to_owned(), inbox, state, original))
+        Ok(Session::new(self.clone(), session.to_owned(), updates, state, original))
     }
 
     /// The sessions that the agent has, page by page: of one folder, behind the cursor of the page before.
@@ -337,9 +337,9 @@ impl Client {
         &self.shared.router
     }
 
-    pub(super) fn inbox(&self, users: UserMessages) -> Arc<Inbox> {
+    pub(super) fn updates(&self, users: UserMessages) -> Arc<UpdateQueue> {
         let Options { max_updates, max_unread_bytes, .. } = self.shared.options;
-        Arc::new(Inbox::new(max_updates, max_unread_bytes, users))
+        Arc::new(UpdateQueue::new(max_updates, max_unread_bytes, users))
     }
 
     pub(super) async fn request<P>(&self, params: &P) -> Result<P::Response, Error>
@@ -452,9 +452,9 @@ fn gone<T>(answer: Result<T, Error>) -> Result<(), Error> {
     }
 }
 
-// === impl Shared ===
+// === impl ClientShared ===
 
-impl Drop for Shared {
+impl Drop for ClientShared {
     fn drop(&mut self) {
         self.peer.abort();
     }

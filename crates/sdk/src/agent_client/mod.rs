@@ -42,8 +42,6 @@ mod client_handler;
 #[cfg(feature = "client")]
 mod error;
 #[cfg(feature = "client")]
-mod inbox;
-#[cfg(feature = "client")]
 mod launch;
 pub mod peer;
 #[cfg(feature = "client")]
@@ -55,6 +53,8 @@ mod turn;
 #[cfg(feature = "client")]
 mod update;
 #[cfg(feature = "client")]
+mod update_queue;
+#[cfg(feature = "client")]
 mod user_messages;
 
 #[cfg(feature = "client")]
@@ -65,7 +65,7 @@ pub use self::{
     error::{Error, means_lost_session},
     launch::Command,
     session::{Session, SessionReplay},
-    turn::{Turn, TurnEnd},
+    turn::{PromptTurn, TurnEnd},
     update::{Message, Messages, Piece, Speaker, Update},
     user_messages::UserMessages,
 };

@@ -13,16 +13,16 @@ use trilogue_wire::agent_client::{
 use super::attachment::Prompt;
 use super::client::{Client, SessionOptions, read_answer};
 use super::error::Error;
-use super::inbox::Inbox;
 use super::peer::{Call, CallFailure, RawJson};
-use super::turn::Turn;
+use super::turn::PromptTurn;
 use super::update::Update;
+use super::update_queue::UpdateQueue;
 use super::user_messages::UserMessages;
 
 /// A session with an agent. Cheap to clone; what happens in it is heard until the last clone is dropped.
 #[derive(Clone)]
 pub struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
 }
 
 /// A session that is opened again: everything that was said in it, and then the session.
@@ -36,10 +36,10 @@ pub struct SessionReplay {
 /// What the agent said of a session's modes and options when it was opened.
 pub(super) type Settings = (Option<SessionModeState>, Option<Vec<SessionConfigOption>>);
 
-struct Shared {
+struct SessionShared {
     client: Client,
     id: String,
-    inbox: Arc<Inbox>,
+    updates: Arc<UpdateQueue>,
     /// One turn at a time.
     turns: Arc<Semaphore>,
     opened: Mutex<Opened>,
@@ -56,13 +56,13 @@ impl Session {
     pub(super) fn new(
         client: Client,
         id: String,
-        inbox: Arc<Inbox>,
+        updates: Arc<UpdateQueue>,
         settings: Settings,
         original: RawJson,
     ) -> Self {
         let turns = Arc::new(Semaphore::new(1));
         let opened = Mutex::new(Opened { settings, original });
-        Self { shared: Arc::new(Shared { client, id, inbox, turns, opened }) }
+        Self { shared: Arc::new(SessionShared { client, id, updates, turns, opened }) }
     }
 
     /// Its id, which the agent chose.
@@ -99,7 +99,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Lacks`], naming the capability, where the agent does not take what is in the prompt; [`Error::Busy`]; [`Error::Closed`].
-    pub async fn prompt(&self, prompt: impl Into<Prompt> + Send) -> Result<Turn, Error> {
+    pub async fn prompt(&self, prompt: impl Into<Prompt> + Send) -> Result<PromptTurn, Error> {
         let prompt = prompt.into();
         let client = &self.shared.client;
         let blocks = prompt.for_agent(&client.takes())?;
@@ -107,7 +107,7 @@ impl Session {
             client.options().sends_message_ids.then(|| uuid::Uuid::new_v4().to_string())
         });
         let permit = self.take_turn().await?;
-        let token = self.shared.inbox.begin_turn();
+        let token = self.shared.updates.begin_turn();
         let request = PromptRequest {
             message_id: message_id.clone(),
             ..PromptRequest::new(self.id(), blocks)
@@ -115,10 +115,10 @@ impl Session {
         let begun = client.peer().begin(PromptRequest::METHOD, &request).await;
         match begun {
             Ok(call) => {
-                Ok(Turn::new(self.clone(), call, request.prompt, message_id, permit, token))
+                Ok(PromptTurn::new(self.clone(), call, request.prompt, message_id, permit, token))
             }
             Err(failed) => {
-                self.shared.inbox.leave();
+                self.shared.updates.leave();
                 Err(self.failed(failed))
             }
         }
@@ -129,7 +129,7 @@ impl Session {
     /// # Errors
     /// [`Error::Closed`].
     pub async fn cancel(&self) -> Result<(), Error> {
-        self.shared.inbox.turn().cancel();
+        self.shared.updates.turn().cancel();
         self.tell_cancelled().await
     }
 
@@ -139,32 +139,32 @@ impl Session {
     pub async fn next_update(&self) -> Option<Update> {
         let peer = self.shared.client.peer();
         loop {
-            if let Some(update) = self.shared.inbox.pop() {
+            if let Some(update) = self.shared.updates.pop() {
                 return Some(update);
             }
             tokio::select! {
                 biased;
-                () = self.shared.inbox.filled() => {}
-                () = peer.ended() => return self.shared.inbox.pop(),
+                () = self.shared.updates.filled() => {}
+                () = peer.ended() => return self.shared.updates.pop(),
             }
         }
     }
 
     /// What happened outside of turns and was not read yet.
     pub fn take_updates(&self) -> Vec<Update> {
-        std::iter::from_fn(|| self.shared.inbox.pop()).collect()
+        std::iter::from_fn(|| self.shared.updates.pop()).collect()
     }
 
     /// How many updates were let go because nobody read them while no turn was at work.
     #[must_use]
     pub fn missed_updates(&self) -> u64 {
-        self.shared.inbox.missed()
+        self.shared.updates.missed()
     }
 
     /// What the user said in it on this connection, and by which ids the agent knows it. To be given to [`SessionOptions::knowing`] when the session is loaded again.
     #[must_use]
     pub fn user_messages(&self) -> UserMessages {
-        self.shared.inbox.users()
+        self.shared.updates.users()
     }
 
     /// Puts it into a mode.
@@ -212,8 +212,8 @@ impl Session {
         self.shared.client.close_session(self.id()).await
     }
 
-    pub(super) fn inbox(&self) -> &Inbox {
-        &self.shared.inbox
+    pub(super) fn updates(&self) -> &UpdateQueue {
+        &self.shared.updates
     }
 
     pub(super) fn failed(&self, failed: CallFailure) -> Error {
@@ -232,7 +232,7 @@ impl Session {
         if let Ok(permit) = Arc::clone(&turns).try_acquire_owned() {
             return Ok(permit);
         }
-        if !self.shared.inbox.turn().is_cancelled() {
+        if !self.shared.updates.turn().is_cancelled() {
             return Err(Error::Busy);
         }
         turns.acquire_owned().await.map_err(|_| Error::Closed)
@@ -249,12 +249,12 @@ impl fmt::Debug for Session {
     }
 }
 
-// === impl Shared ===
+// === impl SessionShared ===
 
-impl Drop for Shared {
+impl Drop for SessionShared {
     fn drop(&mut self) {
-        self.client.router().retire(&self.id, &self.inbox);
-        self.inbox.leave();
+        self.client.router().retire(&self.id, &self.updates);
+        self.updates.leave();
     }
 }
 
@@ -270,11 +270,11 @@ impl SessionReplay {
             additional_directories: options.additional_directories,
             ..LoadSessionRequest::new(session, options.cwd, options.mcp_servers)
         };
-        let inbox = client.inbox(options.user_messages);
-        inbox.begin_replay();
-        client.router().open(session, &inbox);
+        let updates = client.updates(options.user_messages);
+        updates.begin_replay();
+        client.router().open(session, &updates);
         let id = session.to_owned();
-        let session = Session::new(client.clone(), id, inbox, (None, None), RawJson::EMPTY);
+        let session = Session::new(client.clone(), id, updates, (None, None), RawJson::EMPTY);
         let call = client.peer().begin(LoadSessionRequest::METHOD, &request).await;
         let call = call.map_err(|failed| session.failed(failed))?;
         Ok(Self { session, call: Some(call), outcome: None })
@@ -286,10 +286,10 @@ impl SessionReplay {
     /// What the agent refuses with; [`Error::SessionLost`] where it does not know the session any more; [`Error::Overflow`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
-            if let Some(update) = self.session.inbox().pop() {
+            if let Some(update) = self.session.updates().pop() {
                 return Ok(Some(update));
             }
-            if self.session.inbox().take_overflow() {
+            if self.session.updates().take_overflow() {
                 return Err(Error::Overflow);
             }
             let Some(call) = &mut self.call else {
@@ -300,10 +300,10 @@ impl SessionReplay {
             };
             tokio::select! {
                 biased;
-                () = self.session.inbox().filled() => {}
+                () = self.session.updates().filled() => {}
                 answer = call => {
                     self.call = None;
-                    self.session.inbox().end_replay();
+                    self.session.updates().end_replay();
                     self.outcome = Some(answer.map_err(|failed| self.session.failed(failed)));
                 }
             }
@@ -330,7 +330,7 @@ impl SessionReplay {
             opened.settings = (read.modes, read.config_options);
             opened.original = answer;
         }
-        self.session.inbox().leave();
+        self.session.updates().leave();
         Ok(self.session)
     }
 }
@@ -348,5 +348,5 @@ pub(super) fn note(
     id: Option<&str>,
     sent: Option<&str>,
 ) {
-    session.inbox().note(prompt, id, sent);
+    session.updates().note(prompt, id, sent);
 }

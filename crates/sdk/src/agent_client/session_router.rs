@@ -17,8 +17,8 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::jsonrpc::{ErrorObject, Payload};
 
 use super::client_handler::{ClientHandler, rejecting};
-use super::inbox::Inbox;
 use super::peer::{Backpressure, Handler, Notification, RawJson, Request};
+use super::update_queue::UpdateQueue;
 
 /// The most updates that are held of sessions whose opening is not answered yet.
 const MAX_EARLY_UPDATES: usize = 256;
@@ -35,7 +35,7 @@ pub(super) struct SessionRouter {
 
 #[derive(Debug, Default)]
 struct State {
-    sessions: HashMap<String, Weak<Inbox>>,
+    sessions: HashMap<String, Weak<UpdateQueue>>,
     /// How many sessions are being opened whose ids are not known yet.
     opening: usize,
     /// What was said in sessions that may be those.
@@ -70,13 +70,13 @@ impl SessionRouter {
     }
 
     /// What is said in a session from now on, and was said already, goes there.
-    pub(super) fn open(&self, session: &str, inbox: &Arc<Inbox>) {
+    pub(super) fn open(&self, session: &str, updates: &Arc<UpdateQueue>) {
         let mut state = self.state();
-        state.sessions.insert(session.to_owned(), Arc::downgrade(inbox));
+        state.sessions.insert(session.to_owned(), Arc::downgrade(updates));
         let early = std::mem::take(&mut state.early);
         for (said, original) in early {
             if said.session_id == session {
-                inbox.push(said.update, original);
+                updates.push(said.update, original);
             } else {
                 state.early.push_back((said, original));
             }
@@ -84,20 +84,20 @@ impl SessionRouter {
     }
 
     /// Nothing of a session goes there any more.
-    pub(super) fn retire(&self, session: &str, inbox: &Inbox) {
+    pub(super) fn retire(&self, session: &str, updates: &UpdateQueue) {
         let mut state = self.state();
         let held = state.sessions.get(session);
-        if held.is_some_and(|held| std::ptr::eq(held.as_ptr(), inbox)) {
+        if held.is_some_and(|held| std::ptr::eq(held.as_ptr(), updates)) {
             state.sessions.remove(session);
         }
     }
 
     fn update(&self, said: SessionNotification, original: RawJson) {
-        let inbox = {
+        let updates = {
             let mut state = self.state();
-            let inbox = state.sessions.get(&said.session_id).and_then(Weak::upgrade);
-            match inbox {
-                Some(inbox) => inbox,
+            let updates = state.sessions.get(&said.session_id).and_then(Weak::upgrade);
+            match updates {
+                Some(updates) => updates,
                 None if state.opening > 0 && state.early.len() < MAX_EARLY_UPDATES => {
                     state.early.push_back((said, original));
                     return;
@@ -109,14 +109,15 @@ impl SessionRouter {
                 }
             }
         };
-        inbox.push(said.update, original);
+        updates.push(said.update, original);
     }
 
     /// What is cancelled with the turn of the session that a question is about.
     fn turn(&self, params: &str) -> CancellationToken {
         let session = splice::get_text(params, &["sessionId"]);
-        let inbox = session.and_then(|id| self.state().sessions.get(&*id).and_then(Weak::upgrade));
-        inbox.map_or_else(CancellationToken::new, |inbox| inbox.turn())
+        let updates =
+            session.and_then(|id| self.state().sessions.get(&*id).and_then(Weak::upgrade));
+        updates.map_or_else(CancellationToken::new, |updates| updates.turn())
     }
 
     /// Whether the agent may ask that: it was told what it may.

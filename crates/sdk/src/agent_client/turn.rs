@@ -15,7 +15,7 @@ use super::update::{Messages, Update};
 /// An agent's turn: what it says and does, and how it ends.
 ///
 /// One that is dropped before its end is cancelled.
-pub struct Turn {
+pub struct PromptTurn {
     session: Session,
     prompt: Vec<ContentBlock>,
     message_id: Option<String>,
@@ -42,9 +42,9 @@ pub struct TurnEnd {
     pub original: RawJson,
 }
 
-// === impl Turn ===
+// === impl PromptTurn ===
 
-impl Turn {
+impl PromptTurn {
     pub(super) fn new(
         session: Session,
         call: Call,
@@ -85,10 +85,10 @@ impl Turn {
     /// What the agent refuses with, [`Error::SessionLost`] and [`Error::AuthRequired`] among it; [`Error::Unresponsive`] where it was cancelled twice in vain; [`Error::Overflow`]; [`Error::Closed`].
     pub async fn next(&mut self) -> Result<Option<Update>, Error> {
         loop {
-            if let Some(update) = self.session.inbox().pop() {
+            if let Some(update) = self.session.updates().pop() {
                 return Ok(Some(update));
             }
-            if self.session.inbox().take_overflow() {
+            if self.session.updates().take_overflow() {
                 return Err(Error::Overflow);
             }
             let Some(call) = &mut self.call else {
@@ -102,7 +102,7 @@ impl Turn {
             let deadline = self.deadline;
             tokio::select! {
                 biased;
-                () = self.session.inbox().filled() => {}
+                () = self.session.updates().filled() => {}
                 answer = call => {
                     self.call = None;
                     let answer = answer.map_err(|failed| self.session.failed(failed));
@@ -124,14 +124,14 @@ impl Turn {
         }
     }
 
-    /// The rest as a stream; [`Turn::outcome`] says afterwards how it ended.
+    /// The rest as a stream; [`PromptTurn::outcome`] says afterwards how it ended.
     pub fn stream(&mut self) -> impl Stream<Item = Result<Update, Error>> + Send + '_ {
         stream::try_unfold(self, |turn| async move {
             Ok(turn.next().await?.map(|update| (update, turn)))
         })
     }
 
-    /// Asks the agent to end the turn: see [`Session::cancel`]. Go on with [`Turn::next`] to hear how it ends.
+    /// Asks the agent to end the turn: see [`Session::cancel`]. Go on with [`PromptTurn::next`] to hear how it ends.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -149,7 +149,7 @@ impl Turn {
     /// Hears the rest, and how it ends.
     ///
     /// # Errors
-    /// As [`Turn::next`].
+    /// As [`PromptTurn::next`].
     pub async fn finish(self) -> Result<TurnEnd, Error> {
         self.collect().await.map(|(ended, _)| ended)
     }
@@ -157,7 +157,7 @@ impl Turn {
     /// Hears the rest: how it ends, and the messages in it.
     ///
     /// # Errors
-    /// As [`Turn::next`].
+    /// As [`PromptTurn::next`].
     pub async fn collect(mut self) -> Result<(TurnEnd, Messages), Error> {
         let mut messages = Messages::default();
         while let Some(update) = self.next().await? {
@@ -179,17 +179,17 @@ impl Turn {
     /// The session is free for the next turn.
     fn leave(&mut self) {
         if self.permit.take().is_some() {
-            self.session.inbox().leave();
+            self.session.updates().leave();
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for PromptTurn {
     fn drop(&mut self) {
         let (Some(call), Some(permit)) = (self.call.take(), self.permit.take()) else {
             return self.leave();
         };
-        self.session.inbox().leave();
+        self.session.updates().leave();
         self.token.cancel();
         let session = self.session.clone();
         let Ok(here) = tokio::runtime::Handle::try_current() else { return };
@@ -204,9 +204,9 @@ impl Drop for Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for PromptTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
+        f.debug_struct("PromptTurn")
             .field("session", &self.session)
             .field("message_id", &self.message_id)
             .field("outcome", &self.outcome)

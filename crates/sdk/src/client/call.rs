@@ -11,7 +11,7 @@ use trilogue_wire::native::Json;
 
 use super::Options;
 use super::error::ClientError;
-use super::transport::{Body, Method, Request, Response, Transport, TransportError};
+use super::transport::{Method, Request, Response, ResponseBody, Transport, TransportError};
 
 /// The most bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
 
 /// Builds a request.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct RequestBuilder {
     request: Request,
     /// What the next member of the query is written behind.
     separator: char,
@@ -44,13 +44,13 @@ impl Endpoint {
     }
 
     /// A call of the path that these segments make where the protocol is mounted.
-    pub(crate) fn call(&self, method: Method, segments: &[&str]) -> Call {
-        Call::new(method, &self.options.base, segments)
+    pub(crate) fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+        RequestBuilder::new(method, &self.options.base, segments)
     }
 
     /// Sends a call and gives the response of any status as soon as its head is there.
-    pub(crate) async fn exchange(&self, call: Call) -> Result<Response, ClientError> {
-        let Call { request, waits, .. } = call;
+    pub(crate) async fn exchange(&self, call: RequestBuilder) -> Result<Response, ClientError> {
+        let RequestBuilder { request, waits, .. } = call;
         let response = self.transport.send(request);
         Ok(if waits { response.await? } else { self.within_limit(response).await?? })
     }
@@ -74,9 +74,9 @@ impl Endpoint {
     }
 }
 
-// === impl Call ===
+// === impl RequestBuilder ===
 
-impl Call {
+impl RequestBuilder {
     /// A call of the path that these segments make under the base path.
     pub(crate) fn new(method: Method, base: &str, segments: &[&str]) -> Self {
         let mut path = base.to_owned();
@@ -145,7 +145,7 @@ pub(crate) fn perhaps_elsewhere(status: u16) -> &'static str {
 }
 
 /// Reads a whole body, at most this many bytes of it.
-async fn collect(mut body: Body, limit: usize) -> Result<Bytes, ClientError> {
+async fn collect(mut body: ResponseBody, limit: usize) -> Result<Bytes, ClientError> {
     let mut whole = BytesMut::new();
     while let Some(piece) = body.next().await {
         let piece = piece?;
@@ -169,14 +169,14 @@ mod tests {
             ("..", "/api/v1/runs/%2E%2E"),
             ("ä ", "/api/v1/runs/%C3%A4%20"),
         ] {
-            let call = Call::new(Method::Get, "/api/v1", &["runs", id]);
+            let call = RequestBuilder::new(Method::Get, "/api/v1", &["runs", id]);
             assert_eq!(call.request.path, path);
         }
     }
 
     #[test]
     fn queries_are_joined_and_encoded() {
-        let call = Call::new(Method::Get, "", &["runs"])
+        let call = RequestBuilder::new(Method::Get, "", &["runs"])
             .query("thread_id", Some("a&b"))
             .query("agent", None)
             .query("after", Some("1"));

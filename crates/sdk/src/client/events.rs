@@ -3,7 +3,7 @@
 use trilogue_wire::native::{Event, EventBody, Gap, Problem, Run};
 
 use super::Client;
-use super::call::Call;
+use super::call::RequestBuilder;
 use super::error::ClientError;
 use super::new_run::NewRun;
 use super::resumable::{
@@ -169,7 +169,7 @@ impl StreamSource for NativeSource {
 }
 
 impl NativeSource {
-    fn events_call(&self, segments: &[&str]) -> Call {
+    fn events_call(&self, segments: &[&str]) -> RequestBuilder {
         let call = self.client.call(Method::Get, segments).header("accept", EVENT_STREAM);
         match &self.cursor {
             Some(cursor) => call.header("last-event-id", cursor),

@@ -40,9 +40,9 @@ pub use events::{EventStream, StreamItem};
 pub use http::HttpTransport;
 pub use new_run::NewRun;
 pub use options::Options;
-pub use transport::{Body, Method, Request, Response, Transport, TransportError};
+pub use transport::{Method, Request, Response, ResponseBody, Transport, TransportError};
 
-use call::{Call, Endpoint, perhaps_elsewhere};
+use call::{Endpoint, RequestBuilder, perhaps_elsewhere};
 use events::EventScope;
 use options::DEFAULT_BASE;
 
@@ -450,7 +450,7 @@ impl Client {
     ///
     /// # Errors
     /// `thread_not_found`.
-    pub async fn export_thread(&self, id: &str) -> Result<Body, ClientError> {
+    pub async fn export_thread(&self, id: &str) -> Result<ResponseBody, ClientError> {
         self.bytes(self.call(Method::Get, &["threads", id, "export"])).await
     }
 
@@ -458,7 +458,7 @@ impl Client {
     ///
     /// # Errors
     /// `forbidden` without the right `admin`.
-    pub async fn backup(&self) -> Result<Body, ClientError> {
+    pub async fn backup(&self) -> Result<ResponseBody, ClientError> {
         self.bytes(self.call(Method::Post, &["backup"]).waiting()).await
     }
 
@@ -466,37 +466,37 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
-    pub async fn blob(&self, path: &str) -> Result<Body, ClientError> {
+    pub async fn blob(&self, path: &str) -> Result<ResponseBody, ClientError> {
         if !path.starts_with('/') || path.starts_with("//") {
             return Err(ClientError::Unexpected("a blob's link leaves the server".to_owned()));
         }
-        self.bytes(Call::at(Method::Get, path.to_owned())).await
+        self.bytes(RequestBuilder::at(Method::Get, path.to_owned())).await
     }
 
     fn options(&self) -> &Options {
         &self.endpoint.options
     }
 
-    fn call(&self, method: Method, segments: &[&str]) -> Call {
+    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         self.endpoint.call(method, segments)
     }
 
-    async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+    async fn fetch<T: DeserializeOwned>(&self, call: RequestBuilder) -> Result<T, ClientError> {
         let response = self.send(call.header("accept", "application/json")).await?;
         let body = self.endpoint.whole(response).await?;
         serde_json::from_slice(&body).map_err(|error| ClientError::Unexpected(error.to_string()))
     }
 
-    async fn act(&self, call: Call) -> Result<(), ClientError> {
+    async fn act(&self, call: RequestBuilder) -> Result<(), ClientError> {
         self.send(call).await.map(drop)
     }
 
-    async fn bytes(&self, call: Call) -> Result<Body, ClientError> {
+    async fn bytes(&self, call: RequestBuilder) -> Result<ResponseBody, ClientError> {
         Ok(self.send(call).await?.body)
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the problem.
-    async fn send(&self, call: Call) -> Result<Response, ClientError> {
+    async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
         let response = self.endpoint.exchange(call).await?;
         let status = response.status;
         if (200..300).contains(&status) {
@@ -513,12 +513,12 @@ impl Client {
     }
 }
 
-fn paged(call: Call, page: &Page) -> Call {
+fn paged(call: RequestBuilder, page: &Page) -> RequestBuilder {
     let limit = page.limit.map(|limit| limit.to_string());
     call.query("after", page.after.as_deref()).query("limit", limit.as_deref())
 }
 
-fn filtered(call: Call, filter: &Filter) -> Call {
+fn filtered(call: RequestBuilder, filter: &Filter) -> RequestBuilder {
     let call = call
         .query("thread_id", filter.thread.as_deref())
         .query("run_id", filter.run.as_deref())

@@ -4,7 +4,7 @@ use trilogue_domain::RunId;
 use trilogue_wire::native::{RunCreate, RunMode};
 
 use super::Client;
-use super::call::Call;
+use super::call::RequestBuilder;
 use super::error::ClientError;
 use super::resumable::EVENT_STREAM;
 use super::transport::Method;
@@ -41,7 +41,7 @@ impl NewRun {
         }
     }
 
-    pub(super) fn call(&self, client: &Client) -> Result<Call, ClientError> {
+    pub(super) fn call(&self, client: &Client) -> Result<RequestBuilder, ClientError> {
         let call = client.call(Method::Post, &["runs"]).json(&self.create)?;
         Ok(match &self.idempotency_key {
             Some(key) => call.header("idempotency-key", key),
@@ -50,7 +50,7 @@ impl NewRun {
     }
 
     /// The call whose answer is the run's event stream.
-    pub(super) fn stream_call(&self, client: &Client) -> Result<Call, ClientError> {
+    pub(super) fn stream_call(&self, client: &Client) -> Result<RequestBuilder, ClientError> {
         Ok(self.call(client)?.header("accept", EVENT_STREAM))
     }
 }

@@ -14,7 +14,7 @@ use trilogue_wire::sse::{Decoder, Item};
 
 use super::Options;
 use super::error::ClientError;
-use super::transport::{Body, Response};
+use super::transport::{Response, ResponseBody};
 
 /// The content type of event streams.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
@@ -85,7 +85,7 @@ pub(crate) struct End {
 pub(crate) struct Flow<S: StreamSource> {
     options: Options,
     connection: Option<SseConnection>,
-    pending: Option<(Question, Pending<S::Reply>)>,
+    pending: Option<(PendingKind, Pending<S::Reply>)>,
     ready: VecDeque<S::Item>,
     /// Attempts to connect since the server's last sign of life.
     pub(crate) attempts: u32,
@@ -100,7 +100,7 @@ pub(crate) struct Flow<S: StreamSource> {
 
 /// What the server was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Question {
+enum PendingKind {
     /// The stream.
     Connection,
     /// Something else that the source wants to know.
@@ -109,7 +109,7 @@ enum Question {
 
 /// One connection, or a list that stands for one.
 struct SseConnection {
-    body: Option<Body>,
+    body: Option<ResponseBody>,
     decoder: Decoder,
     ready: VecDeque<Item>,
 }
@@ -195,7 +195,7 @@ impl<S: StreamSource> Flow<S> {
 
     /// Asks something else before the next attempt to connect.
     pub(crate) fn ask(&mut self, answer: Pending<S::Reply>) {
-        self.pending = Some((Question::Other, answer));
+        self.pending = Some((PendingKind::Other, answer));
     }
 
     /// Gives an item that no event was.
@@ -247,11 +247,11 @@ impl<S: StreamSource> Flow<S> {
         self.pending = None;
         Poll::Ready(match (question, answer) {
             (_, Ok(reply)) => source.on_reply(reply, self),
-            (Question::Connection, Err(error)) if error.is_transient() && !self.gives_up() => {
+            (PendingKind::Connection, Err(error)) if error.is_transient() && !self.gives_up() => {
                 Ok(())
             }
-            (Question::Connection, Err(error)) => Err(error),
-            (Question::Other, Err(error)) => source.on_failure(error),
+            (PendingKind::Connection, Err(error)) => Err(error),
+            (PendingKind::Other, Err(error)) => source.on_failure(error),
         })
     }
 
@@ -266,7 +266,7 @@ impl<S: StreamSource> Flow<S> {
             }
             answer.await
         };
-        self.pending = Some((Question::Connection, Box::pin(answer)));
+        self.pending = Some((PendingKind::Connection, Box::pin(answer)));
     }
 }
 
@@ -317,7 +317,7 @@ pub(crate) fn no_stream(response: &Response) -> ClientError {
     ClientError::Unexpected(format!("no event stream but {:?}", response.content_type))
 }
 
-fn stream_body(response: Response) -> Result<Body, ClientError> {
+fn stream_body(response: Response) -> Result<ResponseBody, ClientError> {
     if is_stream(&response) { Ok(response.body) } else { Err(no_stream(&response)) }
 }
 

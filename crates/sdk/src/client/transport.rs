@@ -54,11 +54,11 @@ pub struct Response {
     /// The `warning`, where there is one: what the server says beside its answer.
     pub warning: Option<String>,
     /// The body.
-    pub body: Body,
+    pub body: ResponseBody,
 }
 
 /// A body, in pieces of any length. The transport reads no further ahead than the reader asks for, apart from its socket's buffer.
-pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
+pub type ResponseBody = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>>;
 
 /// Why a request got no response, or a body no end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

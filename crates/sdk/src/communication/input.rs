@@ -4,59 +4,59 @@ use trilogue_wire::agent_communication::{Message, MessagePart};
 ///
 /// Texts and parts that come together are one message of the user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Input(pub Vec<Message>);
+pub struct InputMessages(pub Vec<Message>);
 
-// === impl Input ===
+// === impl InputMessages ===
 
-impl From<&str> for Input {
+impl From<&str> for InputMessages {
     fn from(text: &str) -> Self {
         Self::from(MessagePart::text(text))
     }
 }
 
-impl From<String> for Input {
+impl From<String> for InputMessages {
     fn from(text: String) -> Self {
         Self::from(MessagePart::text(text))
     }
 }
 
-impl From<Vec<&str>> for Input {
+impl From<Vec<&str>> for InputMessages {
     fn from(texts: Vec<&str>) -> Self {
         Self::from(texts.into_iter().map(MessagePart::text).collect::<Vec<_>>())
     }
 }
 
-impl From<MessagePart> for Input {
+impl From<MessagePart> for InputMessages {
     fn from(part: MessagePart) -> Self {
         Self::from(vec![part])
     }
 }
 
-impl From<Vec<MessagePart>> for Input {
+impl From<Vec<MessagePart>> for InputMessages {
     fn from(parts: Vec<MessagePart>) -> Self {
         Self::from(Message::user(parts))
     }
 }
 
-impl<const N: usize> From<[MessagePart; N]> for Input {
+impl<const N: usize> From<[MessagePart; N]> for InputMessages {
     fn from(parts: [MessagePart; N]) -> Self {
         Self::from(Vec::from(parts))
     }
 }
 
-impl From<Message> for Input {
+impl From<Message> for InputMessages {
     fn from(message: Message) -> Self {
         Self(vec![message])
     }
 }
 
-impl From<Vec<Message>> for Input {
+impl From<Vec<Message>> for InputMessages {
     fn from(messages: Vec<Message>) -> Self {
         Self(messages)
     }
 }
 
-impl<const N: usize> From<[Message; N]> for Input {
+impl<const N: usize> From<[Message; N]> for InputMessages {
     fn from(messages: [Message; N]) -> Self {
         Self(messages.into())
     }
@@ -70,12 +70,12 @@ mod tests {
     fn texts_and_parts_are_one_message_and_messages_stay_apart() {
         let (a, b) = (MessagePart::text("a"), MessagePart::text("b"));
         let both = Message::user(vec![a.clone(), b.clone()]);
-        assert_eq!(Input::from("a"), Input(vec![Message::text("a")]));
-        assert_eq!(Input::from("a".to_owned()), Input::from(a.clone()));
-        assert_eq!(Input::from(vec!["a", "b"]), Input(vec![both.clone()]));
-        assert_eq!(Input::from([a, b]), Input(vec![both.clone()]));
-        assert_eq!(Input::from(both.clone()), Input(vec![both.clone()]));
-        assert_eq!(Input::from([both.clone(), both]).0.len(), 2);
-        assert_eq!(Input::from(Vec::<Message>::new()), Input::default());
+        assert_eq!(InputMessages::from("a"), InputMessages(vec![Message::text("a")]));
+        assert_eq!(InputMessages::from("a".to_owned()), InputMessages::from(a.clone()));
+        assert_eq!(InputMessages::from(vec!["a", "b"]), InputMessages(vec![both.clone()]));
+        assert_eq!(InputMessages::from([a, b]), InputMessages(vec![both.clone()]));
+        assert_eq!(InputMessages::from(both.clone()), InputMessages(vec![both.clone()]));
+        assert_eq!(InputMessages::from([both.clone(), both]).0.len(), 2);
+        assert_eq!(InputMessages::from(Vec::<Message>::new()), InputMessages::default());
     }
 }

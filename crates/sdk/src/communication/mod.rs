@@ -20,9 +20,9 @@
 //! }
 //! ```
 
-mod answer;
 mod input;
 mod new_run;
+mod resume;
 mod session;
 mod stream;
 
@@ -33,14 +33,14 @@ use trilogue_wire::agent_communication::{
     RunsList,
 };
 
-use crate::client::call::{Call, Endpoint};
+use crate::client::call::{Endpoint, RequestBuilder};
 use crate::client::{
-    Body, ClientError, HttpTransport, Method, Options, Refusal, Response, Transport,
+    ClientError, HttpTransport, Method, Options, Refusal, Response, ResponseBody, Transport,
 };
 
-pub use answer::Answer;
-pub use input::Input;
+pub use input::InputMessages;
 pub use new_run::NewRun;
+pub use resume::Resume;
 pub use session::Session;
 pub use stream::{RunStream, StreamedEvent};
 
@@ -158,7 +158,7 @@ impl Client {
     pub async fn resume_sync(
         &self,
         run: wire::Uuid,
-        answer: impl Into<Answer>,
+        answer: impl Into<Resume>,
     ) -> Result<Run, ClientError> {
         self.fetch(answer.into().call(self, run, RunMode::Sync)?.waiting()).await
     }
@@ -170,7 +170,7 @@ impl Client {
     pub async fn resume_async(
         &self,
         run: wire::Uuid,
-        answer: impl Into<Answer>,
+        answer: impl Into<Resume>,
     ) -> Result<Run, ClientError> {
         self.fetch(answer.into().call(self, run, RunMode::Async)?).await
     }
@@ -184,7 +184,7 @@ impl Client {
     pub async fn resume_stream(
         &self,
         run: wire::Uuid,
-        answer: impl Into<Answer>,
+        answer: impl Into<Resume>,
     ) -> Result<RunStream, ClientError> {
         RunStream::resumed(self.clone(), run, answer.into()).await
     }
@@ -258,11 +258,11 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
-    pub async fn content(&self, path: &str) -> Result<Body, ClientError> {
+    pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
         if !path.starts_with('/') || path.starts_with("//") {
             return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
         }
-        Ok(self.send(Call::at(Method::Get, path.to_owned())).await?.body)
+        Ok(self.send(RequestBuilder::at(Method::Get, path.to_owned())).await?.body)
     }
 
     fn options(&self) -> &Options {
@@ -278,20 +278,20 @@ impl Client {
         Arc::ptr_eq(&self.endpoint, &other.endpoint)
     }
 
-    fn call(&self, method: Method, segments: &[&str]) -> Call {
+    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         self.endpoint.call(method, segments)
     }
 
-    async fn fetch<T: Read>(&self, call: Call) -> Result<T, ClientError> {
+    async fn fetch<T: Read>(&self, call: RequestBuilder) -> Result<T, ClientError> {
         read(&self.bytes(call.header("accept", "application/json")).await?)
     }
 
-    async fn bytes(&self, call: Call) -> Result<bytes::Bytes, ClientError> {
+    async fn bytes(&self, call: RequestBuilder) -> Result<bytes::Bytes, ClientError> {
         self.endpoint.whole(self.send(call).await?).await
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the refusal.
-    async fn send(&self, call: Call) -> Result<Response, ClientError> {
+    async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
         let response = self.endpoint.exchange(call).await?;
         if (200..300).contains(&response.status) {
             return Ok(response);

@@ -1,8 +1,8 @@
 use serde::Serialize;
 use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uuid};
 
-use super::{Client, Input};
-use crate::client::call::{self, Call};
+use super::{Client, InputMessages};
+use crate::client::call::{self, RequestBuilder};
 use crate::client::{ClientError, Method};
 
 /// A run that is to be created.
@@ -19,7 +19,7 @@ pub struct NewRun {
 impl NewRun {
     /// A run of this agent, in a session of its own.
     #[must_use]
-    pub fn new(agent: impl Into<String>, input: impl Into<Input>) -> Self {
+    pub fn new(agent: impl Into<String>, input: impl Into<InputMessages>) -> Self {
         RunCreateRequest::new(agent, input.into().0, RunMode::Sync).into()
     }
 
@@ -53,7 +53,11 @@ impl NewRun {
         self
     }
 
-    pub(super) fn call(&self, client: &Client, mode: RunMode) -> Result<Call, ClientError> {
+    pub(super) fn call(
+        &self,
+        client: &Client,
+        mode: RunMode,
+    ) -> Result<RequestBuilder, ClientError> {
         let request = RunCreateRequest { mode, ..self.request.clone() };
         let call = client.call(Method::Post, &["runs"]).json(&request)?;
         Ok(match &self.idempotency_key {

@@ -2,8 +2,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use trilogue_wire::agent_communication::{Event, EventKind, RunMode, RunStatus, Uuid};
 
-use super::{Answer, Client, NewRun, read};
-use crate::client::call::Call;
+use super::{Client, NewRun, Resume, read};
+use crate::client::call::RequestBuilder;
 use crate::client::resumable::{
     EVENT_STREAM, End, Flow, Pending, Resumable, SseEvent, StreamSource, impl_stream, is_stream,
     no_stream,
@@ -79,7 +79,7 @@ impl RunStream {
     pub(super) async fn resumed(
         client: Client,
         run: Uuid,
-        answer: Answer,
+        answer: Resume,
     ) -> Result<Self, ClientError> {
         let segments = ["runs", &run.to_string(), "events"];
         let call = client.call(Method::Get, &segments).header("accept", "application/json");
@@ -128,7 +128,7 @@ impl RunStream {
     ///
     /// # Errors
     /// What the server refuses; a run that nobody has named yet.
-    pub async fn resume(&mut self, answer: impl Into<Answer>) -> Result<(), ClientError> {
+    pub async fn resume(&mut self, answer: impl Into<Resume>) -> Result<(), ClientError> {
         let source = &mut self.stream.source;
         let Some(run) = source.run else {
             return Err(ClientError::Unexpected("no event has named the run yet".to_owned()));
@@ -295,7 +295,7 @@ impl RunSource {
         self.run.is_some() || self.create.is_some()
     }
 
-    fn events_call(&self, run: Uuid) -> Call {
+    fn events_call(&self, run: Uuid) -> RequestBuilder {
         let segments = ["runs", &run.to_string(), "events"];
         let call = self.client.call(Method::Get, &segments).header("accept", EVENT_STREAM);
         match &self.cursor {

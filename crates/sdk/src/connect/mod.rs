@@ -22,10 +22,10 @@
 //! ```
 
 mod agents;
-mod answer;
 mod configurations;
 mod fault;
 mod new_run;
+mod resume;
 mod runs;
 mod seen_events;
 mod stream;
@@ -38,12 +38,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trilogue_wire::agent_connect as wire;
 
-use crate::client::call::{Call, Endpoint};
-use crate::client::{Body, ClientError, HttpTransport, Method, Options, Response, Transport};
+use crate::client::call::{Endpoint, RequestBuilder};
+use crate::client::{
+    ClientError, HttpTransport, Method, Options, Response, ResponseBody, Transport,
+};
 
-pub use answer::Resume;
 pub use fault::Fault;
 pub use new_run::NewRun;
+pub use resume::Resume;
 pub use runs::RunAt;
 pub use stream::{RunStream, StreamedEvent};
 pub use wire::{
@@ -90,18 +92,18 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::Unexpected`] for what is no path on this server; `not_found`.
-    pub async fn content(&self, path: &str) -> Result<Body, ClientError> {
+    pub async fn content(&self, path: &str) -> Result<ResponseBody, ClientError> {
         if !path.starts_with('/') || path.starts_with("//") {
             return Err(ClientError::Unexpected("an address leaves the server".to_owned()));
         }
-        Ok(self.send(Call::at(Method::Get, path.to_owned())).await?.body)
+        Ok(self.send(RequestBuilder::at(Method::Get, path.to_owned())).await?.body)
     }
 
     fn options(&self) -> &Options {
         &self.endpoint.options
     }
 
-    fn call(&self, method: Method, segments: &[&str]) -> Call {
+    fn call(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         self.endpoint.call(method, segments)
     }
 
@@ -130,11 +132,11 @@ impl Client {
         self.send(self.call(Method::Delete, segments)).await.map(drop)
     }
 
-    async fn fetch<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
+    async fn fetch<T: DeserializeOwned>(&self, call: RequestBuilder) -> Result<T, ClientError> {
         read(&self.bytes(call).await?)
     }
 
-    async fn list<T: DeserializeOwned>(&self, call: Call) -> Result<Vec<T>, ClientError> {
+    async fn list<T: DeserializeOwned>(&self, call: RequestBuilder) -> Result<Vec<T>, ClientError> {
         wire::decode_list(&self.bytes(call).await?).map_err(unreadable)
     }
 
@@ -147,13 +149,13 @@ impl Client {
         self.list(self.call(Method::Post, segments).json(body)?).await
     }
 
-    async fn bytes(&self, call: Call) -> Result<Bytes, ClientError> {
+    async fn bytes(&self, call: RequestBuilder) -> Result<Bytes, ClientError> {
         let call = call.header("accept", "application/json");
         self.endpoint.whole(self.send(call).await?).await
     }
 
     /// Sends a call and passes the response when it succeeded; of another it makes the fault.
-    async fn send(&self, call: Call) -> Result<Response, ClientError> {
+    async fn send(&self, call: RequestBuilder) -> Result<Response, ClientError> {
         let response = self.endpoint.exchange(call).await?;
         if (200..300).contains(&response.status) {
             return Ok(response);

@@ -3,7 +3,7 @@ use trilogue_wire::agent_connect::{RunCreate, StreamModes};
 use trilogue_wire::native::Json;
 
 use super::{Client, IfNotExists, Object, OnDisconnect, StreamMode};
-use crate::client::call::{Call, json};
+use crate::client::call::{RequestBuilder, json};
 use crate::client::{ClientError, Method};
 
 /// A run that is to be created: a stateless one, or one on a thread.
@@ -94,7 +94,7 @@ impl NewRun {
         self
     }
 
-    pub(super) fn call(&self, client: &Client, mode: Mode) -> Result<Call, ClientError> {
+    pub(super) fn call(&self, client: &Client, mode: Mode) -> Result<RequestBuilder, ClientError> {
         let mut path = self.thread.as_deref().map_or_else(Vec::new, |it| vec!["threads", it]);
         path.push("runs");
         match mode {

@@ -5,7 +5,7 @@ use super::{
     CancelAction, Client, NewRun, Resume, Run, RunSearchRequest, RunStream, RunWaitResponse, fault,
     read,
 };
-use crate::client::call::Call;
+use crate::client::call::RequestBuilder;
 use crate::client::resumable::EVENT_STREAM;
 use crate::client::{ClientError, Method, Response};
 
@@ -30,7 +30,12 @@ impl RunAt {
         Self { thread: Some(thread.into()), run: run.into() }
     }
 
-    pub(super) fn call(&self, client: &Client, method: Method, end: Option<&str>) -> Call {
+    pub(super) fn call(
+        &self,
+        client: &Client,
+        method: Method,
+        end: Option<&str>,
+    ) -> RequestBuilder {
         let thread = self.thread.as_deref().map(|thread| ["threads", thread]);
         let path: Vec<_> =
             thread.iter().flatten().copied().chain(["runs", &self.run]).chain(end).collect();

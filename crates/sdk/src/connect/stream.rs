@@ -7,7 +7,7 @@ use super::{
     Client, Fault, NewRun, Resume, RunAt, RunOutput, RunStatus, RunWaitResponse, StreamPayload,
     fault, read,
 };
-use crate::client::call::Call;
+use crate::client::call::RequestBuilder;
 use crate::client::resumable::{
     EVENT_STREAM, End, Flow, Pending, Resumable, SseEvent, StreamSource, impl_stream,
 };
@@ -388,7 +388,7 @@ impl RunSource {
         Ok(())
     }
 
-    fn join_call(&self, at: &RunAt) -> Call {
+    fn join_call(&self, at: &RunAt) -> RequestBuilder {
         let call = at.call(&self.client, Method::Get, Some("stream"));
         let call = call.header("accept", EVENT_STREAM);
         match &self.cursor {

@@ -37,7 +37,7 @@ pub const MAX_UNFINISHED: usize = 1_024;
 /// Every method that says something waits while the log is behind, and fails with [`AgentError::stopped`] once the run was stopped: return that error.
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
+    shared: Arc<ContextShared>,
 }
 
 /// Which run this is.
@@ -53,7 +53,7 @@ pub struct RunInfo {
     pub config: Option<Json>,
 }
 
-struct Shared {
+struct ContextShared {
     info: RunInfo,
     role: Role,
     host: Arc<dyn Host>,
@@ -95,7 +95,7 @@ impl Context {
         let role = Role::NamedAgent(Arc::from(info.agent.as_str()));
         let (speech, unfinished) = (tokio::sync::Mutex::default(), Mutex::default());
         let last = Mutex::default();
-        Self { shared: Arc::new(Shared { info, role, host, speech, unfinished, last }) }
+        Self { shared: Arc::new(ContextShared { info, role, host, speech, unfinished, last }) }
     }
 
     /// The run.

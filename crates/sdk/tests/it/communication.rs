@@ -129,7 +129,7 @@ async fn every_call_asks_what_the_protocol_says() {
     client.run_sync(new.once("order-7")).await.unwrap();
     client.run_async(NewRun::new("echo", [MessagePart::text("hi")])).await.unwrap();
     client.resume_sync(run_id(), "Bob").await.unwrap();
-    let answer = trilogue_sdk::communication::Answer::from(Message::user(Vec::new()));
+    let answer = trilogue_sdk::communication::Resume::from(Message::user(Vec::new()));
     client.resume_async(run_id(), answer.to("i-7")).await.unwrap();
     assert_eq!(client.cancel(run_id()).await.unwrap().status, RunStatus::Cancelling);
     client.run(run_id()).await.unwrap();

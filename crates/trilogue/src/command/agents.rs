@@ -7,27 +7,27 @@ use trilogue_wire::native::{Agent, AgentInputKind};
 use super::PageArguments;
 use crate::exit::{CliError, Result};
 use crate::globals::Globals;
-use crate::remote::{Protocol, Server};
+use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{print, safe};
 
 /// List the agents.
 #[derive(Args, Debug)]
-pub(crate) struct Agents {
+pub(crate) struct AgentsCommand {
     /// Show one agent with its schemas.
     agent: Option<String>,
     /// The server's protocol. `auto` asks a server at another address than the default.
     #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
-    protocol: Protocol,
+    protocol: ServerProtocol,
     #[command(flatten)]
     page: PageArguments,
 }
 
-// === impl Agents ===
+// === impl AgentsCommand ===
 
-impl Agents {
+impl AgentsCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let server = Server::find(globals)?;
-        if server.protocol(globals, self.protocol).await == Protocol::Connect {
+        let server = RemoteServer::find(globals)?;
+        if server.protocol(globals, self.protocol).await == ServerProtocol::Connect {
             return self.connect(&server.connect(), globals).await;
         }
         let client = server.native();
@@ -58,7 +58,9 @@ impl Agents {
         }
         let page = self.page.page();
         if page.after.is_some() {
-            return Err(CliError::usage("--after: the Agent Connect Protocol has no cursors"));
+            return Err(CliError::usage(
+                "--after: the Agent Connect ServerProtocol has no cursors",
+            ));
         }
         let limit = page.limit.map(|limit| {
             connect::Limit::new(limit)

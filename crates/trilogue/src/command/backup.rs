@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use futures_util::StreamExt as _;
-use trilogue_sdk::client::Body;
+use trilogue_sdk::client::ResponseBody;
 
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::print;
@@ -27,7 +27,7 @@ impl Backup {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         if self.file.exists() {
             return Err(CliError::new(
-                Exit::Conflict,
+                ExitStatus::Conflict,
                 format!("{} exists and was not replaced", self.file.display()),
             )
             .hint("choose another name"));
@@ -53,7 +53,7 @@ impl Backup {
 }
 
 /// Writes the body to a new file with mode 600.
-async fn write(mut body: Body, path: &Path) -> Result<u64> {
+async fn write(mut body: ResponseBody, path: &Path) -> Result<u64> {
     let failed = |error| unwritable(path, &error);
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;

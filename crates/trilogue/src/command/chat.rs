@@ -8,10 +8,10 @@ use crate::attach;
 use crate::conversation::communication::CommunicationAgent;
 use crate::conversation::connect::ConnectAgent;
 use crate::conversation::native::NativeAgent;
-use crate::conversation::{Agent, Conversation, Target, ViewArguments};
-use crate::exit::{CliError, Exit, Result};
+use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::{Globals, json};
-use crate::remote::{Protocol, Server};
+use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{ask, print, safe};
 
 /// Talk to an agent, line by line. Empty lines are skipped; `/quit` or the end of the input ends it.
@@ -32,7 +32,7 @@ pub(crate) struct Chat {
     attach: Vec<String>,
     /// The server's protocol. `auto` asks a server at another address than the default.
     #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
-    protocol: Protocol,
+    protocol: ServerProtocol,
     #[command(flatten)]
     view: ViewArguments,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Chat {
 
 impl Chat {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let server = Server::find(globals)?;
+        let server = RemoteServer::find(globals)?;
         let generated = || ThreadId::generate().as_str().to_owned();
         let thread = self.thread.clone().unwrap_or_else(generated);
         let target = Target {
@@ -51,26 +51,26 @@ impl Chat {
             is_ephemeral: false,
         };
         match server.protocol(globals, self.protocol).await {
-            Protocol::Communication => {
+            ServerProtocol::Communication => {
                 let agent = CommunicationAgent::open(&server, target).await?;
                 self.talk(&agent, &thread, globals).await
             }
-            Protocol::Connect => {
+            ServerProtocol::Connect => {
                 let agent = ConnectAgent::open(&server, target).await?;
                 self.talk(&agent, &thread, globals).await
             }
-            Protocol::Auto | Protocol::Native => {
+            ServerProtocol::Auto | ServerProtocol::Native => {
                 let agent = NativeAgent::open(&server, target).await?;
                 self.talk(&agent, &thread, globals).await
             }
         }
     }
 
-    async fn talk(&self, agent: &impl Agent, thread: &str, globals: &Globals) -> Result {
+    async fn talk(&self, agent: &impl RemoteAgent, thread: &str, globals: &Globals) -> Result {
         agent.check().await?;
         let thread = safe::line(thread);
         print::note(&format!("thread: {thread}"));
-        let mut lines = Lines { attach: &self.attach };
+        let mut lines = InputLines { attach: &self.attach };
         while let Some(input) = lines.next().await? {
             let ended = Conversation::hold(agent, input, &self.view, globals).await;
             keep_talking(ended.map(drop))?;
@@ -86,14 +86,14 @@ impl Chat {
 }
 
 /// The user's messages, line by line.
-struct Lines<'a> {
+struct InputLines<'a> {
     /// What is attached to the next message.
     attach: &'a [String],
 }
 
-// === impl Lines ===
+// === impl InputLines ===
 
-impl Lines<'_> {
+impl InputLines<'_> {
     /// The next message; `None` at the end.
     async fn next(&mut self) -> Result<Option<RunInput>> {
         while let Some(text) = ask::read_line("> ").await? {
@@ -123,6 +123,6 @@ fn keep_talking(turn: Result) -> Result {
 }
 
 fn ends_only_its_turn(error: &CliError) -> bool {
-    matches!(error.exit, Exit::Failed | Exit::Cancelled)
-        || (error.exit == Exit::Interrupted && !error.message.is_empty())
+    matches!(error.exit, ExitStatus::Failed | ExitStatus::Cancelled)
+        || (error.exit == ExitStatus::Interrupted && !error.message.is_empty())
 }

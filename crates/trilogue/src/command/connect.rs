@@ -8,7 +8,7 @@ use trilogue::local::start::{self, Starter};
 use trilogue_domain::Code;
 use trilogue_wire::native::local::{Attach, Wish};
 
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::{print, safe};
 
@@ -83,7 +83,9 @@ impl ProxyArguments {
             tell(told);
         };
         proxy::run(link, Stdio::open(), tell).await.map_err(|error| match error.code() {
-            Code::PeerUnavailable => CliError { exit: Exit::Unreachable, ..CliError::from(error) },
+            Code::PeerUnavailable => {
+                CliError { exit: ExitStatus::Unreachable, ..CliError::from(error) }
+            }
             _ if said.as_ref() == Some(&error) => CliError::silent(CliError::from(error).exit),
             _ => CliError::from(error),
         })

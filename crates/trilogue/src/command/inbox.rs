@@ -15,7 +15,7 @@ const MAX_QUESTION_CHARS: usize = 60;
 
 /// List open questions.
 #[derive(Args, Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct InboxCommand {
     /// Only this thread's.
     #[arg(long)]
     thread: Option<String>,
@@ -26,9 +26,9 @@ pub(crate) struct Inbox {
     page: PageArguments,
 }
 
-// === impl Inbox ===
+// === impl InboxCommand ===
 
-impl Inbox {
+impl InboxCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         let filter =

@@ -10,10 +10,10 @@ use crate::attach;
 use crate::conversation::communication::CommunicationAgent;
 use crate::conversation::connect::ConnectAgent;
 use crate::conversation::native::NativeAgent;
-use crate::conversation::{Agent, Conversation, Target, ViewArguments};
+use crate::conversation::{Conversation, RemoteAgent, Target, ViewArguments};
 use crate::exit::{CliError, Result};
 use crate::globals::{Globals, json};
-use crate::remote::{Protocol, Server};
+use crate::remote::{RemoteServer, ServerProtocol};
 use crate::terminal::{print, safe};
 
 /// Run an agent and show its answer.
@@ -43,7 +43,7 @@ pub(crate) struct Run {
     no_wait: bool,
     /// The server's protocol. `auto` asks a server at another address than the default.
     #[arg(long, value_enum, default_value_t, value_name = "PROTOCOL")]
-    protocol: Protocol,
+    protocol: ServerProtocol,
     #[command(flatten)]
     view: ViewArguments,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
-        let server = Server::find(globals)?;
+        let server = RemoteServer::find(globals)?;
         let input = self.input()?;
         let target = Target {
             agent: self.agent.clone(),
@@ -61,22 +61,22 @@ impl Run {
             is_ephemeral: self.ephemeral,
         };
         match server.protocol(globals, self.protocol).await {
-            Protocol::Communication => {
+            ServerProtocol::Communication => {
                 let agent = CommunicationAgent::open(&server, target).await?;
                 self.run(&agent, input, globals).await
             }
-            Protocol::Connect => {
+            ServerProtocol::Connect => {
                 let agent = ConnectAgent::open(&server, target).await?;
                 self.run(&agent, input, globals).await
             }
-            Protocol::Auto | Protocol::Native => {
+            ServerProtocol::Auto | ServerProtocol::Native => {
                 let agent = NativeAgent::open(&server, target).await?;
                 self.run(&agent, input, globals).await
             }
         }
     }
 
-    async fn run(&self, agent: &impl Agent, input: RunInput, globals: &Globals) -> Result {
+    async fn run(&self, agent: &impl RemoteAgent, input: RunInput, globals: &Globals) -> Result {
         if self.no_wait {
             let (id, run) = agent.start_detached(input).await?;
             if globals.json {

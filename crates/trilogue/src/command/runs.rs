@@ -15,13 +15,13 @@ use crate::terminal::{print, safe};
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<RunsAction>,
     #[command(flatten)]
     list: ListRuns,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum RunsAction {
     /// List runs, newest first.
     List(ListRuns),
     /// Show one run with its output.
@@ -52,11 +52,11 @@ impl Runs {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         match &self.action {
-            Some(Action::Show { run }) => {
+            Some(RunsAction::Show { run }) => {
                 let run = client.run(run).await?;
                 if globals.json { print::json(&run) } else { print::out(&describe(&run)) }
             }
-            Some(Action::List(list)) => list.execute(globals, &client).await,
+            Some(RunsAction::List(list)) => list.execute(globals, &client).await,
             None => self.list.execute(globals, &client).await,
         }
     }

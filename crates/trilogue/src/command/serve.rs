@@ -61,7 +61,7 @@ impl Serve {
 fn name_file(file: &std::path::Path) -> impl Fn(CliError) -> CliError {
     let file = file.display().to_string();
     move |error| {
-        if error.exit != crate::exit::Exit::Usage {
+        if error.exit != crate::exit::ExitStatus::Usage {
             return error;
         }
         CliError { message: format!("{file}: {}", error.message).into(), ..error }

@@ -4,7 +4,7 @@ use clap::Args;
 use trilogue_sdk::client::{Client, ClientError, EventStream, Page, StreamItem};
 use trilogue_wire::native::{Event, EventBody, List, Part};
 
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::remote;
 use crate::terminal::beside::thought_id;
@@ -12,7 +12,7 @@ use crate::terminal::{print, render, safe};
 
 /// Show the events of a thread or a run.
 #[derive(Args, Debug)]
-pub(crate) struct Tail {
+pub(crate) struct TailCommand {
     /// The thread or the run.
     #[arg(value_name = "THREAD|RUN")]
     id: String,
@@ -30,9 +30,9 @@ enum LogKind {
     Run,
 }
 
-// === impl Tail ===
+// === impl TailCommand ===
 
-impl Tail {
+impl TailCommand {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         let kind = self.find(&client).await?;
@@ -44,7 +44,7 @@ impl Tail {
             };
             return tokio::select! {
                 ended = follow(stream, kind, globals) => ended,
-                _ = tokio::signal::ctrl_c() => Err(CliError::silent(Exit::Interrupted)),
+                _ = tokio::signal::ctrl_c() => Err(CliError::silent(ExitStatus::Interrupted)),
             };
         }
         self.pages(&client, kind, after, globals).await
@@ -60,7 +60,7 @@ impl Tail {
         match client.thread(&self.id).await {
             Ok(_) => Ok(LogKind::Thread),
             Err(ClientError::Problem(problem)) if problem.status == 404 => Err(CliError::new(
-                Exit::NotFound,
+                ExitStatus::NotFound,
                 format!("no thread or run has the id '{}'", safe::visible(&self.id)),
             )
             .hint("list them with `trilogue threads` and `trilogue runs`")),

@@ -25,13 +25,13 @@ const PAGE_MESSAGES: usize = limits::DEFAULT_PAGE_ROWS;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Threads {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<ThreadsAction>,
     #[command(flatten)]
     page: PageArguments,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum ThreadsAction {
     /// List threads, newest first.
     List(PageArguments),
     /// Show one thread with the messages of its history, oldest first.
@@ -80,9 +80,11 @@ impl Threads {
         let client = remote::open(globals)?;
         match &self.action {
             None => list(&self.page, globals, &client).await,
-            Some(Action::List(page)) => list(page, globals, &client).await,
-            Some(Action::Show { thread, limit }) => show(thread, *limit, globals, &client).await,
-            Some(Action::Export { thread }) => {
+            Some(ThreadsAction::List(page)) => list(page, globals, &client).await,
+            Some(ThreadsAction::Show { thread, limit }) => {
+                show(thread, *limit, globals, &client).await
+            }
+            Some(ThreadsAction::Export { thread }) => {
                 let mut body = client.export_thread(thread).await?;
                 while let Some(piece) = body.next().await {
                     let piece = piece.map_err(|error| CliError::failed(error.message))?;
@@ -90,7 +92,7 @@ impl Threads {
                 }
                 Ok(())
             }
-            Some(Action::Copy { thread, id, until }) => {
+            Some(ThreadsAction::Copy { thread, id, until }) => {
                 let (id, until_message) = (id.clone(), until.clone());
                 let copy = ThreadCopy { id, metadata: None, until_message };
                 let copy = client.copy_thread(thread, &copy).await?;
@@ -99,7 +101,7 @@ impl Threads {
                 }
                 print::out(&format!("{}\n", safe::line(&copy.id)))
             }
-            Some(Action::Erase { thread, yes }) => {
+            Some(ThreadsAction::Erase { thread, yes }) => {
                 let question =
                     format!("Erase the thread {} with everything in it?", safe::visible(thread));
                 if !yes && !ask::confirm(&question, "--yes").await? {

@@ -16,11 +16,11 @@ use crate::terminal::{print, safe};
 #[derive(Args, Debug)]
 pub(crate) struct Token {
     #[command(subcommand)]
-    action: Action,
+    action: TokenAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum TokenAction {
     /// Create a token and print its secret, which is shown only once.
     Create(Create),
     /// List the tokens.
@@ -69,7 +69,7 @@ impl Token {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         let client = remote::open(globals)?;
         match &self.action {
-            Action::Create(create) => {
+            TokenAction::Create(create) => {
                 let created = client.create_token(&create.request()?).await?;
                 if globals.json {
                     return print::json(&created);
@@ -79,7 +79,7 @@ impl Token {
                 print::hint("keep the secret: it is not shown again");
                 Ok(())
             }
-            Action::List(page) => {
+            TokenAction::List(page) => {
                 let tokens = client.tokens(&page.page()).await?;
                 if globals.json {
                     return print::json(&tokens);
@@ -94,7 +94,7 @@ impl Token {
                         .to_vec()
                 })
             }
-            Action::Revoke { id } => {
+            TokenAction::Revoke { id } => {
                 client.revoke_token(id).await?;
                 print::note(&format!("revoked: {}", safe::line(id)));
                 Ok(())

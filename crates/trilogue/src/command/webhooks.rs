@@ -10,7 +10,7 @@ use trilogue_sdk::client::{Client, Page};
 use trilogue_wire::native::Delivery;
 
 use super::PageArguments;
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::receiver::{Receiver, Verifier, json, line};
 use crate::remote;
@@ -27,11 +27,11 @@ const MAX_REDELIVERED: usize = 100_000;
 #[derive(Args, Debug)]
 pub(crate) struct Webhooks {
     #[command(subcommand)]
-    action: Action,
+    action: WebhooksAction,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
+enum WebhooksAction {
     /// Receive callbacks on this machine, verify them and print one per line.
     ///
     /// A server only calls private addresses that its operator allows: start it with `--allow-egress 127.0.0.1`.
@@ -61,7 +61,7 @@ struct Listen {
         value_delimiter = ','
     )]
     secret: Vec<String>,
-    /// Exit after this many deliveries.
+    /// ExitStatus after this many deliveries.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
@@ -81,13 +81,13 @@ struct Redeliver {
 impl Webhooks {
     pub(crate) async fn execute(&self, globals: &Globals) -> Result {
         match &self.action {
-            Action::Listen(listen) => listen.execute(globals).await,
-            Action::List(page) => list(page, globals).await,
-            Action::Redeliver(redeliver) => redeliver.execute(globals).await,
-            Action::Secret => match secret()? {
+            WebhooksAction::Listen(listen) => listen.execute(globals).await,
+            WebhooksAction::List(page) => list(page, globals).await,
+            WebhooksAction::Redeliver(redeliver) => redeliver.execute(globals).await,
+            WebhooksAction::Secret => match secret()? {
                 Some(secret) => print::out(&format!("{}\n", safe::line(&secret))),
                 None => Err(CliError::new(
-                    Exit::NotFound,
+                    ExitStatus::NotFound,
                     "no server of this user has a callback secret yet",
                 )
                 .hint("start one with `trilogue demo`, which generates a secret")),
@@ -101,7 +101,7 @@ fn secret() -> Result<Option<String>> {
     let state = token_file::state_dir()
         .map_err(|error| CliError::usage(format!("cannot find the state folder: {error}")))?;
     let secret = callback_secret::read(&state).map_err(|error| {
-        CliError::new(Exit::Denied, format!("cannot use the secret: {error}"))
+        CliError::new(ExitStatus::Denied, format!("cannot use the secret: {error}"))
             .hint("make its file private with chmod 600, or pass a secret with --secret")
     })?;
     Ok(secret.map(|secret| secret.reveal()))
@@ -190,7 +190,7 @@ impl Listen {
         let own = || (Ipv4Addr::LOCALHOST, self.port.unwrap_or(DEFAULT_PORT)).into();
         let address = self.listen.unwrap_or_else(own);
         let receiver = Receiver::bind(address).await.map_err(|error| {
-            CliError::new(Exit::Conflict, format!("cannot listen on {address}: {error}"))
+            CliError::new(ExitStatus::Conflict, format!("cannot listen on {address}: {error}"))
                 .hint("choose another port with --port, or any free one with --port 0")
         })?;
         print::note(&format!("listening on http://{}", receiver.address()));
@@ -215,7 +215,7 @@ impl Listen {
         let taken = tokio::select! {
             () = serving => Ok(()),
             taken = taking => taken,
-            _ = tokio::signal::ctrl_c() => Err(CliError::silent(Exit::Interrupted)),
+            _ = tokio::signal::ctrl_c() => Err(CliError::silent(ExitStatus::Interrupted)),
         };
         receiver.drain().await;
         taken

@@ -3,8 +3,8 @@
 mod events;
 
 use serde::Serialize;
-use trilogue_sdk::client::{Body, ClientError};
-use trilogue_sdk::communication::{Answer, Client, NewRun, RunStream};
+use trilogue_sdk::client::{ClientError, ResponseBody};
+use trilogue_sdk::communication::{Client, NewRun, Resume, RunStream};
 use trilogue_wire::agent_communication::{
     AwaitRequest, ContentEncoding as Encoding, Message, MessagePart, Uuid,
 };
@@ -12,15 +12,15 @@ use trilogue_wire::native::{
     AnswerCreate, ContentEncoding, InputPart, Interrupt, Json, Part, RunInput,
 };
 
-use super::{Agent, AnswerOutcome, Item, RunSource, Target};
-use crate::exit::{CliError, Exit, Result};
-use crate::remote::Server;
+use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
+use crate::exit::{CliError, ExitStatus, Result};
+use crate::remote::RemoteServer;
 use crate::terminal::safe;
 use events::EventTranslator;
 
 #[derive(Debug)]
 pub(crate) struct CommunicationAgent {
-    server: Server,
+    server: RemoteServer,
     client: Client,
     name: String,
     config: Option<Json>,
@@ -28,8 +28,8 @@ pub(crate) struct CommunicationAgent {
 }
 
 #[derive(Debug)]
-pub(crate) struct CommunicationSource {
-    server: Server,
+pub(crate) struct CommunicationRunReader {
+    server: RemoteServer,
     client: Client,
     stream: RunStream,
     translator: EventTranslator,
@@ -52,10 +52,10 @@ impl CommunicationAgent {
     }
 }
 
-impl Agent for CommunicationAgent {
-    type Source = CommunicationSource;
+impl RemoteAgent for CommunicationAgent {
+    type Reader = CommunicationRunReader;
 
-    async fn open(server: &Server, target: Target) -> Result<Self> {
+    async fn open(server: &RemoteServer, target: Target) -> Result<Self> {
         if target.is_ephemeral {
             let error = CliError::usage("--ephemeral: this server's protocol never lists threads");
             return Err(error.hint("leave --ephemeral out"));
@@ -71,8 +71,8 @@ impl Agent for CommunicationAgent {
         Ok(())
     }
 
-    async fn start(&self, input: RunInput) -> Result<CommunicationSource> {
-        Ok(CommunicationSource {
+    async fn start(&self, input: RunInput) -> Result<CommunicationRunReader> {
+        Ok(CommunicationRunReader {
             server: self.server.clone(),
             client: self.client.clone(),
             stream: self.client.run_stream(self.request(input)).await?,
@@ -123,10 +123,10 @@ fn part(part: InputPart) -> MessagePart {
     }
 }
 
-// === impl CommunicationSource ===
+// === impl CommunicationRunReader ===
 
-impl RunSource for CommunicationSource {
-    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+impl RunReader for CommunicationRunReader {
+    async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         let Some(streamed) = self.stream.next().await? else {
             // The stream stops behind a question that is still open.
             return Ok(self.question.take().map(|it| super::raised(events::interrupt(it))));
@@ -137,7 +137,7 @@ impl RunSource for CommunicationSource {
             self.question.clone_from(&run.await_request);
         }
         let events = self.translator.event(streamed.event).into_iter().collect();
-        Ok(Some(Item::Events { json: Some(streamed.json), events }))
+        Ok(Some(RunItem::Events { json: Some(streamed.json), events }))
     }
 
     fn run_id(&self) -> Option<String> {
@@ -149,7 +149,9 @@ impl RunSource for CommunicationSource {
     }
 
     async fn cancel(&self) -> Result {
-        let Some(run) = self.stream.run() else { return Err(CliError::silent(Exit::Interrupted)) };
+        let Some(run) = self.stream.run() else {
+            return Err(CliError::silent(ExitStatus::Interrupted));
+        };
         match self.client.cancel(run).await {
             Ok(_) => Ok(()),
             // It ended in the meantime: its last event says how.
@@ -176,7 +178,7 @@ impl RunSource for CommunicationSource {
         self.stream.wait_on();
     }
 
-    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+    async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {
         match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
             Some(path) => Ok(Some(self.client.content(&path).await?)),
             None => Ok(None),
@@ -185,7 +187,7 @@ impl RunSource for CommunicationSource {
 }
 
 /// An answer from the terminal as a message.
-fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Answer {
+fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Resume {
     let part = match (answer.option, answer.value) {
         (Some(option), _) => {
             MessagePart::json(&Json::from_value(&serde_json::json!({ "option_id": option })))
@@ -193,7 +195,7 @@ fn message_of(answer: AnswerCreate, interrupt: &Interrupt) -> Answer {
         (None, Some(value)) => MessagePart::json(&value),
         (None, None) => MessagePart::text(answer.text.unwrap_or_default()),
     };
-    let answer = Answer::from(part);
+    let answer = Resume::from(part);
     if interrupt.id.is_empty() { answer } else { answer.to(&interrupt.id) }
 }
 

@@ -6,7 +6,7 @@ mod output_diff;
 mod question;
 
 use serde::Serialize;
-use trilogue_sdk::client::{Body, ClientError};
+use trilogue_sdk::client::{ClientError, ResponseBody};
 use trilogue_sdk::connect::{
     CancelAction, Client, Descriptor, IfExists, NewRun, Resume, RunInterrupt, RunStream,
     StreamMode, StreamPayload, ThreadCreate,
@@ -14,14 +14,14 @@ use trilogue_sdk::connect::{
 use trilogue_wire::agent_communication::Uuid;
 use trilogue_wire::native::{AnswerCreate, EventBody, Interrupt, Json, Part, RunInput};
 
-use super::{Agent, AnswerOutcome, Item, RunSource, Target};
-use crate::exit::{CliError, Exit, Result};
-use crate::remote::Server;
+use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
+use crate::exit::{CliError, ExitStatus, Result};
+use crate::remote::RemoteServer;
 use output_diff::OutputDiff;
 
 #[derive(Debug)]
 pub(crate) struct ConnectAgent {
-    server: Server,
+    server: RemoteServer,
     client: Client,
     /// The agent's id, or that of a configured instance.
     id: String,
@@ -32,8 +32,8 @@ pub(crate) struct ConnectAgent {
 }
 
 #[derive(Debug)]
-pub(crate) struct ConnectSource {
-    server: Server,
+pub(crate) struct ConnectRunReader {
+    server: RemoteServer,
     client: Client,
     stream: RunStream,
     diff: OutputDiff,
@@ -62,11 +62,11 @@ impl ConnectAgent {
     }
 }
 
-impl Agent for ConnectAgent {
-    type Source = ConnectSource;
+impl RemoteAgent for ConnectAgent {
+    type Reader = ConnectRunReader;
 
     /// Finds an agent by its id or name. An unknown name that is a UUID is taken as the id of a configured instance.
-    async fn open(server: &Server, target: Target) -> Result<Self> {
+    async fn open(server: &RemoteServer, target: Target) -> Result<Self> {
         let client = server.connect();
         let named = target.agent;
         let (id, descriptor) = match client.find_agent(&named).await {
@@ -92,7 +92,7 @@ impl Agent for ConnectAgent {
     }
 
     /// Asks for everything that can be shown; where the agent does not stream that, for what it streams.
-    async fn start(&self, input: RunInput) -> Result<ConnectSource> {
+    async fn start(&self, input: RunInput) -> Result<ConnectRunReader> {
         let new = self.request(input).await?;
         let both = new.clone().streaming([StreamMode::Values, StreamMode::Custom]);
         let stream = match self.client.run_stream(both).await {
@@ -101,7 +101,7 @@ impl Agent for ConnectAgent {
             }
             started => started?,
         };
-        Ok(ConnectSource {
+        Ok(ConnectRunReader {
             server: self.server.clone(),
             client: self.client.clone(),
             stream,
@@ -130,10 +130,10 @@ fn wrapped(config: Json) -> Json {
     Json::parse(format!("{{\"configurable\":{}}}", config.as_str())).unwrap_or(config)
 }
 
-// === impl ConnectSource ===
+// === impl ConnectRunReader ===
 
-impl RunSource for ConnectSource {
-    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+impl RunReader for ConnectRunReader {
+    async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         let Some(streamed) = self.stream.next().await? else {
             // The stream stops behind a question.
             let declared = self.descriptor.as_ref();
@@ -146,7 +146,7 @@ impl RunSource for ConnectSource {
         let mut events = self.diff.push(streamed.event);
         // A server of ours says this in an update too; the question itself comes at the stream's end.
         events.retain(|event| !matches!(event.body, EventBody::InterruptRaised(_)));
-        Ok(Some(Item::Events { json: Some(streamed.json), events }))
+        Ok(Some(RunItem::Events { json: Some(streamed.json), events }))
     }
 
     fn run_id(&self) -> Option<String> {
@@ -158,12 +158,14 @@ impl RunSource for ConnectSource {
     }
 
     async fn cancel(&self) -> Result {
-        let Some(at) = self.stream.run() else { return Err(CliError::silent(Exit::Interrupted)) };
+        let Some(at) = self.stream.run() else {
+            return Err(CliError::silent(ExitStatus::Interrupted));
+        };
         match self.client.cancel(at, false, CancelAction::Interrupt).await {
             // Such a server says nothing more about it.
             Err(error) if matches!(status(&error), Some(405 | 500 | 501)) => {
                 let message = "the server cannot cancel runs: the run continues there";
-                Err(CliError::new(Exit::Interrupted, message))
+                Err(CliError::new(ExitStatus::Interrupted, message))
             }
             cancelled => Ok(cancelled?),
         }
@@ -190,7 +192,7 @@ impl RunSource for ConnectSource {
         self.stream.wait_on();
     }
 
-    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+    async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {
         match part.content_url.as_deref().and_then(|address| self.server.path_of(address)) {
             Some(path) => Ok(Some(self.client.content(&path).await?)),
             None => Ok(None),

@@ -1,26 +1,26 @@
 //! Runs on our own servers.
 
 use serde::Serialize;
-use trilogue_sdk::client::{Body, Client, ClientError, EventStream, StreamItem};
+use trilogue_sdk::client::{Client, ClientError, EventStream, ResponseBody, StreamItem};
 use trilogue_sdk::{RunId, ThreadId};
 use trilogue_wire::native::{AnswerCreate, Interrupt, Part, ResolutionKind, RunCreate, RunInput};
 
-use super::{Agent, AnswerOutcome, Item, RunSource, Target};
+use super::{AnswerOutcome, RemoteAgent, RunItem, RunReader, Target};
 use crate::attach;
 use crate::exit::Result;
 use crate::globals::Globals;
-use crate::remote::Server;
+use crate::remote::RemoteServer;
 use crate::terminal::safe;
 
 #[derive(Debug)]
 pub(crate) struct NativeAgent {
-    server: Server,
+    server: RemoteServer,
     client: Client,
     target: Target,
 }
 
 #[derive(Debug)]
-pub(crate) struct NativeSource {
+pub(crate) struct NativeRunReader {
     client: Client,
     run: String,
     thread: Option<String>,
@@ -45,10 +45,10 @@ impl NativeAgent {
     }
 }
 
-impl Agent for NativeAgent {
-    type Source = NativeSource;
+impl RemoteAgent for NativeAgent {
+    type Reader = NativeRunReader;
 
-    async fn open(server: &Server, target: Target) -> Result<Self> {
+    async fn open(server: &RemoteServer, target: Target) -> Result<Self> {
         Ok(Self { server: server.clone(), client: server.native(), target })
     }
 
@@ -57,13 +57,13 @@ impl Agent for NativeAgent {
         Ok(())
     }
 
-    async fn start(&self, input: RunInput) -> Result<NativeSource> {
+    async fn start(&self, input: RunInput) -> Result<NativeRunReader> {
         let client = self.client.clone();
         let run = RunId::generate().as_str().to_owned();
         let new = RunCreate { id: Some(run.clone()), ..self.request(input) };
         let thread = new.thread_id.clone();
         let stream = client.stream_run(new).await?;
-        Ok(NativeSource { client, run, thread, stream })
+        Ok(NativeRunReader { client, run, thread, stream })
     }
 
     async fn start_detached(&self, input: RunInput) -> Result<(String, impl Serialize)> {
@@ -76,15 +76,15 @@ impl Agent for NativeAgent {
     }
 }
 
-// === impl NativeSource ===
+// === impl NativeRunReader ===
 
-impl RunSource for NativeSource {
-    async fn next(&mut self) -> Result<Option<Item>, ClientError> {
+impl RunReader for NativeRunReader {
+    async fn next(&mut self) -> Result<Option<RunItem>, ClientError> {
         Ok(self.stream.next().await?.map(|item| match item {
             StreamItem::Event { event, json } => {
-                Item::Events { json: Some(json), events: vec![*event] }
+                RunItem::Events { json: Some(json), events: vec![*event] }
             }
-            StreamItem::Gap(gap) => Item::Gap { first: gap.first },
+            StreamItem::Gap(gap) => RunItem::Gap { first: gap.first },
         }))
     }
 
@@ -128,7 +128,7 @@ impl RunSource for NativeSource {
         format!("answer it with `trilogue approve {id}{}`", globals.elsewhere())
     }
 
-    async fn open(&self, part: &Part) -> Result<Option<Body>> {
+    async fn open(&self, part: &Part) -> Result<Option<ResponseBody>> {
         match &part.blob {
             Some(blob) => Ok(Some(self.client.blob(&blob.url).await?)),
             None => Ok(None),
@@ -136,7 +136,7 @@ impl RunSource for NativeSource {
     }
 }
 
-impl NativeSource {
+impl NativeRunReader {
     /// How a question ended; `None` where the server does not say.
     async fn resolution(&self, interrupt: &str) -> Option<String> {
         let resolution = self.client.interrupt(interrupt).await.ok()?.resolution?;

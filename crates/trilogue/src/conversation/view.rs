@@ -6,12 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use futures_util::StreamExt as _;
-use trilogue_sdk::client::Body;
+use trilogue_sdk::client::ResponseBody;
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::native::{ContentEncoding, Event, Json, Outcome, Part, RunStatus};
 
-use super::RunSource;
-use crate::exit::{CliError, Exit, Result};
+use super::RunReader;
+use crate::exit::{CliError, ExitStatus, Result};
 use crate::globals::Globals;
 use crate::terminal::render::{RenderOptions, RunRenderer, summary};
 use crate::terminal::save::Folder;
@@ -103,12 +103,12 @@ impl RunView {
         match outcome.status {
             RunStatus::Completed => Ok(()),
             RunStatus::Cancelled if cancelling => {
-                Err(CliError::new(Exit::Interrupted, "the run was cancelled"))
+                Err(CliError::new(ExitStatus::Interrupted, "the run was cancelled"))
             }
             RunStatus::Cancelled => {
                 let reason = outcome.reason.as_deref().map(safe::line);
                 let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-                Err(CliError::new(Exit::Cancelled, format!("the run was cancelled{reason}")))
+                Err(CliError::new(ExitStatus::Cancelled, format!("the run was cancelled{reason}")))
             }
             RunStatus::TimedOut => Err(CliError::failed("the run timed out: nobody answered")),
             _ => {
@@ -132,7 +132,7 @@ impl RunView {
     }
 
     /// Lists the artifacts and, with `--save`, saves them.
-    pub(super) async fn save_artifacts(&self, source: &impl RunSource) -> Result {
+    pub(super) async fn save_artifacts(&self, reader: &impl RunReader) -> Result {
         let mut saved = Vec::new();
         for part in self.renderer.artifacts() {
             let name = part.name.as_deref().unwrap_or_default();
@@ -140,7 +140,7 @@ impl RunView {
                 print::out(&format!("artifact: {} ({})\n", safe::visible(name), summary(part)))?;
             }
             let Some(folder) = &self.folder else { continue };
-            let Some(bytes) = bytes(part, source.open(part).await?).await? else {
+            let Some(bytes) = bytes(part, reader.open(part).await?).await? else {
                 print::note(&format!("not saved: {} is not on this server", safe::visible(name)));
                 continue;
             };
@@ -155,7 +155,7 @@ impl RunView {
 }
 
 /// The content of a part, from the part or from the opened body; `None` where it lies elsewhere.
-async fn bytes(part: &Part, body: Option<Body>) -> Result<Option<Vec<u8>>> {
+async fn bytes(part: &Part, body: Option<ResponseBody>) -> Result<Option<Vec<u8>>> {
     if let Some(mut body) = body {
         let mut bytes = Vec::new();
         while let Some(piece) = body.next().await {

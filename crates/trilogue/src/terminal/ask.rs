@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use trilogue_wire::native::{AnswerCreate, Effect, Interrupt, Json, Part};
 
 use super::{permission, print, safe, style};
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 
 /// The most fields of a form that are asked for one by one; a larger form is asked for as JSON.
 const MAX_FIELDS: usize = 32;
@@ -243,7 +243,7 @@ async fn blocking<T: Send + 'static>(
         Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
             // A prompt hides the cursor, and Ctrl-C leaves it hidden. An error means that the terminal is gone.
             let _ = Term::stderr().show_cursor();
-            Err(CliError::silent(Exit::Interrupted))
+            Err(CliError::silent(ExitStatus::Interrupted))
         }
         Ok(Err(error)) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),
         Err(error) => Err(CliError::failed(format!("cannot read the terminal: {error}"))),

@@ -19,7 +19,7 @@ const MAX_QUOTE_CHARS: usize = 60;
 
 /// One citation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct CitedSource {
     pub(crate) start_index: Option<i64>,
     pub(crate) end_index: Option<i64>,
     pub(crate) url: Option<String>,
@@ -65,14 +65,14 @@ struct Mark {
 
 #[derive(Debug)]
 struct Note {
-    source: Source,
+    source: CitedSource,
     /// The passage, where the note is not in the text.
     quote: Option<String>,
 }
 
-// === impl Source ===
+// === impl CitedSource ===
 
-impl Source {
+impl CitedSource {
     /// Whether it has an index.
     pub(crate) fn is_placed(&self) -> bool {
         self.start_index.is_some() || self.end_index.is_some()
@@ -117,7 +117,7 @@ impl CitedText {
     }
 
     /// Adds a citation; returns what can be printed now.
-    pub(crate) fn cite(&mut self, source: Source) -> String {
+    pub(crate) fn cite(&mut self, source: CitedSource) -> String {
         let place = source.place().unwrap_or(self.characters());
         let start = source.start_index;
         let number = self.note(source);
@@ -134,7 +134,7 @@ impl CitedText {
     }
 
     /// The number of a source's note, from 1: the same for every citation of it.
-    pub(crate) fn note(&mut self, source: Source) -> usize {
+    pub(crate) fn note(&mut self, source: CitedSource) -> usize {
         let known = self.notes.iter().position(|note| {
             note.source.url == source.url
                 && note.source.title == source.title
@@ -241,8 +241,8 @@ impl Note {
 mod tests {
     use super::*;
 
-    fn source(start: i64, end: i64, title: &str) -> Source {
-        Source {
+    fn source(start: i64, end: i64, title: &str) -> CitedSource {
+        CitedSource {
             start_index: Some(start),
             end_index: Some(end),
             url: Some(format!("https://example.com/{title}")),
@@ -301,7 +301,7 @@ mod tests {
     fn placed(text: &str, start: Option<i64>, end: Option<i64>) -> String {
         let mut cited = CitedText::new(false, false);
         cited.push(text);
-        let source = Source { start_index: start, end_index: end, ..source(0, 0, "S") };
+        let source = CitedSource { start_index: start, end_index: end, ..source(0, 0, "S") };
         cited.cite(source);
         cited.end()
     }
@@ -328,7 +328,8 @@ mod tests {
         for live in [false, true] {
             let mut text = CitedText::new(live, false);
             let mut out = text.push("ab");
-            out += &text.cite(Source { start_index: None, end_index: None, ..source(0, 0, "S") });
+            out +=
+                &text.cite(CitedSource { start_index: None, end_index: None, ..source(0, 0, "S") });
             out += &text.push("cd");
             assert_eq!(out + &text.end(), "ab[1]cd");
         }

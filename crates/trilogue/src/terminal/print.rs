@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write as _};
 
 use super::{safe, style};
-use crate::exit::{CliError, Exit, Result};
+use crate::exit::{CliError, ExitStatus, Result};
 
 /// Writes data to standard output, at once.
 ///
@@ -43,7 +43,7 @@ pub(crate) fn hint(text: &str) {
 pub(crate) fn error(error: &CliError) {
     if !error.message.is_empty() {
         let word = match error.exit {
-            Exit::Waiting => style::bold("waiting"),
+            ExitStatus::Waiting => style::bold("waiting"),
             _ => style::error("error"),
         };
         note(&format!("{word}: {}", safe::block(&error.message)));
@@ -67,7 +67,7 @@ fn settle(written: io::Result<()>) -> Result {
     match written {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(CliError::silent(Exit::Success))
+            Err(CliError::silent(ExitStatus::Success))
         }
         Err(error) => Err(CliError::failed(format!("cannot write to standard output: {error}"))),
     }

@@ -3,7 +3,7 @@
 use trilogue_wire::native::{Event, EventBody, Json, Part, PartMetadata, PlanEntry};
 
 use super::beside::{self, OpenCalls, ThoughtLines, is_for_user, json, pretty, written};
-use super::cited::{CitedText, Source};
+use super::cited::{CitedSource, CitedText};
 use super::{safe, style};
 
 pub(crate) use super::beside::{inline, summary};
@@ -26,7 +26,7 @@ pub(crate) struct RenderOptions {
 pub(crate) struct RunRenderer {
     options: RenderOptions,
     /// The message that grows.
-    message: Option<OpenMessage>,
+    message: Option<ShownMessage>,
     /// The user's own message, which is not repeated.
     skipped: Option<String>,
     /// Whether a message stands above the next one.
@@ -47,7 +47,7 @@ pub(crate) struct RunRenderer {
 
 /// A message that grows.
 #[derive(Debug)]
-struct OpenMessage {
+struct ShownMessage {
     id: String,
     text: CitedText,
 }
@@ -160,7 +160,7 @@ impl RunRenderer {
 
     fn begin(&mut self, message: &str) {
         let text = CitedText::new(self.options.live, self.options.raw);
-        self.message = Some(OpenMessage { id: message.to_owned(), text });
+        self.message = Some(ShownMessage { id: message.to_owned(), text });
     }
 
     /// Finishes a message, unless another one has taken its place.
@@ -186,7 +186,7 @@ impl RunRenderer {
             Some(PartMetadata::Citation(citation)) if self.options.metadata => Some(citation),
             _ => None,
         };
-        let mut citation = citation.map(|citation| Source {
+        let mut citation = citation.map(|citation| CitedSource {
             start_index: citation.start_index,
             end_index: citation.end_index,
             url: citation.url.clone(),
@@ -219,7 +219,7 @@ impl RunRenderer {
     /// The message that grows; begins one where there is none.
     fn message(&mut self) -> &mut CitedText {
         let RenderOptions { live, raw, .. } = self.options;
-        let begun = || OpenMessage { id: String::new(), text: CitedText::new(live, raw) };
+        let begun = || ShownMessage { id: String::new(), text: CitedText::new(live, raw) };
         &mut self.message.get_or_insert_with(begun).text
     }
 
@@ -251,7 +251,7 @@ impl RunRenderer {
 
     /// The message is complete: the rest of it, and its notes.
     fn finish(&mut self, shown: &mut Rendered) {
-        let Some(OpenMessage { text: mut message, .. }) = self.message.take() else { return };
+        let Some(ShownMessage { text: mut message, .. }) = self.message.take() else { return };
         let held = message.end();
         self.put(&held, shown);
         self.end_line(shown);

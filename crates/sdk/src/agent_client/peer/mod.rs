@@ -71,7 +71,7 @@ pub struct Options {
 
 /// A connection. Cheap to clone; it stays open until one side closes it.
 #[derive(Clone)]
-pub struct Peer(Arc<Shared>);
+pub struct Peer(Arc<PeerShared>);
 
 /// What was counted on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -86,7 +86,7 @@ pub struct Tally {
     pub refused: u64,
 }
 
-struct Shared {
+struct PeerShared {
     options: Options,
     outbox: Outbox,
     last_id: AtomicU64,
@@ -122,7 +122,7 @@ impl Peer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PeerShared {
             outbox: Outbox::new(options.max_outgoing_bytes, Box::new(write)),
             last_id: AtomicU64::new(0),
             calls: Mutex::new(Some(HashMap::new())),

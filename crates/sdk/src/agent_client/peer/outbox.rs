@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use trilogue_wire::jsonrpc::Encoder;
 
-use super::{CallFailure, Shared, lock};
+use super::{CallFailure, PeerShared, lock};
 
 /// How much room is kept for the next lines, in bytes.
 const KEPT_BYTES: usize = 256 * 1024;
@@ -314,7 +314,7 @@ fn write_now(to: &mut Stream, bytes: &[u8]) -> std::io::Result<(usize, bool)> {
 }
 
 /// Writes what comes until there will be nothing more, then closes the stream.
-pub(super) async fn write(shared: Arc<Shared>) {
+pub(super) async fn write(shared: Arc<PeerShared>) {
     let mut last = None;
     while let (Some(mut to), bytes) = shared.outbox.next(|| lock(&shared.requests).len() > 0).await
     {

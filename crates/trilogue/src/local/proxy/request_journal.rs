@@ -40,7 +40,7 @@ pub(super) struct JournalEntry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum EntryKind {
     /// A request. Kept until its response.
-    Request(Id<'static>, Call),
+    Request(Id<'static>, RequestKind),
     /// `session/cancel`. Kept while an earlier prompt is open.
     Cancel(String),
     /// `$/cancel_request`. Kept while its request is open.
@@ -51,7 +51,7 @@ pub(super) enum EntryKind {
 
 /// A request, by what it takes to send it again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Call {
+pub(super) enum RequestKind {
     /// `initialize`.
     Initialize,
     /// `session/new`, with the id that the session gets.
@@ -70,9 +70,9 @@ pub(super) enum Call {
     Unrepeatable,
 }
 
-// === impl Call ===
+// === impl RequestKind ===
 
-impl Call {
+impl RequestKind {
     /// Reads a request. Adds the key to its line under which it can be sent again.
     pub(super) fn of(request: &Request<'_>, line: Bytes) -> (Self, Bytes) {
         let params = request.params.map_or("", |params| params.get());
@@ -118,7 +118,7 @@ fn with_extras(line: Bytes, params: &str, extras: &Extras) -> Bytes {
 
 impl JournalEntry {
     fn is_prompt(&self) -> bool {
-        matches!(self.kind, EntryKind::Request(_, Call::Prompt(_)))
+        matches!(self.kind, EntryKind::Request(_, RequestKind::Prompt(_)))
     }
 }
 
@@ -153,7 +153,7 @@ impl RequestJournal {
     }
 
     /// What an open request asks for.
-    pub(super) fn call(&self, id: &Id<'_>) -> Option<&Call> {
+    pub(super) fn call(&self, id: &Id<'_>) -> Option<&RequestKind> {
         match &self.entries.get(self.by_id.get(id.as_str())?)?.kind {
             EntryKind::Request(_, call) => Some(call),
             _ => None,
@@ -161,7 +161,7 @@ impl RequestJournal {
     }
 
     /// Removes a request that got its response.
-    pub(super) fn close(&mut self, id: &Id<'_>) -> Option<Call> {
+    pub(super) fn close(&mut self, id: &Id<'_>) -> Option<RequestKind> {
         let number = self.by_id.remove(id.as_str())?;
         let EntryKind::Request(_, call) = self.remove(number)?.kind else { return None };
         self.drop_settled();
@@ -238,7 +238,7 @@ impl RequestJournal {
         let is_lost = |entry: &JournalEntry| {
             entry.is_sent
                 && entry.parked.is_none()
-                && matches!(entry.kind, EntryKind::Request(_, Call::Unrepeatable))
+                && matches!(entry.kind, EntryKind::Request(_, RequestKind::Unrepeatable))
         };
         let lost: Vec<u64> = self.numbers(is_lost).collect();
         let lost = lost.into_iter().filter_map(|number| match self.remove(number)?.kind {
@@ -268,7 +268,7 @@ impl RequestJournal {
 
     fn prompts<'a>(&'a self, session: &'a str) -> impl Iterator<Item = u64> + 'a {
         self.numbers(
-            move |entry| matches!(&entry.kind, EntryKind::Request(_, Call::Prompt(of)) if of == session),
+            move |entry| matches!(&entry.kind, EntryKind::Request(_, RequestKind::Prompt(of)) if of == session),
         )
     }
 
@@ -306,9 +306,9 @@ mod tests {
     use super::*;
     use trilogue_wire::jsonrpc::{Incoming, parse};
 
-    fn call(line: &str) -> (Call, String) {
+    fn call(line: &str) -> (RequestKind, String) {
         let Ok(Incoming::Request(request)) = parse(line.as_bytes()) else { panic!("{line}") };
-        let (call, line) = Call::of(&request, Bytes::copy_from_slice(line.as_bytes()));
+        let (call, line) = RequestKind::of(&request, Bytes::copy_from_slice(line.as_bytes()));
         (call, String::from_utf8(line.to_vec()).unwrap())
     }
 
@@ -316,13 +316,13 @@ mod tests {
     fn requests_get_keys_and_no_other_byte_changes() {
         let plain = r#"{"jsonrpc":"2.0", "id":1,"method":"session/prompt","params":{"sessionId":"s", "x":[1]}}"#;
         let (asks, line) = call(plain);
-        assert_eq!(asks, Call::Prompt("s".to_owned()));
+        assert_eq!(asks, RequestKind::Prompt("s".to_owned()));
         let Ok(Incoming::Request(request)) = parse(line.as_bytes()) else { panic!("{line}") };
         let (params, extras) = Extras::take(request.params.unwrap().get());
         assert!(uuid::Uuid::parse_str(&extras.key.unwrap()).is_ok());
         assert_eq!(splice::set(&line, &["params"], &params).unwrap(), plain);
         let (asks, line) = call(r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#);
-        let Call::New(session) = asks else { panic!("{asks:?}") };
+        let RequestKind::New(session) = asks else { panic!("{asks:?}") };
         assert!(line.contains(&format!(r#"{{"trilogue":{{"session":"{session}"}}}}"#)), "{line}");
         let odd = r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":[1]}"#;
         assert_eq!(call(odd).1, odd);
@@ -333,14 +333,14 @@ mod tests {
         let mut journal = RequestJournal::default();
         let line = Bytes::from_static(b"x");
         let session = || "s".to_owned();
-        let prompt = |id| EntryKind::Request(Id::number(id), Call::Prompt(session()));
+        let prompt = |id| EntryKind::Request(Id::number(id), RequestKind::Prompt(session()));
         journal.add(line.clone(), prompt(1), true);
         journal.add(line.clone(), EntryKind::Cancel(session()), true);
         journal.add(line.clone(), prompt(2), true);
         assert_eq!(journal.disconnect(), []);
         let kinds: Vec<_> = journal.resend().into_iter().map(|entry| entry.kind).collect();
         assert_eq!(kinds, [prompt(1), EntryKind::Cancel(session()), prompt(2)]);
-        assert_eq!(journal.close(&Id::number(1)), Some(Call::Prompt(session())));
+        assert_eq!(journal.close(&Id::number(1)), Some(RequestKind::Prompt(session())));
         assert_eq!(journal.entries.len(), 1);
         // Sent while there is no connection: it is sent once.
         journal.disconnect();
@@ -348,7 +348,7 @@ mod tests {
         journal.add(line.clone(), EntryKind::Once, false);
         assert_eq!(journal.resend().len(), 3);
         assert_eq!(journal.entries.len(), 1);
-        journal.add(line, EntryKind::Request(Id::number(7), Call::Unrepeatable), true);
+        journal.add(line, EntryKind::Request(Id::number(7), RequestKind::Unrepeatable), true);
         assert_eq!(journal.disconnect(), [Id::number(7)]);
         assert_eq!(journal.drain(), [Id::number(2)]);
         assert_eq!(journal.bytes, 0);

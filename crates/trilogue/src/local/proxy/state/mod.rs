@@ -14,7 +14,7 @@ use trilogue_wire::native::local::{ATTACH_METHOD, Control, Extras};
 
 use super::batch_buffer::BatchBuffer;
 use super::questions::{EditorQuestions, QuestionRoute};
-use super::request_journal::{Call, EntryKind, RequestJournal};
+use super::request_journal::{EntryKind, RequestJournal, RequestKind};
 use super::server_link::MAX_SENT_BYTES;
 use super::sessions::EditorSessions;
 use input_end::InputEnd;
@@ -220,9 +220,9 @@ impl Proxy {
             let error = ErrorObject::new(Code::INTERNAL_ERROR, "too many requests are open");
             return self.write_error(&request.id, &error);
         }
-        let (call, line) = Call::of(request, line);
+        let (call, line) = RequestKind::of(request, line);
         let id = request.id.clone().into_owned();
-        if let Call::Load(session) = &call {
+        if let RequestKind::Load(session) = &call {
             self.sessions.load(session, id.clone());
         }
         self.forward(line, EntryKind::Request(id, call));
@@ -398,8 +398,8 @@ impl Proxy {
     fn close_request(&mut self, id: &Id<'_>, result: Option<&str>) {
         let line = self.journal.line(id).filter(|_| result.is_some());
         match self.journal.close(id) {
-            Some(Call::Initialize) if line.is_some() => self.initialize = line,
-            Some(Call::New(wanted)) => {
+            Some(RequestKind::Initialize) if line.is_some() => self.initialize = line,
+            Some(RequestKind::New(wanted)) => {
                 let got = result.and_then(|result| splice::get_text(result, &["sessionId"]));
                 match got {
                     Some(got) => {
@@ -408,16 +408,16 @@ impl Proxy {
                     None => self.sessions.remove(&wanted),
                 }
             }
-            Some(Call::Load(session)) => {
+            Some(RequestKind::Load(session)) => {
                 self.sessions.loaded(&session, id, line.as_deref().and_then(open_params));
                 self.settling.push(session);
             }
-            Some(Call::Resume(session)) if line.is_some() => {
+            Some(RequestKind::Resume(session)) if line.is_some() => {
                 self.sessions.attached(&session, line.as_deref().and_then(open_params));
                 self.settling.push(session);
             }
-            Some(Call::Leave(session)) if line.is_some() => self.sessions.remove(&session),
-            Some(Call::Prompt(session)) => self.settle(&session),
+            Some(RequestKind::Leave(session)) if line.is_some() => self.sessions.remove(&session),
+            Some(RequestKind::Prompt(session)) => self.settle(&session),
             _ => {}
         }
     }

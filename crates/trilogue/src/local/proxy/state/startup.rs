@@ -4,7 +4,7 @@ use trilogue_domain::{Code, Error};
 use trilogue_wire::agent_client::splice;
 use trilogue_wire::jsonrpc::{self, ErrorObject};
 
-use super::super::request_journal::Call;
+use super::super::request_journal::RequestKind;
 use super::Proxy;
 
 #[derive(Debug, Default)]
@@ -21,17 +21,21 @@ pub(super) struct Startup {
 
 impl Startup {
     /// A request of the editor has its response.
-    pub(super) fn on_response(&mut self, call: &Call, error: Option<&ErrorObject>) {
+    pub(super) fn on_response(&mut self, call: &RequestKind, error: Option<&ErrorObject>) {
         match (call, error) {
-            (Call::New(_) | Call::Load(_) | Call::Resume(_), None) => {
+            (RequestKind::New(_) | RequestKind::Load(_) | RequestKind::Resume(_), None) => {
                 self.is_done = true;
                 self.refused = None;
             }
-            (Call::Initialize, None) => self.refused = None,
+            (RequestKind::Initialize, None) => self.refused = None,
             // The editor can correct other errors itself.
-            (Call::Initialize | Call::New(_) | Call::Load(_) | Call::Resume(_), Some(error))
-                if error.code == jsonrpc::Code::INTERNAL_ERROR && !self.is_done =>
-            {
+            (
+                RequestKind::Initialize
+                | RequestKind::New(_)
+                | RequestKind::Load(_)
+                | RequestKind::Resume(_),
+                Some(error),
+            ) if error.code == jsonrpc::Code::INTERNAL_ERROR && !self.is_done => {
                 let error = refusal(error);
                 self.is_new |= self.refused.as_ref() != Some(&error);
                 self.refused = Some(error);

@@ -14,7 +14,7 @@ use super::user_messages::UserMessages;
 
 /// The updates of one session on their way to whoever reads them.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct UpdateQueue {
     max_updates: usize,
     max_unread_bytes: usize,
     state: Mutex<State>,
@@ -40,9 +40,9 @@ struct State {
     turn: CancellationToken,
 }
 
-// === impl Inbox ===
+// === impl UpdateQueue ===
 
-impl Inbox {
+impl UpdateQueue {
     pub(super) fn new(max_updates: usize, max_unread_bytes: usize, users: UserMessages) -> Self {
         let state = State {
             waiting: VecDeque::new(),

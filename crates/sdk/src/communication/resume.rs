@@ -3,21 +3,21 @@ use trilogue_wire::agent_communication::{
 };
 
 use super::Client;
-use crate::client::call::Call;
+use crate::client::call::RequestBuilder;
 use crate::client::{ClientError, Method};
 
 /// What a run is given that awaits: a message, made from a text, a part, parts, or a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct Resume {
     /// The message.
     pub message: Message,
     /// The question that it answers, as a server of ours names it; without one it is for the question that was last shown.
     pub interrupt: Option<String>,
 }
 
-// === impl Answer ===
+// === impl Resume ===
 
-impl Answer {
+impl Resume {
     /// The same answer for the question with this id, and for no other.
     #[must_use]
     pub fn to(mut self, interrupt: impl Into<String>) -> Self {
@@ -30,7 +30,7 @@ impl Answer {
         client: &Client,
         run: Uuid,
         mode: RunMode,
-    ) -> Result<Call, ClientError> {
+    ) -> Result<RequestBuilder, ClientError> {
         let await_resume = AwaitResume { message: self.message };
         let request = RunResumeRequest { run_id: Some(run), await_resume, mode };
         let call = client.call(Method::Post, &["runs", &run.to_string()]).json(&request)?;
@@ -41,31 +41,31 @@ impl Answer {
     }
 }
 
-impl From<Message> for Answer {
+impl From<Message> for Resume {
     fn from(message: Message) -> Self {
         Self { message, interrupt: None }
     }
 }
 
-impl From<Vec<MessagePart>> for Answer {
+impl From<Vec<MessagePart>> for Resume {
     fn from(parts: Vec<MessagePart>) -> Self {
         Self::from(Message::user(parts))
     }
 }
 
-impl From<MessagePart> for Answer {
+impl From<MessagePart> for Resume {
     fn from(part: MessagePart) -> Self {
         Self::from(vec![part])
     }
 }
 
-impl From<&str> for Answer {
+impl From<&str> for Resume {
     fn from(text: &str) -> Self {
         Self::from(Message::text(text))
     }
 }
 
-impl From<String> for Answer {
+impl From<String> for Resume {
     fn from(text: String) -> Self {
         Self::from(MessagePart::text(text))
     }
