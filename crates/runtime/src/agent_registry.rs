@@ -15,7 +15,7 @@ use crate::session::ThreadContext;
 /// The most agents that are served at once.
 pub(crate) const MAX_AGENTS: usize = 1_024;
 
-/// How long who erases a thread waits for agents to remove what they kept for it.
+/// How long an erasure waits for agents to remove what they keep for the thread.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The agents by name, and the names in the order in which they came.
@@ -28,7 +28,6 @@ pub(crate) struct AgentRegistry {
 // === impl AgentRegistry ===
 
 impl AgentRegistry {
-    /// These agents, in this order.
     pub(crate) fn of(agents: Vec<Arc<dyn Backend>>) -> Self {
         let served = Self::default();
         for agent in agents {
@@ -37,10 +36,7 @@ impl AgentRegistry {
         served
     }
 
-    /// Adds an agent.
-    ///
-    /// # Errors
-    /// `already_exists` where its name is taken, `overloaded` where there are too many.
+    /// Adds an agent; fails with `already_exists` where its name is taken, `overloaded` where there are too many.
     pub(crate) fn join(&self, agent: Arc<dyn Backend>) -> Result<()> {
         let name = agent.card().name.clone();
         if self.get(&name).is_some() {
@@ -61,20 +57,14 @@ impl AgentRegistry {
         self.order.push(Box::new(name));
     }
 
-    /// The agent of this name.
     pub(crate) fn get(&self, name: &AgentName) -> Option<&Arc<dyn Backend>> {
         self.by_name.get(name)
     }
 
-    /// The agents, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Backend>> {
         self.order.iter().filter_map(|name| self.get(name))
     }
 
-    /// The agent of this name.
-    ///
-    /// # Errors
-    /// `agent_not_found`, naming the agents there are.
     pub(crate) fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.get(name).ok_or_else(|| {
             let cards = self.iter().map(|agent| agent.card());
@@ -85,7 +75,7 @@ impl AgentRegistry {
         })
     }
 
-    /// Has agents with sessions of their own remove what they kept for a thread that is erased. One that takes long goes on beside.
+    /// Tells agents with sessions of their own that a thread is erased. A slow one finishes in the background.
     pub(crate) async fn forget(
         &self,
         services: &Arc<Services>,

@@ -1,4 +1,4 @@
-//! What an answer to an interrupt may hold.
+//! Size limits of answers to interrupts.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent};
@@ -7,10 +7,7 @@ use trilogue_domain::{
 };
 use trilogue_store::Draft;
 
-/// Passes when what an answer carries beyond itself may be kept with it.
-///
-/// # Errors
-/// `event_too_large`.
+/// Checks the size of an answer's additional object; fails with `event_too_large`.
 pub(crate) fn check_extra(extra: Option<&Json>) -> Result<()> {
     let bytes = extra.map_or(0, |extra| extra.as_bytes().len());
     if bytes <= limits::MAX_ANSWER_EXTRA_BYTES {
@@ -23,10 +20,7 @@ pub(crate) fn check_extra(extra: Option<&Json>) -> Result<()> {
     Err(Error::new(Code::EventTooLarge, message).hint("answer without it"))
 }
 
-/// Passes when an answer, with what it carries beyond itself, can be logged.
-///
-/// # Errors
-/// `event_too_large`, naming the limit.
+/// Checks that an answer with its additional object fits the log; fails with `event_too_large`, naming the limit.
 pub(crate) fn check_logged(by: &Principal, answer: &Answer, extra: Option<&Json>) -> Result<()> {
     let resolution = Resolution::Answered {
         by: by.id.clone(),

@@ -1,4 +1,4 @@
-//! Callbacks and notices: claims them from the durable queue, has them delivered, and tries again with growing patience.
+//! Callbacks and notices: claims them from the durable queue, has them delivered, and retries with growing delays.
 //!
 //! None of them blocks or fails a run: it is offered in the run's own append and lives in the queue from then on.
 
@@ -20,10 +20,10 @@ use crate::workers::{LEASE, MAX_SLEEP, REST, until_closing};
 const MAX_UNDER_WAY: usize = 32;
 /// How often a lease is lengthened while its callback is under way.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
-/// How often somebody is tried to be told of an interrupt: later the news is old.
+/// The attempts to deliver a notice: later the news is old.
 const NOTICE_ATTEMPTS: u32 = 3;
 
-/// Which kind of item a worker delivers.
+/// The kind of item that a worker delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkerKind {
     /// Callbacks: what cannot be delivered goes to the dead-letter list.
@@ -32,7 +32,6 @@ pub(crate) enum WorkerKind {
     Notices,
 }
 
-/// Starts a worker.
 pub(crate) fn start(runtime: &Runtime, kind: WorkerKind, sender: Arc<dyn Deliver>) {
     let services = Arc::clone(runtime.services());
     tokio::spawn(until_closing(runtime.clone(), serve(services, kind, sender)));
@@ -104,7 +103,7 @@ async fn deliver(services: &Services, kind: WorkerKind, sender: &dyn Deliver, cl
         }
     };
     if let Err(error) = settled {
-        // Its lease ends by itself; the receiver tells the repetition by its id.
+        // Its lease ends by itself; the receiver recognises the repetition by its id.
         tracing::warn!(delivery = claim.item.key, %error, "a callback could not be settled");
     }
 }
@@ -126,7 +125,7 @@ async fn give_up(
     }
 }
 
-/// What stays the same for every attempt. The key of an output stands for whatever output is the newest; each that is sent has an id of its own.
+/// The delivery's id, the same for every attempt. The key of an output always means the newest output, so each that is sent has an id of its own.
 fn id_of(claim: &Claim) -> String {
     let reference = claim.item.reference.to_value();
     let number = reference.get("number").and_then(Value::as_u64);
@@ -136,7 +135,7 @@ fn id_of(claim: &Claim) -> String {
     }
 }
 
-/// Waits for an attempt and keeps its lease. `None` when somebody else holds it by now.
+/// Waits for an attempt and extends its lease meanwhile. `None` when another worker has taken the item over.
 async fn while_extending(
     services: &Services,
     claim: &Claim,
@@ -154,14 +153,14 @@ async fn while_extending(
     }
 }
 
-/// How long to wait after this many attempts: doubled each time, by a quarter more or less.
+/// The delay after this many attempts: doubled each time, by a quarter more or less.
 fn backoff(options: &Options, attempts: u32, jitter: f64) -> Duration {
     let doubled =
         options.callback_backoff.saturating_mul(1_u32 << attempts.saturating_sub(1).min(20));
     doubled.min(options.callback_backoff_max).mul_f64(0.75 + jitter / 2.0)
 }
 
-/// Between 0 and 1; different for each item and attempt, so that failures of one moment do not come back in one moment.
+/// Between 0 and 1; different for each item and attempt, so that simultaneous failures are not retried simultaneously.
 fn jitter(claim: &Claim) -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let hash = RandomState::new().hash_one((claim.id, claim.attempts));

@@ -1,6 +1,6 @@
 //! Clients that take calls of agents: an editor with its files and terminals.
 //!
-//! Such calls are no events: they are live only, and go to the thread's controller, the client that prompted last.
+//! Such calls are not events: they are live only, and go to the thread's controller, the client that prompted last.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,52 +18,43 @@ use trilogue_domain::lock;
 
 /// How long a call waits for a controller that is gone.
 pub const CONTROLLER_GONE: Duration = Duration::from_secs(30);
-/// ThreadControllers without clients are forgotten when there are more than this many of them, and their controllers are gone for good.
+/// More threads than this without clients are swept, where their controllers are gone for good.
 const REMEMBERED: usize = 4_096;
 
 /// A client that takes calls.
 #[async_trait]
 pub trait Client: Send + Sync + fmt::Debug {
-    /// How it is spoken to, and what it can do.
     fn profile(&self) -> &ClientProfile;
 
-    /// Where it works, as far as that is known before it opens a session: an absolute path. Nobody may rely on it.
+    /// The absolute path in which it works, as far as it is known before a session opens. A hint only.
     fn folder(&self) -> Option<&Path> {
         None
     }
 
-    /// Asks the client for something. `params` is an object whose session id was cut out.
-    ///
-    /// # Errors
-    /// What the client refuses with; [`CallError::gone`] when it is not there any more.
+    /// Calls the client. `params` is an object whose session id was cut out.
+    /// Fails with the client's refusal; with [`CallError::gone`] when the client is gone.
     async fn call(&self, method: &str, params: Json) -> Result<Json, CallError>;
 
-    /// Tells the client something that needs no answer. A client that is gone is not told.
+    /// Sends a notification. A client that is gone does not get it.
     async fn notify(&self, method: &str, params: Json);
 }
 
-/// How a client is spoken to, and what it can do.
+/// A client's dialect and capabilities.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ClientProfile {
-    /// The dialect, as an original has it.
     pub dialect: Arc<str>,
-    /// The dialect's version.
     pub version: u32,
-    /// What it can do, in the words of its dialect: an object.
+    /// Its capabilities, in the words of its dialect: an object.
     pub capabilities: Json,
-    /// Who it is, in the words of its dialect.
+    /// Its name and version, in the words of its dialect.
     pub info: Option<Json>,
 }
 
-/// Why a call was refused, in the words of the other side.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct CallError {
-    /// The dialect's number for it.
     pub code: i32,
-    /// What is wrong.
     pub message: String,
-    /// More about it.
     pub data: Option<Json>,
 }
 
@@ -71,15 +62,14 @@ pub struct CallError {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Controllers(Arc<Mutex<ThreadControllers>>);
 
-/// The threads that have or had clients in this life.
+/// The threads that have or had clients since the server's start.
 #[derive(Debug, Default)]
 struct ThreadControllers {
     clients: HashMap<ThreadKey, Clients>,
     /// How many threads have no client now.
     left: usize,
-    /// How many of them there were when they were looked through last.
+    /// How many threads were kept by the last sweep.
     kept: usize,
-    /// The last number that a client was given.
     last: u64,
 }
 
@@ -94,14 +84,14 @@ struct Clients {
 #[derive(Clone, Debug)]
 struct Control {
     client: Option<AttachedClient>,
-    /// When the last one left.
+    /// When the last controller left.
     left: Instant,
 }
 
 /// An attached client.
 #[derive(Clone, Debug)]
 struct AttachedClient {
-    /// Unique in this life.
+    /// Unique since the server's start.
     number: u64,
     handle: Arc<dyn Client>,
     /// Cancelled when it detaches.
@@ -119,7 +109,7 @@ pub struct Attached {
 // === impl Controllers ===
 
 impl Controllers {
-    /// Attaches a client. While the thread has no controller, it becomes it.
+    /// Attaches a client. It becomes the controller of a thread without one.
     pub(crate) fn attach(&self, thread: ThreadKey, client: Arc<dyn Client>) -> Attached {
         let mut threads = lock(&self.0);
         threads.last += 1;
@@ -145,17 +135,15 @@ impl Controllers {
         Attached { controllers: self.clone(), thread, client }
     }
 
-    /// What the thread's controller can do, where there is one now.
+    /// The profile of the thread's controller, if there is one.
     pub(crate) fn profile(&self, thread: ThreadKey) -> Option<ClientProfile> {
         let threads = lock(&self.0);
         let control = threads.clients.get(&thread)?.control.borrow();
         Some(control.client.as_ref()?.handle.profile().clone())
     }
 
-    /// Asks the thread's controller. Where it goes before it has answered, the next one is asked.
-    ///
-    /// # Errors
-    /// What the client refuses with; [`CallError::gone`] where there was none in this life, or none for [`CONTROLLER_GONE`].
+    /// Calls the thread's controller. Where that goes before it has answered, the next one is called.
+    /// Fails with the client's refusal; [`CallError::gone`] where no client was ever attached, or none for [`CONTROLLER_GONE`].
     pub(crate) async fn call(
         &self,
         thread: ThreadKey,
@@ -209,7 +197,7 @@ impl Controllers {
         if held.attached.is_empty() {
             *left += 1;
         }
-        // Looking through them costs as much as the detaching since the last time.
+        // A sweep costs as much as the detaching since the last one.
         if *left > (*kept * 2).max(REMEMBERED) {
             clients.retain(|_, clients| !clients.are_gone_for_good());
             *left = clients.values().filter(|clients| clients.attached.is_empty()).count();
@@ -218,14 +206,14 @@ impl Controllers {
     }
 }
 
-/// Waits for a controller other than the one that was asked last.
+/// Waits for a controller other than the one that was called last.
 async fn next_in_control(
     control: &mut watch::Receiver<Control>,
     asked: u64,
 ) -> Result<AttachedClient, CallError> {
     let until = {
         let now = control.borrow_and_update();
-        // One that says it is gone and is still attached is about to leave.
+        // A client that reports itself gone and is still attached is about to leave.
         let left = if now.client.is_some() { Instant::now() } else { now.left };
         left + CONTROLLER_GONE
     };
@@ -244,7 +232,7 @@ impl Clients {
         Self { attached: Vec::new(), control: watch::Sender::new(control) }
     }
 
-    /// Whether nobody is attached, and no call waits for somebody.
+    /// Whether nobody is attached, and no call waits for a client.
     fn are_gone_for_good(&self) -> bool {
         self.attached.is_empty() && self.control.borrow().left.elapsed() >= CONTROLLER_GONE
     }
@@ -253,12 +241,11 @@ impl Clients {
 // === impl Attached ===
 
 impl Attached {
-    /// Makes the client the thread's controller: it prompts.
+    /// Makes the client the thread's controller.
     pub fn take_control(&self) {
         self.controllers.take_control(self.thread, &self.client);
     }
 
-    /// Whether the client is the thread's controller.
     #[must_use]
     pub fn is_in_control(&self) -> bool {
         let threads = lock(&self.controllers.0);
@@ -279,20 +266,16 @@ impl Drop for Attached {
 // === impl CallError ===
 
 impl CallError {
-    /// The dialect has no such method, or the other side does not answer it.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// What was given does not fit.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// Something went wrong inside.
     pub const INTERNAL: i32 = -32603;
 
-    /// An error of this number.
     #[must_use]
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The client that was asked is not there any more, or there was none.
+    /// The called client is gone, or there was none.
     #[must_use]
     pub fn gone() -> Self {
         Self::new(Self::INTERNAL, "the client is not connected")

@@ -22,11 +22,11 @@ use crate::request::NewThread;
 struct Copy {
     thread: ThreadRow,
     last: u64,
-    /// Checkpoints of the source, and what they became.
+    /// Keys of the source's checkpoints, and those of their copies.
     checkpoints: HashMap<CheckpointKey, CheckpointKey>,
 }
 
-/// What is copied of a thread.
+/// The copied part of a thread.
 struct Stretch {
     source: ThreadRow,
     /// The path, newest first.
@@ -35,7 +35,6 @@ struct Stretch {
     until: Option<MessageId>,
 }
 
-/// A run that was copied.
 struct Copied {
     row: RunRow,
     portions: Vec<Portion>,
@@ -48,9 +47,7 @@ struct Copied {
 
 impl Runtime {
     /// Copies the path to a thread's head into a new thread. Runs beside the path stay behind.
-    ///
-    /// # Errors
-    /// `thread_not_found`, `already_exists`, and what storing can fail with; nothing of the copy is left then.
+    /// Errors: `thread_not_found`, `already_exists`, and what storing can fail with; nothing of the copy is left then.
     pub async fn copy_thread(
         &self,
         by: &Principal,
@@ -65,9 +62,7 @@ impl Runtime {
     }
 
     /// Copies a thread's path up to a message that was said on it, by its id or another that its agent knows it by. What its run did behind the message stays behind, and the run stands as completed in the copy.
-    ///
-    /// # Errors
-    /// `not_found` where no run on the path has said the message; otherwise as [`Runtime::copy_thread`].
+    /// Errors: `not_found` where no run on the path has said the message; otherwise as [`Runtime::copy_thread`].
     pub async fn copy_thread_until(
         &self,
         by: &Principal,
@@ -108,7 +103,7 @@ impl Runtime {
         match self.copy_checkpoints(&of, &mut copy).await {
             Ok(()) => Ok(copy.thread),
             Err(error) => {
-                // Half a copy is no copy.
+                // A partial copy is removed.
                 let id = &copy.thread.id;
                 if let Err(error) = self.erase_thread(by, id).await {
                     tracing::warn!(thread = %id, %error, "half a copy could not be removed");
@@ -190,7 +185,7 @@ impl Runtime {
         services.store.append(batch).await
     }
 
-    /// The run's events under a new key and id, numbered anew; those up to the end of a message, where one is named.
+    /// The run's events under a new key and id, numbered anew; up to the end of the named message, if there is one.
     async fn copy_run(
         &self,
         source: &ThreadRow,
@@ -204,7 +199,7 @@ impl Runtime {
         row.id = RunId::generate();
         row.thread = copy.thread.key;
         row.thread_id = copy.thread.id.clone();
-        // What its client wanted to be called back of was told of the source.
+        // Its callbacks were about the source.
         row.callback = None;
         row.principal = copy.thread.owner.clone();
         row.base = row.base.and_then(|base| copy.checkpoints.get(&base).copied());
@@ -238,15 +233,14 @@ struct Renumbered<'a> {
     first: u64,
     originals: &'a Arc<dyn ReadOriginal>,
     portions: Vec<Portion>,
-    /// The bytes of the portions.
     bytes: usize,
     messages: Vec<MessageRow>,
-    /// Messages that are not complete: who says them, and the number by which they begin.
+    /// Incomplete messages: the role, and the number by which each begins.
     open: HashMap<MessageId, (Role, u64)>,
     until: Option<&'a MessageId>,
     values: Option<Json>,
     has_begun: bool,
-    /// Whether the message that is the last has come to its end.
+    /// Whether the last message has ended.
     is_over: bool,
 }
 
@@ -258,7 +252,7 @@ struct Portion {
     bytes: usize,
 }
 
-/// What the rows of a run's messages have in common.
+/// The fields that the rows of a run's messages share.
 struct MessagesOf {
     tenant: TenantId,
     thread: ThreadKey,

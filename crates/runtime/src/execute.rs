@@ -81,7 +81,7 @@ async fn drive(
     }
 }
 
-/// A suspension asks: its question is output too.
+/// Checks a suspension's question: it is output too.
 fn check(shared: &SharedRun, ending: Ending) -> Result<Ending, Failure> {
     if let Ending::Suspended { interrupt, .. } = &ending {
         shared.check_interrupt(interrupt).map_err(failed)?;
@@ -94,7 +94,7 @@ fn failed(error: trilogue_domain::Error) -> Failure {
     Failure::of(error.code(), error.message())
 }
 
-/// Returns when the time is over, and never where there is none.
+/// Resolves when the time is over; never without one.
 async fn over(grace: &mut Option<Pin<Box<Sleep>>>) {
     match grace {
         Some(grace) => grace.await,
@@ -110,7 +110,7 @@ async fn prepare(
 ) -> Result<Turn, Failure> {
     let turn = turn_of(services, start, shared).await?;
     if let Turn::Start { .. } = turn {
-        // A run that had the turn before may have left a state that this agent does not take.
+        // An earlier run may have left a state that this agent does not take.
         let (store, base) = (services.store.as_ref(), shared.base());
         let checked = check_state(store, &shared.scope, &shared.thread, base, backend).await;
         checked.map_err(failed)?;
@@ -159,10 +159,7 @@ fn panicked(shared: &SharedRun, panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::of(Code::AgentPanicked, "the agent stopped unexpectedly")
 }
 
-/// Passes when the state that a thread has at this head fits the agent that is to go on with it.
-///
-/// # Errors
-/// `thread_state_incompatible`, and what reading can fail with.
+/// Checks that the thread's state at this head fits the agent that goes on with it; fails with `thread_state_incompatible`, or as reading.
 pub(crate) async fn check_state(
     store: &dyn Store,
     scope: &Scope,

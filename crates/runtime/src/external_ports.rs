@@ -1,4 +1,4 @@
-//! What reaches beyond the store: reading at other addresses, and the checker of output. Both are handed in after the start.
+//! Ports beyond the store: reading at other addresses, and the output checker. Both are set after the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::port::{CheckOutput, Fetch};
 use trilogue_domain::{Body, Code, Error};
 
-/// How long after the start a run that a previous life left waits for what is handed in: the program does so at once.
+/// How long after the start a recovered run waits for the ports: the program sets them at once.
 const HANDED_IN_WITHIN: Duration = Duration::from_secs(2);
 
-/// What was handed in so far.
 #[derive(Debug)]
 pub(crate) struct ExternalPorts {
     fetch: SetOnce<Arc<dyn Fetch>>,
@@ -39,10 +38,7 @@ impl ExternalPorts {
         }
     }
 
-    /// Who reads at other addresses.
-    ///
-    /// # Errors
-    /// `egress_refused` where nobody does.
+    /// The reader of other addresses; fails with `egress_refused` where there is none.
     pub(crate) async fn fetch(&self) -> Result<&Arc<dyn Fetch>> {
         handed_in(&self.fetch, self.began).await.ok_or_else(|| {
             Error::new(Code::EgressRefused, "this server reads nothing at other addresses")
@@ -51,30 +47,24 @@ impl ExternalPorts {
 
     /// Waits until there is a checker; a run with rules does not begin before.
     pub(crate) async fn checker_is_here(&self) {
-        // A run that begins without one is refused its output below.
+        // A run that begins without one has its output refused below.
         let _ = handed_in(&self.check, self.began).await;
     }
 
-    /// Whether this server can hold output to rules.
-    ///
-    /// # Errors
-    /// `internal` where there is no checker.
+    /// The checker of these rules; fails with `internal` where there is none.
     pub(crate) fn checks(&self, rules: &str) -> Result<&Arc<dyn CheckOutput>> {
         self.check.get().ok_or_else(|| {
             Error::new(Code::Internal, format!("nothing here checks the rules '{rules}'"))
         })
     }
 
-    /// Passes when an event keeps the rules.
-    ///
-    /// # Errors
-    /// `output_invalid`, and as [`ExternalPorts::checks`].
+    /// Checks an event against the rules; fails with `output_invalid`, and as [`ExternalPorts::checks`].
     pub(crate) fn check(&self, rules: &str, body: &Body) -> Result<()> {
         self.checks(rules)?.check(rules, body)
     }
 }
 
-/// What was handed in; soon after the start it is waited for.
+/// The port; soon after the start this waits for it.
 async fn handed_in<T>(cell: &SetOnce<T>, began: Instant) -> Option<&T> {
     if let Some(value) = cell.get() {
         return Some(value);

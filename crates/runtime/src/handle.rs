@@ -39,17 +39,13 @@ struct RuntimeInner {
     services: Arc<Services>,
     agents: Arc<AgentRegistry>,
     shown: Shown,
-    /// Ends the workers.
     closing: CancellationToken,
 }
 
 // === impl Runtime ===
 
 impl Runtime {
-    /// Recovers what a previous life left, and starts the workers.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
+    /// Recovers what a previous process left, and starts the workers. Fails when the store cannot be read.
     pub async fn start(
         options: Options,
         store: Arc<dyn Store>,
@@ -65,7 +61,7 @@ impl Runtime {
             let request = Envelope::Settled { run: trilogue_domain::RunKey(0), reply };
             services.send(thread, request).await?;
             // A damaged thread stays as it is and does not keep the others from starting.
-            // One that was to go with its run is gone now.
+            // A thread that was to go with its run is gone now.
             if let Ok(Err(error)) = looked_at.await
                 && error.code() != Code::ThreadNotFound
             {
@@ -91,17 +87,16 @@ impl Runtime {
         crate::callback::start(self, WorkerKind::Notices, sender);
     }
 
-    /// Has addresses in histories that clients bring read by this. Hand it in right after the start: without it they are refused.
+    /// Sets the reader of addresses in histories that clients bring. Call this right after the start: without it such histories are refused.
     pub fn fetch_with(&self, fetch: Arc<dyn Fetch>) {
         self.services().external.set_fetch(fetch);
     }
 
-    /// Has the output of runs with rules checked by this. Hand it in right after the start: without it such runs are refused.
+    /// Sets the checker of runs with rules. Call this right after the start: without it such runs are refused.
     pub fn check_output_with(&self, check: Arc<dyn CheckOutput>) {
         self.services().external.set_check(check);
     }
 
-    /// The agents, by name.
     #[must_use]
     pub fn agents(&self) -> Vec<&AgentCard> {
         let mut cards: Vec<_> = self.registry().iter().map(|agent| agent.card()).collect();
@@ -109,10 +104,6 @@ impl Runtime {
         cards
     }
 
-    /// One agent.
-    ///
-    /// # Errors
-    /// `agent_not_found`, naming the agents there are.
     pub fn agent(&self, name: &AgentName) -> Result<&AgentCard> {
         Ok(self.registry().backend(name)?.card())
     }
@@ -123,26 +114,17 @@ impl Runtime {
         self.registry().iter().map(|agent| agent.card()).collect()
     }
 
-    /// Checks a configuration for runs of an agent.
-    ///
-    /// # Errors
-    /// `agent_not_found`, `config_schema_violation`.
+    /// Checks a configuration for runs of an agent; fails with `agent_not_found`, `config_schema_violation`.
     pub fn check_config(&self, agent: &AgentName, config: &Json) -> Result<()> {
         self.registry().backend(agent)?.check_config(config)
     }
 
-    /// Serves one more agent from now on.
-    ///
-    /// # Errors
-    /// `already_exists` where its name is taken, `overloaded` where there are too many.
+    /// Serves one more agent from now on; fails with `already_exists` where its name is taken, `overloaded` where there are too many.
     pub fn register(&self, agent: Arc<dyn Backend>) -> Result<()> {
         self.registry().join(agent)
     }
 
-    /// An agent itself, for what its own dialect can do beyond runs.
-    ///
-    /// # Errors
-    /// `agent_not_found`, naming the agents there are.
+    /// An agent itself, for what its own dialect can do beyond runs; fails with `agent_not_found`.
     pub fn backend(&self, name: &AgentName) -> Result<&Arc<dyn Backend>> {
         self.registry().backend(name)
     }
@@ -153,7 +135,7 @@ impl Runtime {
         self.services().controllers.attach(thread.key, client)
     }
 
-    /// A thread that the caller has looked up, for what an agent does in it outside of runs.
+    /// A looked-up thread, for what an agent does in it outside of runs.
     #[must_use]
     pub fn thread_context(&self, thread: &ThreadRow, agent: &AgentName) -> ThreadContext {
         ThreadContext {
@@ -165,10 +147,7 @@ impl Runtime {
         }
     }
 
-    /// Creates a thread.
-    ///
-    /// # Errors
-    /// `already_exists`, and what storing can fail with.
+    /// Creates a thread; fails with `already_exists`, or as storing.
     pub async fn create_thread(&self, by: &Principal, new: NewThread) -> Result<ThreadRow> {
         self.check_open()?;
         let row = self.new_thread_row(by, &new, false)?;
@@ -181,10 +160,8 @@ impl Runtime {
         Ok(row)
     }
 
-    /// Answers an interrupt. The thread's owner orders answers: the second is told.
-    ///
-    /// # Errors
-    /// `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, `event_too_large` above [`trilogue_domain::limits::MAX_ANSWER_BYTES`], and what storing can fail with.
+    /// Answers an interrupt. The thread's owner orders answers: the second one fails.
+    /// Errors: `interrupt_not_found`, `run_not_found`, `interrupt_resolved`, `interrupt_mismatch`, `answer_invalid`, `event_too_large` above [`trilogue_domain::limits::MAX_ANSWER_BYTES`], and what storing can fail with.
     pub async fn answer(
         &self,
         by: &Principal,
@@ -194,10 +171,8 @@ impl Runtime {
         self.answer_with(by, to, answer, None).await
     }
 
-    /// The same with an object that the answer carried beyond itself, which whoever asked is told too.
-    ///
-    /// # Errors
-    /// As [`Self::answer`], and `event_too_large` where that is larger than [`trilogue_domain::limits::MAX_ANSWER_EXTRA_BYTES`], or the answer with it than [`trilogue_domain::limits::MAX_ANSWER_BYTES`].
+    /// As [`Self::answer`], with an additional object of the answer, which the asking agent gets too.
+    /// Fails as [`Self::answer`], and `event_too_large` where that is larger than [`trilogue_domain::limits::MAX_ANSWER_EXTRA_BYTES`], or the answer with it than [`trilogue_domain::limits::MAX_ANSWER_BYTES`].
     pub async fn answer_with(
         &self,
         by: &Principal,
@@ -211,9 +186,7 @@ impl Runtime {
     /// Answers an interrupt with a message. The run's log has the message before the resolution, and the thread lists it like the messages of an input. The agent gets the answer alone.
     ///
     /// The key is stored with the answer, so that [`Self::known`] finds the run when the client sends the message again.
-    ///
-    /// # Errors
-    /// As [`Self::answer`]; `already_exists` when the key was used before; and as a run with this message as its input.
+    /// Fails as [`Self::answer`]; `already_exists` when the key was used before; and as a run with this message as its input.
     pub async fn answer_with_message(
         &self,
         by: &Principal,
@@ -292,7 +265,7 @@ impl Runtime {
         }
     }
 
-    /// Notes that this principal was shown this interrupt of this run: an answer of theirs without a name is for it.
+    /// Notes that this principal was shown this interrupt of this run: its next answer without an interrupt id is for it.
     pub fn shown(&self, to: &PrincipalId, run: &RunId, interrupt: &InterruptId) {
         self.0.shown.note(to, run, interrupt);
     }
@@ -303,13 +276,12 @@ impl Runtime {
         self.0.shown.last(to, run)
     }
 
-    /// Notes that somebody who may answer is connected to the thread, until the guard is dropped.
+    /// Notes that a client that may answer is connected to the thread, until the guard is dropped.
     #[must_use]
     pub fn present(&self, thread: &ThreadRow) -> Presence {
         self.services().present(thread.key)
     }
 
-    /// What the runtime is doing.
     #[must_use]
     pub fn status(&self) -> RuntimeStatus {
         let services = self.services();
@@ -338,7 +310,7 @@ impl Runtime {
                 ended.await;
             }
         };
-        // What is left at the deadline is reported below.
+        // The report below names the runs that are left at the deadline.
         drop(tokio::time::timeout(deadline, all_ended).await);
         let mut report = DrainReport::default();
         for thread in services.owned() {
@@ -372,7 +344,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Has a thread's owner carry out a command.
+    /// Sends a command to a thread's owner.
     pub(crate) async fn change(&self, thread: ThreadKey, command: Command) -> Result<Reply> {
         let (reply, done) = oneshot::channel();
         let request = Envelope::Change { command: Box::new(command), reply };
@@ -396,7 +368,7 @@ impl Runtime {
             .ok_or_else(|| Error::new(Code::RunNotFound, format!("there is no run '{id}'")))
     }
 
-    /// Stores a new thread with its first events, and what else belongs to it.
+    /// Stores a new thread with its first events and other rows.
     pub(crate) async fn append_new(
         &self,
         row: &ThreadRow,
@@ -424,7 +396,7 @@ impl Runtime {
             .await
     }
 
-    /// What an answer to a run is for: the interrupt that was shown, where it is pending, else the oldest that is.
+    /// The interrupt that an answer to a run is for: the one that was shown, where it is pending, else the oldest pending one.
     async fn asked(
         &self,
         scope: &Scope,
@@ -447,7 +419,7 @@ impl Runtime {
             oldest = rows.pop().or(oldest);
             page.after = listing.next;
             if page.after.is_none() {
-                // What was shown and is not pending any more is answered already.
+                // An interrupt that was shown and is not pending is answered already.
                 return Ok(oldest.filter(|_| shown.is_none()));
             }
         }
@@ -462,7 +434,7 @@ impl Runtime {
         }
     }
 
-    /// Adds the interrupt that is pending now to the error of an answer that missed.
+    /// Adds the pending interrupt's id to the error of an answer that missed.
     async fn name_pending(&self, scope: &Scope, run: &RunId, error: Error) -> Error {
         let filter = trilogue_store::rows::InterruptFilter {
             thread: None,

@@ -1,4 +1,4 @@
-//! What a part may hold: large content goes beside the log, large metadata is refused.
+//! Size limits of parts: large content is stored beside the log, large metadata is refused.
 
 use trilogue_domain::content::{BlobRef, Content, Part, PartMetadata};
 use trilogue_domain::error::Result;
@@ -6,14 +6,14 @@ use trilogue_domain::event::{Body, MessageEvent};
 use trilogue_domain::{Code, Error, Input, Json, Message, Scope, limits};
 use trilogue_store::Store;
 
-/// What the JSON of a citation or a trajectory needs around its texts, in bytes.
+/// The bytes of a citation's or a trajectory's JSON around its texts.
 const METADATA_MEMBERS_BYTES: usize = 96;
-/// What messages that come together hold in the log itself before their content goes beside it, in bytes.
+/// The most content of messages that come together that stays in the log, in bytes.
 const MAX_INLINE_BYTES: usize = 1024 * 1024;
 /// Content of this many bytes stays in the log even then.
 const SMALL_CONTENT_BYTES: usize = 4 * 1024;
 
-/// Replaces large content of messages that come together by references to stored blobs; so that they fit one append, what is not so large too where there is much of it.
+/// Replaces large content of messages that come together by blob references; medium content too where the messages would not fit one append.
 pub(crate) async fn outline_all(
     store: &dyn Store,
     scope: &Scope,
@@ -62,7 +62,7 @@ async fn outline(store: &dyn Store, scope: &Scope, mut part: Part, most: usize) 
     Ok(part)
 }
 
-/// The event with large content stored beside the log and named instead.
+/// The event with its large content replaced by a blob reference.
 pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Result<Body> {
     match body {
         Body::Message(MessageEvent::Part { message, part }) => {
@@ -73,10 +73,7 @@ pub(crate) async fn outlined(store: &dyn Store, scope: &Scope, body: Body) -> Re
     }
 }
 
-/// Passes when the metadata of an event's part is at most `max` bytes.
-///
-/// # Errors
-/// As [`check_metadata`].
+/// Checks that the metadata of an event's part is at most `max` bytes. Fails as [`check_metadata`].
 pub(crate) fn check_part(body: &Body, max: usize) -> Result<()> {
     match body {
         Body::Message(MessageEvent::Part { part, .. }) if part.metadata.is_some() => {
@@ -103,10 +100,7 @@ pub(crate) fn names_content(input: &Input) -> bool {
     parts.any(|part| matches!(part.content, Content::Blob(_)))
 }
 
-/// Passes when the metadata of every part is at most `max` bytes.
-///
-/// # Errors
-/// `event_too_large`, naming the part and the limit.
+/// Checks that the metadata of every part is at most `max` bytes; fails with `event_too_large`, naming the part and the limit.
 pub(crate) fn check_metadata<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     max: usize,

@@ -16,7 +16,7 @@ use crate::owner::unexpected;
 use crate::request::NewThread;
 use crate::step::{Command, Replace, Reply};
 
-/// How often a replacement looks again at a thread whose head has moved meanwhile, or that somebody else has created.
+/// The attempts of a replacement while the head moves, or another caller creates the thread.
 const TRIES: usize = 16;
 
 // === impl Runtime ===
@@ -26,9 +26,7 @@ impl Runtime {
     ///
     /// Where the history begins with the one that the thread has, the rest continues it. Otherwise it takes its place, as a rewind.
     /// It happens at once, also while a run has the turn: that run keeps what it is based on.
-    ///
-    /// # Errors
-    /// `too_many_parts` for more than [`limits::MAX_GIVEN_ENTRIES`] entries; `invalid_input`, naming the entry, for an address that is none or a reference to what the caller does not see;
+    /// Errors: `too_many_parts` for more than [`limits::MAX_GIVEN_ENTRIES`] entries; `invalid_input`, naming the entry, for an address that is none or a reference to what the caller does not see;
     /// `agent_memory_not_rewindable`; `already_exists` where the id is of a thread that the caller does not see; `thread_busy` where the head moves again and again; and what storing can fail with.
     pub async fn replace_history(
         &self,
@@ -39,10 +37,7 @@ impl Runtime {
         self.replace_history_and_state(by, thread, given, None).await
     }
 
-    /// As [`Runtime::replace_history`], with the thread's new state itself instead of the address at which it lies.
-    ///
-    /// # Errors
-    /// As [`Runtime::replace_history`].
+    /// As [`Runtime::replace_history`], with the thread's new state itself instead of its address.
     pub async fn replace_history_and_state(
         &self,
         by: &Principal,
@@ -72,10 +67,7 @@ impl Runtime {
         .hint("send the request again"))
     }
 
-    /// The history of a thread as references, and where its state lies.
-    ///
-    /// # Errors
-    /// `thread_not_found`, and what reading can fail with.
+    /// The history of a thread as references, and the location of its state; fails with `thread_not_found`, or as reading.
     pub async fn path_references(
         &self,
         scope: &Scope,
@@ -122,7 +114,7 @@ impl Runtime {
         }
     }
 
-    /// `None` when somebody else created a thread with the id meanwhile.
+    /// `None` when another caller created a thread with the id meanwhile.
     async fn try_create(
         &self,
         by: &Principal,
@@ -166,7 +158,7 @@ impl Runtime {
         }
     }
 
-    /// Passes when the caller sees every message and result that is referred to. `begin` is the place of the first.
+    /// Checks that the caller sees every message and result that is referred to. `begin` is the index of the first.
     async fn check_seen(&self, scope: &Scope, entries: &[Reference], begin: usize) -> Result<()> {
         let store = self.services().store.as_ref();
         for (place, entry) in entries.iter().enumerate() {
@@ -187,7 +179,6 @@ impl Runtime {
     }
 }
 
-/// What a client brought.
 #[derive(Clone, Debug)]
 struct Replacement {
     given: ClientHistory,
@@ -209,7 +200,7 @@ fn changed_state(
     (state, address)
 }
 
-/// Checks what can be checked without looking anything up.
+/// Checks what needs no look-up.
 fn check_form(given: &ClientHistory) -> Result<()> {
     if given.entries.len() > limits::MAX_GIVEN_ENTRIES {
         return Err(Error::new(

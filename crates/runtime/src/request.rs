@@ -1,4 +1,4 @@
-//! What callers ask of the runtime, and what they get.
+//! Requests of the runtime's callers, and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use trilogue_store::rows::{RetentionPolicy, RunRow};
 
 use trilogue_domain::Input;
 
-/// The runtime's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How long an interrupt that survives only in its process waits while nobody who may answer is connected.
@@ -23,7 +22,7 @@ pub struct Options {
     pub cancel_grace: Duration,
     /// The most runs that wait on one thread.
     pub max_queued_runs_per_thread: usize,
-    /// The most runs whose agents are at work at once; further ones wait in order.
+    /// The most runs whose agents are at work at once; further ones queue.
     pub max_running: usize,
     /// The most commands that wait for one thread's owner.
     pub max_commands_per_thread: usize,
@@ -43,7 +42,7 @@ pub struct Options {
     pub retention_interval: Duration,
     /// The largest metadata of one part, in bytes.
     pub max_part_metadata_bytes: usize,
-    /// Whether somebody is told of each new interrupt: by whom [`crate::Runtime::notify_with`] is handed.
+    /// Whether new interrupts are notified, through [`crate::Runtime::notify_with`].
     pub notify: bool,
 }
 
@@ -67,22 +66,19 @@ pub struct ThreadPatch {
     pub from: Option<CheckpointId>,
     /// Refuse a new state with `thread_busy` while a run is queued, scheduled or at work.
     pub if_idle: bool,
-    /// Refuse a new state with `thread_state_schema_violation` where the thread's state is what was said: the agent of its newest run goes by that, and by no state.
+    /// Refuse a new state with `thread_state_schema_violation` where the messages are the thread's state, because the agent of its newest run declares none.
     pub only_where_set: bool,
 }
 
 /// A run to create.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The agent.
     pub agent: AgentName,
-    /// The thread.
     pub thread: ThreadChoice,
     /// The id that the client chose; made by us when `None`.
     pub id: Option<RunId>,
     /// What the agent is given.
     pub input: Input,
-    /// The configuration of this run.
     pub config: Option<Json>,
     /// Metadata; an object.
     pub metadata: Option<Json>,
@@ -100,9 +96,9 @@ pub struct RunRequest {
     pub rules: Option<Arc<str>>,
     /// Where and of what to call back.
     pub callback: Option<Callback>,
-    /// The request in the words of the face that took it, to be kept beside the run.
+    /// The request in the words of its face, kept beside the run.
     pub request: Option<Json>,
-    /// Whether the caller waits for the end in this same call and was told nothing yet: a native run then costs one commit.
+    /// Whether the caller waits in this same call and knows of no run yet: a native run then costs one commit.
     pub synchronous: bool,
 }
 
@@ -115,7 +111,7 @@ pub enum ThreadChoice {
     Ensure(NewThread),
     /// On a thread of its own that is not listed.
     Ephemeral,
-    /// Likewise, and nothing of it stays when the run has ended but the run itself, until the retention of stateless runs removes it.
+    /// As [`Self::Ephemeral`]; when the run has ended, only its row stays, until the retention of stateless runs removes it.
     Stateless,
 }
 
@@ -157,9 +153,8 @@ pub struct Submitted {
     pub created: bool,
     /// The message that came under the idempotency key when it was used before.
     pub message: Option<MessageId>,
-    /// Fires once when the run has ended or waits, after that is durable.
     pub settled: Settled,
-    /// The run's whole log, when the agent's turn ended within this call; what it tells is durable once `settled` says so.
+    /// The run's whole log, when the agent's turn ended within this call; it is durable once `settled` says so.
     pub log: Option<Vec<Arc<Frame>>>,
 }
 
@@ -167,34 +162,25 @@ pub struct Submitted {
 #[derive(Debug)]
 pub struct Settled(pub oneshot::Receiver<Result<RunRow>>);
 
-/// The key under which a client sends a message that answers an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnswerKey {
-    /// The agent that the client speaks to.
     pub agent: AgentName,
-    /// The key.
     pub text: String,
     /// SHA-256 of the request.
     pub request: [u8; 32],
 }
 
-/// What an answer is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnswerTo {
-    /// This interrupt.
     Interrupt(InterruptId),
-    /// Whatever interrupt of this run the principal was last shown.
+    /// The interrupt of this run that the principal was last shown.
     Run(RunId),
 }
 
-/// What the runtime is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RuntimeStatus {
-    /// Runs whose agents are at work.
     pub running: usize,
-    /// Thread owners in memory.
     pub owners: usize,
-    /// Whether it is draining.
     pub draining: bool,
 }
 
@@ -210,10 +196,7 @@ pub struct DrainReport {
 // === impl Settled ===
 
 impl Settled {
-    /// Waits.
-    ///
-    /// # Errors
-    /// What kept the run from being stored; `shutting_down` when the server stops first.
+    /// Fails with what kept the run from being stored; with `shutting_down` when the server stops first.
     pub async fn wait(self) -> Result<RunRow> {
         self.0.await.unwrap_or_else(|_| {
             Err(trilogue_domain::Error::new(

@@ -12,35 +12,26 @@ use crate::step::{Command, Reply};
 // === impl Runtime ===
 
 impl Runtime {
-    /// Waits until a run has ended or waits for an answer.
-    ///
-    /// # Errors
-    /// `run_not_found`; `shutting_down` when the server stops first.
+    /// Waits until a run has ended or waits for an answer; fails with `run_not_found`, and with `shutting_down` when the server stops first.
     pub async fn settled(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
         self.settled_row(row).await
     }
 
-    /// Asks a run to stop. Returns when that is durable, which may be before the agent has stopped.
-    ///
-    /// # Errors
-    /// `run_not_found`, `run_ended`, and what storing can fail with.
+    /// Asks a run to stop. Returns when that is durable, which may be before the agent has stopped. Fails with `run_not_found`, `run_ended`, or as storing.
     pub async fn cancel(&self, by: &Principal, id: &RunId) -> Result<RunRow> {
         let row = self.run_row(&by.scope(), id).await?;
         let command = Command::Cancel { run: row.key, reason: None, roll_back: false };
         self.stop(&row, command).await
     }
 
-    /// Stops a run and removes it with everything it did. Returns when it is gone; who waits for the run is given its row as it ended, with the reason `run_rolled_back`.
-    ///
-    /// # Errors
-    /// `run_not_found`, `run_ended`, and what storing can fail with.
+    /// Stops a run and removes it with everything it did. Returns when it is gone; other waiters get its row as it ended, with the reason `run_rolled_back`. Fails as [`Runtime::cancel`].
     pub async fn roll_back(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
         let reason = Some(Code::RunRolledBack);
         let command = Command::Cancel { run: row.key, reason, roll_back: true };
         self.stop(&row, command).await?;
-        // Its agent may be at work still; the run goes when that has stopped.
+        // Its agent may still be at work; the run goes when that has stopped.
         let (reply, gone) = oneshot::channel();
         self.services().send(row.thread, Envelope::Settled { run: row.key, reply }).await?;
         match gone.await.map_err(|_| stopped())? {
@@ -50,10 +41,7 @@ impl Runtime {
         }
     }
 
-    /// Removes a run that has ended, with its events.
-    ///
-    /// # Errors
-    /// `run_not_found`, `run_not_ended`, and what storing can fail with.
+    /// Removes a run that has ended, with its events; fails with `run_not_found`, `run_not_ended`, or as storing.
     pub async fn remove_run(&self, by: &Principal, id: &RunId) -> Result<()> {
         let row = self.run_row(&by.scope(), id).await?;
         let command = Command::RemoveRun { run: row.key, id: row.id.clone(), reason: "deleted" };
@@ -85,7 +73,7 @@ impl Runtime {
     }
 }
 
-/// A run whose thread has gone in between is not there.
+/// Reports a run as not found when its thread has gone meanwhile.
 fn gone(error: Error, row: &RunRow) -> Error {
     match error.code() {
         Code::ThreadNotFound => {

@@ -1,4 +1,4 @@
-//! What all owners share: the store, the agents, the registry of owners, and who is connected.
+//! State shared by all owners: the store, the agents, the registry of owners, and connected clients.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::owner::Envelope;
 use crate::request::Options;
 use trilogue_domain::lock;
 
-/// Starts the owner of a stored thread on the requests that it gets.
+/// Starts the owner of a stored thread with its channel of requests.
 pub(crate) type SpawnOwner = dyn Fn(Arc<Services>, ThreadKey, mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>)
     + Send
     + Sync;
 
-/// Shared by every owner. It knows neither agents nor how an owner works: both stand above it.
+/// Shared by every owner. It knows neither agents nor how an owner works: both are layers above it.
 pub(crate) struct Services {
     pub(crate) options: Options,
     pub(crate) store: Arc<dyn Store>,
@@ -33,22 +33,21 @@ pub(crate) struct Services {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) originals: Arc<dyn ReadOriginal>,
     pub(crate) external: Arc<ExternalPorts>,
-    /// This life of this server, as the owner of threads.
+    /// Names this process as the owner of threads.
     pub(crate) node: String,
-    /// One permit for each agent that may be at work at once.
     pub(crate) running: Semaphore,
     pub(crate) tasks: AtomicUsize,
     pub(crate) draining: AtomicBool,
-    /// Whether every thread that a previous life left open was looked at.
+    /// Whether every thread that a previous process left open was recovered.
     recovered: AtomicBool,
-    /// Woken when a task has ended, for who waits for all of them.
+    /// Woken when a task has ended, for a drain.
     pub(crate) task_ended: Notify,
     owners: Mutex<HashMap<ThreadKey, mpsc::Sender<Envelope>>>,
     spawn_owner: Box<SpawnOwner>,
     present: Mutex<HashMap<ThreadKey, Connected>>,
 }
 
-/// Connections of those who may answer, on one thread.
+/// Connections of clients that may answer, on one thread.
 #[derive(Clone, Copy, Debug)]
 struct Connected {
     count: usize,
@@ -56,7 +55,7 @@ struct Connected {
     left: Instant,
 }
 
-/// Keeps a thread's interrupts from timing out while somebody who may answer is connected.
+/// Keeps a thread's interrupts from timing out while a client that may answer is connected.
 #[derive(Debug)]
 pub struct Presence {
     services: Arc<Services>,
@@ -92,10 +91,7 @@ impl Services {
         })
     }
 
-    /// Sends to a thread's owner, starting one from the store where none is in memory.
-    ///
-    /// # Errors
-    /// `shutting_down` when the thread's owner ends again and again before it takes the request.
+    /// Sends to a thread's owner, starting one from the store where none is in memory. Fails with `shutting_down` when owners end again and again before they take the request.
     pub(crate) async fn send(self: &Arc<Self>, thread: ThreadKey, request: Envelope) -> Result<()> {
         /// An owner may end between look-up and sending; each try meets a new one.
         const TRIES: usize = 16;
@@ -106,18 +102,16 @@ impl Services {
                 Ok(()) => return Ok(()),
                 Err(mpsc::error::SendError(back)) => request = back,
             }
-            // The one that has ended may still have to leave the registry.
+            // The ended owner may still have to leave the registry.
             tokio::task::yield_now().await;
         }
         Err(Error::new(Code::ShuttingDown, "the thread's owner takes no requests"))
     }
 
-    /// The channel of requests to one owner.
     pub(crate) fn new_channel(&self) -> (mpsc::Sender<Envelope>, mpsc::Receiver<Envelope>) {
         mpsc::channel(self.options.max_commands_per_thread)
     }
 
-    /// Makes an owner known.
     pub(crate) fn register(&self, thread: ThreadKey, owner: mpsc::Sender<Envelope>) {
         lock(&self.owners).insert(thread, owner);
     }
@@ -139,7 +133,6 @@ impl Services {
         lock(&self.owners).remove(&thread);
     }
 
-    /// The threads that have an owner in memory.
     pub(crate) fn owned(&self) -> Vec<ThreadKey> {
         lock(&self.owners).keys().copied().collect()
     }
@@ -148,7 +141,6 @@ impl Services {
         lock(&self.owners).len()
     }
 
-    /// A new key and id for a checkpoint.
     pub(crate) fn new_checkpoint(&self) -> (CheckpointKey, CheckpointId) {
         (self.store.next_checkpoint_key(), CheckpointId::generate())
     }
@@ -171,7 +163,7 @@ impl Services {
         }
     }
 
-    /// When an interrupt's patience is over that began at `began`: never while somebody is connected, counted from when the last one left.
+    /// When the patience of an interrupt that began at `began` ends: never while a client is connected; counted from when the last one left.
     pub(crate) fn patience_ends(
         &self,
         thread: ThreadKey,
@@ -204,7 +196,7 @@ impl fmt::Debug for Services {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        /// When the last one left is remembered for this many threads; beyond that the oldest are forgotten.
+        /// The threads for which the departure of the last client is remembered; beyond that the oldest are forgotten.
         const REMEMBERED: usize = 10_000;
         let mut present = lock(&self.services.present);
         if let Some(connected) = present.get_mut(&self.thread) {

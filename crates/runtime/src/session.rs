@@ -22,29 +22,24 @@ use crate::turn::Stopped;
 
 /// How much of a log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
-/// How much of a log is looked through for the states that it holds, in bytes.
+/// How much of a log is searched for states, in bytes.
 const MAX_LOOKED_THROUGH_BYTES: usize = 64 * 1024 * 1024;
-/// How many events are looked through at once for that, the newest first.
+/// How many events are searched at once, the newest first.
 const LOOKED_THROUGH_EVENTS: u64 = 1_024;
 
-/// What a client of the agent's own dialect can do with it beyond runs.
+/// Operations of a client of the agent's own dialect beyond runs.
 #[async_trait]
 pub trait Sessions: Send + Sync + fmt::Debug {
-    /// The dialect that the agent speaks, and its version.
     fn dialect(&self) -> (&str, u32);
 
-    /// What the agent says of itself to such a client: the result of its first request, as it came. One that is remembered is given without a process; else the agent is started where none runs for such clients.
+    /// The agent's answer to such a client's first request, as it came. A remembered one needs no process; else the agent is started where none runs for such clients.
     ///
-    /// While a call of `caller` is in flight, here and below, what the agent asks about that very call is asked of `caller`.
-    ///
-    /// # Errors
-    /// What the agent refuses with, or why it could not be started.
+    /// During a call of `caller`, here and below, the agent's requests about that call go to `caller`.
+    /// Fails with what the agent refuses with, or why it could not be started.
     async fn meet(&self, caller: &Arc<dyn Client>) -> Result<Json, CallError>;
 
-    /// Opens the agent's session of a thread, or finds it open as it is to be: a new one where the thread is not bound, else the one it is bound to. `params` is what the client gave in the words of its dialect, session id cut out: working directory, servers for tools. The result is the agent's own, as it came, without its session id.
-    ///
-    /// # Errors
-    /// As [`Sessions::meet`].
+    /// Opens the agent's session of a thread, or reuses an open one: a new session where the thread is not bound, else the bound one. `params` is what the client sent in its dialect without session id: working directory, tool servers. The result is the agent's own, without its session id.
+    /// Fails as [`Sessions::meet`].
     async fn open(
         &self,
         thread: &ThreadContext,
@@ -52,10 +47,8 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     ) -> Result<Json, CallError>;
 
-    /// Puts a client's request through to the agent: into the session of a thread, where `thread` names one.
-    ///
-    /// # Errors
-    /// What the agent refuses with.
+    /// Forwards a client's request to the agent: into the session of a thread, where `thread` names one.
+    /// Fails with what the agent refuses with.
     async fn call(
         &self,
         thread: Option<&ThreadContext>,
@@ -64,7 +57,7 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     ) -> Result<Json, CallError>;
 
-    /// Puts a client's notification through to the agent. One that cannot be delivered is let go by.
+    /// Forwards a client's notification to the agent. A notification that cannot be delivered is dropped.
     async fn notify(
         &self,
         thread: Option<&ThreadContext>,
@@ -73,14 +66,14 @@ pub trait Sessions: Send + Sync + fmt::Debug {
         params: Json,
     );
 
-    /// Ends what the agent holds for a thread while nothing is going on in it. It can be opened again.
+    /// Ends what the agent holds for a thread while no turn runs in it. The session can be opened again.
     async fn close(&self, thread: &ThreadContext);
 
-    /// Removes what was kept for a thread that is erased: its process, its captured output, its folder where we made it. Who erases waits for it, some seconds at most. The thread is gone already: nothing can be noted in it or read of it.
+    /// Removes everything kept for an erased thread: its process, its captured output, the folder that we made. The erasure waits a few seconds at most. The thread is gone already: nothing can be read of it or noted in it.
     async fn forget(&self, thread: &ThreadContext);
 }
 
-/// A thread, for an agent that tells or remembers something of it outside of runs. Cheap to clone.
+/// A thread, for events of an agent outside of runs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ThreadContext {
     pub(crate) services: Arc<Services>,
@@ -93,56 +86,47 @@ pub struct ThreadContext {
 // === impl ThreadContext ===
 
 impl ThreadContext {
-    /// The thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.id
     }
 
-    /// The thread's key, which is unique over all tenants.
+    /// Unique over all tenants.
     #[must_use]
     pub fn key(&self) -> ThreadKey {
         self.thread
     }
 
-    /// Whose thread it is. Threads of two tenants may have the same id.
+    /// Threads of two tenants may have the same id.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.scope.tenant
     }
 
-    /// The agent's name in this server.
     #[must_use]
     pub fn agent(&self) -> &AgentName {
         &self.agent
     }
 
-    /// The thread's controller, where there is one: what it can do.
+    /// The profile of the thread's controller, if there is one.
     #[must_use]
     pub fn client(&self) -> Option<ClientProfile> {
         self.services.controllers.profile(self.thread)
     }
 
-    /// Asks the thread's controller, as [`crate::RunContext::call_client`].
-    ///
-    /// # Errors
-    /// What the client refuses with; [`CallError::gone`] where there is none.
+    /// Calls the thread's controller, as [`crate::RunContext::call_client`].
+    /// Fails with the client's refusal; [`CallError::gone`] where there is none.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.services.controllers.call(self.thread, method, params).await
     }
 
-    /// Adds an event that belongs to the thread and to no run; durable when this returns. Allowed while a run is at work too: it stands behind what that run has emitted so far.
-    ///
-    /// # Errors
-    /// When the thread is gone, the event is too large, or it cannot be stored.
+    /// Adds an event that belongs to the thread and to no run; durable when this returns. While a run is at work, the event follows that run's events so far.
+    /// Fails when the thread is gone, the event is too large, or it cannot be stored.
     pub async fn note(&self, body: Body, original: Option<Original>) -> Result<()> {
         self.note_with(body, original, None).await
     }
 
-    /// The same, of an event by which the agent says what it calls the thread, or that it calls it nothing any more. That is kept as [`crate::RunContext::title`] keeps it.
-    ///
-    /// # Errors
-    /// As [`Self::note`].
+    /// As [`Self::note`], for an event by which the agent sets or clears its title of the thread, which is kept as [`crate::RunContext::title`] does.
     pub async fn note_title(
         &self,
         body: Body,
@@ -169,10 +153,8 @@ impl ThreadContext {
         self.change(Command::Note { draft, bound: None, title, begun: None }).await
     }
 
-    /// Begins a message that the agent says outside of runs, behind what this run has said: it is found by its id from then on, as those of the run are. `false` where the thread has the message, or has no such run; then nothing is noted.
-    ///
-    /// # Errors
-    /// As [`Self::note`].
+    /// Begins a message that the agent writes outside of runs, behind this run's messages. Its id can be looked up from then on. `false` where the thread has the message, or has no such run; then nothing is noted.
+    /// Fails as [`Self::note`].
     pub async fn begin_message(&self, id: &MessageId, behind: &RunId) -> Result<bool> {
         let services = &self.services;
         let store = services.store.as_ref();
@@ -204,19 +186,14 @@ impl ThreadContext {
         Ok(true)
     }
 
-    /// Whether the thread is there: one that was erased is not, also where another has its id now.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// Whether the thread exists: an erased one does not, also where a new thread has its id. Fails as reading the store.
     pub async fn is_there(&self) -> Result<bool> {
         let found = self.services.store.thread(&self.scope, &self.id).await?;
         Ok(found.is_some_and(|row| row.key == self.thread))
     }
 
-    /// Gives each state of these kinds that the newest 64 MiB of the thread's log hold, from the oldest to the newest: its kind, its data, and whether it is ours, where the others came from a peer.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// Calls back with each state of these kinds in the newest 64 MiB of the thread's log, oldest first: its kind, its data, and whether it is ours rather than a peer's.
+    /// Fails as reading the store.
     pub async fn each_state(
         &self,
         kinds: &[&str],
@@ -262,20 +239,14 @@ impl ThreadContext {
         Ok(())
     }
 
-    /// How the agent knows the thread.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// How the agent knows the thread. Fails as reading the store.
     pub async fn binding(&self) -> Result<Option<BindingRow>> {
         self.services.store.binding(&self.scope, &self.id, &self.agent).await
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns. A session that it is bound to already knows what it was told before; a new one knows nothing.
-    ///
-    /// # Errors
-    /// [`Stopped`] where it could not be stored.
+    /// Binds the thread to a session at the other side; durable when this returns. An already bound session keeps what it has seen; a new one has seen nothing. Fails with [`Stopped`] where it could not be stored.
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
-        // What it was told is for the thread's owner to say: a run may be about to note more.
+        // The owner knows what the agent has seen: a run may be about to note more.
         let row = BindingRow {
             thread: self.thread,
             agent: self.agent.clone(),
@@ -288,7 +259,6 @@ impl ThreadContext {
         self.change(command).await.map_err(|_| Stopped)
     }
 
-    /// Has the thread's owner carry out a command.
     async fn change(&self, command: Command) -> Result<()> {
         let (reply, done) = oneshot::channel();
         let request = Envelope::Change { command: Box::new(command), reply };

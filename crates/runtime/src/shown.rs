@@ -1,4 +1,4 @@
-//! Which interrupt a principal was last shown on a run: what an answer without a name is for.
+//! The interrupt that a principal was last shown on a run: an answer without an interrupt id is for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -7,10 +7,9 @@ use trilogue_domain::{InterruptId, PrincipalId, RunId};
 
 use trilogue_domain::lock;
 
-/// What was last shown to this many pairs of principal and run is remembered; an older pair counts as shown nothing.
+/// The most pairs of principal and run that are remembered; the oldest are forgotten.
 const REMEMBERED: usize = 10_000;
 
-/// Who was last shown what.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(Mutex<Memory>);
 

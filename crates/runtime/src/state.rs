@@ -1,4 +1,4 @@
-//! What a thread's owner holds in memory: the thread, its open runs, and whose turn it is.
+//! A thread's state in its owner's memory: the thread, its open runs, and the turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use trilogue_store::rows::{BindingRow, InterruptRow, MessageRow, RunRow, ThreadR
 
 use trilogue_domain::Input;
 
-/// One thread in memory. Runs that have ended are not here: the store has them.
+/// One thread in memory. Ended runs are only in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadState {
     /// The thread's row as the store will have it after the steps taken so far.
@@ -20,17 +20,15 @@ pub(crate) struct ThreadState {
     pub(crate) runs: BTreeMap<RunKey, Box<RunState>>,
     /// Runs that wait for the turn, in order: new ones, and waiting ones that were answered.
     pub(crate) queue: VecDeque<RunKey>,
-    /// The run that has the turn.
     pub(crate) turn: Option<RunKey>,
-    /// Whether the server is draining: nothing takes the turn any more.
+    /// Whether the server is draining: no run takes the turn any more.
     pub(crate) draining: bool,
     /// The most runs that may wait for the turn.
     pub(crate) max_queued: usize,
-    /// Whether somebody is told of new interrupts.
+    /// Whether new interrupts are notified.
     pub(crate) notifies: bool,
 }
 
-/// One open run in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
     /// The run's row as the store will have it after the steps taken so far.
@@ -43,15 +41,14 @@ pub(crate) struct RunState {
     pub(crate) undelivered: Vec<(InterruptId, Resolution)>,
     /// The interrupt with which it suspended, once answered.
     pub(crate) answered: Option<InterruptRow>,
-    /// Whether its agent runs in this process.
     pub(crate) native: bool,
     /// Whether a task of it is alive.
     pub(crate) has_task: bool,
     /// The state that its agent set last.
     pub(crate) values: Option<Json>,
-    /// How its agent knows the thread.
+    /// The binding of its agent.
     pub(crate) bound: Option<BindingRow>,
-    /// Messages that have begun and are not complete, as they are pointed at when the run ends.
+    /// Incomplete messages, with the positions that their rows get when the run ends.
     pub(crate) open: Vec<MessageRow>,
     /// Whether it was loaded from the store, so that its log holds what memory does not.
     pub(crate) restored: bool,
@@ -95,7 +92,7 @@ impl ThreadState {
         state
     }
 
-    /// The run that this interrupt of a pending one belongs to.
+    /// The run that waits for this interrupt.
     pub(crate) fn run_waiting_for(&self, interrupt: &InterruptId) -> Option<RunKey> {
         self.runs
             .values()
@@ -128,12 +125,11 @@ impl RunState {
         self.row.not_before.is_none_or(|at| at <= now)
     }
 
-    /// Whether it is queued, scheduled or at work. A run that waits for an answer is not; one that was answered goes on when it has its turn.
+    /// Whether it is queued, scheduled or at work. A waiting run is not; an answered one is, as soon as it has its turn.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.row.status != RunStatus::Interrupted || !self.is_waiting()
     }
 
-    /// Whether it waits for an answer.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }

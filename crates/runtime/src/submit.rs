@@ -1,4 +1,4 @@
-//! Accepting a run: what is checked and looked up before its thread's owner hears of it.
+//! Accepting a run: the checks and look-ups before its thread's owner gets it.
 
 use std::sync::Arc;
 
@@ -20,22 +20,19 @@ use crate::state::ThreadState;
 use crate::step::Submit;
 use trilogue_domain::Input;
 
-/// How often a run is tried again whose thread or idempotency key somebody else created in between.
+/// The retries when another request creates the thread or the idempotency key meanwhile.
 const RACES: usize = 3;
 
-/// What a run is given, in the form that its agent takes.
+/// A run's input, in the form that its agent takes.
 #[derive(Clone, Debug)]
 struct Admitted {
     input: Input,
-    /// The messages that a value was made of.
+    /// The messages that a value was converted from.
     said: Vec<Message>,
 }
 
-/// Where a run will run.
 enum TargetThread {
-    /// On a thread that is not stored yet.
     New(Box<ThreadRow>, bool),
-    /// On this one.
     Stored(Box<ThreadRow>),
 }
 
@@ -43,17 +40,12 @@ enum TargetThread {
 
 impl Runtime {
     /// Accepts a run. Returns when that is durable; with [`RunRequest::synchronous`] it may return before, and only [`Submitted::settled`] is durable.
-    ///
-    /// # Errors
-    /// `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
+    /// Errors: `agent_not_found`, `thread_not_found`, `invalid_input`, `thread_state_incompatible`, `thread_busy`, `thread_waiting`, `idempotency_mismatch`, `already_exists`, `overloaded`, `shutting_down`, and what storing can fail with.
     pub async fn submit(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
         self.submit_after(by, new, false).await
     }
 
-    /// As [`Runtime::submit`], for who has just asked [`Runtime::known`] and learned that the run is new: that is not looked up once more.
-    ///
-    /// # Errors
-    /// As [`Runtime::submit`].
+    /// As [`Runtime::submit`], after [`Runtime::known`] has found that the run is new: the key is not looked up again.
     pub async fn submit_unknown(&self, by: &Principal, new: RunRequest) -> Result<Submitted> {
         self.submit_after(by, new, true).await
     }
@@ -74,7 +66,7 @@ impl Runtime {
         }
         let mut last = None;
         for _ in 0..RACES {
-            // Who came in between has taken the key, so that the append fails, and is found then.
+            // A request that came in between has taken the key: the append fails, and the next try finds it.
             let was_unknown = std::mem::take(&mut is_unknown);
             if !was_unknown && let Some(known) = self.known(by, &new).await? {
                 return Ok(known);
@@ -84,7 +76,7 @@ impl Runtime {
                     last = Some(error);
                 }
                 Err(error) if was_unknown => {
-                    // What was refused may be its twin, which came in between and is why there is no room.
+                    // A refused request may be the twin of one that came in between and took the room.
                     return match self.known(by, &new).await {
                         Ok(Some(known)) => Ok(known),
                         Ok(None) | Err(_) => Err(error),
@@ -96,10 +88,7 @@ impl Runtime {
         Err(last.unwrap_or_else(|| Error::new(Code::Internal, "the run was not accepted")))
     }
 
-    /// Checks what of a run does not depend on its thread: agent, input, configuration and their sizes.
-    ///
-    /// # Errors
-    /// As [`Runtime::submit`].
+    /// Checks what does not depend on the thread: agent, input, configuration and their sizes. Fails as [`Runtime::submit`].
     pub fn admit(&self, new: &RunRequest) -> Result<()> {
         self.check_open()?;
         let backend = self.registry().backend(&new.agent)?;
@@ -123,7 +112,7 @@ impl Runtime {
         Ok(Admitted { input, said })
     }
 
-    /// Passes when what is kept beside the run is within its limits.
+    /// Checks the sizes of what is kept beside the run.
     fn check_kept(&self, new: &RunRequest) -> Result<()> {
         let address = new.callback.as_ref().map_or(0, |callback| callback.url.len());
         let request = new.request.as_ref().map_or(0, |request| request.as_bytes().len());
@@ -302,10 +291,7 @@ impl Runtime {
         }
     }
 
-    /// The run that this idempotency key created before.
-    ///
-    /// # Errors
-    /// `idempotency_mismatch`, and what reading can fail with.
+    /// The run that this idempotency key created before; fails with `idempotency_mismatch`, or as reading.
     pub async fn known(&self, by: &Principal, new: &RunRequest) -> Result<Option<Submitted>> {
         let Some((text, request)) = &new.idempotency else { return Ok(None) };
         let services = self.services();
@@ -332,10 +318,7 @@ impl Runtime {
         Ok(Some(Submitted { run, created: false, message, settled, log: None }))
     }
 
-    /// The idempotency keys that a run was created or answered under, as far as they are remembered.
-    ///
-    /// # Errors
-    /// What reading can fail with.
+    /// The idempotency keys that a run was created or answered under, as far as they are remembered. Fails as reading.
     pub async fn keys_of(&self, thread: ThreadKey, run: &RunId) -> Result<Vec<IdempotencyRow>> {
         self.services().store.idempotency_of_run(thread, run).await
     }
@@ -381,7 +364,7 @@ pub(crate) fn idempotency_key(by: &Principal, agent: &AgentName, text: &str) -> 
     }
 }
 
-/// Whether a taken id may be one that another request created while this one was looking.
+/// Whether a taken id may have been created by another request meanwhile.
 fn may_be_a_race(new: &RunRequest) -> bool {
     new.idempotency.is_some()
         || matches!(&new.thread, ThreadChoice::Ensure(thread) if thread.id.is_some())

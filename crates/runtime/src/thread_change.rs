@@ -14,20 +14,14 @@ use crate::step::{Command, Reply};
 // === impl Runtime ===
 
 impl Runtime {
-    /// A thread's state at one of its checkpoints, or at its head.
-    ///
-    /// # Errors
-    /// What reading can fail with.
+    /// A thread's state at one of its checkpoints, or at its head. Fails as reading.
     pub async fn state_at(&self, thread: &ThreadRow, at: Option<CheckpointKey>) -> Result<StateOf> {
         let scope = Scope { tenant: thread.tenant.clone(), owner: None };
         let agents = self.registry();
         states::at(self.source(&scope), agents, thread, at.or(thread.head)).await
     }
 
-    /// The states at these checkpoints of a thread, in their order: a page of its history in one reading.
-    ///
-    /// # Errors
-    /// What reading can fail with.
+    /// The states at these checkpoints of a thread, in their order: a page of its history in one reading. Fails as reading.
     pub async fn states(
         &self,
         thread: &ThreadRow,
@@ -38,9 +32,7 @@ impl Runtime {
     }
 
     /// Changes a thread's metadata, state or head.
-    ///
-    /// # Errors
-    /// `thread_not_found`, `checkpoint_not_found`, `agent_memory_not_rewindable`, `thread_state_schema_violation`, `thread_busy` where it is only to be changed while idle, and what storing can fail with.
+    /// Errors: `thread_not_found`, `checkpoint_not_found`, `agent_memory_not_rewindable`, `thread_state_schema_violation`, `thread_busy` where it is only to be changed while idle, and what storing can fail with.
     pub async fn patch_thread(
         &self,
         by: &Principal,
@@ -66,18 +58,12 @@ impl Runtime {
         }
     }
 
-    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread.
-    ///
-    /// # Errors
-    /// `thread_not_found`, and what storing can fail with.
+    /// Erases a thread with everything of it. Its runs are stopped first; a damaged thread is removed unread. Fails with `thread_not_found`, or as storing.
     pub async fn erase_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
         self.erase(by, id, false).await
     }
 
-    /// Erases a thread on which no run is queued, scheduled or at work; runs that wait for an answer go with it.
-    ///
-    /// # Errors
-    /// `thread_busy`, and as [`Runtime::erase_thread`].
+    /// Erases a thread on which no run is queued, scheduled or at work; waiting runs go with it. Fails with `thread_busy`, and as [`Runtime::erase_thread`].
     pub async fn erase_idle_thread(&self, by: &Principal, id: &ThreadId) -> Result<()> {
         self.erase(by, id, true).await
     }
@@ -88,7 +74,7 @@ impl Runtime {
             Err(error) => Err(error),
         };
         match erased {
-            // Its owner cannot load what is damaged; the store removes it unread.
+            // The owner cannot load a damaged thread; the store removes it unread.
             Err(error) if error.code() == Code::ThreadQuarantined => {
                 let scope = by.scope();
                 let Some(key) = self.services().store.erase_quarantined(&scope, id).await? else {
@@ -106,10 +92,8 @@ impl Runtime {
         HistorySource { store: services.store.as_ref(), external: &services.external, scope }
     }
 
-    /// Passes when a new state fits the agent that the thread's newest run is of. `follows` is the checkpoint that it follows, where a state made of what was said is not to be replaced.
-    ///
-    /// # Errors
-    /// `thread_state_schema_violation`, and what reading can fail with.
+    /// Checks a new state against the agent of the thread's newest run. `follows` is the checkpoint before it, where a state derived from messages must not be replaced.
+    /// Fails with `thread_state_schema_violation`, or as reading.
     async fn check_values(
         &self,
         thread: &ThreadRow,
@@ -148,7 +132,7 @@ impl Runtime {
         }
     }
 
-    /// The checkpoint to branch from, where every agent that knows the thread can follow.
+    /// The checkpoint to branch from, if every agent that knows the thread can follow.
     async fn rewind_point(
         &self,
         scope: &Scope,
@@ -171,10 +155,8 @@ impl Runtime {
         Ok(row.key)
     }
 
-    /// Passes when no agent with a memory of its own knows more of the thread than the checkpoints that stay on its path. `what` is what such an agent remembers.
-    ///
-    /// # Errors
-    /// `agent_memory_not_rewindable`, naming the agent.
+    /// Checks that no agent with its own memory has seen more than the checkpoints that stay on the path. `what` names such memory in the error.
+    /// Fails with `agent_memory_not_rewindable`, naming the agent.
     pub(crate) async fn check_memory(
         &self,
         scope: &Scope,

@@ -1,49 +1,39 @@
-//! What an agent is asked to do in one turn, and how that ends.
+//! One turn of an agent, and its end.
 
 use trilogue_domain::{Answer, Input, Interrupt, Json};
 
-/// What an agent is asked to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Begin.
     Start {
-        /// What it was given.
         input: Input,
     },
-    /// Go on after a suspension.
     Resume {
-        /// What was asked.
         interrupt: Box<Interrupt>,
-        /// What was answered.
         answer: Answer,
-        /// What the agent left when it suspended.
+        /// What the agent saved when it suspended.
         saved: Json,
     },
 }
 
-/// How a turn of an agent ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// The run is complete.
     Completed,
-    /// The run waits for an answer without holding a task; it survives restarts.
+    /// Waits for an answer without holding a task; survives restarts.
     Suspended {
-        /// What is asked.
         interrupt: Box<Interrupt>,
-        /// What the agent needs to go on.
+        /// What the agent needs to resume.
         saved: Json,
     },
 }
 
-/// The run was stopped while the agent was at work: whatever it does next is not heard.
+/// The run was stopped while the agent was at work: its later events are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run was stopped")]
 pub struct Stopped;
 
-/// Why an event or a question was not taken.
+/// Why an event or an interrupt was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The run was stopped.
     #[error("the run was stopped")]
     Stopped,
     /// It breaks a limit or a rule; the run goes on.

@@ -1,6 +1,6 @@
 //! Workers beside the owners: scheduled runs, deadlines, retention.
 //!
-//! What falls due passes rights and limits again.
+//! Due work passes rights and limits again.
 
 use std::time::Duration;
 
@@ -25,7 +25,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The most runs that retention removes before it lets others work.
 const MAX_REMOVED: usize = 256;
 
-/// Starts the workers; they end when the runtime drains.
 pub(crate) fn start(runtime: &Runtime) {
     for kind in [QueueKind::ScheduledRun, QueueKind::Deadline] {
         tokio::spawn(until_closing(runtime.clone(), serve(runtime.clone(), kind)));
@@ -120,7 +119,7 @@ async fn deadline(runtime: &Runtime, claim: &Claim) -> Result<Option<Duration>> 
     let id = reference.get("interrupt").and_then(Value::as_str).unwrap_or_default();
     let interrupt = InterruptId::parse(id)?;
     let now = tokio::time::Instant::now();
-    // Somebody who may answer is connected, or has just left: the patience counts from then on.
+    // A client that may answer is connected, or has just left: the patience counts from then on.
     let services = runtime.services();
     let ends =
         services.patience_ends(thread, now - Duration::from_millis(1), Duration::from_millis(1));
@@ -150,7 +149,7 @@ async fn retain(runtime: Runtime) {
             let command = Command::RemoveRun { run: row.key, id: row.id, reason: "retention" };
             match runtime.change(row.thread, command).await {
                 Ok(_) => removed += 1,
-                // Somebody else was faster.
+                // Another worker was faster.
                 Err(error) if matches!(error.code(), Code::RunNotFound | Code::ThreadNotFound) => {
                     removed += 1;
                 }

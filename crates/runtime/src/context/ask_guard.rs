@@ -1,4 +1,4 @@
-//! A question that a run's task waits for: given up with whoever waits.
+//! An ask that a run's task waits for; it is withdrawn when the task stops waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::owner::Envelope;
 use crate::turn::EmitError;
 use trilogue_domain::lock;
 
-/// A question that is asked. Dropping it before its answer withdraws it.
+/// A pending ask. Dropping it before its answer withdraws it.
 #[derive(Debug)]
 pub(super) struct AskGuard {
     shared: Arc<SharedRun>,
@@ -22,7 +22,6 @@ pub(super) struct AskGuard {
 // === impl AskGuard ===
 
 impl AskGuard {
-    /// Waits for the answer from now on.
     pub(super) fn ask(
         shared: &Arc<SharedRun>,
         id: InterruptId,
@@ -38,7 +37,7 @@ impl AskGuard {
         Ok((answered, Self { shared: Arc::clone(shared), id }))
     }
 
-    /// It is not asked at all.
+    /// The owner refused the ask: there is nothing to withdraw.
     pub(super) fn was_refused(self) {
         lock(&self.shared.asks).remove(&self.id);
     }
@@ -46,7 +45,7 @@ impl AskGuard {
 
 impl Drop for AskGuard {
     fn drop(&mut self) {
-        // One that was answered, or whose run has ended, does not wait any more.
+        // An answered ask, or one whose run has ended, is not pending.
         if lock(&self.shared.asks).remove(&self.id).is_none() {
             return;
         }
@@ -54,7 +53,7 @@ impl Drop for AskGuard {
         let Err(TrySendError::Full(withdraw)) = self.shared.owner.try_send(withdraw) else {
             return;
         };
-        // Without a runtime the server goes down, and its questions with it.
+        // Without a runtime the server is going down, and its asks with it.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let owner = self.shared.owner.clone();
         runtime.spawn(async move { drop(owner.send(withdraw).await) });

@@ -1,4 +1,4 @@
-//! What a run's agent can do.
+//! The context of a run's agent.
 
 mod ask_guard;
 mod shared;
@@ -26,7 +26,7 @@ use ask_guard::AskGuard;
 
 pub(crate) use shared::{SharedRun, SharedRunParts};
 
-/// What a run's agent can do. Cheap to clone; may be used from several tasks of the run.
+/// The context of a run's agent. Cheap to clone; may be used from several tasks of the run.
 #[derive(Clone, Debug)]
 pub struct RunContext(pub(crate) Arc<SharedRun>);
 
@@ -37,40 +37,34 @@ pub enum MemoryState {
     Unbound,
     /// It knows the thread up to a point of the path.
     Bound {
-        /// How it knows the thread.
         binding: BindingRow,
-        /// What it was not told, oldest first: prime it with these.
+        /// Messages it has not seen, oldest first: prime it with these.
         missed: Vec<Message>,
     },
-    /// It knows a path that was left: it needs a new session.
-    Rewound {
-        /// How it knows the thread.
-        binding: BindingRow,
-    },
+    /// It knows a path that the head has left: it needs a new session.
+    Rewound { binding: BindingRow },
 }
 
 // === impl RunContext ===
 
 impl RunContext {
-    /// The run.
     #[must_use]
     pub fn run(&self) -> &RunId {
         &self.0.id
     }
 
-    /// The thread.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.0.thread
     }
 
-    /// The thread's key, which is unique over all tenants.
+    /// Unique over all tenants.
     #[must_use]
     pub fn key(&self) -> ThreadKey {
         self.0.thread_key
     }
 
-    /// Whose thread it is. Threads of two tenants may have the same id.
+    /// Threads of two tenants may have the same id.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.0.scope.tenant
@@ -82,7 +76,6 @@ impl RunContext {
         &self.0.agent
     }
 
-    /// The configuration that this run was given.
     #[must_use]
     pub fn config(&self) -> Option<&Json> {
         self.0.config.as_ref()
@@ -90,9 +83,7 @@ impl RunContext {
 
     /// Adds an event to the run when there is room for it now and none of its content has to be stored apart.
     /// `false` when not: call [`Self::emit`] then.
-    ///
-    /// # Errors
-    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
+    /// Errors: [`EmitError`] when the run was stopped, the event is larger than the log takes, or it breaks the run's rules.
     pub fn try_emit(&self, body: &Body, original: Option<&Original>) -> Result<bool, EmitError> {
         self.0.check(body)?;
         if original.is_none() && has_large_content(body) {
@@ -103,9 +94,7 @@ impl RunContext {
 
     /// Adds an event to the run. Returns when it is in the draft; waits while the draft is full.
     /// Content above [`limits::INLINE_CONTENT_BYTES`] is stored beside the log first.
-    ///
-    /// # Errors
-    /// [`EmitError`] when the run was stopped, the event is larger than the log takes, it breaks the run's rules, or content could not be stored.
+    /// Errors: [`EmitError`] when the run was stopped, the event is larger than the log takes, it breaks the run's rules, or content could not be stored.
     pub async fn emit(&self, body: Body, original: Option<Original>) -> Result<(), EmitError> {
         self.0.check(&body)?;
         let body = if original.is_none() && has_large_content(&body) {
@@ -123,9 +112,7 @@ impl RunContext {
     }
 
     /// Waits until everything emitted so far is durable.
-    ///
-    /// # Errors
-    /// [`Stopped`] when the run was stopped or could not be stored.
+    /// Errors: [`Stopped`] when the run was stopped or could not be stored.
     pub async fn commit(&self) -> Result<(), Stopped> {
         let (reply, done) = oneshot::channel();
         self.0.tell(Envelope::Flush { run: self.0.key, reply: Some(reply) }).await?;
@@ -133,10 +120,8 @@ impl RunContext {
     }
 
     /// Raises an interrupt that survives as long as this task, and waits for its end.
-    /// Without a patience of its own it gets the server's default. Giving up waiting withdraws it: nobody is asked any more.
-    ///
-    /// # Errors
-    /// [`EmitError`] when the run was stopped, or the interrupt was refused.
+    /// Without a patience of its own it gets the server's default. Dropping the future withdraws the interrupt.
+    /// Errors: [`EmitError`] when the run was stopped, or the interrupt was refused.
     pub async fn ask(&self, mut interrupt: Interrupt) -> Result<Resolution, EmitError> {
         interrupt.survives = Survives::Process;
         interrupt.patience.get_or_insert(self.0.patience);
@@ -155,18 +140,12 @@ impl RunContext {
         answered.await.map_err(|_| EmitError::Stopped)
     }
 
-    /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// The thread's messages on the path to the head that this run is based on, oldest first, without this run's own. Fails as reading the store.
     pub async fn history(&self) -> Result<Vec<Message>, Error> {
         history::messages(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
-    /// The thread's state as this run last set it, or at the head that this run is based on.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// The thread's state as this run last set it, or at the head that this run is based on. Fails as reading the store.
     pub async fn load_state(&self) -> Result<Option<Json>, Error> {
         if let Some(values) = lock(&self.0.filling).latest.clone() {
             return Ok(Some(values));
@@ -174,10 +153,7 @@ impl RunContext {
         history::values(self.0.source(), &self.0.thread, self.0.base()).await
     }
 
-    /// How this agent knows the thread at the other side, where it has a memory of its own.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// How this agent knows the thread at the other side, where it has a memory of its own. Fails as reading the store.
     pub async fn binding(&self) -> Result<Option<BindingRow>, Error> {
         if let Some(bound) = self.0.bound() {
             return Ok(Some(bound));
@@ -189,10 +165,8 @@ impl RunContext {
         Ok(stored)
     }
 
-    /// Binds the thread to a session at the other side; durable when this returns, so that it stands before the first prompt. A session that it is bound to already knows what it was told before; a new one knows nothing until the run has completed.
-    ///
-    /// # Errors
-    /// [`Stopped`] as [`Self::commit`].
+    /// Binds the thread to a session at the other side; durable when this returns, so that it precedes the first prompt. An already bound session keeps what it has seen; a new one has seen nothing until the run has completed.
+    /// Errors: [`Stopped`] as [`Self::commit`].
     pub async fn bind(&self, remote: &str, capabilities: Json) -> Result<(), Stopped> {
         let known = self.binding().await.map_err(|_| Stopped)?;
         let told = known.filter(|row| row.remote == remote).and_then(|row| row.last_seen);
@@ -207,22 +181,19 @@ impl RunContext {
         tokio::select! {
             biased;
             done = self.commit() => done,
-            // Who ends the run may wait for whoever binds.
+            // The code that ends the run may wait for this binding.
             () = self.0.ended() => Err(Stopped),
         }
     }
 
-    /// How far this agent's own memory of the thread reaches, seen from the head that this run is based on.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// How far this agent's own memory of the thread reaches, compared with the head that this run is based on. Fails as reading the store.
     pub async fn memory_state(&self) -> Result<MemoryState, Error> {
         let Some(binding) = self.binding().await? else { return Ok(MemoryState::Unbound) };
         let store = self.0.store.as_ref();
         let (scope, thread) = (&self.0.scope, &self.0.thread);
         let base = self.0.base();
         if binding.last_seen == base {
-            // The usual case: it was there all the time.
+            // The usual case: its session was never replaced.
             return Ok(MemoryState::Bound { binding, missed: Vec::new() });
         }
         let path = history::path(store, scope, thread, base).await?;
@@ -235,21 +206,19 @@ impl RunContext {
         Ok(MemoryState::Bound { binding, missed })
     }
 
-    /// The client that the run works for, where it is one that takes calls: what it can do.
+    /// The profile of the controlling client, if it takes calls.
     #[must_use]
     pub fn client(&self) -> Option<ClientProfile> {
         self.0.services.controllers.profile(self.0.thread_key)
     }
 
-    /// Asks the client that the run works for. Waits for one that is gone as long as [`crate::CONTROLLER_GONE`]; the next one is asked anew.
-    ///
-    /// # Errors
-    /// What the client refuses with; [`CallError::gone`] where there is none.
+    /// Calls the controlling client. Waits for one that is gone as long as [`crate::CONTROLLER_GONE`]; the next one gets the call anew.
+    /// Fails with the client's refusal; [`CallError::gone`] where there is none.
     pub async fn call_client(&self, method: &str, params: Json) -> Result<Json, CallError> {
         self.0.services.controllers.call(self.0.thread_key, method, params).await
     }
 
-    /// The run's thread, for what happens in it outside of the run.
+    /// The run's thread, for events outside of the run.
     #[must_use]
     pub fn thread_context(&self) -> ThreadContext {
         ThreadContext {
@@ -261,42 +230,35 @@ impl RunContext {
         }
     }
 
-    /// Notes that the agent knows a message of this run by another id. Stored with what is emitted next.
+    /// Notes another id by which the agent knows a message of this run. Stored with the next event.
     pub fn alias(&self, message: &MessageId, alias: &MessageId) {
         self.0.alias(message, alias);
     }
 
-    /// Notes what the agent calls the thread, or that it calls it nothing any more. Stored with what is emitted next, in one line of at most [`trilogue_domain::limits::MAX_TITLE_CHARS`] characters.
+    /// Sets or clears the agent's title of the thread. Stored with the next event, as one line of at most [`trilogue_domain::limits::MAX_TITLE_CHARS`] characters.
     pub fn title(&self, title: Option<&str>) {
         self.0.title(title);
     }
 
-    /// Whether a message of the thread has this id already, or is known to its agent by it. What this run says itself need not be stored yet.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// Whether a message of the thread has this id or alias. This run's own messages may be missing while they are not stored. Fails as reading the store.
     pub async fn has_message(&self, id: &MessageId) -> Result<bool, Error> {
         let Some(row) = self.0.thread_row().await? else { return Ok(false) };
         Ok(self.0.store.message_in(&row, id).await?.is_some())
     }
 
-    /// Whether the thread has no other run.
-    ///
-    /// # Errors
-    /// As reading the store.
+    /// Whether the thread has no other run. Fails as reading the store.
     pub async fn is_first(&self) -> Result<bool, Error> {
         let filter = RunFilter { thread: Some(self.0.thread.clone()), ..RunFilter::default() };
         let page = Page { limit: 2, ..Page::default() };
         Ok(self.0.store.runs(&self.0.scope, &filter, &page).await?.rows.len() < 2)
     }
 
-    /// Whether the run was asked to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    /// Returns when the run is asked to stop.
+    /// Resolves when the run is asked to stop.
     pub async fn cancelled(&self) {
         self.0.cancelled().await;
     }

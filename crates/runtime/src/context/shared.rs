@@ -1,4 +1,4 @@
-//! What a run's task shares with its thread's owner: the draft that it fills, its questions, and that it should stop.
+//! State shared by a run's task and its thread's owner: the draft, pending asks, and cancellation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use crate::step::{CallbackEvents, Completed, Progress};
 use crate::turn::{EmitError, Stopped};
 use trilogue_domain::lock;
 
-/// What the context and the owner share.
+/// Shared by the context and the owner.
 #[derive(Debug)]
 pub(crate) struct SharedRun {
     pub(crate) key: RunKey,
@@ -39,11 +39,8 @@ pub(crate) struct SharedRun {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: mpsc::Sender<Envelope>,
     pub(crate) patience: Duration,
-    /// What reaches beyond the store.
     pub(crate) external: Arc<ExternalPorts>,
-    /// Whether the agent works in this process.
     is_native: bool,
-    /// The rules that output is held to.
     pub(crate) rules: Option<Arc<str>>,
     /// Whether the run's client is called back about its output, and about its agent's own updates.
     calls_back: (bool, bool),
@@ -52,56 +49,54 @@ pub(crate) struct SharedRun {
     pub(super) filling: Mutex<Filling>,
     /// Woken when the owner has taken a full draft.
     pub(super) space: Notify,
-    /// Woken when there is something in the draft.
     dirty: Notify,
-    /// Whether the run was asked to stop, and who waits for that.
+    /// Whether the run was asked to stop, and the waiters for that.
     pub(super) cancelled: AtomicBool,
     cancel: Notify,
     pub(super) stopped: AtomicBool,
     pub(super) asks: Mutex<HashMap<InterruptId, oneshot::Sender<Resolution>>>,
     base: Mutex<Option<CheckpointKey>>,
-    /// The thread as it was when it was read first; its key and names do not change.
+    /// The thread as it was first read; its key and names never change.
     row: OnceLock<ThreadRow>,
 }
 
-/// What has been emitted since the owner took the draft last.
+/// Events and notes since the owner last took the draft.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     draft: Draft,
     messages: Vec<Completed>,
     /// Messages that are not complete.
     open: HashMap<MessageId, UnfinishedMessage>,
-    /// Those of them that have begun since, in that order.
+    /// Those of them that have begun since then, in that order.
     begun: Vec<MessageId>,
-    /// How else the agent knows messages of which the owner knows already.
+    /// Aliases of messages that the owner knows already.
     aliases: Vec<(MessageId, MessageId)>,
     values: Option<Json>,
-    /// The state that was ever set last, for the agent itself.
+    /// The state that was set last, for the agent itself.
     pub(super) latest: Option<Json>,
-    /// How the agent knows the thread, as far as that was read or made.
+    /// The agent's binding, as far as it was read or made.
     bound: Option<BindingRow>,
-    /// Whether the owner has that already.
+    /// Whether the owner has that binding.
     bound_is_told: bool,
-    /// What the agent called the thread last, where it did: nothing any more is a word of it too.
+    /// The agent's last title of the thread, if it set one; `Some(None)` clears it.
     title: Option<Option<String>>,
-    /// What the run's client is called back about.
+    /// The events that the run's client is called back about.
     callback_events: CallbackEvents,
-    /// Whether the owner was told since it took the draft last.
+    /// Whether the owner was signalled since it last took the draft.
     signalled: bool,
 }
 
 /// A message that is not complete.
 #[derive(Debug)]
 struct UnfinishedMessage {
-    /// Who says it.
     role: Role,
-    /// How else the agent knows it.
+    /// The agent's alias of it.
     alias: Option<MessageId>,
     /// Whether the owner knows that it has begun.
     is_told: bool,
 }
 
-/// What a new context is made of.
+/// The parts of a new context.
 #[derive(Debug)]
 pub(crate) struct SharedRunParts {
     pub(crate) row: RunRow,
@@ -150,7 +145,7 @@ impl SharedRun {
         })
     }
 
-    /// Passes when an event is within the limit of metadata and keeps the run's rules.
+    /// Checks an event against the metadata limit and the run's rules.
     pub(super) fn check(&self, body: &Body) -> Result<(), Error> {
         check_part(body, self.max_part_metadata)?;
         match &self.rules {
@@ -159,7 +154,7 @@ impl SharedRun {
         }
     }
 
-    /// As [`Self::check`], for what is asked.
+    /// As [`Self::check`], for an interrupt.
     pub(crate) fn check_interrupt(&self, interrupt: &Interrupt) -> Result<(), Error> {
         check_metadata(&interrupt.prompt, self.max_part_metadata)?;
         let Some(rules) = &self.rules else { return Ok(()) };
@@ -178,13 +173,13 @@ impl SharedRun {
         }
         let row = self.store.thread(&self.scope, &self.thread).await?;
         if let Some(row) = &row {
-            // Whoever was faster has put in the same.
+            // A faster reader has stored the same.
             let _: Result<(), ThreadRow> = self.row.set(row.clone());
         }
         Ok(row)
     }
 
-    /// Takes what was emitted, for the owner. What is emitted next fills `spare`.
+    /// Takes what was emitted. The next events fill `spare`.
     pub(crate) fn take(&self, spare: &mut Vec<u8>) -> Progress {
         let mut filling = lock(&self.filling);
         filling.signalled = false;
@@ -210,7 +205,7 @@ impl SharedRun {
         progress
     }
 
-    /// Whether the owner should be told that there is something to take; says so once.
+    /// Whether to signal the owner that the draft has events; `true` once per taking.
     pub(crate) fn wants_signal(&self) -> bool {
         let mut filling = lock(&self.filling);
         let wants = !filling.signalled && !filling.draft.is_empty();
@@ -218,12 +213,12 @@ impl SharedRun {
         wants
     }
 
-    /// Returns when something was emitted.
+    /// Resolves when something was emitted.
     pub(crate) async fn emitted(&self) {
         self.dirty.notified().await;
     }
 
-    /// Marks the run as stopped: whatever its agent does next is not heard.
+    /// Marks the run as stopped: later events are dropped.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         lock(&self.asks).clear();
@@ -231,26 +226,26 @@ impl SharedRun {
         self.space.notify_waiters();
     }
 
-    /// What a restored run had set as state before it waited.
+    /// Restores the state that a run had set before it waited.
     pub(crate) fn restore_values(&self, values: Json) {
         let mut filling = lock(&self.filling);
         filling.latest = Some(values.clone());
         filling.values = Some(values);
     }
 
-    /// How the agent knows the thread, as far as that was read or made.
+    /// The agent's binding, as far as it was read or made.
     pub(super) fn bound(&self) -> Option<BindingRow> {
         lock(&self.filling).bound.clone()
     }
 
-    /// Notes how the agent knows the thread, for the owner too.
+    /// Notes the agent's binding, for the owner too.
     pub(super) fn bind(&self, row: Option<BindingRow>) {
         let mut filling = lock(&self.filling);
         filling.bound = row;
         filling.bound_is_told = false;
     }
 
-    /// The agent was bound outside of the run; the owner knows that.
+    /// Notes a binding that was made outside of the run; the owner knows it.
     pub(crate) fn rebind(&self, row: BindingRow) {
         let mut filling = lock(&self.filling);
         filling.bound = Some(row);
@@ -272,18 +267,17 @@ impl SharedRun {
         }
     }
 
-    /// Notes what the agent calls the thread.
+    /// Notes the agent's title of the thread.
     pub(super) fn title(&self, title: Option<&str>) {
         lock(&self.filling).title = Some(title.and_then(trilogue_domain::thread::title));
     }
 
-    /// Asks the run to stop.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.cancel.notify_waiters();
     }
 
-    /// Returns when the run is asked to stop.
+    /// Resolves when the run is asked to stop.
     pub(crate) async fn cancelled(&self) {
         loop {
             let asked = self.cancel.notified();
@@ -294,7 +288,7 @@ impl SharedRun {
         }
     }
 
-    /// Returns when the run has ended.
+    /// Resolves when the run has ended.
     pub(super) async fn ended(&self) {
         loop {
             let told = self.cancel.notified();
@@ -351,14 +345,14 @@ impl SharedRun {
         Ok(true)
     }
 
-    /// Has the owner take what was emitted: at once where the agent works elsewhere, and where it works here when it waits.
+    /// Has the owner take what was emitted: at once where the agent works elsewhere, and where it works in this process when it waits.
     fn signal(&self) {
         if !self.is_native && self.wants_signal() {
             let progress = Envelope::Progress { run: self.key };
             if self.owner.try_send(progress).is_ok() {
                 return;
             }
-            // Too many requests wait; the run's task waits with them.
+            // The owner's queue is full; the run's task waits for room.
             lock(&self.filling).signalled = false;
         }
         self.dirty.notify_one();
@@ -368,13 +362,13 @@ impl SharedRun {
 // === impl Filling ===
 
 impl Filling {
-    /// Notes what the owner has to know beyond the events.
+    /// Notes what the owner needs beyond the events.
     fn note(&mut self, body: &Body) {
         match body {
             Body::Message(MessageEvent::Started { message, role, .. }) => {
                 let (message, role) = (message.clone(), role.clone());
                 if self.open.len() >= limits::MAX_OPEN_MESSAGES {
-                    // What is not remembered is known at once.
+                    // An unremembered message is reported at once.
                     self.messages.push(Completed { message, role, alias: None });
                     return;
                 }
@@ -394,7 +388,7 @@ impl Filling {
         }
     }
 
-    /// Messages that have begun of which the owner does not know yet; how else the agent knows them is noted behind.
+    /// Messages that have begun and that the owner does not know yet; their aliases are noted behind.
     fn begun(&mut self) -> Vec<(MessageId, Role)> {
         let mut begun = Vec::new();
         for message in std::mem::take(&mut self.begun) {
@@ -408,7 +402,7 @@ impl Filling {
         begun
     }
 
-    /// How the agent knows the thread, where the owner does not have that yet.
+    /// The binding, where the owner does not have it yet.
     fn untold_binding(&mut self) -> Option<BindingRow> {
         let is_told = std::mem::replace(&mut self.bound_is_told, true);
         if is_told { None } else { self.bound.clone() }

@@ -1,4 +1,4 @@
-//! Reading what was said: the path to a checkpoint, its messages and its state.
+//! Reads a thread's history: the path to a checkpoint, its messages and its state.
 
 mod reference;
 mod references;
@@ -28,7 +28,7 @@ pub(crate) const MAX_PATH: usize = 10_000;
 /// How much of a run's log is read at once, in bytes.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// Where is read, and for whom.
+/// The store, the scope and the thread that are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HistorySource<'a> {
     pub(crate) store: &'a dyn Store,
@@ -36,15 +36,14 @@ pub(crate) struct HistorySource<'a> {
     pub(crate) scope: &'a Scope,
 }
 
-/// What was said in a run: its messages, and its result as a message of its own where it was logged.
+/// A run's messages, and its result as a message of its own where it was logged.
 #[derive(Debug, Default)]
 struct RunTranscript {
     transcript: Transcript,
-    /// The run and its agent.
     run: Option<(RunId, AgentName)>,
     /// How many messages have begun.
     begun: usize,
-    /// The results, each behind so many messages.
+    /// The results, each with the number of messages before it.
     results: Vec<(usize, RunId, Message)>,
 }
 
@@ -83,7 +82,7 @@ pub(crate) async fn messages_after(
     Ok(messages)
 }
 
-/// What one checkpoint adds to the history: what a client brought with it, then what its run said.
+/// What one checkpoint adds to the history: entries that a client brought, then its run's messages.
 async fn said_at(
     store: &dyn Store,
     thread: &ThreadRow,
@@ -119,7 +118,7 @@ pub(crate) async fn values(
     Ok(None)
 }
 
-/// The newest state at a thread's head that was set here; `None` where it lies elsewhere or is made of what was said.
+/// The newest state at a thread's head that was set in this store; `None` where it lies elsewhere or is derived from messages.
 pub(crate) async fn set_value(
     store: &dyn Store,
     scope: &Scope,
@@ -127,7 +126,7 @@ pub(crate) async fn set_value(
     head: Option<CheckpointKey>,
 ) -> Result<Option<Json>> {
     let Some(head) = head else { return Ok(None) };
-    // The head itself has it as a rule; only else the path is read.
+    // The head usually has it; otherwise the path is read.
     if let Some(row) = store.checkpoint_by_key(head).await?
         && row.value.is_some()
     {
@@ -141,7 +140,7 @@ pub(crate) async fn set_value(
     Ok(path.into_iter().find(is_set).and_then(|row| row.value))
 }
 
-/// What a run was given, as its log has it.
+/// A run's input, from its log.
 pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
     let scope = Scope { tenant: run.tenant.clone(), owner: None };
     let row = thread_row(store, &scope, &run.thread_id).await?;
@@ -166,7 +165,7 @@ pub(crate) async fn input(store: &dyn Store, run: &RunRow) -> Result<Input> {
     Ok(Input::Messages(messages))
 }
 
-/// The state that a run set last, as its log has it.
+/// The state that a run set last, from its log.
 pub(crate) async fn values_of(store: &dyn Store, run: &RunRow) -> Result<Option<Json>> {
     let scope = Scope { tenant: run.tenant.clone(), owner: None };
     let row = thread_row(store, &scope, &run.thread_id).await?;
@@ -188,7 +187,7 @@ pub(crate) async fn open_messages(
 ) -> Result<Vec<MessageRow>> {
     let mut open: Vec<MessageRow> = Vec::new();
     each_event(store, thread, run, |event| match &event.body {
-        // Beyond these each was written when it began.
+        // Messages beyond these were written when they began.
         Body::Message(MessageEvent::Started { message, role, .. })
             if open.len() < limits::MAX_OPEN_MESSAGES =>
         {
@@ -209,7 +208,7 @@ pub(crate) async fn open_messages(
     })
     .await?;
     for row in &mut open {
-        // One whose other id was told has its row already.
+        // A message whose alias was reported has its row already.
         let known = store.message_in(thread, &row.id).await?;
         row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
     }
@@ -254,7 +253,7 @@ pub(crate) async fn path(
     store.path(scope, thread, base, MAX_PATH).await
 }
 
-/// What was said in a run, each with the reference to it, in the order in which it began. Large content is not inlined.
+/// A run's messages, each with the reference to it, in the order in which they began. Large content is not inlined.
 async fn of_run(
     store: &dyn Store,
     thread: &ThreadRow,
@@ -265,7 +264,7 @@ async fn of_run(
     Ok(said.into_messages())
 }
 
-/// A run's value as a message of its agent. It has the run's id: there is one of it.
+/// A run's value as a message of its agent, with the run's id: a run has one value.
 fn result_message(run: &RunId, agent: &AgentName, value: &Json, event: &Event) -> Option<Message> {
     Some(Message {
         id: MessageId::parse(run.as_str()).ok()?,
@@ -283,7 +282,7 @@ async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Resu
         .ok_or_else(|| Error::new(Code::ThreadNotFound, format!("there is no thread '{thread}'")))
 }
 
-/// Puts stored content back into the parts that name it: an agent gets content, not references.
+/// Replaces blob references by their content: an agent gets content.
 async fn inline(store: &dyn Store, thread: &ThreadRow, messages: &mut [Message]) -> Result<()> {
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
         let Content::Blob(blob) = &part.content else { continue };
@@ -321,7 +320,7 @@ impl RunTranscript {
         let messages = self.transcript.into_messages().into_iter();
         let mut said: Vec<_> =
             messages.map(|one| (Reference::Message(one.id.clone()), one)).collect();
-        // From the last on, so that the places of those before stay.
+        // From the last on, so that earlier positions stay.
         for (place, run, message) in self.results.into_iter().rev() {
             said.insert(place.min(said.len()), (Reference::Result(run), message));
         }

@@ -14,20 +14,18 @@ use crate::external_ports::ExternalPorts;
 /// How many addresses are read at once.
 const FETCHED_AT_ONCE: usize = 8;
 
-/// References that were read, with what stands there.
+/// References that were read, with their messages.
 pub(super) type FoundReferences = HashMap<Reference, Message>;
 
-/// What is to be read of one run of this tenant.
+/// The wanted entries of one run of this tenant.
 #[derive(Debug)]
 struct RunEntries {
     thread: ThreadKey,
     entries: HashSet<Reference>,
 }
 
-/// What the entries refer to, each read once.
-///
-/// # Errors
-/// `not_found` when one is not there any more; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
+/// Reads what the entries refer to, each once.
+/// Errors: `not_found` when one is gone; `egress_refused`, `peer_unavailable` and `body_too_large` for addresses.
 pub(super) async fn read<'a>(
     source: HistorySource<'_>,
     entries: impl Iterator<Item = &'a Reference>,
@@ -50,10 +48,7 @@ pub(super) async fn read<'a>(
     Ok(found)
 }
 
-/// The state at an address.
-///
-/// # Errors
-/// As [`read`].
+/// The state at an address. Fails as [`read`].
 pub(super) async fn read_state(external: &ExternalPorts, address: &str) -> Result<Json> {
     let state = external.fetch().await?.state(address).await?;
     if state.as_bytes().len() > limits::MAX_FETCHED_BYTES {
@@ -128,7 +123,6 @@ async fn fetch(
     Ok(())
 }
 
-/// What a message holds, in bytes.
 fn weight(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| {
         let content = match &part.content {

@@ -1,4 +1,4 @@
-//! A thread's history as references: what a face shows of it, and what a client's history is compared with.
+//! A thread's history as references: for faces to show, and to compare with a client's history.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,28 +12,23 @@ use trilogue_store::Store;
 
 use super::{each_event, path, thread_row};
 
-/// A thread's history as references, oldest first, and where its state lies.
+/// A thread's history as references, oldest first, and the location of its state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PathReferences {
-    /// Its messages: those that a client brought, then those of the runs on the path, as they were logged. A message that was never completed is left out.
+    /// Messages that a client brought, then those of the runs on the path, in logged order. Incomplete messages are left out.
     pub entries: Vec<Reference>,
     /// The newest state on the path.
     pub state: Option<StateAt>,
 }
 
-/// Where a thread's state lies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StateAt {
-    /// Here, as the value of this checkpoint of the thread.
-    Value {
-        /// The checkpoint.
-        checkpoint: CheckpointId,
-    },
+    /// The value of this checkpoint of the thread.
+    Value { checkpoint: CheckpointId },
     /// Elsewhere.
     Address(Arc<str>),
 }
 
-/// A thread's history at one head.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) head: Option<CheckpointKey>,
@@ -42,23 +37,20 @@ pub(crate) struct Path {
     pub(crate) value: Option<Json>,
 }
 
-/// References to what a run said, as its events come.
+/// References to a run's messages, collected from its events.
 #[derive(Debug, Default)]
 struct Collected {
     run: Option<RunId>,
-    /// In the order in which they began; messages that are not complete too.
+    /// In the order in which they began; incomplete messages too.
     entries: Vec<Reference>,
-    /// Where each message stands that is not complete.
+    /// The index of each incomplete message.
     open: HashMap<MessageId, usize>,
 }
 
 // === impl Path ===
 
 impl Path {
-    /// The path to the thread's head.
-    ///
-    /// # Errors
-    /// `thread_not_found`, and what reading can fail with.
+    /// Reads the path to the thread's head; fails with `thread_not_found`, or as reading.
     pub(crate) async fn read(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Result<Self> {
         let row = thread_row(store, scope, thread).await?;
         let path = path(store, scope, thread, row.head).await?;

@@ -1,6 +1,6 @@
-//! A thread's state at its checkpoints: what was set last on the path, or what was said on it.
+//! A thread's state at its checkpoints: the value set last on the path, or the messages on it.
 //!
-//! An agent of messages that declares no state goes by what was said: a checkpoint that its run left without a state is what was said again, even behind one that was set.
+//! For an agent of messages that declares no state, the messages are the state: also at a checkpoint without a value behind one that has one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,9 +17,8 @@ use crate::request::StateOf;
 /// A path from its beginning, as far as it was followed.
 #[derive(Debug, Default)]
 struct Walk {
-    /// The state that was set last.
     value: Option<Set>,
-    /// What was said so far, up to the last state that is made of it.
+    /// The messages so far, up to the last wanted state that is derived from them.
     messages: Vec<Message>,
 }
 
@@ -27,7 +26,7 @@ struct Walk {
 #[derive(Clone, Debug)]
 enum Set {
     Here(Json),
-    /// At this address; read when it is asked for.
+    /// At this address; fetched on demand.
     There(Arc<str>),
 }
 
@@ -48,12 +47,12 @@ pub(crate) async fn at(
     }
 }
 
-/// Whether an agent goes by what was said, and by no state.
+/// Whether the messages are this agent's state.
 pub(crate) fn is_of_messages(card: &AgentCard) -> bool {
     card.input == InputKind::Chat && card.state_schema.is_none()
 }
 
-/// Whether the state at a checkpoint is what was said, whatever was set before it.
+/// Whether the state at a checkpoint is its messages, whatever was set before it.
 async fn is_said(
     source: HistorySource<'_>,
     agents: &AgentRegistry,
@@ -61,7 +60,7 @@ async fn is_said(
 ) -> Result<bool> {
     let (None, Some(run)) = (Set::of(row), row.run) else { return Ok(false) };
     let Some(run) = source.store.run_by_key(run).await? else { return Ok(true) };
-    // Nobody knows any more what an agent that is gone went by; it has set nothing.
+    // The kind of an unregistered agent is unknown; its run has set nothing.
     Ok(agents.get(&run.agent).is_none_or(|agent| is_of_messages(agent.card())))
 }
 
@@ -80,7 +79,7 @@ pub(crate) async fn of(
     for row in checkpoints {
         let state = match found.remove(&row.key) {
             Some(state) => state,
-            // It is on another branch, or named twice.
+            // The checkpoint is on another branch, or listed twice.
             None => at(source, agents, thread, Some(row.key)).await?,
         };
         states.push(state);
@@ -98,7 +97,7 @@ async fn on_path(
 ) -> Result<HashMap<CheckpointKey, StateOf>> {
     let path = path(source.store, source.scope, &thread.id, Some(newest)).await?;
     let is_wanted = |key: CheckpointKey| wanted.iter().any(|row| row.key == key);
-    // Messages are read only where some wanted state is made of them.
+    // Messages are read only where a wanted state is derived from them.
     let (mut said, mut last_said, mut is_set) = (HashSet::new(), 0, false);
     for (place, row) in path.iter().rev().enumerate() {
         is_set |= Set::of(row).is_some();
@@ -141,7 +140,7 @@ impl Walk {
 // === impl Set ===
 
 impl Set {
-    /// What a checkpoint itself sets.
+    /// The state that a checkpoint itself sets.
     fn of(row: &CheckpointRow) -> Option<Self> {
         let address = || row.client_history.as_ref().and_then(|given| given.state.clone());
         row.value.clone().map(Self::Here).or_else(|| address().map(Self::There))

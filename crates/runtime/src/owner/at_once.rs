@@ -1,4 +1,4 @@
-//! A run that is waited for and whose agent answers at once: no task, no channel, one append.
+//! A synchronous run whose agent answers at once: no task, no channel, one append.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,13 +15,11 @@ use crate::step::{Command, Effect, Reply, StartTurn, Submit};
 // === impl Owner ===
 
 impl Owner {
-    /// Accepts the first run of a thread that is not stored yet, in the task of who asks for it and waits.
+    /// Accepts the first run of a thread that is not stored yet, in the task of the caller, who waits.
     ///
     /// The agent is polled once. When that is its whole turn, the run is appended here and its log is returned.
-    /// Otherwise the owner goes on as a task of its own, and who asked waits for `settled`.
-    ///
-    /// # Errors
-    /// When the run is refused. What storing fails with is told to `settled`.
+    /// Otherwise the owner continues as a task of its own, and the caller waits for `settled`.
+    /// Fails when the run is refused. Errors of storing go to `settled`.
     pub(crate) async fn accept(
         mut self,
         submit: Box<Submit>,
@@ -70,7 +68,6 @@ impl Owner {
         }
     }
 
-    /// Goes on as a task of its own, known to everybody.
     fn go_on(self) {
         self.services.register(self.thread, self.sender.clone());
         tokio::spawn(self.run());

@@ -1,4 +1,4 @@
-//! What is done when an append is durable: tasks start, hear and end.
+//! Effects of a durable append: tasks start, get answers and end.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Owner {
         }
     }
 
-    /// What a run's task shares with this owner, and the task's work.
+    /// The state that a run's task shares with this owner, and the task's future.
     pub(super) fn prepare(
         &self,
         run: RunKey,

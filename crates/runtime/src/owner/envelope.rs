@@ -1,4 +1,4 @@
-//! Requests to a thread's owner, and who waits for a run.
+//! Requests to a thread's owner, and waiters for a run.
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
@@ -8,10 +8,8 @@ use trilogue_store::rows::RunRow;
 use crate::step::{Command, Reply, Submit};
 use crate::turn::Ending;
 
-/// A request to an owner.
 #[derive(Debug)]
 pub(crate) enum Envelope {
-    /// Accept a run.
     Submit {
         submit: Box<Submit>,
         deferred: bool,
@@ -22,23 +20,23 @@ pub(crate) enum Envelope {
     Progress { run: RunKey },
     /// A run wants its draft durable.
     Flush { run: RunKey, reply: Option<oneshot::Sender<Result<()>>> },
-    /// A run's task asks.
+    /// A run's task raises an interrupt.
     Raise { run: RunKey, interrupt: Box<Interrupt>, reply: oneshot::Sender<Result<()>> },
-    /// A run's task does not wait for the answer any more.
+    /// A run's task no longer waits for the answer.
     Withdraw { run: RunKey, interrupt: InterruptId },
     /// A run's task is done.
     Finish { run: RunKey, ending: Box<Result<Ending, Failure>> },
     /// Any other change.
     Change { command: Box<Command>, reply: oneshot::Sender<Result<Reply>> },
-    /// Tell when the run has ended or waits; `None` when it is not open.
+    /// Reply when the run has ended or waits; with `None` when it is not open.
     Settled { run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>> },
-    /// Load the thread, so that what waits in it goes on.
+    /// Load the thread, so that its waiting work continues.
     Wake,
     /// End every task, keep what survives, and go.
     Shutdown { reply: oneshot::Sender<Vec<RunRow>> },
 }
 
-/// Who waits for a run to end or to wait.
+/// A waiter for a run to end or to wait.
 #[derive(Debug)]
 pub(super) enum Waiter {
     Submitter(oneshot::Sender<Result<RunRow>>),
@@ -73,7 +71,7 @@ impl Envelope {
         )
     }
 
-    /// Tells who asked that it was not done.
+    /// Replies with the error.
     pub(super) fn refuse(self, error: &Error) {
         match self {
             Self::Submit { reply, .. } => drop(reply.send(Err(error.clone()))),

@@ -1,4 +1,4 @@
-//! How an owner begins, what it does when storing fails, and how it ends.
+//! How an owner starts, recovers from a failed append, and ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What a run that ends now was saying when its last owner went is known from its log. One that goes on waiting had it written when it began to.
+    /// Finds the incomplete messages of a run that ends now in its log. A waiting run had them written when it began to wait.
     async fn look_for_open_messages(&self, state: &mut ThreadState) {
         let ThreadState { thread, runs, .. } = state;
         let has_ended = |run: &&mut Box<RunState>| run.row.started_at.is_some() && is_over(run);
@@ -47,7 +47,7 @@ impl Owner {
             let store = self.services.store.as_ref();
             match history::open_messages(store, thread, run.row.key).await {
                 Ok(open) => run.open = open,
-                // It ends all the same.
+                // The run ends all the same.
                 Err(error) => {
                     let run = &run.row.id;
                     tracing::warn!(%run, %error, "what a lost run was saying cannot be looked up");
@@ -72,7 +72,7 @@ impl Owner {
         Ok(())
     }
 
-    /// An append failed: nothing of it is stored. The tasks' events went with it, so their runs end; what the store has goes on.
+    /// An append failed: nothing of it is stored. The tasks' events are lost, so their runs end; the owner continues from the store.
     pub(super) async fn recover_from(&mut self, error: &Error) {
         let lost: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in lost {
@@ -89,7 +89,7 @@ impl Owner {
         };
         match recovered {
             Ok(()) => self.wake_later(),
-            // It never came to be: who asked for it is told why.
+            // It was never created: its caller got the reason.
             Err(missing) if missing.code() == Code::ThreadNotFound => {}
             Err(_) => tracing::error!(thread = %self.thread, %error, "a thread cannot be stored"),
         }
@@ -100,7 +100,7 @@ impl Owner {
         self.gone = true;
     }
 
-    /// Has the thread's next owner look again at what waits in it.
+    /// Has the thread's next owner look at the waiting work again.
     pub(super) fn wake_later(&self) {
         let services = Arc::clone(&self.services);
         let thread = self.thread;
@@ -110,7 +110,7 @@ impl Owner {
         });
     }
 
-    /// Has agents with sessions of their own remove what they kept for the thread, which is erased.
+    /// Tells agents with sessions of their own that the thread is erased.
     pub(super) async fn forget(&self) {
         if let Some(state) = &self.state {
             let thread = &state.thread;
@@ -135,7 +135,7 @@ impl Owner {
 
     /// Sends a request to the thread's next owner: this one is about to leave.
     pub(super) fn pass_on(&self, request: Envelope) {
-        // Its own tasks have ended: what they still say is not heard.
+        // Its own tasks have ended: their late requests are dropped.
         if !request.is_of_task() {
             let services = Arc::clone(&self.services);
             let thread = self.thread;
@@ -143,7 +143,7 @@ impl Owner {
         }
     }
 
-    /// Leaves the registry. What still comes in is refused with the error, or sent to the thread's next owner.
+    /// Leaves the registry. Later requests are refused with the error, or sent to the thread's next owner.
     pub(super) async fn leave(mut self, error: Option<&Error>) {
         self.services.retire(self.thread);
         self.requests.close();
@@ -162,7 +162,7 @@ impl Owner {
         while let Some(request) = self.requests.recv().await {
             match error {
                 Some(error) => request.refuse(error),
-                // Its own tasks have ended: what they still say is not heard.
+                // Its own tasks have ended: their late requests are dropped.
                 None if request.is_of_task() => {}
                 None => drop(self.services.send(self.thread, request).await),
             }

@@ -34,17 +34,15 @@ use next_append::{Acknowledgement, NextAppend};
 
 /// The most requests that become one append.
 const MAX_REQUESTS_PER_APPEND: usize = 64;
-/// How long a thread whose append failed rests before its queued runs are tried again.
+/// How long a thread waits after a failed append before its queued runs are retried.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A thread's owner.
 #[derive(Debug)]
 pub(crate) struct Owner {
     services: Arc<Services>,
     agents: Arc<AgentRegistry>,
     thread: ThreadKey,
     state: Option<ThreadState>,
-    /// The last number that is durable.
     committed: u64,
     requests: mpsc::Receiver<Envelope>,
     sender: mpsc::Sender<Envelope>,
@@ -54,12 +52,12 @@ pub(crate) struct Owner {
     pending: NextAppend,
     /// The state before a run that may be refused for its ids.
     undo: Option<ThreadState>,
-    /// Whether the frames of an append are kept in `log` for who waits for them in this task.
+    /// Whether the frames of an append are kept in `log` for a caller in this task.
     keeps_log: bool,
     log: Vec<Arc<Frame>>,
     /// A buffer for the next draft.
     spare: Vec<u8>,
-    /// Wakes an owner that is idle. It is set again only when it has run out, not with each request.
+    /// Wakes an idle owner. It is set again only when it has run out, not with each request.
     idle_timer: Option<Pin<Box<Sleep>>>,
     gone: bool,
     /// Whether that is because the thread was removed.
@@ -69,7 +67,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 struct Task {
     shared: Arc<SharedRun>,
-    /// `None` when it ran to its end in the task of who asked for it.
+    /// `None` when it ran to its end in the task of its caller.
     handle: Option<AbortHandle>,
 }
 
@@ -92,7 +90,7 @@ pub(crate) fn spawner(agents: Arc<AgentRegistry>) -> Box<SpawnOwner> {
 // === impl Owner ===
 
 impl Owner {
-    /// The owner of a thread that is not stored yet. Nobody else knows it.
+    /// The owner of a thread that is not stored yet and not registered.
     pub(crate) fn of_new_thread(
         services: &Arc<Services>,
         agents: &Arc<AgentRegistry>,
@@ -103,7 +101,7 @@ impl Owner {
         Self::new(Arc::clone(services), Arc::clone(agents), thread, Some(state), sender, requests)
     }
 
-    /// Makes the owner known and lets it work.
+    /// Registers the owner and spawns it.
     pub(crate) fn start_serving(self) -> mpsc::Sender<Envelope> {
         let sender = self.sender.clone();
         self.services.register(self.thread, sender.clone());
@@ -154,7 +152,7 @@ impl Owner {
             return;
         }
         if self.gone {
-            // A roll-back that the last owner did not live to see was its end.
+            // A roll-back that the previous owner did not finish ended the thread.
             self.leave(None).await;
             return;
         }
@@ -224,9 +222,9 @@ impl Owner {
         self.is_idle() && self.requests.is_empty()
     }
 
-    /// Takes one request; what it comes to is appended later.
+    /// Handles one request; its changes are appended later.
     async fn take(&mut self, request: Envelope) {
-        // What ends must not wait for room together with what begins.
+        // Requests that end something must not wait for room together with new work.
         if self.pending.vital && request.is_submit() || request.reads_store() {
             self.commit().await;
         }
@@ -250,7 +248,7 @@ impl Owner {
             }
             Envelope::Raise { run, interrupt, reply } => {
                 self.progress(run);
-                // What it asks with may be large, and what it said before too.
+                // The interrupt may be large, and so may the draft before it.
                 self.relieve().await;
                 match self.step(Command::Raise { run, interrupt }) {
                     Ok(_) => self.acknowledge(Acknowledgement::Done(reply)),
@@ -259,7 +257,7 @@ impl Owner {
             }
             Envelope::Withdraw { run, interrupt } => {
                 self.progress(run);
-                // One that is not pending any more was answered first.
+                // An interrupt that is no longer pending was answered first.
                 drop(self.step(Command::Withdraw { run, interrupt }));
             }
             Envelope::Finish { run, ending } => {
@@ -268,7 +266,7 @@ impl Owner {
                 self.end_task(run);
                 let keeps_path = self.state.as_ref().is_some_and(|state| !state.thread.ephemeral);
                 let checkpoint = keeps_path.then(|| self.services.new_checkpoint());
-                // A run that is not open any more has ended by another way; its task is not heard.
+                // A run that is no longer open has ended otherwise; its task is ignored.
                 drop(self.step(Command::Finish { run, ending: *ending, checkpoint }));
             }
             Envelope::Change { mut command, reply } => {
@@ -343,7 +341,7 @@ impl Owner {
         }
     }
 
-    /// Accepts a run whose ids a client chose, in an append of its own: when one is taken, only this run is refused.
+    /// Accepts a run whose ids a client chose, in an append of its own: when an id is taken, only this run is refused.
     async fn submit_alone(
         &mut self,
         submit: Box<Submit>,
@@ -365,7 +363,7 @@ impl Owner {
         }
     }
 
-    /// Starts a run's agent before the run is durable: nobody was told of it yet.
+    /// Starts a run's agent before the run is durable: no caller knows of it yet.
     fn start_now(&mut self, run: RunKey) {
         let effects = std::mem::take(&mut self.pending.effects);
         for effect in effects {
@@ -387,7 +385,7 @@ impl Owner {
         }
     }
 
-    /// What happens outside of runs stands behind what they have emitted so far.
+    /// Events outside of runs follow the runs' drafts.
     async fn before_note(&mut self, bound: Option<&mut BindingRow>) -> Result<()> {
         let runs: Vec<RunKey> = self.tasks.keys().copied().collect();
         for run in runs {
@@ -395,7 +393,7 @@ impl Owner {
             self.relieve().await;
         }
         let Some(bound) = bound else { return Ok(()) };
-        // What a run has noted is looked up in the store, and has to be there.
+        // The run's notes are looked up in the store, and must be there.
         self.commit().await;
         if let Some(state) = &self.state {
             let (thread, store) = (&state.thread, &self.services.store);
@@ -410,7 +408,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What is told may stand in an append that has not been made: whoever asks hears of it when it is durable.
+    /// The result may be part of an append that is not made yet: the waiter gets it when it is durable.
     fn settled(&mut self, run: RunKey, reply: oneshot::Sender<Result<Option<RunRow>>>) {
         let open = self.state.as_ref().and_then(|state| state.runs.get(&run));
         let row = match open {
@@ -466,7 +464,7 @@ impl Owner {
             Ok(()) => {
                 self.committed = last;
                 if pending.erases {
-                    // Its tasks end first, and who asked hears of it when nothing is left.
+                    // Its tasks end first; the caller gets the reply when nothing is left.
                     self.carry_out(std::mem::take(&mut pending.effects));
                     self.forget().await;
                 }

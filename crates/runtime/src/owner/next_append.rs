@@ -1,4 +1,4 @@
-//! What the next append will hold, and who is told of it.
+//! The next append, and the waiters for it.
 
 use tokio::sync::oneshot;
 use trilogue_domain::error::Result;
@@ -63,7 +63,7 @@ impl NextAppend {
         self.may_wait = false;
     }
 
-    /// Notes a row change. A row that was to be written already is written once, as it is now.
+    /// Notes a row change. A row that is already to be written is written once, in its newest form.
     fn change(&mut self, change: Change) {
         /// Rows of one run stand together; looking further back costs more than it saves.
         const LOOK_BACK: usize = 8;
@@ -117,7 +117,7 @@ impl NextAppend {
         }
     }
 
-    /// Whether it is sent on before more comes in.
+    /// Whether it is appended before further requests are taken.
     pub(super) fn is_full(&self) -> bool {
         self.events >= MAX_APPEND_EVENTS || self.bytes >= MAX_APPEND_BYTES
     }
@@ -137,7 +137,7 @@ impl NextAppend {
 
 impl Acknowledgement {
     pub(super) fn tell(self, outcome: Result<()>) {
-        // Who has gone away is not told.
+        // A receiver that is gone gets nothing.
         match self {
             Self::Run(reply, row) => drop(reply.send(outcome.map(|()| *row))),
             Self::Done(reply) => drop(reply.send(outcome)),

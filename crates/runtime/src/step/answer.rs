@@ -1,4 +1,4 @@
-//! Answers and deadlines: how a wait ends.
+//! Answers and deadlines: how interrupts end.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -15,7 +15,7 @@ use super::{AnswerTarget, Effect, Reply};
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// An answer has come. The first one counts; the second is told.
+    /// The first answer counts; a second one fails.
     pub(super) fn answer(
         &mut self,
         to: &AnswerTarget,
@@ -46,7 +46,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Logs what somebody said in a run: a message of it like those that it was given.
+    /// Logs a message that answers, as one of the run's messages like those of its input.
     fn say(&mut self, run: RunKey, message: &Message) -> Result<()> {
         let mut draft = Draft::default();
         self.describe_message(&mut draft, message)?;
@@ -66,7 +66,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// An interrupt was not answered in time. Nothing is ever allowed by that.
+    /// An interrupt was not answered in time. A time-out never allows anything.
     pub(super) fn deadline(&mut self, interrupt: &InterruptId) {
         let Some(run) = self.state.run_waiting_for(interrupt) else { return };
         let Some(state) = self.state.runs.get_mut(&run) else { return };
@@ -82,7 +82,7 @@ impl StepOutput<'_> {
             (true, Some(_)) => self.after_resolution(run, row, index),
             (true, None) => {
                 if let Some(state) = self.run(run).filter(|state| state.has_task) {
-                    // The task that asked hears of it, so that it can tell whom it asked for.
+                    // The asking task gets it, so that it can inform its client.
                     let timed_out = Resolution::TimedOut { option: None };
                     state.undelivered.push((interrupt.clone(), timed_out));
                 }
@@ -95,7 +95,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Who asked does not wait any more: nobody is asked any more either, and the run goes on.
+    /// The asking task no longer waits: the interrupt is withdrawn, and the run continues.
     pub(super) fn withdraw(&mut self, run: RunKey, interrupt: &InterruptId) {
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         let Some(index) = state.pending.iter().position(|row| row.interrupt.id == *interrupt)
@@ -108,7 +108,7 @@ impl StepOutput<'_> {
         self.after_resolution(run, row, index);
     }
 
-    /// `place` is where the interrupt stood among the pending ones. Lets the run go on when nothing is pending any more and the turn is free; hands a task that kept the turn its answer at once.
+    /// `place` is the interrupt's index among the pending ones. Resumes the run when nothing is pending any more and the turn is free; a task that kept the turn gets its answer at once.
     fn after_resolution(&mut self, run: RunKey, row: InterruptRow, place: usize) {
         let has_turn = self.state.turn == Some(run);
         let Some(state) = self.state.runs.get_mut(&run) else { return };
@@ -116,7 +116,7 @@ impl StepOutput<'_> {
         let resolution = row.resolution.clone();
         let waits = state.is_waiting();
         if !state.has_task {
-            // What a restored run set as state before it waited is in the log only, so its turn is read from there.
+            // The state that a restored run set before it waited is only in the log, so its turn is read from there.
             state.answered = (!state.restored).then_some(row);
         } else if let Some(resolution) = resolution {
             state.undelivered.push((id.clone(), resolution));
@@ -150,7 +150,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// The run and the place among its pending interrupts that an answer is for.
+    /// The run that an answer is for, and the interrupt's index among its pending ones.
     fn find(&self, to: &AnswerTarget) -> Result<(RunKey, usize)> {
         match to {
             AnswerTarget::Interrupt(id) => {
@@ -178,7 +178,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// The interrupt that an answer names is not pending.
+/// The error of an answer whose interrupt is not pending.
 pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
     let error = Error::new(Code::InterruptResolved, "the interrupt is not pending any more");
     match pending {
@@ -189,7 +189,7 @@ pub(crate) fn gone(pending: Option<&InterruptId>) -> Error {
     }
 }
 
-/// An answer without a name, where it is not clear what it answers.
+/// The error of an answer without interrupt id, where its interrupt is not clear.
 pub(crate) fn mismatch(pending: &InterruptId) -> Error {
     Error::new(Code::InterruptMismatch, "the answer does not say which interrupt it is for")
         .pending(pending.clone())

@@ -1,4 +1,4 @@
-//! Callbacks: what a run's client is told of is put into the queue in the append that it stands in.
+//! Callbacks: each is queued in the append of the event that it is about.
 
 use serde_json::json;
 use trilogue_domain::{Json, RunKey};
@@ -8,7 +8,7 @@ use trilogue_store::rows::{QueueItem, QueueKind, RunRow};
 use super::CallbackEvents;
 use super::output::StepOutput;
 
-/// What a callback tells.
+/// The kind of a callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeliveryKind {
     /// The run has ended or waits.
@@ -22,7 +22,7 @@ enum DeliveryKind {
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// Tells that the run has ended or waits, as its newest event says.
+    /// Queues a callback that the run has ended or waits, as its newest event says.
     pub(super) fn call_back_status(&mut self, run: RunKey) {
         let item = self.state.runs.get(&run).and_then(|state| status(&state.row));
         self.offer(item);
@@ -33,7 +33,7 @@ impl StepOutput<'_> {
         self.offer(status(row));
     }
 
-    /// Tells of what an agent has emitted. `before` is the run number of the event before the first.
+    /// Queues callbacks about an agent's events. `before` is the run number of the event before the first.
     pub(super) fn call_back(&mut self, run: RunKey, before: u64, events: &CallbackEvents) {
         if *events == CallbackEvents::default() {
             return;

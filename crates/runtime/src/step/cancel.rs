@@ -11,7 +11,6 @@ use super::{Effect, Reply};
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// A run is to stop. Asking twice is the same as asking once.
     pub(super) fn cancel_command(
         &mut self,
         run: RunKey,
@@ -40,7 +39,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Stops a run and removes it when it has ended, also where it is being cancelled already.
+    /// Stops a run and removes it when it has ended, also where it is already being cancelled.
     pub(super) fn roll_back(&mut self, run: RunKey) {
         let reason = Some(Code::RunRolledBack);
         let Some(state) = self.run(run) else { return };
@@ -80,7 +79,7 @@ impl StepOutput<'_> {
         self.effect(Effect::Stop { run });
     }
 
-    /// The tasks of these runs are gone: they end as failed, or as cancelled when that was asked for.
+    /// Ends runs whose tasks are gone: as failed, or as cancelled where that was asked for.
     pub(super) fn lose(&mut self, runs: &[RunKey], failure: &Failure) {
         self.vital();
         for run in runs {

@@ -34,73 +34,99 @@ pub(crate) use output::Sections;
 pub(crate) use recover::{is_over, lost};
 pub(crate) use run::resume_turn;
 
-/// A change of a thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Accept a run.
     Submit(Box<Submit>),
     /// Take what a run's agent has emitted.
     Progress(Progress),
-    /// A run's task asks and goes on waiting.
-    Raise { run: RunKey, interrupt: Box<Interrupt> },
-    /// A run's task has given up on what it asked.
-    Withdraw { run: RunKey, interrupt: InterruptId },
-    /// A run's agent is done with its turn.
+    /// A run's task raises an interrupt and goes on waiting.
+    Raise {
+        run: RunKey,
+        interrupt: Box<Interrupt>,
+    },
+    /// A run's task has withdrawn its interrupt.
+    Withdraw {
+        run: RunKey,
+        interrupt: InterruptId,
+    },
+    /// A run's agent has finished its turn.
     Finish {
         run: RunKey,
         ending: Result<Ending, Failure>,
         checkpoint: Option<(CheckpointKey, CheckpointId)>,
     },
-    /// An answer has come; `said` is the message that it is, where somebody said it in words.
+    /// `said` is the message that the answer was given as, if it was one.
     Answer {
         to: AnswerTarget,
         answer: Answer,
         extra: Option<Json>,
         said: Option<Box<Message>>,
-        /// The key under which it came, kept with it.
+        /// The idempotency key of the answer, stored with it.
         idempotency: Option<Box<IdempotencyRow>>,
         by: Principal,
     },
-    /// A run is to stop, and to be removed then with what it did where it is rolled back.
-    Cancel { run: RunKey, reason: Option<Code>, roll_back: bool },
-    /// A run's time has come.
-    Due { run: RunKey },
-    /// An interrupt was not answered in time.
-    Deadline { interrupt: InterruptId },
+    /// With `roll_back`, the run is removed when it has stopped.
+    Cancel {
+        run: RunKey,
+        reason: Option<Code>,
+        roll_back: bool,
+    },
+    /// A scheduled run falls due.
+    Due {
+        run: RunKey,
+    },
+    Deadline {
+        interrupt: InterruptId,
+    },
     /// A run that has ended is to be removed.
-    RemoveRun { run: RunKey, id: RunId, reason: &'static str },
-    /// Metadata or state are to change.
+    RemoveRun {
+        run: RunKey,
+        id: RunId,
+        reason: &'static str,
+    },
+    /// Changes metadata or state.
     Patch {
         patch: Box<ThreadPatch>,
         from: Option<CheckpointKey>,
         checkpoint: (CheckpointKey, CheckpointId),
     },
-    /// The history is to be replaced or continued by one that a client brought.
-    Replace { replace: Box<Replace>, checkpoint: (CheckpointKey, CheckpointId) },
-    /// The thread is to go, with everything of it; where that is asked for, only while nothing is in flight on it.
-    Erase { if_idle: bool },
-    /// The thread was loaded with open runs that have no task: a previous life of the server left them, or storing failed.
-    Recover { restarted: bool, failure: Failure },
+    /// Replaces or continues the history by one that a client brought.
+    Replace {
+        replace: Box<Replace>,
+        checkpoint: (CheckpointKey, CheckpointId),
+    },
+    /// Removes the thread with everything of it; with `if_idle`, only while no run is in flight.
+    Erase {
+        if_idle: bool,
+    },
+    /// The thread was loaded with open runs without a task: a previous process left them, or storing failed.
+    Recover {
+        restarted: bool,
+        failure: Failure,
+    },
     /// The tasks of these runs are gone, for this reason.
-    Lose { runs: Vec<RunKey>, failure: Failure },
-    /// Something happened in the thread outside of runs, or its agent knows it by another session now, or calls it something else.
+    Lose {
+        runs: Vec<RunKey>,
+        failure: Failure,
+    },
+    /// An event outside of runs, a new binding, or a new title.
     Note {
         draft: Draft,
         bound: Option<BindingRow>,
         title: Option<Option<String>>,
-        /// A message that begins with it.
+        /// A message that begins with the event.
         begun: Option<Box<MessageRow>>,
     },
-    /// Nothing takes the turn any more.
+    /// No run takes the turn any more.
     Drain,
 }
 
-/// A run to accept, with its row made up.
+/// A run to accept, with its new row.
 #[derive(Debug)]
 pub(crate) struct Submit {
     pub(crate) row: RunRow,
     pub(crate) input: Input,
-    /// The messages that the input was made of, where it is a value: they stand in the history.
+    /// The messages that a value was converted from, for the history.
     pub(crate) said: Vec<Message>,
     pub(crate) native: bool,
     pub(crate) create_thread: bool,
@@ -115,45 +141,40 @@ pub(crate) struct Submit {
 /// A history that a client brought.
 #[derive(Debug)]
 pub(crate) struct Replace {
-    /// The head at which it was compared with the thread's own.
     pub(crate) expected: Option<CheckpointKey>,
-    /// Whether it continues the path; otherwise it begins a new one.
+    /// Whether it continues the path; otherwise it starts a new one.
     pub(crate) extends: bool,
     pub(crate) given: ClientHistory,
     pub(crate) state: Option<Json>,
 }
 
-/// What a run's agent has emitted since the last time.
+/// What a run's agent has emitted since the last progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) run: RunKey,
     pub(crate) draft: Draft,
-    /// Messages that have begun and are not complete, and who says them.
+    /// Incomplete messages that have begun, with their roles.
     pub(crate) begun: Vec<(MessageId, Role)>,
-    /// Messages that were completed.
     pub(crate) messages: Vec<Completed>,
-    /// Messages, and how else the agent knows them.
+    /// Messages with their aliases.
     pub(crate) aliases: Vec<(MessageId, MessageId)>,
-    /// The state that was set last.
     pub(crate) values: Option<Json>,
     /// The binding that was made or read since the last time.
     pub(crate) bound: Option<BindingRow>,
-    /// What the agent has called the thread since, where it did.
+    /// The agent's new title of the thread, if it set or cleared one.
     pub(crate) title: Option<Option<String>>,
-    /// Which of the events the run's client is called back about.
+    /// The events that the run's client is called back about.
     pub(crate) callback_events: CallbackEvents,
 }
 
-/// A message that an agent has completed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Completed {
     pub(crate) message: MessageId,
     pub(crate) role: Role,
-    /// How else the agent knows it.
     pub(crate) alias: Option<MessageId>,
 }
 
-/// The places in a draft of events that a run's client is called back about; the first event's is 1.
+/// Indexes in a draft, from 1, of the events that a run's client is called back about.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CallbackEvents {
     /// The last event with which the output grew; zero where there is none.
@@ -162,33 +183,28 @@ pub(crate) struct CallbackEvents {
     pub(crate) updates: Vec<u64>,
 }
 
-/// What an answer is for, after looking up what was shown.
+/// The interrupt that an answer is for, after the look-up of what was shown.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerTarget {
-    /// This interrupt.
     Interrupt(InterruptId),
     /// The oldest pending interrupt of a run that has resolved none in its life.
     FirstOf(RunKey),
 }
 
-/// What one command comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// The events, numbered.
     pub(crate) sections: Sections,
-    /// The rows that change.
     pub(crate) changes: Vec<Change>,
-    /// What to do once that is durable.
+    /// Carried out once that is durable.
     pub(crate) effects: Vec<Effect>,
-    /// What to tell who asked.
+    /// The reply to the caller.
     pub(crate) reply: Reply,
-    /// Whether it ends something or makes room: admitted while the disk is full.
     pub(crate) vital: bool,
     /// Whether it accepts new work, which a full disk refuses even when the same append would end it.
     pub(crate) new_work: bool,
 }
 
-/// What to do once a step is durable.
+/// An effect of a step, carried out once the step is durable.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Effect {
     /// Start the run's agent.
@@ -197,47 +213,42 @@ pub(crate) enum Effect {
     Deliver { run: RunKey, interrupt: InterruptId, resolution: Resolution },
     /// Ask the run's task to stop.
     Stop { run: RunKey },
-    /// Drop the run's task; what it does is not heard any more.
+    /// Drop the run's task; its later events are ignored.
     Abort { run: RunKey },
-    /// Tell who waits that the run has ended or waits.
+    /// Reply to the waiters: the run has ended or waits.
     Settled(Box<RunRow>),
     /// Watch an interrupt's patience.
     Watch { interrupt: InterruptId, patience: std::time::Duration },
-    /// The thread is gone.
+    /// The thread was removed.
     Gone,
 }
 
-/// What an agent is started with.
+/// The turn that an agent starts with.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum StartTurn {
-    /// This.
     Ready(Box<Turn>),
-    /// The input as the log has it.
+    /// The input, read from the log.
     InputFromLog,
-    /// The answer to this interrupt as the store has it.
-    AnswerFromStore { interrupt: InterruptId, saved: Json },
+    /// The answer to this interrupt, read from the store.
+    AnswerFromStore {
+        interrupt: InterruptId,
+        saved: Json,
+    },
 }
 
-/// What to tell who asked.
+/// The reply to a command's caller.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) enum Reply {
-    /// That it is done.
     #[default]
     Done,
-    /// The run as it now is.
     Run(Box<RunRow>),
-    /// The interrupt as it now is.
     Interrupt(Box<InterruptRow>),
-    /// The thread as it now is.
     Thread(Box<ThreadRow>),
-    /// That nothing was done, because the head is not the one that was expected.
+    /// Nothing was done, because the head is not the expected one.
     HeadMoved,
 }
 
-/// Takes one command.
-///
-/// # Errors
-/// When the command does not fit the state, which is then unchanged.
+/// Applies one command. A command that does not fit is refused, and the state stays unchanged.
 pub(crate) fn step(state: &mut ThreadState, command: Command, now: Timestamp) -> Result<Step> {
     let mut output = output::StepOutput::new(state, now);
     match command {

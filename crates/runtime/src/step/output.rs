@@ -1,4 +1,4 @@
-//! Collects what a step comes to, and numbers its events.
+//! Collects a step's results, and numbers its events.
 
 use smallvec::SmallVec;
 use trilogue_domain::event::{Body, RunEvent};
@@ -26,7 +26,7 @@ pub(crate) struct Section {
 /// Sections, as a rule one.
 pub(crate) type Sections = SmallVec<[Section; 1]>;
 
-/// The state and what the step has come to so far.
+/// The state and the step's results so far.
 #[derive(Debug)]
 pub(super) struct StepOutput<'a> {
     pub(super) state: &'a mut ThreadState,
@@ -45,7 +45,7 @@ impl<'a> StepOutput<'a> {
         self.step
     }
 
-    /// Logs an event of ours. Ours are small: one that does not fit a frame is a fault of ours, and is left out of the log with a trace.
+    /// Logs an event of ours. Ours are small: one that does not fit a frame is a bug, and is left out of the log with a trace.
     pub(super) fn log(&mut self, run: Option<RunKey>, body: &Body) {
         if self.step.sections.last().is_none_or(|section| section.run != run) {
             self.open_section(run);
@@ -60,7 +60,7 @@ impl<'a> StepOutput<'a> {
         self.number(run, count);
     }
 
-    /// Logs a draft behind what is logged so far, and gives its events their numbers.
+    /// Appends a draft to the log, and numbers its events.
     pub(super) fn log_draft(&mut self, run: Option<RunKey>, draft: Draft) {
         if draft.is_empty() {
             return;
@@ -82,7 +82,7 @@ impl<'a> StepOutput<'a> {
         self.step.sections.push(Section { run, first, first_run, draft: Draft::default() });
     }
 
-    /// Gives out the numbers of this many events.
+    /// Assigns the numbers of this many events.
     fn number(&mut self, run: Option<RunKey>, count: u64) {
         self.state.last += count;
         if let Some(run) = run.and_then(|run| self.state.runs.get_mut(&run)) {
@@ -94,7 +94,7 @@ impl<'a> StepOutput<'a> {
         self.step.changes.push(change);
     }
 
-    /// Writes where a message stands. No second run can refer to a message of an ephemeral thread, so there it is found in its run's log alone.
+    /// Writes a message's position. No other run can refer to a message of an ephemeral thread, so it is only in its run's log.
     pub(super) fn point_at(&mut self, message: MessageRow) {
         if !self.state.thread.ephemeral {
             self.change(Change::Message(message));
@@ -121,20 +121,18 @@ impl<'a> StepOutput<'a> {
         self.state.runs.get_mut(&run).map(Box::as_mut)
     }
 
-    /// Writes the run's row as it now is.
     pub(super) fn save_run(&mut self, run: RunKey) {
         if let Some(run) = self.state.runs.get(&run) {
             self.step.changes.push(Change::Run(Box::new(run.row.clone())));
         }
     }
 
-    /// Writes the thread's row as it now is.
     pub(super) fn save_thread(&mut self) {
         self.state.thread.updated_at = self.now;
         self.step.changes.push(Change::Thread(self.state.thread.clone()));
     }
 
-    /// Moves a run along the state machine. An arrow that does not exist is a fault of ours: it is traced and the status stays.
+    /// Moves a run along the state machine. A missing transition is a bug: it is traced and the status stays.
     pub(super) fn transit(&mut self, run: RunKey, transition: Transition) {
         let Some(state) = self.state.runs.get_mut(&run) else { return };
         match state.row.status.after(transition) {
@@ -143,14 +141,14 @@ impl<'a> StepOutput<'a> {
         }
     }
 
-    /// Ends a run: the last event, the row, the turn, and who waits for it.
+    /// Ends a run: the last event, the row, the turn, and the waiters.
     pub(super) fn end_run(&mut self, run: RunKey, outcome: Outcome) {
         self.log(Some(run), &Body::Run(RunEvent::Ended(outcome.clone())));
         self.transit(run, Transition::End(outcome.status()));
         let Some(mut ended) = self.state.runs.remove(&run) else { return };
         let id = ended.row.id.clone();
         ended.row.outcome = Some(outcome);
-        // Also after a restart: the row says so.
+        // The row has the reason also after a restart.
         let rolls_back = ended.row.cancel_reason.take() == Some(Code::RunRolledBack);
         ended.row.ended_at = Some(self.now);
         ended.row.saved = None;
@@ -158,14 +156,14 @@ impl<'a> StepOutput<'a> {
         ended.row.has_turn = false;
         self.change(Change::Run(Box::new(ended.row.clone())));
         if ended.row.not_before.is_some() && ended.row.started_at.is_none() {
-            // Its time does not come any more.
+            // The run will not fall due any more.
             self.change(Change::Withdraw(QueueKind::ScheduledRun, id.to_string()));
         }
         if ended.has_task {
             self.effect(Effect::Abort { run });
         }
         if !rolls_back {
-            // What was being said is known by its id all the same.
+            // Incomplete messages can be looked up all the same.
             for open in std::mem::take(&mut ended.open) {
                 self.point_at(open);
             }
@@ -180,7 +178,7 @@ impl<'a> StepOutput<'a> {
         self.release_turn(run);
     }
 
-    /// Gives the turn to the next in order when this run had it.
+    /// Gives the turn to the next run in order when this one had it.
     pub(super) fn release_turn(&mut self, run: RunKey) {
         if let Some(state) = self.run(run) {
             state.row.has_turn = false;

@@ -1,22 +1,22 @@
-//! After a crash: nothing is silently executed again, nothing stays in progress.
+//! After a crash: nothing is silently executed again, no run stays in progress.
 
 use trilogue_domain::{Code, Failure, Outcome, RunKey, RunStatus, Survives};
 
 use super::output::StepOutput;
 use crate::state::RunState;
 
-/// Whether a run that has no task any more is ended when its thread is loaded.
+/// Whether a run without a task ends when its thread is loaded.
 pub(crate) fn is_over(run: &RunState) -> bool {
     matches!(fate_of(run, true), Fate::Lost | Fate::Cancelled(_))
 }
 
-/// What becomes of an open run after a restart.
+/// The decision about an open run after a restart.
 enum Fate {
-    /// It takes its place in the order.
+    /// It joins the queue.
     Queue,
     /// It goes on waiting: for an answer, or for its time.
     Keep,
-    /// What its agent did last is not known.
+    /// The last actions of its agent are unknown.
     Lost,
     /// It was being cancelled, for this reason.
     Cancelled(Option<Code>),
@@ -37,7 +37,7 @@ impl StepOutput<'_> {
                 (*key, fate)
             })
             .collect();
-        // Nothing takes the turn while the order is not complete.
+        // No run takes the turn while the queue is incomplete.
         let mut queue = Vec::new();
         for (run, fate) in fates {
             match fate {
@@ -58,7 +58,7 @@ impl StepOutput<'_> {
         self.give_turn();
     }
 
-    /// Nothing takes the turn any more.
+    /// No run takes the turn any more.
     pub(super) fn drain(&mut self) {
         self.state.draining = true;
     }
@@ -66,7 +66,7 @@ impl StepOutput<'_> {
     fn keep(&mut self, run: RunKey) {
         let Some(state) = self.run(run) else { return };
         if state.row.ever_resolved || state.row.has_turn {
-            // Who was shown what before the restart is not known any more.
+            // What was shown before the restart is unknown.
             state.row.ever_resolved = false;
             state.row.has_turn = false;
             self.save_run(run);
@@ -74,7 +74,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// A run whose task went with the server.
+/// The failure of a run whose task ended with the server.
 pub(crate) fn lost() -> Failure {
     Failure::of(
         Code::AgentLost,
@@ -90,7 +90,7 @@ fn fate_of(run: &RunState, due: bool) -> Fate {
         RunStatus::Interrupted => {
             let survives = |survives| survives == Survives::Restart;
             match &run.pending[..] {
-                // A task that waited in its process has nobody to hear the answer.
+                // A task that waited in the old process cannot get the answer.
                 [] if run.row.saved.is_some() && run.row.pending_answer.is_some() => Fate::Queue,
                 [] => Fate::Lost,
                 pending if pending.iter().all(|row| survives(row.interrupt.survives)) => Fate::Keep,

@@ -1,4 +1,4 @@
-//! A run at work: what it emits, asks, and how its turn ends.
+//! A run at work: its events, its interrupts, and the end of its turn.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent, RunEvent};
@@ -17,7 +17,6 @@ use crate::turn::{Ending, Turn};
 // === impl StepOutput ===
 
 impl StepOutput<'_> {
-    /// Takes what a run's agent has emitted.
     pub(super) fn progress(&mut self, progress: Progress) -> Result<()> {
         let run = self.known(progress.run)?;
         let position = self.state.last + 1;
@@ -54,7 +53,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Notes how else the agent knows a message. An open one has its row from then on: after a crash nothing else would know.
+    /// Notes an alias of a message. The row of an incomplete one is written at once: after a crash only it has the alias.
     fn alias(&mut self, run: RunKey, message: MessageId, alias: MessageId) {
         let open = self.run(run).map(|state| state.open.iter_mut());
         match open.and_then(|mut open| open.find(|open| open.id == message)) {
@@ -67,7 +66,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// A run's task asks and goes on waiting.
+    /// A run's task raises an interrupt and goes on waiting.
     pub(super) fn raise(&mut self, run: RunKey, interrupt: Interrupt) -> Result<()> {
         self.known(run)?;
         let asked = self.check_raise(run, &interrupt)?;
@@ -79,7 +78,6 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// A run's agent is done with its turn.
     pub(super) fn finish(
         &mut self,
         run: RunKey,
@@ -96,7 +94,7 @@ impl StepOutput<'_> {
             return Ok(());
         }
         if state.row.status == RunStatus::Interrupted {
-            // It went on without the answers it had asked for.
+            // It finished without the answers it had asked for.
             self.withdraw_pending(run, Code::RunEnded);
             self.transit(run, Transition::Resume);
         }
@@ -117,7 +115,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// The run goes on: the turn is its own again.
+    /// Resumes the run: it has the turn again.
     pub(super) fn resume(&mut self, run: RunKey) {
         self.log(Some(run), &Body::Run(RunEvent::Resumed));
         self.transit(run, Transition::Resume);
@@ -150,7 +148,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Writes how an interrupt ended.
+    /// Logs the end of an interrupt and updates its row.
     pub(super) fn resolve(
         &mut self,
         run: RunKey,
@@ -186,7 +184,7 @@ impl StepOutput<'_> {
         Err(Error::new(Code::RunEnded, "the run has ended"))
     }
 
-    /// Passes when a run may ask this; gives the event that says so.
+    /// Checks that a run may raise this interrupt; returns its event.
     fn check_raise(&self, run: RunKey, interrupt: &Interrupt) -> Result<Draft> {
         let Some(state) = self.state.runs.get(&run) else { return Ok(Draft::default()) };
         if state.pending.len() >= limits::MAX_PENDING_INTERRUPTS {
@@ -280,7 +278,7 @@ impl StepOutput<'_> {
         }));
     }
 
-    /// Has somebody told of a new interrupt.
+    /// Queues a notice of a new interrupt.
     fn tell_of(&mut self, row: &InterruptRow) {
         if !self.state.notifies {
             return;
@@ -303,7 +301,7 @@ impl StepOutput<'_> {
         }));
     }
 
-    /// Ends a run as completed. Its checkpoint becomes the head; an ephemeral thread keeps no path and needs none.
+    /// Ends a run as completed. Its checkpoint becomes the head; an ephemeral thread needs no path.
     fn complete(&mut self, run: RunKey, checkpoint: Option<(CheckpointKey, CheckpointId)>) {
         let Some((key, id)) = checkpoint else {
             self.end_run(run, Outcome::Completed);
@@ -336,7 +334,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// The turn that goes on with an answer. A time-out that took the reject option is an answer too.
+/// The turn that resumes with an answer. A time-out that took the reject option is an answer too.
 pub(crate) fn resume_turn(row: InterruptRow, saved: Json) -> Option<Turn> {
     let answer = match row.resolution? {
         Resolution::Answered { answer, .. } => answer,

@@ -1,4 +1,4 @@
-//! Accepting a run: what a new run meets on its thread.
+//! Accepting a run beside the other runs of its thread.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, MessageEvent, RunEvent, ThreadEvent};
@@ -12,14 +12,14 @@ use crate::request::{WhenHolding, WhenWaiting};
 use crate::state::RunState;
 use trilogue_domain::Input;
 
-/// What has to give way to a new run.
+/// The runs that give way to a new run.
 #[derive(Debug, Default)]
 struct GivesWay {
-    /// These runs are in flight and cancelled; that which has the turn is the last, so that none of the others takes it.
+    /// Runs in flight, which are cancelled; the one with the turn is the last, so that none of the others takes it.
     in_flight: Vec<RunKey>,
     /// Whether they are removed with what they did.
     roll_back: bool,
-    /// These runs wait without the turn and are superseded.
+    /// Runs that wait without the turn, which are superseded.
     waiting: Vec<RunKey>,
 }
 
@@ -62,7 +62,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Puts a scheduled run whose time has come into the order.
+    /// Queues a scheduled run that has fallen due.
     pub(super) fn due(&mut self, run: RunKey) {
         let fits = self.state.runs.get(&run).is_some_and(|state| state.row.started_at.is_none());
         if fits && !self.state.queue.contains(&run) {
@@ -129,7 +129,7 @@ impl StepOutput<'_> {
         waiting.filter(move |run| holder != Some(run.row.key))
     }
 
-    /// Passes when a run that does not start at once may join those that wait for their turn or their time.
+    /// Checks that a run that does not start at once has room in the queue or the schedule.
     fn check_room(&self, waits: bool) -> Result<()> {
         if !waits {
             return Ok(());
@@ -213,7 +213,7 @@ impl StepOutput<'_> {
         self.change(Change::Thread(thread));
     }
 
-    /// The events and rows that say what the run was given.
+    /// The events and rows of the run's input.
     fn describe(&self, submit: &Submit) -> Result<(Draft, Vec<MessageRow>)> {
         let mut draft = Draft::default();
         let value = match &submit.input {
@@ -264,7 +264,7 @@ impl StepOutput<'_> {
     }
 }
 
-/// Passes when what somebody said fits one append beside what else is in it.
+/// Checks that messages fit one append beside its other events.
 pub(super) fn check_fits(draft: &Draft) -> Result<()> {
     if draft.bytes() <= limits::MAX_SAID_BYTES {
         return Ok(());

@@ -42,7 +42,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Logs what happened outside of runs, and notes how an agent knows the thread now and what it calls it.
+    /// Logs an event outside of runs, and notes the agent's new binding and title.
     pub(super) fn note(
         &mut self,
         draft: Draft,
@@ -54,23 +54,23 @@ impl StepOutput<'_> {
         self.log_draft(None, draft);
         self.set_title(title);
         if let Some(begun) = begun {
-            // No run ends with it: it is known from its beginning on.
+            // No run ends with it: its row is written at its beginning.
             self.point_at(MessageRow { position, ..*begun });
         }
         let Some(bound) = bound else { return };
         for run in self.state.runs.values_mut().filter(|run| run.row.agent == bound.agent) {
-            // What the run would note at its end is of the session before.
+            // What the run would note at its end is about the old session.
             run.bound = Some(bound.clone());
         }
         self.change(Change::Binding(bound));
     }
 
-    /// Notes what an agent calls the thread now. Its metadata has no room for everything; the log has the title all the same.
+    /// Sets or clears an agent's title of the thread. Metadata has limited room; the log has the title in any case.
     pub(super) fn set_title(&mut self, title: Option<Option<String>>) {
         let Some(title) = title.filter(|_| !self.state.thread.ephemeral) else { return };
         let title = title.map(|title| Json::from_value(&title.into()));
         let before = &self.state.thread.metadata;
-        // The rest is somebody else's and stays as it is written.
+        // Other agents' and clients' members stay as they were written.
         let metadata = before.with_member(AGENT_TITLE_MEMBER, title.as_ref());
         match metadata.filter(|metadata| metadata.as_bytes().len() <= limits::MAX_METADATA_BYTES) {
             Some(metadata) if metadata != *before => {
@@ -85,7 +85,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Continues the history by one that a client brought, or begins it anew. The run that has the turn keeps what it is based on.
+    /// Continues the history by a client's, or starts it anew. The run with the turn keeps its base.
     pub(super) fn replace(&mut self, replace: Replace, (key, id): (CheckpointKey, CheckpointId)) {
         if self.state.thread.head != replace.expected {
             self.reply(Reply::HeadMoved);
@@ -131,7 +131,6 @@ impl StepOutput<'_> {
         self.change(Change::Checkpoint(checkpoint));
     }
 
-    /// Removes a run that has ended.
     pub(super) fn remove_run(
         &mut self,
         run: RunKey,
@@ -161,7 +160,7 @@ impl StepOutput<'_> {
         self.change(Change::RemoveRun(run));
     }
 
-    /// Removes the thread, where it is idle if that is asked for.
+    /// Removes the thread; with `if_idle`, only where it is idle.
     pub(super) fn erase_command(&mut self, if_idle: bool) -> Result<()> {
         if if_idle {
             self.check_idle()?;
@@ -170,7 +169,7 @@ impl StepOutput<'_> {
         Ok(())
     }
 
-    /// Passes when no run is queued, scheduled or at work; one that waits for an answer is neither.
+    /// Checks that no run is queued, scheduled or at work; a waiting run is neither.
     fn check_idle(&self) -> Result<()> {
         match self.state.runs.values().find(|run| run.is_in_flight()) {
             Some(run) => Err(self.thread_busy(&run.row).hint("wait for that run, or cancel it")),
@@ -178,7 +177,7 @@ impl StepOutput<'_> {
         }
     }
 
-    /// Removes the thread; its tasks are dropped and nobody hears of them.
+    /// Removes the thread; its tasks are dropped without a reply.
     pub(super) fn erase(&mut self) {
         self.vital();
         let runs: Vec<RunKey> = self.state.runs.keys().copied().collect();

@@ -24,7 +24,6 @@ words! {
 // === impl Annotations ===
 
 impl Annotations {
-    /// Whether it is meant for this side: it is where nobody is named.
     #[must_use]
     pub fn is_for(&self, role: Role) -> bool {
         self.audience.as_ref().is_none_or(|audience| audience.contains(&role))

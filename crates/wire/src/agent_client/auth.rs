@@ -22,9 +22,7 @@ object! {
         name: String = "name";
     } may {
         description: Option<String> = "description";
-        /// Arguments for the agent's program.
         args: Vec<String> = "args" as optional;
-        /// Environment variables for the agent's program.
         env: Option<Map<String>> = "env" as optional;
     }
 }
@@ -61,7 +59,6 @@ object! {
 // === impl AuthMethod ===
 
 impl AuthMethod {
-    /// Its id.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
@@ -72,7 +69,7 @@ impl AuthMethod {
     }
 }
 
-/// A way of no kind is the agent's own. One of a kind that the protocol has no word for is kept as it came: calling `authenticate` for it
+/// A method without a kind is the agent's own. An unknown kind stays as it came: calling `authenticate` for it
 /// would be a guess.
 fn untagged(
     json: &str,

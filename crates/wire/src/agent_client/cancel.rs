@@ -10,7 +10,6 @@ object! {
 object! {
     /// Asks for a response now, even if it is an error.
     pub struct CancelRequestNotification {
-        /// The id that the sender gave the request.
         request_id: Id<'static> = "requestId";
     }
 }

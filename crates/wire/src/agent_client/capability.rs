@@ -3,7 +3,6 @@
 use super::object::object;
 
 object! {
-    /// A capability without members.
     pub struct Supported;
 }
 

@@ -5,10 +5,7 @@ use super::{
     SessionConfigOption, SessionUpdate, Violation,
 };
 
-/// Holds a prompt to what the agent can do. Text and links to resources every agent can.
-///
-/// # Errors
-/// When a block needs a capability that the agent does not have, which is named, or is of no kind that the protocol knows.
+/// Checks that the agent takes every block of a prompt. Every agent takes text and links to resources.
 pub fn check_prompt(
     prompt: &[ContentBlock],
     agent: Option<&PromptCapabilities>,
@@ -37,10 +34,7 @@ pub fn check_prompt(
     Ok(())
 }
 
-/// Holds tool servers to what the agent can do. Programs every agent can start.
-///
-/// # Errors
-/// When a server needs a capability that the agent does not have, which is named, or is of no kind that the protocol knows.
+/// Checks that the agent takes every tool server. Every agent can start programs.
 pub fn check_mcp_servers(
     servers: &[McpServer],
     agent: Option<&McpCapabilities>,
@@ -77,7 +71,6 @@ pub fn is_absolute(path: &str) -> bool {
 // === impl SessionUpdate ===
 
 impl SessionUpdate {
-    /// Whether a client with these capabilities is told of it.
     #[must_use]
     pub fn is_for(&self, client: &ClientCapabilities) -> bool {
         let session = client.session.as_ref();
@@ -94,7 +87,6 @@ impl SessionUpdate {
 // === impl SessionConfigOption ===
 
 impl SessionConfigOption {
-    /// Whether a client with these capabilities is told of it.
     #[must_use]
     pub fn is_for(&self, client: &ClientCapabilities) -> bool {
         let options = client.session.as_ref().and_then(|session| session.config_options.as_ref());

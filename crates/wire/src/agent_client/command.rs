@@ -12,7 +12,6 @@ object! {
         name: String = "name";
         description: String = "description";
     } may {
-        /// Absent where the command takes none.
         input: Option<CommandInput> = "input";
     }
 }

@@ -49,12 +49,9 @@ words! {
     }
 }
 
-/// The values that an option can have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionConfigSelectOptions {
-    /// One list.
     Ungrouped(Vec<SessionConfigSelectOption>),
-    /// Lists with headings.
     Grouped(Vec<SessionConfigSelectGroup>),
 }
 
@@ -77,7 +74,6 @@ object! {
 }
 
 object! {
-    /// All options of the session.
     pub struct ConfigOptionUpdate {
         config_options: Vec<SessionConfigOption> = "configOptions" as fitting_there;
     }
@@ -95,12 +91,9 @@ object! {
     check kind_fits;
 }
 
-/// A value of an option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionConfigValue {
-    /// One of several, by its id.
     Id(String),
-    /// On or off.
     Boolean(bool),
 }
 
@@ -114,7 +107,6 @@ object! {
 // === impl SessionConfigOption ===
 
 impl SessionConfigOption {
-    /// The option's id.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match self {
@@ -128,7 +120,6 @@ impl SessionConfigOption {
 // === impl SessionConfigSelectOptions ===
 
 impl SessionConfigSelectOptions {
-    /// The values, whatever their headings.
     pub fn iter(&self) -> impl Iterator<Item = &SessionConfigSelectOption> {
         let (plain, groups): (&[_], &[_]) = match self {
             Self::Ungrouped(options) => (options, &[]),
@@ -187,7 +178,6 @@ impl schemars::JsonSchema for SessionConfigSelectOptions {
 // === impl SetSessionConfigOptionRequest ===
 
 impl SetSessionConfigOptionRequest {
-    /// Turns an option on or off.
     #[must_use]
     pub fn boolean(
         session_id: impl Into<String>,

@@ -14,9 +14,7 @@ tagged! {
         Text(TextContent) = "text";
         Image(ImageContent) = "image";
         Audio(AudioContent) = "audio";
-        /// A reference that the other side can resolve.
         ResourceLink(Box<ResourceLink>) = "resource_link";
-        /// A resource with its content.
         Resource(Box<EmbeddedResource>) = "resource";
     }
 }
@@ -69,7 +67,6 @@ object! {
 }
 
 object! {
-    /// A resource with its content.
     pub struct EmbeddedResource {
         resource: ResourceContents = "resource";
     } may {
@@ -80,9 +77,7 @@ object! {
 /// What a resource holds. Where there is text and bytes, the text counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceContents {
-    /// Text.
     Text(TextResourceContents),
-    /// Bytes.
     Blob(BlobResourceContents),
 }
 
@@ -109,13 +104,11 @@ object! {
 // === impl ContentBlock ===
 
 impl ContentBlock {
-    /// A block of text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text))
     }
 
-    /// The word for its kind.
     #[must_use]
     pub fn kind(&self) -> &str {
         match self {
@@ -128,7 +121,6 @@ impl ContentBlock {
         }
     }
 
-    /// How it should be used or shown.
     #[must_use]
     pub fn annotations(&self) -> Option<&Annotations> {
         match self {
@@ -151,7 +143,6 @@ impl From<&str> for ContentBlock {
 // === impl ResourceContents ===
 
 impl ResourceContents {
-    /// Where it comes from.
     #[must_use]
     pub fn uri(&self) -> &str {
         match self {
@@ -211,7 +202,7 @@ impl schemars::JsonSchema for ResourceContents {
     }
 }
 
-/// What is not base64 is carried as it came, and refused only by the letter.
+/// Text that is not base64 is carried as it came; only strict rules refuse it.
 fn base64(content: &str, key: &str, at: &Path<'_>) -> Result<(), Violation> {
     if at.is_strict() && STANDARD.decode(content).is_err() {
         return Err(at.key(key).violation("must be base64"));

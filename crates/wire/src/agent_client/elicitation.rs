@@ -30,7 +30,6 @@ object! {
 }
 
 object! {
-    /// An address that the user visits.
     pub struct ElicitationUrl {
         message: String = "message";
         /// `elicitation/complete` names this id.
@@ -56,7 +55,6 @@ tagged! {
 
 object! {
     pub struct ElicitationAccept may {
-        /// The values by field.
         content: Option<Map<ElicitationValue>> = "content" as optional;
     }
 }
@@ -69,16 +67,11 @@ object! {
     pub struct ElicitationCancel;
 }
 
-/// What was filled into a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ElicitationValue {
-    /// Text.
     Text(String),
-    /// A number.
     Number(Number),
-    /// Yes or no.
     Boolean(bool),
-    /// Several of a choice.
     Texts(Vec<String>),
 }
 
@@ -92,7 +85,6 @@ object! {
 // === impl CreateElicitationRequest ===
 
 impl CreateElicitationRequest {
-    /// What is asked for, in words.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         match self {
@@ -102,7 +94,6 @@ impl CreateElicitationRequest {
         }
     }
 
-    /// The session that it belongs to.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         match self {
@@ -112,7 +103,6 @@ impl CreateElicitationRequest {
         }
     }
 
-    /// The client's request that it belongs to, where it belongs to no session.
     #[must_use]
     pub fn request_id(&self) -> Option<&Id<'static>> {
         match self {

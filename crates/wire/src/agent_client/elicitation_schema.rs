@@ -44,9 +44,7 @@ object! {
         pattern: Option<String> = "pattern" as optional;
         format: Option<StringFormat> = "format" as optional;
         default: Option<String> = "default";
-        /// The choices.
         choice: Option<Vec<String>> = "enum" as optional;
-        /// The choices with their titles.
         titled_choice: Option<Vec<EnumOption>> = "oneOf" as optional;
     }
 }
@@ -99,7 +97,6 @@ object! {
 
 object! {
     pub struct MultiSelectPropertySchema {
-        /// The choices.
         items: MultiSelectItems = "items";
     } may {
         title: Option<String> = "title";
@@ -125,7 +122,6 @@ object! {
 }
 
 object! {
-    /// Choices with their titles.
     pub struct TitledMultiSelectItems {
         values: Vec<EnumOption> = "anyOf";
     }
@@ -134,7 +130,6 @@ object! {
 // === impl ElicitationSchema ===
 
 impl ElicitationSchema {
-    /// A form with these fields.
     #[must_use]
     pub fn of(fields: Map<ElicitationPropertySchema>, required: Option<Vec<String>>) -> Self {
         Self {

@@ -8,7 +8,6 @@ object! {
     } may {
         /// The first line to read, from 1.
         line: Option<u32> = "line" as optional;
-        /// How many lines to read.
         limit: Option<u32> = "limit" as optional;
     }
 }

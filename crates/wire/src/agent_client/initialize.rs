@@ -1,7 +1,6 @@
 use super::object::object;
 use super::{AgentCapabilities, AuthMethod, ClientCapabilities};
 
-/// The version of the protocol that this module is.
 pub const PROTOCOL_VERSION: u16 = 1;
 
 object! {

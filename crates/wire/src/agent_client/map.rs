@@ -14,13 +14,11 @@ pub struct Map<T>(pub Vec<(String, T)>);
 // === impl Map ===
 
 impl<T> Map<T> {
-    /// The value of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&T> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

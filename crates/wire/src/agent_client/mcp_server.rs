@@ -50,7 +50,7 @@ object! {
     }
 }
 
-/// A server of no kind, or of one that the protocol has no word for, is a program if it can be; it says what it is in `type` all the same.
+/// A server without a known kind counts as a program where its members fit; its `type` is kept.
 fn untagged(json: &str, kind: Option<Cow<'_, str>>, at: &Path<'_>) -> Result<McpServer, Violation> {
     match (McpServerStdio::read(json, at), kind) {
         (Ok(server), _) => Ok(McpServer::Stdio(server)),

@@ -1,4 +1,4 @@
-//! Everything that is asked and told, as one enum for each side and kind.
+//! Requests and notifications: one enum for each side and kind.
 
 use serde_json::value::RawValue;
 
@@ -19,36 +19,27 @@ use super::{
 };
 use crate::jsonrpc::{Code, ErrorObject, Payload};
 
-/// What a request carries.
 pub trait RequestParams: Read + Payload {
-    /// The method.
     const METHOD: &'static str;
-    /// What answers it.
     type Response: Read + Payload;
 }
 
-/// What a notification carries.
 pub trait NotificationParams: Read + Payload {
-    /// The method.
     const METHOD: &'static str;
 }
 
 /// A method that the protocol has no word for, with what it carries as it came.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extension {
-    /// The method.
     pub method: String,
-    /// What it carries.
     pub params: Option<Json>,
 }
 
-/// Why a call is not taken.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The method is not for this side, or not for this kind of call.
     #[error("the method {0:?} is not answered here")]
     NoSuchMethod(String),
-    /// What it carries does not fit.
     #[error("{0}")]
     Params(#[from] Violation),
 }
@@ -87,18 +78,12 @@ macro_rules! calls {
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub enum $name {
             $( $(#[$doc])* $variant(Box<$params>), )*
-            /// Something that the protocol has no word for.
             Extension(Box<Extension>),
         }
 
         impl $name {
-            /// The methods that it has words for.
             pub const METHODS: &[&str] = &[$($word),*];
 
-            /// Reads a call.
-            ///
-            /// # Errors
-            /// When the protocol has the method, but not for this side and kind, or what it carries does not fit.
             pub fn read(
                 method: &str,
                 params: Option<&RawValue>,
@@ -110,7 +95,6 @@ macro_rules! calls {
                 }
             }
 
-            /// The method.
             #[must_use]
             pub fn method(&self) -> &str {
                 match self {
@@ -121,7 +105,6 @@ macro_rules! calls {
         }
 
         impl serde::Serialize for $name {
-            /// Writes what it carries.
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $( Self::$variant(params) => params.serialize(to), )*
@@ -223,7 +206,7 @@ impl Extension {
 // === impl Refusal ===
 
 impl Refusal {
-    /// What a request is answered with. A notification is let go by.
+    /// The error that answers a request. A notification gets no answer.
     #[must_use]
     pub fn error(&self) -> ErrorObject {
         match self {
@@ -236,7 +219,6 @@ impl Refusal {
 // === impl Violation ===
 
 impl Violation {
-    /// What a request is answered with whose params do not fit.
     #[must_use]
     pub fn error(&self) -> ErrorObject {
         let data = serde_json::json!({ "path": self.path, "reason": self.message });

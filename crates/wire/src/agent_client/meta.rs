@@ -7,11 +7,11 @@ use crate::json::object::{members_of, unknown};
 use crate::json::{Extra, Json, Path, Read, Violation};
 use crate::json::{scan::members, text};
 
-/// What implementations attach to an object, in its member `_meta`. Nobody may rely on anything in it.
+/// The member `_meta`: data that implementations attach to an object. No reader may rely on it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Meta(pub Extra);
 
-/// The names of parameters that agents in Python have in their handlers, where a library puts what is attached beside what is meant: a client that attaches one of these would say it in our place. Plain words, which clients attach for their own ends, are none of these.
+/// Parameter names of Python handlers: a Python library passes attached members as arguments beside the declared ones, so a client could set a handler's own parameter. Ordinary words that clients attach are not in the list.
 const PARAMETERS: [&str; 15] = [
     "session_id",
     "message_id",
@@ -30,7 +30,7 @@ const PARAMETERS: [&str; 15] = [
     "terminal_id",
 ];
 
-/// Params without what is attached to them under the name of a parameter. Nothing else changes.
+/// Params without attached members that have the name of a handler's parameter. All other bytes stay.
 #[must_use]
 pub fn without_parameters(params: &str) -> Cow<'_, str> {
     let is_one = |name: &str| PARAMETERS.contains(&name);
@@ -55,48 +55,40 @@ pub fn without_parameters(params: &str) -> Cow<'_, str> {
 // === impl Meta ===
 
 impl Meta {
-    /// The member's name.
     pub const KEY: &'static str = "_meta";
     /// The names of the W3C trace context, which the protocol reserves.
     pub const TRACE: [&'static str; 3] = ["traceparent", "tracestate", "baggage"];
 
-    /// Nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self(Extra::new())
     }
 
-    /// What is attached by this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.get(name)
     }
 
-    /// The text that is attached by this name.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.get(name).and_then(|json| text::decode(json.as_str()))
     }
 
-    /// The trace that the message belongs to.
     #[must_use]
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         self.text("traceparent")
     }
 
-    /// Attaches something.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: Json) -> Self {
         self.0.set(name, value);
         self
     }
 
-    /// Takes everything off whose name is one of these.
     pub fn strip(&mut self, names: &[&str]) {
         self.0.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
 
-    /// Whether nothing is attached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,42 +1,28 @@
 use super::{AgentCapabilities, ClientCapabilities};
 
-/// A method of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Method {
-    /// Its name.
     pub name: &'static str,
-    /// Who is asked or told.
     pub to: Side,
-    /// Whether an answer follows.
     pub kind: Kind,
-    /// What must be there before it may be used.
     pub gate: Gate,
 }
 
-/// A side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
-    /// The one who works.
     Agent,
-    /// The one who shows it to the user.
     Client,
-    /// Either.
     Both,
 }
 
-/// Whether an answer follows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// One does.
     Request,
-    /// None does.
     Notification,
 }
 
-/// What must be there before a method may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gate {
-    /// Nothing.
     Open,
     /// A way to authenticate that is not in a terminal.
     AuthMethods,
@@ -44,41 +30,27 @@ pub enum Gate {
     Modes,
     /// Options, in the answer that opened the session.
     ConfigOptions,
-    /// A capability of the agent.
     Agent(AgentGate),
-    /// A capability of the client.
     Client(ClientGate),
 }
 
-/// A capability of an agent that a method needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AgentGate {
-    /// `auth.logout`.
     Logout,
-    /// `loadSession`.
     LoadSession,
-    /// `sessionCapabilities.resume`.
     Resume,
-    /// `sessionCapabilities.list`.
     List,
-    /// `sessionCapabilities.delete`.
     Delete,
-    /// `sessionCapabilities.close`.
     Close,
 }
 
-/// A capability of a client that a method needs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ClientGate {
-    /// `fs.readTextFile`.
     ReadTextFile,
-    /// `fs.writeTextFile`.
     WriteTextFile,
-    /// `terminal`.
     Terminal,
     /// `elicitation.form` or `elicitation.url`, as the mode is.
     Elicitation,
-    /// `elicitation.url`.
     ElicitationUrl,
 }
 
@@ -123,13 +95,12 @@ const fn told(name: &'static str, to: Side, gate: Gate) -> Method {
     Method { name, to, kind: Kind::Notification, gate }
 }
 
-/// The method of this name.
 #[must_use]
 pub fn method(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-/// Whether the name is free for everybody to use.
+/// Whether the name belongs to an extension.
 #[must_use]
 pub fn is_extension(name: &str) -> bool {
     name.starts_with('_')
@@ -138,7 +109,7 @@ pub fn is_extension(name: &str) -> bool {
 // === impl Gate ===
 
 impl Gate {
-    /// Whether the two sides' capabilities allow it. What does not hang on them is for the session to know.
+    /// Whether the capabilities of the two sides allow the method. Gates of the session's state are the session's to check.
     #[must_use]
     pub fn is_open(self, agent: &AgentCapabilities, client: &ClientCapabilities) -> bool {
         match self {
@@ -148,7 +119,6 @@ impl Gate {
         }
     }
 
-    /// The capability that is needed, as it is written.
     #[must_use]
     pub const fn capability(self) -> Option<&'static str> {
         match self {
@@ -162,7 +132,6 @@ impl Gate {
 // === impl AgentGate ===
 
 impl AgentGate {
-    /// Whether the agent can.
     #[must_use]
     pub fn is_open(self, agent: &AgentCapabilities) -> bool {
         let session = agent.session.as_ref();
@@ -176,7 +145,6 @@ impl AgentGate {
         }
     }
 
-    /// The capability, as it is written.
     #[must_use]
     pub const fn capability(self) -> &'static str {
         match self {
@@ -193,7 +161,6 @@ impl AgentGate {
 // === impl ClientGate ===
 
 impl ClientGate {
-    /// Whether the client can.
     #[must_use]
     pub fn is_open(self, client: &ClientCapabilities) -> bool {
         let (fs, elicitation) = (client.fs.as_ref(), client.elicitation.as_ref());
@@ -209,7 +176,6 @@ impl ClientGate {
         }
     }
 
-    /// The capability, as it is written.
     #[must_use]
     pub const fn capability(self) -> &'static str {
         match self {

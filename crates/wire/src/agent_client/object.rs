@@ -1,4 +1,4 @@
-//! How objects are declared: once, and from that follow the type, its reading, its writing and its schema.
+//! Declares an object once; its type, reading, writing and schema follow from that.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde_json::{Map as JsonMap, Value, json};
 use super::Patch;
 use crate::json::{Path, Violation};
 
-/// How much a member may be wrong.
+/// Modes of members: how much of a misfit is tolerated.
 pub(super) mod member {
     pub(in super::super) use super::super::patch::patch;
     pub(in super::super) use crate::json::member::*;
@@ -16,24 +16,20 @@ pub(super) mod member {
 
 /// An object whose members can be read and written beside the member that names its kind.
 pub(super) trait Object: Sized {
-    /// Reads the object. Its member `tag` is somebody else's.
+    /// Reads the object; skips the member `tag`, which names the kind.
     fn read_members(json: &str, tag: &str, at: &Path<'_>) -> Result<Self, Violation>;
 
-    /// Writes the members.
     fn write_members<M: SerializeMap>(&self, to: &mut M) -> Result<(), M::Error>;
 }
 
-/// A member that may be absent.
 pub(super) trait Member {
-    /// Whether it is left out.
     fn is_absent(&self) -> bool;
 
-    /// What it is where it is there.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Declares an object: the members that must be there, then those that may. Each has a mode, which says how much it may be wrong;
-/// without one they are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
+/// Declares an object: first the required members, then the optional ones. A member's mode says which misfits it tolerates;
+/// the default modes are `required` and `lenient`. Every object also has `_meta`, and keeps undeclared members.
 macro_rules! object {
     (@mode $default:ident) => { $default };
     (@mode $default:ident $mode:ident) => { $mode };
@@ -68,12 +64,10 @@ macro_rules! object {
             $( $(#[$rdoc])* pub $r: $rt, )*
             $( $(#[$odoc])* pub $o: $ot, )*
             pub meta: Option<$crate::agent_client::Meta>,
-            /// The undeclared members.
             pub extra: $crate::json::Extra,
         }
 
         impl $name {
-            /// An object of the required members.
             #[must_use]
             pub fn new($($r: impl Into<$rt>),*) -> Self {
                 Self {
@@ -161,7 +155,6 @@ macro_rules! object {
 }
 pub(super) use object;
 
-/// Writes what every object has.
 pub(super) fn write_rest<M: SerializeMap>(
     to: &mut M,
     meta: Option<&super::Meta>,
@@ -176,7 +169,6 @@ pub(super) fn write_rest<M: SerializeMap>(
     Ok(())
 }
 
-/// The schema of an object that may have more members.
 pub(super) fn schema(properties: &JsonMap<String, Value>, required: &[&str]) -> Schema {
     let mut schema = json!({ "type": "object", "properties": properties });
     if let (Some(members), false) = (schema.as_object_mut(), required.is_empty()) {

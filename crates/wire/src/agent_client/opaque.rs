@@ -2,12 +2,10 @@ use serde::{Serialize, Serializer};
 
 use super::Json;
 
-/// A variant that the protocol has no word for, as it came.
+/// An unknown variant, carried as it came.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opaque {
-    /// What it calls itself.
     pub kind: String,
-    /// All of it.
     pub json: Json,
 }
 

@@ -4,15 +4,11 @@ use serde::{Serialize, Serializer};
 
 use crate::json::{Path, Read, Violation};
 
-/// A change of a value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Patch<T> {
-    /// It stays as it is.
     #[default]
     Unchanged,
-    /// It goes.
     Clear,
-    /// It becomes this.
     Set(T),
 }
 

@@ -59,7 +59,6 @@ object! {
 // === impl PermissionOptionKind ===
 
 impl PermissionOptionKind {
-    /// Whether the tool may be used.
     #[must_use]
     pub const fn allows(self) -> bool {
         matches!(self, Self::AllowOnce | Self::AllowAlways)
@@ -69,7 +68,6 @@ impl PermissionOptionKind {
 // === impl RequestPermissionRequest ===
 
 impl RequestPermissionRequest {
-    /// The first option of this kind.
     #[must_use]
     pub fn option(&self, kind: PermissionOptionKind) -> Option<&PermissionOption> {
         self.options.iter().find(|option| option.kind == kind)
@@ -90,13 +88,11 @@ impl RequestPermissionRequest {
 // === impl RequestPermissionResponse ===
 
 impl RequestPermissionResponse {
-    /// This option was chosen.
     #[must_use]
     pub fn selected(option_id: impl Into<String>) -> Self {
         Self::new(RequestPermissionOutcome::Selected(SelectedPermission::new(option_id)))
     }
 
-    /// Nobody decided.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::new(RequestPermissionOutcome::Cancelled(CancelledPermission::new()))

@@ -19,7 +19,6 @@ pub fn message_id_schema() -> String {
     format!("{document:#}\n")
 }
 
-/// The schema of a type, with this member alone.
 fn only<T: JsonSchema>(key: &str) -> Value {
     let schema = schemars::schema_for!(T).to_value();
     let required = schema["required"].as_array().is_some_and(|all| all.contains(&key.into()));

@@ -1,4 +1,4 @@
-//! How kinds of objects are declared, which a member tells apart.
+//! Declares enums of objects whose variant a member names.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::json::{Path, Violation, refusal};
 use crate::json::{scan, text};
 
-/// Declares an enum of objects that the member `by` tells apart. A kind that the protocol has no word for is kept as it came.
+/// Declares an enum of objects whose variant the member `by` names. An unknown variant is kept as it came.
 ///
-/// After `plain` stand kinds that have no such member; `read by` then names the function that is asked where no word fits.
+/// Variants after `plain` have no such member; `read by` names the function that reads an object of no known variant.
 macro_rules! tagged {
     (
         $(#[$attr:meta])*
@@ -51,7 +51,6 @@ macro_rules! tagged {
         pub enum $name {
             $( $(#[$doc])* $variant($inner), )*
             $( $(#[$pdoc])* $pvariant($pinner), )*
-            /// A kind that the protocol has no word for, as it came.
             Other($crate::agent_client::Opaque),
         }
 
@@ -106,7 +105,6 @@ macro_rules! tagged {
 }
 pub(super) use tagged;
 
-/// What kind an object says that it is.
 pub(super) fn kind<'a>(
     json: &'a str,
     tag: &str,
@@ -122,7 +120,6 @@ pub(super) fn kind<'a>(
     }
 }
 
-/// The schema of kinds that a member tells apart.
 pub(super) fn schema(tag: &str, kinds: Vec<(Option<&str>, Value)>) -> Schema {
     let kinds: Vec<Value> = kinds
         .into_iter()

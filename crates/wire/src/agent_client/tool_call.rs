@@ -113,7 +113,6 @@ object! {
 // === impl ToolCallUpdate ===
 
 impl From<ToolCall> for ToolCallUpdate {
-    /// A change that makes any tool call of that id the given one.
     fn from(call: ToolCall) -> Self {
         Self {
             tool_call_id: call.tool_call_id,

@@ -22,7 +22,6 @@ tagged! {
         Plan(Plan) = "plan";
         AvailableCommands(AvailableCommandsUpdate) = "available_commands_update";
         CurrentMode(CurrentModeUpdate) = "current_mode_update";
-        /// All options of the session.
         ConfigOptions(ConfigOptionUpdate) = "config_option_update";
         SessionInfo(SessionInfoUpdate) = "session_info_update";
         Usage(UsageUpdate) = "usage_update";
@@ -56,7 +55,6 @@ object! {
 // === impl SessionUpdate ===
 
 impl SessionUpdate {
-    /// The word for its kind.
     #[must_use]
     pub fn kind(&self) -> &str {
         match self {
@@ -78,7 +76,6 @@ impl SessionUpdate {
         }
     }
 
-    /// The piece of a message that it carries.
     #[must_use]
     pub fn chunk(&self) -> Option<&ContentChunk> {
         match self {
@@ -93,7 +90,6 @@ impl SessionUpdate {
 // === impl ContentChunk ===
 
 impl ContentChunk {
-    /// A piece of this message.
     #[must_use]
     pub fn of(message_id: impl Into<String>, content: impl Into<ContentBlock>) -> Self {
         Self { message_id: Some(message_id.into()), ..Self::new(content) }

@@ -32,7 +32,6 @@ impl ErrorBody {
         Self { code, message: message.into(), data: None }
     }
 
-    /// Writes the error as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }

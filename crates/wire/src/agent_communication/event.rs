@@ -86,7 +86,6 @@ impl Event {
         }
     }
 
-    /// Writes the event as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }
@@ -128,7 +127,6 @@ impl Read for Event {
 // === impl EventKind ===
 
 impl EventKind {
-    /// The member that carries what the event is about.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {

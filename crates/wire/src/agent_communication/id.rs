@@ -12,13 +12,11 @@ pub struct Uuid(uuid::Uuid);
 // === impl Uuid ===
 
 impl Uuid {
-    /// A new random id.
     #[must_use]
     pub fn generate() -> Self {
         Self(uuid::Uuid::new_v4())
     }
 
-    /// The id as the library's type.
     #[must_use]
     pub const fn get(self) -> uuid::Uuid {
         self.0

@@ -4,7 +4,6 @@ use crate::json::member::{absent_or, defaulted, optional, required};
 use crate::json::{Path, Violation};
 
 object! {
-    /// How an agent describes itself.
     pub struct AgentManifest {
         /// It fits into a role.
         name: String = required;
@@ -20,7 +19,6 @@ object! {
 // === impl AgentManifest ===
 
 impl AgentManifest {
-    /// An agent that takes and gives everything.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
@@ -32,7 +30,6 @@ impl AgentManifest {
         }
     }
 
-    /// Writes the manifest as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }

@@ -42,7 +42,6 @@ object! {
 }
 
 object! {
-    /// How a user interface shows an agent.
     pub struct PlatformUi {
         ui_type: UiType = required;
         user_greeting: Option<String> = optional;

@@ -29,7 +29,6 @@ impl Message {
         Self { parts, ..Self::default() }
     }
 
-    /// A user's message with one text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::user(vec![MessagePart::text(text)])
@@ -41,10 +40,7 @@ impl Message {
         self.parts.iter().filter_map(MessagePart::plain_text).collect()
     }
 
-    /// Holds a message that was made here to the rules.
-    ///
-    /// # Errors
-    /// The first field that breaks them.
+    /// Checks a message that was made in this process.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         let at = Path::root(rules, Style::Exact);
         if let Role::Named(name) = &self.role
@@ -56,7 +52,6 @@ impl Message {
         self.parts.iter().enumerate().try_for_each(|(place, part)| check(part, &parts.index(place)))
     }
 
-    /// Writes the message as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }

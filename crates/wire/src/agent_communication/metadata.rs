@@ -28,7 +28,6 @@ object! {
         end_index: Option<i64> = whole;
         url: Option<String> = optional;
         title: Option<String> = optional;
-        /// A description or snippet.
         description: Option<String> = optional;
     }
 }
@@ -38,7 +37,6 @@ object! {
     #[derive(Default)]
     #[serde(tag = "kind", rename = "trajectory")]
     pub struct TrajectoryMetadata {
-        /// Reasoning in words.
         message: Option<String> = optional;
         tool_name: Option<String> = optional;
         tool_input: Option<Json> = json_object;

@@ -49,10 +49,6 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::json::{Style, read_styled};
 
-/// Reads one value from JSON text.
-///
-/// # Errors
-/// The first thing that breaks the rules.
 pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
     read_styled(bytes, rules, Style::Exact)
 }

@@ -1,8 +1,8 @@
-//! How objects are declared: once, and from that follow the type, its reading and its writing.
+//! Declares an object once; its type, reading and writing follow from that.
 
-/// Declares an object. Each member has a mode, which says how much it may be wrong; undeclared members are dropped.
+/// Declares an object. A member's mode says which misfits it tolerates; undeclared members are dropped.
 ///
-/// With `keep`, undeclared members are kept, and so are misfits of the members in its block that a peer sends.
+/// With `keep`, undeclared members are kept, and so are a peer's misfits among the members in its block.
 macro_rules! object {
     (
         $(#[$attr:meta])*
@@ -48,7 +48,6 @@ macro_rules! object {
         pub struct $name {
             $( $(#[$mattr])* pub $member: $type, )*
             $( $(#[$kattr])* pub $kept: $ktype, )*
-            /// The undeclared members.
             #[serde(flatten)]
             pub extra: $crate::json::Extra,
         }

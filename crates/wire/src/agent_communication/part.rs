@@ -11,11 +11,9 @@ object! {
     /// One part of a message. A part with a name is an artifact.
     /// It has at most one of `content` and `content_url`, and neither where it carries only metadata.
     pub struct MessagePart {
-        /// The artifact's name.
         name: Option<String> = optional;
         /// The MIME type of the content; `text/plain` where the sender gave none.
         content_type: String = mime_type;
-        /// The content, in the form that `content_encoding` names.
         content: Option<String> = optional;
         content_encoding: ContentEncoding = optional;
         /// An absolute URL of the content.
@@ -54,13 +52,11 @@ impl Default for MessagePart {
 }
 
 impl MessagePart {
-    /// A `text/plain` part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(text.into()), ..Self::default() }
     }
 
-    /// An `application/json` part.
     #[must_use]
     pub fn json(value: &Json) -> Self {
         Self {
@@ -81,27 +77,23 @@ impl MessagePart {
         }
     }
 
-    /// A part whose content lies at an absolute URL.
     #[must_use]
     pub fn url(content_type: impl Into<String>, url: impl Into<String>) -> Self {
         Self { content_type: content_type.into(), content_url: Some(url.into()), ..Self::default() }
     }
 
-    /// Makes the part an artifact.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Attributes the part, or a range of the message's text, to a source.
     #[must_use]
     pub fn citation(mut self, citation: CitationMetadata) -> Self {
         self.metadata = Some(Metadata::Citation(citation));
         self
     }
 
-    /// Says how the agent got to the part.
     #[must_use]
     pub fn trajectory(mut self, trajectory: TrajectoryMetadata) -> Self {
         self.metadata = Some(Metadata::Trajectory(trajectory));
@@ -118,15 +110,11 @@ impl MessagePart {
         .flatten()
     }
 
-    /// Holds a part that was made here to the rules.
-    ///
-    /// # Errors
-    /// The first field that breaks them.
+    /// Checks a part that was made in this process.
     pub fn check(&self, rules: Rules) -> Result<(), Violation> {
         check(self, &Path::root(rules, Style::Exact))
     }
 
-    /// Writes the part as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }
@@ -149,7 +137,7 @@ fn mime_type(json: Option<&str>, at: &Path<'_>) -> Result<String, Violation> {
     Ok(stated.unwrap_or_else(|| check::DEFAULT_CONTENT_TYPE.to_owned()))
 }
 
-/// Holds a part that was sent to the rules, and writes its URL in the standard form.
+/// Checks a part that a peer sent, and writes its URL in the standard form.
 fn hold(mut part: MessagePart, json: &str, at: &Path<'_>) -> Result<MessagePart, Violation> {
     let is_typed = || scan::member(json, "content_type").is_some_and(|it| it.value != "null");
     if at.is_strict() && !is_typed() {

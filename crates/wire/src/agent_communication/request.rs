@@ -23,7 +23,6 @@ object! {
 }
 
 object! {
-    /// Answers an awaiting run.
     pub struct RunResumeRequest {
         /// The run, for servers that want it in the body too. It is not read: the address names the run.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +49,6 @@ pub struct AwaitResume {
 // === impl RunCreateRequest ===
 
 impl RunCreateRequest {
-    /// A request without session and configuration.
     #[must_use]
     pub fn new(agent_name: impl Into<String>, input: Vec<Message>, mode: RunMode) -> Self {
         let agent_name = agent_name.into();

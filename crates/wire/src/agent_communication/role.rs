@@ -8,16 +8,13 @@ use crate::json::{Path, Read, Violation, quoted, text_of};
 /// Who sent a message: `user`, `agent` or `agent/NAME`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Role {
-    /// A user.
     #[default]
     User,
-    /// An agent without a name.
     Agent,
     /// An agent of this name: letters, digits, `_` and `-`, at least one.
     Named(String),
 }
 
-/// The text is no role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a role is \"user\", \"agent\" or \"agent/NAME\" with letters, digits, _ and - in NAME")]
 pub struct NotARole;

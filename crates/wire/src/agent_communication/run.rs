@@ -5,7 +5,6 @@ use crate::json::member::{defaulted, optional, required};
 use crate::json::words::words;
 
 object! {
-    /// One execution of an agent.
     pub struct Run {
         run_id: Uuid = required;
         agent_name: String = required;
@@ -50,7 +49,6 @@ words! {
 // === impl Run ===
 
 impl Run {
-    /// Writes the run as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         super::write::json(out, self);
     }

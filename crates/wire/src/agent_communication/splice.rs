@@ -1,7 +1,7 @@
 //! Writing the protocol's objects around parts that are rendered already, so that each is rendered once.
 //!
 //! Every function appends to `out`. What is handed in as bytes has to be JSON, as the `write` methods of this module's types make it;
-//! it is copied and not looked at.
+//! it is copied without a check.
 
 use std::io;
 
@@ -24,7 +24,6 @@ fn escaped(out: &mut Vec<u8>, text: &str) {
     let _ = text.serialize(&mut serde_json::Serializer::with_formatter(out, Unquoted));
 }
 
-/// Writes strings without quotes.
 struct Unquoted;
 
 impl serde_json::ser::Formatter for Unquoted {
@@ -37,7 +36,6 @@ impl serde_json::ser::Formatter for Unquoted {
     }
 }
 
-/// Appends a message of these parts.
 pub fn message<P: AsRef<[u8]>>(
     out: &mut Vec<u8>,
     role: &Role,
@@ -69,25 +67,17 @@ pub fn message_tail(out: &mut Vec<u8>, created_at: Option<Time>, completed_at: O
 /// What stands in a run beside its messages.
 #[derive(Clone, Copy, Debug)]
 pub struct RunHead<'a> {
-    /// Its id.
     pub run_id: Uuid,
-    /// The agent that runs.
     pub agent_name: &'a str,
-    /// The session it belongs to.
     pub session_id: Option<Uuid>,
-    /// Where it stands.
     pub status: RunStatus,
-    /// The message that it asks with while it waits, rendered.
+    /// The rendered message that the run awaits an answer to.
     pub awaits: Option<&'a [u8]>,
-    /// Why it failed.
     pub error: Option<&'a ErrorBody>,
-    /// When it was created.
     pub created_at: Time,
-    /// When it ended.
     pub finished_at: Option<Time>,
 }
 
-/// Appends a run with these messages as its output.
 pub fn run<M: AsRef<[u8]>>(
     out: &mut Vec<u8>,
     head: &RunHead<'_>,
@@ -134,7 +124,6 @@ pub fn await_request(out: &mut Vec<u8>, message: &[u8]) {
     out.push(b'}');
 }
 
-/// Appends an event of this type about this object.
 pub fn event(out: &mut Vec<u8>, kind: EventKind, about: &[u8]) {
     event_head(out, kind);
     out.extend_from_slice(about);
@@ -148,26 +137,22 @@ pub fn event_head(out: &mut Vec<u8>, kind: EventKind) {
     }
 }
 
-/// Appends the end of an event.
 pub fn event_tail(out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Appends a list of agents.
 pub fn agents<A: AsRef<[u8]>>(out: &mut Vec<u8>, agents: impl IntoIterator<Item = A>) {
     out.extend_from_slice(br#"{"agents":["#);
     separated(out, agents);
     out.extend_from_slice(b"]}");
 }
 
-/// Appends a list of events.
 pub fn events<E: AsRef<[u8]>>(out: &mut Vec<u8>, events: impl IntoIterator<Item = E>) {
     out.extend_from_slice(br#"{"events":["#);
     separated(out, events);
     out.extend_from_slice(b"]}");
 }
 
-/// Appends a page of runs, with the cursor of the next page.
 pub fn runs<R: AsRef<[u8]>>(
     out: &mut Vec<u8>,
     runs: impl IntoIterator<Item = R>,

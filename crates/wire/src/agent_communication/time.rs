@@ -15,7 +15,6 @@ pub enum When {
     /// The field was not there, and is not written.
     #[default]
     Absent,
-    /// The field was `null`.
     Null,
     At(Time),
 }

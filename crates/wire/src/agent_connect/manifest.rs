@@ -75,9 +75,7 @@ struct Locator {
 
 impl Manifest {
     /// Reads a file. The descriptor's rules are not checked: [`Descriptor::check`] does that.
-    ///
-    /// # Errors
-    /// When the file has none of the three forms, or is of a wrong shape.
+    /// Fails when the file has none of the three forms, or is of a wrong shape.
     pub fn read(file: &[u8]) -> Result<Self, Violation> {
         let forms: Forms = decode(file)?;
         let Some(specs) = forms.specs else {

@@ -13,9 +13,6 @@ use super::Violation;
 use super::wording::plain;
 
 /// Reads one object from JSON text.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
     // The reader of a structure takes an array of its members too.
     if bytes.trim_ascii_start().starts_with(b"[") {
@@ -25,18 +22,11 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
     decode_any(bytes)
 }
 
-/// Reads a list from JSON text.
-///
-/// # Errors
-/// As [`decode`].
 pub fn decode_list<T: DeserializeOwned>(bytes: &[u8]) -> Result<Vec<T>, Violation> {
     decode_any(bytes)
 }
 
 /// As [`decode`]; an empty text is `{}`.
-///
-/// # Errors
-/// As [`decode`].
 pub fn decode_or_empty<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
     decode(if bytes.trim_ascii().is_empty() { b"{}" } else { bytes })
 }
@@ -55,7 +45,7 @@ fn decode_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Violation> {
 }
 
 fn violation(error: &serde_json::Error, path: String, bytes: &[u8]) -> Violation {
-    // A number where a word is expected counts as malformed for serde, and is not.
+    // Serde calls a number where a word is expected malformed; it is a misfit.
     let is_malformed =
         error.classify() != Category::Data && serde_json::from_slice::<IgnoredAny>(bytes).is_err();
     if is_malformed {
@@ -83,7 +73,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
     pointer
 }
 
-/// Where JSON text escapes half of a character without its other half: such text is no text, and members that are carried as they were written would take it to where nobody can read it.
+/// The offset of an escaped half of a surrogate pair without its other half. Such text is no Unicode, and a carried member would take it to readers that fail on it.
 pub(super) fn lone_surrogate(bytes: &[u8]) -> Option<usize> {
     let escaped = |at: usize| {
         let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;

@@ -3,26 +3,23 @@ use serde::{Serialize, Serializer};
 
 use super::Json;
 
-/// Members that the protocol has no word for, in the order in which they came.
+/// Undeclared members, in the order in which they came.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extra(pub Vec<(String, Json)>);
 
 // === impl Extra ===
 
 impl Extra {
-    /// No members.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The member of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Json> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
@@ -37,13 +34,11 @@ impl Extra {
         }
     }
 
-    /// Takes a member out.
     pub fn take(&mut self, name: &str) -> Option<Json> {
         let place = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(place).1)
     }
 
-    /// The members in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))
     }

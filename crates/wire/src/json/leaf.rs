@@ -106,7 +106,6 @@ macro_rules! whole_numbers {
 }
 whole_numbers!(u16 u32 u64 i64);
 
-/// A violation that names the wanted and the actual kind of JSON.
 pub(crate) fn refusal(want: &str, json: &str, at: &Path<'_>) -> Violation {
     let actual = match json.as_bytes().first() {
         Some(b'{') => "an object",

@@ -1,4 +1,4 @@
-//! How much a member may be wrong. The names are those of the flags in the Agent Client Protocol's schema, in our words.
+//! Modes of members: which misfits are tolerated. The names follow the flags in the Agent Client Protocol's schema.
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@ use super::{Rules, Violation, ViolationKind};
 /// The most bytes of a sender's text that a violation repeats.
 pub const MAX_QUOTED_BYTES: usize = 64;
 
-/// Where the reader is, and the rules that hold there. It lives on the stack: its text is only made for a violation.
+/// The reader's position and the rules that hold there. It lives on the stack; its text is only made for a violation.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -22,7 +22,7 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// What protocols do differently with the same JSON.
+/// How protocols differ in reading the same JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
     /// Paths are JSON Pointers. The last of several members with one name counts; half a surrogate pair reads as U+FFFD.

@@ -5,19 +5,17 @@ use super::{Json, Path, Style, Violation};
 /// How deeply arrays and objects may lie in each other in JSON that the Agent Communication Protocol carries.
 pub const MAX_DEPTH: usize = 100;
 
-/// How much is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rules {
-    /// Whatever can be understood: what a client takes from servers and agents.
+    /// Everything that can be understood: what a client takes from servers and agents.
     #[default]
     Lenient,
-    /// What a server takes from the clients that exist.
+    /// What a server takes from existing clients.
     Compatible,
-    /// The letter of the protocol's documents.
+    /// Exactly what the protocol's documents say.
     Strict,
 }
 
-/// What can be read.
 pub trait Read: Sized {
     /// Reads JSON that was checked before.
     #[doc(hidden)]
@@ -25,9 +23,6 @@ pub trait Read: Sized {
 }
 
 /// Reads one value from JSON text.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn read<T: Read>(bytes: &[u8], rules: Rules) -> Result<T, Violation> {
     read_styled(bytes, rules, Style::Tolerant)
 }
@@ -51,33 +46,20 @@ pub(crate) fn read_styled<T: Read>(
 }
 
 /// Reads one value from JSON text that was checked before. Text that is not JSON gives nonsense or a violation, never more.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn read_checked<T: Read>(json: &str, rules: Rules) -> Result<T, Violation> {
     T::read(json, &Path::root(rules, Style::Tolerant))
 }
 
-/// Reads one value from carried JSON.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn read_json<T: Read>(json: &Json, rules: Rules) -> Result<T, Violation> {
     read_checked(json.as_str(), rules)
 }
 
 /// Reads the params of a request or a notification. Absent params are `{}`.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn read_params<T: Read>(params: Option<&RawValue>, rules: Rules) -> Result<T, Violation> {
     read_checked(params.map_or("{}", RawValue::get), rules)
 }
 
 /// Reads the result of a response. `null` is `{}`, which is enough where no member is required.
-///
-/// # Errors
-/// The first thing that does not fit.
 pub fn read_result<T: Read>(result: &RawValue, rules: Rules) -> Result<T, Violation> {
     let json = match result.get() {
         "null" => "{}",

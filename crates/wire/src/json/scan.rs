@@ -12,16 +12,12 @@ use super::text;
 /// How far a string's end is looked for byte by byte.
 const NEAR_BYTES: usize = 16;
 
-/// One member of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member<'a> {
-    /// Its name.
     pub key: Cow<'a, str>,
-    /// Its value, as it was written.
     pub value: &'a str,
     /// Where its name begins: at the quote.
     pub start: usize,
-    /// Where its value lies in the text.
     pub span: Range<usize>,
 }
 
@@ -46,14 +42,12 @@ pub(crate) fn member<'a>(json: &'a str, key: &str) -> Option<Member<'a>> {
     members(json).filter(|member| member.key == key).last()
 }
 
-/// See [`members`].
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
     json: &'a str,
     at: usize,
 }
 
-/// See [`items`].
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     json: &'a str,
@@ -104,14 +98,12 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Where the next byte stands that is no white space.
 pub(crate) fn skip_space(json: &str, from: usize) -> usize {
     let rest = json.as_bytes().get(from..).unwrap_or_default();
     let space = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
     from + space.unwrap_or(rest.len())
 }
 
-/// The same, behind a comma where one stands.
 fn skip_separator(json: &str, from: usize) -> usize {
     let at = skip_space(json, from);
     if json.as_bytes().get(at) == Some(&b',') { skip_space(json, at + 1) } else { at }

@@ -1,5 +1,3 @@
-//! One JSON value, carried as it was written.
-
 use std::borrow::Cow;
 use std::fmt;
 
@@ -15,10 +13,6 @@ pub struct Json(Box<RawValue>);
 // === impl Json ===
 
 impl Json {
-    /// Checks and takes JSON text.
-    ///
-    /// # Errors
-    /// When the text is not one JSON value.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text.into()).map(Self)
     }
@@ -29,34 +23,26 @@ impl Json {
         Self::parse(value.to_string()).unwrap_or_else(|_| Self::null())
     }
 
-    /// The literal `null`.
     #[must_use]
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// The JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
-    /// The JSON text, taken.
     #[must_use]
     pub fn into_string(self) -> String {
         Box::<str>::from(self.0).into_string()
     }
 
-    /// The value, for looking inside.
     #[must_use]
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.0.get()).unwrap_or(serde_json::Value::Null)
     }
 
-    /// Reads the value as a type.
-    ///
-    /// # Errors
-    /// When it does not fit.
     pub fn read<'de, T: Deserialize<'de>>(&'de self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0.get())
     }

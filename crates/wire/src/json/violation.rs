@@ -16,9 +16,7 @@ pub struct Violation {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ViolationKind {
-    /// The text is not JSON.
     Malformed,
-    /// The text is JSON that breaks a rule.
     Unfit,
 }
 

@@ -1,9 +1,9 @@
-//! What the reader says of text that does not fit, in words of the protocol rather than of the reader.
+//! Rewords serde's messages: in terms of the protocol, without Rust's names.
 
 /// The most characters of what a client sent that a message shows again.
 const MAX_SHOWN_CHARS: usize = 64;
 
-/// The reader's message as one that a client's author understands: it stands behind a place, and holds no names of ours.
+/// Serde's message, reworded for a client's author; it follows the path of the value.
 pub(super) fn plain(message: &str) -> String {
     let kinds = ["invalid type: ", "invalid value: "];
     if let Some(rest) = kinds.iter().find_map(|kind| message.strip_prefix(kind))

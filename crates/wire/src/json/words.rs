@@ -94,7 +94,6 @@ macro_rules! words {
                 }
             }
 
-            /// Whether the protocol has the word.
             #[must_use]
             pub const fn is_known(&self) -> bool {
                 !matches!(self, Self::Other(_))
@@ -129,7 +128,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// The violation of a list of words.
+/// The violation for a word that the protocol does not have.
 pub(crate) fn other_word(json: &str, at: &Path<'_>, words: &[&str]) -> Violation {
     if !at.is_exact() {
         return at.violation(format!("must be one of {}", words.join(" ")));

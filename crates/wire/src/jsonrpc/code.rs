@@ -1,21 +1,15 @@
 use serde::{Serialize, Serializer};
 
-/// What kind of error it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code(pub i32);
 
 // === impl Code ===
 
 impl Code {
-    /// The text is not JSON.
     pub const PARSE_ERROR: Self = Self(-32700);
-    /// The JSON is not a request.
     pub const INVALID_REQUEST: Self = Self(-32600);
-    /// Nobody here answers that method.
     pub const METHOD_NOT_FOUND: Self = Self(-32601);
-    /// The params are not what the method takes.
     pub const INVALID_PARAMS: Self = Self(-32602);
-    /// Something failed on this side.
     pub const INTERNAL_ERROR: Self = Self(-32603);
     /// The request was cancelled by the one who made it.
     pub const REQUEST_CANCELLED: Self = Self(-32800);

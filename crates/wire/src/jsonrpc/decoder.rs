@@ -6,27 +6,20 @@ use super::Oversize;
 /// The longest line by default, in bytes without its end.
 pub const DEFAULT_MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Something that came between two newlines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// A line that may be a message, without its end.
     Line(Bytes),
-    /// A line that is none: its first character begins no object and no array. Programs write such lines beside their messages.
+    /// A line that begins no object and no array. Programs write such lines beside their messages.
     Noise(Bytes),
-    /// A line that was too long.
     Oversize(Oversize),
 }
 
-/// How many lines of each kind were met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Lines that may be messages.
     pub lines: u64,
-    /// Lines of white space.
     pub blank: u64,
-    /// Lines that are no messages.
     pub noise: u64,
-    /// Lines that were too long.
     pub oversize: u64,
     /// Bytes of the lines that were too long, with their ends.
     pub skipped_bytes: u64,
@@ -73,7 +66,6 @@ impl Decoder {
         self.max_line_bytes = max_line_bytes;
     }
 
-    /// How many lines of each kind were met.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts

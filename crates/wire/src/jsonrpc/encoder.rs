@@ -13,7 +13,6 @@ pub fn write_request<P: Payload + ?Sized>(
     });
 }
 
-/// Appends a notification, without a line end. Nothing in it breaks the line.
 pub fn write_notification<P: Payload + ?Sized>(out: &mut Vec<u8>, method: &str, params: &P) {
     whole(out, |out| {
         head(out, None);
@@ -35,7 +34,6 @@ pub fn write_response<P: Payload + ?Sized>(out: &mut Vec<u8>, id: &Id<'_>, resul
     });
 }
 
-/// Appends a response with an error, without a line end. Nothing in it breaks the line.
 pub fn write_error(out: &mut Vec<u8>, id: &Id<'_>, error: &ErrorObject) {
     whole(out, |out| {
         head(out, Some(id));
@@ -87,7 +85,6 @@ pub struct Encoder {
 // === impl Encoder ===
 
 impl Encoder {
-    /// No lines.
     #[must_use]
     pub const fn new() -> Self {
         Self { lines: Vec::new() }
@@ -98,17 +95,14 @@ impl Encoder {
         self.line(|out| write_request(out, id, method, params))
     }
 
-    /// Adds a notification. Returns its length in bytes, without the line end.
     pub fn notification<P: Payload + ?Sized>(&mut self, method: &str, params: &P) -> usize {
         self.line(|out| write_notification(out, method, params))
     }
 
-    /// Adds a response with a result. Returns its length in bytes, without the line end.
     pub fn response<P: Payload + ?Sized>(&mut self, id: &Id<'_>, result: &P) -> usize {
         self.line(|out| write_response(out, id, result))
     }
 
-    /// Adds a response with an error. Returns its length in bytes, without the line end.
     pub fn error(&mut self, id: &Id<'_>, error: &ErrorObject) -> usize {
         self.line(|out| write_error(out, id, error))
     }
@@ -119,13 +113,11 @@ impl Encoder {
         self.line(|out| whole(out, |out| out.extend_from_slice(json)))
     }
 
-    /// The lines, each with its end.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.lines
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
@@ -147,7 +139,6 @@ impl Encoder {
         self.lines.clear();
     }
 
-    /// Takes the lines.
     #[must_use]
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.lines)

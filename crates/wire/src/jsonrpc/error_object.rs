@@ -5,14 +5,10 @@ use serde::Serialize;
 use super::{Code, Payload};
 use crate::json::{Json, scan::members, text};
 
-/// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ErrorObject {
-    /// What kind of error it is.
     pub code: Code,
-    /// What happened, in a sentence.
     pub message: String,
-    /// Anything else that the sender says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
@@ -20,26 +16,22 @@ pub struct ErrorObject {
 // === impl ErrorObject ===
 
 impl ErrorObject {
-    /// An error without data.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// An error that says no more than its code.
     #[must_use]
     pub fn of(code: Code) -> Self {
         Self::new(code, code.text())
     }
 
-    /// Adds data.
     #[must_use]
     pub fn data(mut self, data: Json) -> Self {
         self.data = Some(data);
         self
     }
 
-    /// Nobody here answers that method.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         let data = serde_json::json!({ "method": method });

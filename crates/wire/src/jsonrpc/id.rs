@@ -43,19 +43,16 @@ impl<'a> Id<'a> {
             .then_some(Self(Cow::Borrowed(json)))
     }
 
-    /// A number.
     #[must_use]
     pub fn number(number: u64) -> Id<'static> {
         Id(Cow::Owned(number.to_string()))
     }
 
-    /// A string.
     #[must_use]
     pub fn text(text: &str) -> Id<'static> {
         Id(Cow::Owned(serde_json::Value::from(text).to_string()))
     }
 
-    /// The JSON text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -67,13 +64,11 @@ impl<'a> Id<'a> {
         self.0.parse().ok().filter(|_| !self.0.starts_with('+'))
     }
 
-    /// Whether it is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.0 == "null"
     }
 
-    /// The id, to be kept.
     #[must_use]
     pub fn into_owned(self) -> Id<'static> {
         Id(Cow::Owned(self.0.into_owned()))

@@ -9,58 +9,42 @@ use crate::json::{is_deeper, text};
 /// How deeply arrays and objects may lie in each other by default.
 pub const DEFAULT_MAX_DEPTH: usize = 128;
 
-/// What a line says. Everything in it is borrowed from the line, as it was written.
+/// A parsed line. Everything in it is borrowed from the line, as it was written.
 #[derive(Clone, Debug)]
 pub enum Incoming<'a> {
-    /// Somebody wants an answer.
     Request(Request<'a>),
-    /// Somebody says something.
     Notification(Notification<'a>),
-    /// Somebody answers.
     Response(Response<'a>),
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// What the answer has to carry.
     pub id: Id<'a>,
-    /// What is asked for.
     pub method: Cow<'a, str>,
-    /// With what: an object or an array. `null` counts as nothing.
+    /// An object or an array. `null` counts as absent.
     pub params: Option<&'a RawValue>,
 }
 
-/// A notification, which nobody answers.
 #[derive(Clone, Debug)]
 pub struct Notification<'a> {
-    /// What is said.
     pub method: Cow<'a, str>,
-    /// With what: an object or an array. `null` counts as nothing.
+    /// An object or an array. `null` counts as absent.
     pub params: Option<&'a RawValue>,
 }
 
-/// A response.
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
     /// The id of the request; `null` where the peer could not read it.
     pub id: Id<'a>,
-    /// The result, or why there is none.
     pub outcome: Result<&'a RawValue, ErrorObject>,
 }
 
-/// Says what a line is, nested at most [`DEFAULT_MAX_DEPTH`] levels deep.
-///
-/// # Errors
-/// When it is none of the three; the error knows the reply.
+/// Parses a line, nested at most [`DEFAULT_MAX_DEPTH`] levels deep. The error holds the reply.
 pub fn parse(line: &[u8]) -> Result<Incoming<'_>, Invalid<'_>> {
     parse_within(line, DEFAULT_MAX_DEPTH)
 }
 
-/// Says what a line is, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit.
-///
-/// # Errors
-/// When it is none of the three; the error knows the reply.
+/// Parses a line, nested at most `max_depth` levels deep. A pass-through that reads nothing needs no limit.
 pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Invalid<'_>> {
     let text = std::str::from_utf8(line).map_err(|_| Invalid::nameless(Reason::NotUtf8))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_ascii();
@@ -68,7 +52,7 @@ pub fn parse_within(line: &[u8], max_depth: usize) -> Result<Incoming<'_>, Inval
         return Err(Invalid::nameless(Reason::Blank));
     }
     let mut envelope = envelope(text).map_err(Invalid::nameless)?;
-    // Some write every member there is.
+    // Some peers write every member, with `null` for the absent ones.
     envelope.method = envelope.method.filter(|method| method.get() != "null");
     let about = about(&envelope);
     if is_deeper(text, max_depth) {
@@ -88,7 +72,7 @@ fn envelope(text: &str) -> Result<Envelope<'_>, Reason> {
     })
 }
 
-/// What a message would be about if nothing were wrong with it.
+/// What an invalid message would have been.
 fn about<'a>(envelope: &Envelope<'a>) -> About<'a> {
     let id = envelope.id.and_then(|raw| Id::of(raw.get()));
     let answers = envelope.result.is_some() || envelope.error.is_some();
@@ -131,7 +115,7 @@ fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
             let says = |member: Option<&RawValue>| member.is_some_and(|it| it.get() != "null");
             return Err(match says(envelope.result) || says(envelope.error) {
                 true => unclear(envelope, Reason::CallAndResponse),
-                // Some write every member there is.
+                // Some peers write every member, with `null` for the absent ones.
                 false => Invalid::nameless(Reason::CallAndResponse),
             });
         }
@@ -141,7 +125,7 @@ fn call<'a>(envelope: &Envelope<'a>) -> Result<Incoming<'a>, Invalid<'a>> {
     Err(Invalid::nameless(reason))
 }
 
-/// What has an id and is neither a call nor a response, or both.
+/// A message with an id that is neither a call nor a response, or is both.
 fn unclear<'a>(envelope: &Envelope<'a>, reason: Reason) -> Invalid<'a> {
     let id = envelope.id.and_then(|raw| Id::of(raw.get()));
     Invalid { reason, about: id.map_or(About::Nothing, About::Unclear) }

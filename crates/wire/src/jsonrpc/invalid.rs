@@ -1,40 +1,31 @@
 use super::{Code, ErrorObject, Id};
 
-/// A line that is no message.
+/// A line that is not a valid message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Invalid<'a> {
-    /// What is wrong with it.
     pub reason: Reason,
-    /// What it would have been.
     pub about: About<'a>,
 }
 
-/// What a line would have been if nothing were wrong with it.
+/// What an invalid line would have been.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum About<'a> {
-    /// A request, whose sender waits.
     Request(Id<'a>),
-    /// A notification.
     Notification,
     /// The response to this request of ours, which gets no other.
     Response(Id<'a>),
-    /// It has this id, and nobody can say whether it asks or answers.
+    /// It has this id, but may be a request or a response.
     Unclear(Id<'a>),
-    /// Nobody can say.
     Nothing,
 }
 
-/// Why a line is no message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Reason {
-    /// There is nothing in it.
     #[error("the line is empty")]
     Blank,
-    /// It is not UTF-8.
     #[error("the line is not UTF-8")]
     NotUtf8,
-    /// It is not JSON.
     #[error("the line is not JSON")]
     NotJson,
     /// Its arrays and objects lie more than this many levels deep in each other.
@@ -43,31 +34,23 @@ pub enum Reason {
     /// It is longer than this many bytes.
     #[error("the message is longer than {0} bytes")]
     TooLong(usize),
-    /// It is JSON, but no object.
     #[error("the message is not an object")]
     NotAnObject,
-    /// It is an array of messages.
     #[error("batches are not supported")]
     Batch,
-    /// Its `jsonrpc` is not `"2.0"`.
     #[error("jsonrpc must be \"2.0\"")]
     BadVersion,
     /// Its `id` is no number, string or `null`, or too long.
     #[error("id must be a number, a string or null, of at most 1024 bytes")]
     BadId,
-    /// It is neither a call nor a response.
     #[error("method is missing")]
     NoMethod,
-    /// Its `method` is not a string.
     #[error("method must be a string")]
     BadMethod,
-    /// Its `params` are neither an object nor an array.
     #[error("params must be an object")]
     BadParams,
-    /// It has a `method` and a `result` or an `error`.
     #[error("the message is a call and a response at once")]
     CallAndResponse,
-    /// It has a `result` and an `error`.
     #[error("the response has a result and an error")]
     ResultAndError,
 }
@@ -89,12 +72,10 @@ impl Reason {
 // === impl Invalid ===
 
 impl<'a> Invalid<'a> {
-    /// A line of which nothing is known but what is wrong with it.
     pub(super) const fn nameless(reason: Reason) -> Self {
         Self { reason, about: About::Nothing }
     }
 
-    /// The error: its code's text, what is wrong, and nothing of the line.
     #[must_use]
     pub fn error(&self) -> ErrorObject {
         let code = self.reason.code();
@@ -113,7 +94,7 @@ impl<'a> Invalid<'a> {
         Some((id, self.error()))
     }
 
-    /// The request of ours that gets no other answer than this one.
+    /// The request of ours that this invalid response ends: no other answer follows.
     #[must_use]
     pub const fn answers(&self) -> Option<&Id<'a>> {
         match &self.about {
@@ -122,7 +103,7 @@ impl<'a> Invalid<'a> {
         }
     }
 
-    /// The request of ours that may get no other answer than this one: whoever waits for it knows.
+    /// The request of ours that may get no other answer; its caller must check.
     #[must_use]
     pub const fn may_answer(&self) -> Option<&Id<'a>> {
         match &self.about {
@@ -131,7 +112,6 @@ impl<'a> Invalid<'a> {
         }
     }
 
-    /// The same, to be kept.
     #[must_use]
     pub fn into_owned(self) -> Invalid<'static> {
         let about = match self.about {

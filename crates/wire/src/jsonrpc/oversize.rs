@@ -4,15 +4,14 @@ use crate::json::{scan::members, text};
 /// How much of the beginning of a line that is too long is looked at, in bytes.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
-/// A line that is too long. It was let go by; what follows is read as if it had not been there.
+/// A line that is too long. It was skipped; reading continues behind it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the message is longer than {limit} bytes")]
 pub struct Oversize {
-    /// The limit, in bytes.
     pub limit: usize,
-    /// The method, where it stands early enough.
+    /// The method, where the head of the line has it.
     pub method: Option<String>,
-    /// The session that its params name, likewise.
+    /// The session that its params name, where the head has it.
     pub session: Option<String>,
     /// What it was, as far as its beginning tells.
     pub about: About<'static>,
@@ -21,7 +20,6 @@ pub struct Oversize {
 // === impl Oversize ===
 
 impl Oversize {
-    /// Looks at the beginning of a line.
     pub(super) fn of(line: &[u8], limit: usize) -> Self {
         let head = line.get(..HEAD_BYTES.min(limit)).unwrap_or(line);
         let head = match std::str::from_utf8(head) {
@@ -34,7 +32,7 @@ impl Oversize {
         let head = head.strip_prefix('\u{feff}').unwrap_or(head);
         let (mut id, mut method, mut session, mut answers, mut end) = (None, None, None, false, 0);
         for member in members(head) {
-            // What ends where the head ends may go on behind it.
+            // A value that ends with the head may go on behind it.
             if member.span.end == head.len() {
                 break;
             }

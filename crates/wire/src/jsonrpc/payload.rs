@@ -6,12 +6,10 @@ use crate::json::Json;
 
 /// What can stand in a message as params, result or data: a value whose writing as JSON cannot fail.
 pub trait Payload: Serialize {
-    /// Whether the member is left out.
     fn is_absent(&self) -> bool {
         false
     }
 
-    /// Appends the JSON.
     fn write(&self, out: &mut Vec<u8>) {
         // Writing to memory cannot fail, and what implements this has string keys only.
         let _ = serde_json::to_writer(out, self);

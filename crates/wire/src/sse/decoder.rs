@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// How large lines and events may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The longest line, in bytes.
@@ -11,10 +10,8 @@ pub struct Limits {
     pub max_event_bytes: usize,
 }
 
-/// What the stream said.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// An event.
     Event {
         /// The last id that the stream named, with this event or before; empty when it named none.
         id: String,
@@ -32,13 +29,10 @@ pub enum Item {
 /// Why a stream cannot be read on. The decoder gives nothing more after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// A line is longer than [`Limits::max_line_bytes`].
     #[error("a line of the event stream is longer than {0} bytes")]
     LineTooLong(usize),
-    /// An event has more data than [`Limits::max_event_bytes`].
     #[error("an event of the stream has more than {0} bytes of data")]
     EventTooLarge(usize),
-    /// The stream is not UTF-8.
     #[error("the event stream is not valid UTF-8")]
     NotUtf8,
 }
@@ -80,7 +74,6 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -132,9 +125,6 @@ impl Decoder {
     }
 
     /// The next item of what was pushed; `None` when more must be pushed first.
-    ///
-    /// # Errors
-    /// When a limit was passed or the stream is not UTF-8; everything before that is given first.
     #[expect(clippy::should_implement_trait, reason = "`None` is no end: pushing more goes on")]
     pub fn next(&mut self) -> Result<Option<Item>, Error> {
         match (self.ready.pop_front(), self.failed) {
