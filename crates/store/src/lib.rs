@@ -17,7 +17,7 @@ pub mod record;
 pub mod rows;
 pub mod sqlite;
 
-// The fixtures are also those of the tests that see this crate from outside.
+// Tests from outside this crate use the same fixtures.
 #[cfg(test)]
 extern crate self as trilogue_store;
 

@@ -11,7 +11,6 @@ use crate::memory::{self, MemoryStore};
 use crate::port::Store;
 use crate::sqlite::SqliteStore;
 
-/// The settings of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How durable an append is when it returns. `memory:` ignores it.
@@ -28,7 +27,7 @@ pub struct Options {
     pub reserve_bytes: u64,
     /// The largest size of the database file, in bytes; reaching it is a full disk. The last `reserve_bytes` of it serve as the reserve.
     pub max_bytes: Option<u64>,
-    /// The most changes that wait for the writer; further ones wait for their turn to wait.
+    /// The most changes that wait for the writer.
     pub write_queue: usize,
     /// The most bytes of changes that wait for the writer.
     pub write_queue_bytes: usize,
@@ -49,9 +48,7 @@ pub enum Durability {
 }
 
 /// Opens the store that a URL names: `memory:` or `sqlite:PATH`.
-///
-/// # Errors
-/// `invalid_request` for another URL; `store_locked` when another process holds the file, `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
+/// Errors: `invalid_request` for another URL; `store_locked` when another process holds the file, `store_too_new`, `store_corrupt`, `disk_full`, `store_read_only` when it cannot be read or written.
 pub async fn open(url: &str, options: Options) -> Result<Arc<dyn Store>> {
     match StoreUrl::parse(url)? {
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(memory::Options {
@@ -72,7 +69,6 @@ enum StoreUrl {
 // === impl Options ===
 
 impl Options {
-    /// The defaults, with what reads originals.
     #[must_use]
     pub fn new(reader: Arc<dyn ReadOriginal>) -> Self {
         Self {
@@ -103,7 +99,6 @@ impl Durability {
         }
     }
 
-    /// The durability with this name.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         [Self::Fsync, Self::Buffered].into_iter().find(|one| one.as_str() == text)

@@ -22,7 +22,6 @@ use crate::rows::{
     ThreadRow, TokenRow,
 };
 
-/// All ports of a store.
 pub trait Store: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin {}
 
 impl<T: Append + Read + Housekeeping + Queue + Tokens + Configurations + Admin> Store for T {}
@@ -36,7 +35,6 @@ pub struct Batch {
     pub expected_last: u64,
     /// The frames, in order. May be empty. At most [`trilogue_domain::limits::MAX_BATCH_BYTES`], beside one that [`Frame::is_large`].
     pub frames: Vec<Arc<Frame>>,
-    /// The row changes, in order.
     pub changes: Vec<Change>,
     /// Blobs that the frames name; stored before with [`Append::put_blob`].
     pub blobs: Vec<BlobRef>,
@@ -55,15 +53,10 @@ pub enum Change {
     Message(MessageRow),
     /// Gives the thread's message with the first id the second one as its alias. Does nothing when there is no such message.
     Alias(MessageId, MessageId),
-    /// Writes a checkpoint row.
     Checkpoint(CheckpointRow),
-    /// Writes an interrupt row.
     Interrupt(Box<InterruptRow>),
-    /// Writes a binding row.
     Binding(BindingRow),
-    /// Writes an idempotency row.
     Idempotency(IdempotencyRow),
-    /// Puts work into the queue.
     Offer(QueueItem),
     /// Removes an item of the thread's tenant from the queue even if a worker holds it.
     Withdraw(QueueKind, String),
@@ -85,21 +78,15 @@ pub trait Append: Send + Sync + fmt::Debug {
     fn next_checkpoint_key(&self) -> CheckpointKey;
 
     /// Appends atomically: the only compare-and-swap. When it returns, the batch is as durable as the store promises, and readers can see it.
-    ///
-    /// # Errors
-    /// `ownership_lost` when epoch or expected number do not fit; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` when an id is taken. Nothing of the batch is stored then.
+    /// Errors: `ownership_lost` when epoch or expected number do not fit; `disk_full`, `store_read_only`, `store_corrupt`, `thread_quarantined`; `already_exists` when an id is taken. Nothing of the batch is stored then.
     async fn append(&self, batch: Batch) -> Result<()>;
 
     /// Stores large content before the frame that names it. Storing the same bytes again is free.
-    ///
-    /// # Errors
-    /// `blob_too_large`, and as [`Append::append`].
+    /// Errors: `blob_too_large`, and as [`Append::append`].
     async fn put_blob(&self, tenant: &TenantId, bytes: Bytes, is_text: bool) -> Result<BlobRef>;
 
     /// Takes a thread over for `node`: the epoch grows when another node held it.
-    ///
-    /// # Errors
-    /// `thread_not_found`, and as [`Append::append`].
+    /// Errors: `thread_not_found`, and as [`Append::append`].
     async fn acquire(&self, thread: ThreadKey, node: &str) -> Result<OwnedThread>;
 }
 
@@ -133,9 +120,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// A thread by key, as a row that names it has it.
     async fn thread_of(&self, scope: &Scope, key: ThreadKey) -> Result<Option<ThreadRow>>;
     /// Threads, newest first; ephemeral ones are left out.
-    ///
-    /// # Errors
-    /// `filter_too_broad`.
+    /// Errors: `filter_too_broad`.
     async fn threads(
         &self,
         scope: &Scope,
@@ -147,9 +132,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     -> Result<Vec<ThreadActivity>>;
     async fn run(&self, scope: &Scope, id: &RunId) -> Result<Option<RunRow>>;
     /// Runs, newest first.
-    ///
-    /// # Errors
-    /// `filter_too_broad`.
+    /// Errors: `filter_too_broad`.
     async fn runs(&self, scope: &Scope, filter: &RunFilter, page: &Page)
     -> Result<Listing<RunRow>>;
     async fn interrupt(&self, scope: &Scope, id: &InterruptId) -> Result<Option<InterruptRow>>;
@@ -189,18 +172,14 @@ pub trait Read: Send + Sync + fmt::Debug {
 
     /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
     /// The first frame may begin before the range: the caller skips those events.
-    ///
-    /// # Errors
-    /// `thread_quarantined` when a frame does not match its checksum.
+    /// Errors: `thread_quarantined` when a frame does not match its checksum.
     async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>>;
 
     /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.
     fn tail(&self, thread: ThreadKey) -> Tail;
 
     /// A blob that a frame of this visible thread names.
-    ///
-    /// # Errors
-    /// `thread_quarantined` when its bytes do not match its hash.
+    /// Errors: `thread_quarantined` when its bytes do not match its hash.
     async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>>;
     /// A blob by its hash alone, when a frame of this visible thread names it.
     async fn blob_by_hash(
@@ -253,9 +232,7 @@ pub trait Housekeeping: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> Result<Vec<RunRow>>;
     /// Removes a quarantined thread with all its data, without reading the damaged part, and returns its key. `None` when no thread of this id is quarantined in the scope.
-    ///
-    /// # Errors
-    /// As [`Append::append`].
+    /// Fails as [`Append::append`].
     async fn erase_quarantined(&self, scope: &Scope, id: &ThreadId) -> Result<Option<ThreadKey>>;
     /// Quarantines a damaged thread: it is not read or written until the next start.
     fn quarantine(&self, thread: ThreadKey, why: &str);
@@ -309,9 +286,7 @@ pub trait Tokens: Send + Sync + fmt::Debug {
 #[async_trait]
 pub trait Configurations: Send + Sync + fmt::Debug {
     /// Stores a new instance.
-    ///
-    /// # Errors
-    /// `already_exists` when its tenant has the id; as [`Append::append`].
+    /// Errors: `already_exists` when its tenant has the id; as [`Append::append`].
     async fn create_configuration(&self, row: ConfigurationRow) -> Result<()>;
     /// Changes an instance of the scope as a whole. `false` when there is none.
     async fn update_configuration(&self, scope: &Scope, row: ConfigurationRow) -> Result<bool>;
@@ -341,16 +316,12 @@ pub trait Admin: Send + Sync + fmt::Debug {
     /// How durable a returned append is: `fsync`, `buffered` or `memory`.
     fn durability(&self) -> &'static str;
     /// Fails when the store takes no writes, with the reason.
-    ///
-    /// # Errors
-    /// `store_read_only`, `store_corrupt`, `disk_full`.
+    /// Errors: `store_read_only`, `store_corrupt`, `disk_full`.
     fn health(&self) -> Result<()>;
     /// Counts and sizes.
     async fn stats(&self) -> Result<Stats>;
     /// Writes a consistent copy to a new file while the store is in use.
-    ///
-    /// # Errors
-    /// `invalid_request` where the engine has no file; `already_exists` when `to` exists.
+    /// Errors: `invalid_request` where the engine has no file; `already_exists` when `to` exists.
     async fn backup(&self, to: &Path) -> Result<()>;
     /// Makes everything durable and closes. Later calls fail.
     async fn close(&self) -> Result<()>;

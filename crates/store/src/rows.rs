@@ -21,10 +21,10 @@ pub struct ThreadRow {
     pub id: ThreadId,
     pub tenant: TenantId,
     pub owner: PrincipalId,
-    /// Its metadata: a JSON object.
+    /// A JSON object.
     pub metadata: Json,
     pub created_at: Timestamp,
-    /// When a row of it changed last.
+    /// When one of its rows changed last.
     pub updated_at: Timestamp,
     /// The checkpoint that history leads to.
     pub head: Option<CheckpointKey>,
@@ -46,7 +46,6 @@ pub struct RunRow {
     pub tenant: TenantId,
     pub principal: PrincipalId,
     pub agent: AgentName,
-    /// Where it is.
     pub status: RunStatus,
     /// When it was accepted.
     pub created_at: Timestamp,
@@ -56,14 +55,14 @@ pub struct RunRow {
     pub outcome: Option<Outcome>,
     /// The checkpoint it was based on when it last took its turn.
     pub base: Option<CheckpointKey>,
-    /// Its metadata: a JSON object.
+    /// A JSON object.
     pub metadata: Json,
     pub config: Option<Json>,
     /// The state that a suspended agent resumes from.
     pub saved: Option<Json>,
     /// Whether it holds its thread's turn.
     pub has_turn: bool,
-    /// Whether it still has to be started (after a first start, a resume by an answer that is not yet delivered counts too).
+    /// The answered interrupt whose answer the agent has not got yet: the run still has to be started.
     pub pending_answer: Option<InterruptId>,
     /// Whether any of its interrupts was ever resolved.
     pub ever_resolved: bool,
@@ -73,13 +72,13 @@ pub struct RunRow {
     pub last_run_number: u64,
     /// The rules that its agent's output is held to, by name; none when `None`.
     pub rules: Option<Arc<str>>,
-    /// Where and of what its client wants to be called back.
+    /// The callback that its client asked for.
     pub callback: Option<Callback>,
-    /// The request that created it, in the words of the face that took it; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
+    /// The creating request, in the words of its face; at most [`trilogue_domain::limits::MAX_KEPT_REQUEST_BYTES`] bytes.
     pub request: Option<Json>,
     /// Whether its thread was made for it, is not listed and keeps no state: retention has an age of its own for such runs.
     pub stateless: bool,
-    /// Why it is to stop, while it is being cancelled; with `run_rolled_back` it is removed when it has ended.
+    /// The reason while it is being cancelled; with `run_rolled_back` it is removed when it has ended.
     pub cancel_reason: Option<Code>,
 }
 
@@ -91,11 +90,11 @@ pub struct ConfigurationRow {
     pub tenant: TenantId,
     pub owner: PrincipalId,
     pub agent: AgentName,
-    /// What people call it.
+    /// A label for people.
     pub name: Option<String>,
     /// The settings; at most [`trilogue_domain::limits::MAX_CONFIGURATION_BYTES`] bytes.
     pub config: Json,
-    /// Its metadata: a JSON object.
+    /// A JSON object.
     pub metadata: Json,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -112,9 +111,9 @@ pub struct MessageRow {
     pub thread: ThreadKey,
     pub run: RunKey,
     pub role: Role,
-    /// Where to look for it: a thread number at or before that of its last event.
+    /// A thread number at or before that of its last event: where a search for it starts.
     pub position: u64,
-    /// Another id by which its agent knows it.
+    /// Its agent's id for it.
     pub alias: Option<MessageId>,
 }
 
@@ -123,7 +122,6 @@ pub struct MessageRow {
 pub struct CheckpointRow {
     /// Its integer; unique in the store.
     pub key: CheckpointKey,
-    /// Its id; unique in the tenant.
     pub id: CheckpointId,
     pub thread: ThreadKey,
     /// The checkpoint before it on the path.
@@ -143,11 +141,10 @@ pub struct CheckpointRow {
 pub struct InterruptRow {
     pub interrupt: Interrupt,
     pub tenant: TenantId,
-    /// Who created the run.
+    /// The creator of the run.
     pub principal: PrincipalId,
     pub thread: ThreadKey,
     pub thread_id: ThreadId,
-    /// The run that waits.
     pub run: RunKey,
     pub run_id: RunId,
     pub agent: AgentName,
@@ -162,9 +159,8 @@ pub struct InterruptRow {
 pub struct BindingRow {
     pub thread: ThreadKey,
     pub agent: AgentName,
-    /// The session's id at the other side.
     pub remote: String,
-    /// What both sides agreed on.
+    /// The agreed capabilities.
     pub capabilities: Json,
     /// The checkpoint up to which the agent has seen the thread.
     pub last_seen: Option<CheckpointKey>,
@@ -173,9 +169,7 @@ pub struct BindingRow {
 /// An idempotency key that was used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdempotencyRow {
-    /// What makes it unique.
     pub key: IdempotencyKey,
-    /// SHA-256 of the request under it.
     pub request: [u8; 32],
     /// The run that the request created or answered.
     pub run: RunId,
@@ -186,7 +180,7 @@ pub struct IdempotencyRow {
     pub created_at: Timestamp,
 }
 
-/// What makes an idempotency key unique.
+/// The unique part of an idempotency row.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IdempotencyKey {
     pub tenant: TenantId,
@@ -200,7 +194,7 @@ pub struct IdempotencyKey {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenRow {
     pub id: TokenId,
-    /// What people call it.
+    /// A label for people.
     pub label: String,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
@@ -218,7 +212,6 @@ pub struct TokenRow {
 /// Work to do later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueItem {
-    /// What kind of work.
     pub kind: QueueKind,
     /// Unique within the tenant and kind: offering the key again replaces the item. A callback whose reference has `run` and `number` is claimed only when it is the first of its run's by number, dead ones aside; offered again while it is held, it waits until its holder is done.
     /// An item is removed with its run when its key is the id of the run or of one of its interrupts, or its reference is an object with the run's key as `run`.
@@ -229,7 +222,6 @@ pub struct QueueItem {
     pub principal: PrincipalId,
     /// The thread it belongs to, for erasure.
     pub thread: Option<ThreadKey>,
-    /// What the worker needs to know.
     pub reference: Json,
 }
 
@@ -249,7 +241,6 @@ pub enum QueueKind {
 /// A queue item that a worker holds until its lease ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// The store's integer for the item.
     pub id: i64,
     /// Grows with every claim: an older holder cannot finish it.
     pub fence: u64,
@@ -339,7 +330,7 @@ impl ConfigurationRow {
         scope.sees(&self.tenant, &self.owner) && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Passes when the settings are within their limit.
+    /// Checks the settings' size.
     pub(crate) fn check(&self) -> Result<()> {
         let bytes = self.config.as_bytes().len();
         if bytes > limits::MAX_CONFIGURATION_BYTES {

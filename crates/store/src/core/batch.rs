@@ -1,4 +1,4 @@
-//! Batches: whether one makes sense, whether its writer still owns the thread, and whose its blobs are.
+//! Batches: their checks, their ownership, and the owners of their blobs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,14 +23,11 @@ pub(crate) struct Head {
 // === impl Batch ===
 
 impl Batch {
-    /// The most bytes of frames that a batch has.
     pub(crate) const MAX_BYTES: usize =
         limits::MAX_BATCH_BYTES + limits::MAX_ORIGINAL_BYTES + limits::MAX_METADATA_BYTES;
 
-    /// Passes when the batch makes sense by itself. Gives the bytes of its frames.
-    ///
-    /// # Errors
-    /// `ownership_lost` when its frames do not continue the number that it expects; `internal` when rows belong elsewhere or frames have too many bytes.
+    /// Checks the batch by itself. Returns the bytes of its frames.
+    /// Errors: `ownership_lost` when its frames do not continue the number that it expects; `internal` when rows belong elsewhere or frames have too many bytes.
     pub(crate) fn check_form(&self) -> Result<usize> {
         let mut last = self.expected_last;
         for frame in &self.frames {
@@ -50,10 +47,7 @@ impl Batch {
         self.frame_bytes().ok_or_else(|| self.malformed("its frames have too many bytes"))
     }
 
-    /// The compare of the compare-and-swap: `head` is the thread's, `None` when there is no such thread.
-    ///
-    /// # Errors
-    /// `ownership_lost`.
+    /// The compare of the compare-and-swap: `head` is the thread's, `None` when there is no such thread. Fails with `ownership_lost`.
     pub(crate) fn check_head(&self, head: Option<Head>) -> Result<()> {
         match head {
             Some(head) if head.epoch == self.epoch && head.last == self.expected_last => Ok(()),
@@ -69,7 +63,6 @@ impl Batch {
         }
     }
 
-    /// The row of its thread that it writes.
     pub(crate) fn new_thread(&self) -> Option<&ThreadRow> {
         self.changes.iter().find_map(|change| match change {
             Change::Thread(row) => Some(row),
@@ -82,7 +75,6 @@ impl Batch {
         self.changes.iter().any(|change| matches!(change, Change::RemoveThread))
     }
 
-    /// The last thread number behind it.
     pub(crate) fn last(&self) -> u64 {
         self.frames.last().map_or(self.expected_last, |frame| frame.last())
     }
@@ -93,7 +85,7 @@ impl Batch {
         if runs.len() > 1 {
             let names = |frame: &&Arc<Frame>| {
                 let mut named = Vec::new();
-                // The batch's own frames are not to stay decoded.
+                // The batch's own frames must not stay decoded.
                 for event in frame.undecoded().events().unwrap_or_default() {
                     blobs_in(&event.body, &mut named);
                 }
@@ -101,7 +93,7 @@ impl Batch {
             };
             let naming: BTreeSet<_> =
                 self.frames.iter().filter(names).map(|frame| frame.run()).collect();
-            // Where no frame says so, it lives as long as the last of the runs.
+            // A blob that no frame names lives as long as the last of the runs.
             runs.retain(|run| if naming.is_empty() { run.is_some() } else { naming.contains(run) });
         }
         if runs.is_empty() {
@@ -110,12 +102,11 @@ impl Batch {
         runs
     }
 
-    /// The error of a blob that the batch names and the store does not have.
     pub(crate) fn blob_missing(&self, blob: &BlobRef) -> Error {
         self.malformed(&format!("it names a blob of {} bytes that is not stored", blob.length))
     }
 
-    /// The error of a batch that the runtime put together wrongly.
+    /// The error of a batch with a bug of the runtime in it.
     pub(crate) fn malformed(&self, why: &str) -> Error {
         let message = format!("the change of thread {} is malformed: {why}", self.thread);
         Error::new(Code::Internal, message)
@@ -145,7 +136,6 @@ impl Batch {
 // === impl Change ===
 
 impl Change {
-    /// The thread and the tenant that a row says it belongs to.
     fn owner(&self) -> (Option<ThreadKey>, Option<&TenantId>) {
         match self {
             Self::Thread(row) => (Some(row.key), Some(&row.tenant)),
@@ -163,10 +153,7 @@ impl Change {
     }
 }
 
-/// Names content before it is stored.
-///
-/// # Errors
-/// `blob_too_large`.
+/// Names content before it is stored; fails with `blob_too_large`.
 pub(crate) fn blob_ref(bytes: &Bytes, is_text: bool) -> Result<BlobRef> {
     let length = bytes.len();
     if length > limits::MAX_BLOB_BYTES {

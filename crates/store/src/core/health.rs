@@ -1,4 +1,4 @@
-//! The state of the store when its disk fails, and the threads that are quarantined for damage.
+//! The store's state when its disk fails, and quarantined threads.
 //!
 //! ```text
 //! healthy ⇄ full           the disk is full; back when there is room again
@@ -20,7 +20,7 @@ use trilogue_domain::{Scope, ThreadKey};
 use super::{closed, damaged};
 use crate::rows::{InterruptRow, RunRow, ThreadRow};
 
-/// How often, at most, a full store looks whether there is room again.
+/// The shortest interval between two probes of a full disk.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// The state of the whole store; a later one is worse.
@@ -34,18 +34,16 @@ pub(crate) enum StoreState {
     Closed = 4,
 }
 
-/// The store's state and its quarantined threads. Shared by all that write and read.
 #[derive(Debug)]
 pub(crate) struct Health {
     path: PathBuf,
     state: AtomicU8,
-    /// The first failure, for the message.
     detail: Mutex<String>,
     probed: Mutex<Option<Instant>>,
     pub(crate) quarantine: Quarantine,
 }
 
-/// Threads whose stored data is damaged, with the first damage that was found.
+/// Threads with damaged data, with the first damage that was found.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     /// Lets a store without damage pass without a lock.
@@ -53,7 +51,7 @@ pub(crate) struct Quarantine {
     threads: Mutex<HashMap<ThreadKey, String>>,
 }
 
-/// A row of a thread that a scope sees or does not see.
+/// A row of a thread, for visibility checks.
 pub(crate) trait OwnedRow {
     fn thread_key(&self) -> ThreadKey;
     fn is_seen(&self, scope: &Scope) -> bool;
@@ -147,7 +145,6 @@ impl Health {
         }
     }
 
-    /// The disk has room again.
     pub(crate) fn recover(&self) {
         let back = self.state.compare_exchange(
             StoreState::Full as u8,
@@ -160,7 +157,7 @@ impl Health {
         }
     }
 
-    /// Whether a full store may look for room now; at most once per interval.
+    /// Whether a full store may probe for room now; at most once per interval.
     pub(crate) fn may_probe(&self) -> bool {
         let mut probed = lock(&self.probed);
         let due = probed.is_none_or(|last| last.elapsed() >= PROBE_EVERY);
@@ -170,12 +167,11 @@ impl Health {
         due
     }
 
-    /// Whether the next look for room is due, without taking it.
+    /// Whether the next probe is due, without taking it.
     pub(crate) fn probe_is_due(&self) -> bool {
         lock(&self.probed).is_none_or(|last| last.elapsed() >= PROBE_EVERY)
     }
 
-    /// The error of this state.
     pub(crate) fn error(&self, state: StoreState) -> Option<Error> {
         let path = self.path.display();
         let detail = || lock(&self.detail).clone();
@@ -200,7 +196,7 @@ impl Health {
         })
     }
 
-    /// Passes when reads are served.
+    /// Fails when reads are not served.
     pub(crate) fn check_read(&self) -> Result<()> {
         match self.state() {
             StoreState::Healthy | StoreState::Full | StoreState::ReadOnly => Ok(()),
@@ -208,7 +204,7 @@ impl Health {
         }
     }
 
-    /// Passes when writes are admitted; a vital one makes room or ends something.
+    /// Fails when the write is not admitted; a vital one makes room or ends something.
     pub(crate) fn check_write(&self, is_vital: bool) -> Result<()> {
         match self.state() {
             StoreState::Full if is_vital => Ok(()),
@@ -216,7 +212,7 @@ impl Health {
         }
     }
 
-    /// Passes when the thread is not quarantined.
+    /// Fails with `thread_quarantined`.
     pub(crate) fn check_thread(&self, thread: ThreadKey) -> Result<()> {
         self.quarantine.check(thread)
     }
@@ -225,8 +221,7 @@ impl Health {
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// # Errors
-    /// `thread_quarantined`.
+    /// Fails with `thread_quarantined`.
     pub(crate) fn check(&self, thread: ThreadKey) -> Result<()> {
         if !self.is_used.load(Ordering::Acquire) {
             return Ok(());
@@ -237,10 +232,7 @@ impl Quarantine {
         }
     }
 
-    /// The row that was found, if the scope sees it.
-    ///
-    /// # Errors
-    /// As [`Quarantine::check`].
+    /// The row that was found, if the scope sees it. Fails as [`Quarantine::check`].
     pub(crate) fn visible<R: OwnedRow>(
         &self,
         scope: &Scope,

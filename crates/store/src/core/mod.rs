@@ -1,4 +1,4 @@
-//! What every engine means by the same thing: an engine adds statements and transactions.
+//! Rules that every engine shares: an engine adds statements and transactions.
 //!
 //! | file | decides |
 //! |---|---|
@@ -20,7 +20,6 @@ pub(crate) mod tail;
 use trilogue_domain::ThreadKey;
 use trilogue_domain::error::{Code, Error};
 
-/// The error of a store that was closed.
 pub(crate) fn closed() -> Error {
     Error::new(Code::ShuttingDown, "the store is closed")
 }
@@ -29,13 +28,11 @@ pub(crate) fn no_thread(thread: ThreadKey) -> Error {
     Error::new(Code::ThreadNotFound, format!("there is no thread with the key {thread}"))
 }
 
-/// The error of an id that another row has.
 pub(crate) fn already_exists(what: &str, id: &str) -> Error {
     Error::new(Code::AlreadyExists, format!("the {what} '{}' exists already", id.escape_debug()))
         .hint("choose another id, or leave it out to be given one")
 }
 
-/// The error of stored data that is damaged.
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
     Error::new(Code::ThreadQuarantined, message.into()).hint(
         "restore the store from a backup, or erase this thread; other threads are not affected",

@@ -24,7 +24,7 @@ impl<T> PageBuilder<T> {
         Self { limit, skip, rows: Vec::new(), bytes: 0, is_cut: false }
     }
 
-    /// Whether the next row that matches is before the page; it counts as seen then.
+    /// Whether the next matching row precedes the page; it then counts as skipped.
     pub(crate) fn leaves_out(&mut self) -> bool {
         let leaves_out = self.skip > 0;
         self.skip = self.skip.saturating_sub(1);
@@ -63,7 +63,6 @@ impl<T> PageBuilder<T> {
 // === impl Page ===
 
 impl Page {
-    /// How many rows the page has.
     pub(crate) fn rows(&self) -> usize {
         self.limit.clamp(1, limits::MAX_PAGE_ROWS)
     }

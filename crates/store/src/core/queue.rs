@@ -34,7 +34,6 @@ pub(crate) struct QueueEntry {
     pub(crate) error: String,
 }
 
-/// The effect of finishing an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FinishOutcome {
     Removed,
@@ -42,12 +41,12 @@ pub(crate) enum FinishOutcome {
     Replaced,
 }
 
-/// A change of which item of a line is free.
+/// A change of the free item of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LineChange {
-    /// Is not free any more.
+    /// No longer free.
     pub(crate) blocked: Option<i64>,
-    /// Is free when it falls due.
+    /// Free when it falls due.
     pub(crate) freed: Option<i64>,
 }
 
@@ -68,7 +67,7 @@ pub(crate) fn is_of_run(item: &QueueItem, run: RunKey, ids: &[&str]) -> bool {
 // === impl QueueEntry ===
 
 impl QueueEntry {
-    /// Puts an item in, or in the place of the one under its key; a worker that holds that one loses it.
+    /// Adds an item, or replaces the one under its key; a worker that holds that one loses it.
     pub(crate) fn offer(old: Option<Self>, item: QueueItem) -> Self {
         let Some(mut old) = old else { return Self::new(item) };
         let mut entry = Self::new(item);
@@ -78,7 +77,7 @@ impl QueueEntry {
                 return old;
             }
             if old.attempts > 0 {
-                // A newer item does not shorten the wait for a receiver that could not be reached.
+                // A newer item does not shorten the back-off of an unreachable receiver.
                 entry.attempts = old.attempts;
                 entry.item.due = entry.item.due.max(old.item.due);
             }
@@ -93,7 +92,7 @@ impl QueueEntry {
 
     /// Replaces an item whose lease has ended by the one offered meanwhile. `false` when there is none.
     ///
-    /// It may be behind another of its line then: look whether it is free before you claim it.
+    /// Check whether it is free before you claim it: it may be behind another of its line.
     pub(crate) fn expire(&mut self) -> bool {
         let Some(next) = self.next.take() else { return false };
         self.replace(next, self.item.due);

@@ -1,4 +1,4 @@
-//! Conditions of listings, and how many rows they may cost.
+//! Conditions of listings, and the limit on rows that they may cost.
 
 use sha2::{Digest, Sha256};
 use trilogue_domain::error::{Code, Error, Result};
@@ -13,7 +13,7 @@ pub(crate) type Condition = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct Candidates(usize);
 
-/// Whether the members of an object are equal to these.
+/// Whether an object has these members.
 pub(crate) fn matches<'a>(
     object: &Json,
     conditions: impl IntoIterator<Item = &'a Condition>,
@@ -50,10 +50,7 @@ pub(crate) fn activity_of(newest: Option<RunStatus>) -> ThreadActivity {
 // === impl Candidates ===
 
 impl Candidates {
-    /// Counts rows that were read.
-    ///
-    /// # Errors
-    /// `filter_too_broad` when they are more than [`limits::MAX_SEARCH_CANDIDATES`].
+    /// Counts rows that were read; fails with `filter_too_broad` when they are more than [`limits::MAX_SEARCH_CANDIDATES`].
     pub(crate) fn add(&mut self, count: usize) -> Result<()> {
         self.0 = self.0.saturating_add(count);
         if self.0 <= limits::MAX_SEARCH_CANDIDATES {

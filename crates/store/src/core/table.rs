@@ -10,7 +10,6 @@ use crate::rows::{
     QueueItem, RunRow, ThreadRow, TokenRow,
 };
 
-/// The value of a column.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Column<'a> {
     Null,
@@ -19,14 +18,11 @@ pub(crate) enum Column<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A row of a table.
 pub(crate) trait TableRow: Record {
     const TABLE: &'static str;
-    /// The table's integer.
     const KEY: &'static str = "key";
     /// The column of the thread; `NULL` where the rows belong to none.
     const THREAD: &'static str = "thread";
-    /// The names of [`TableRow::columns`].
     const COLUMNS: &'static str;
 
     fn thread(&self) -> Option<ThreadKey>;

@@ -1,4 +1,4 @@
-//! The newest frames of threads with readers, and the wake-up of these readers.
+//! The newest frames of threads with readers, and their wake-up.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -28,7 +28,7 @@ pub(crate) struct Tails {
     attached: AtomicUsize,
     bytes: AtomicUsize,
     max_bytes: usize,
-    /// How many entries there have been.
+    /// Counts all entries ever made.
     entries: AtomicU64,
     /// The store makes the keys, so a fast hash is safe: no client can choose colliding ones.
     threads: Mutex<HashMap<ThreadKey, ThreadTail, foldhash::fast::RandomState>>,
@@ -36,7 +36,7 @@ pub(crate) struct Tails {
 
 #[derive(Debug)]
 struct ThreadTail {
-    /// Tells it from one of the same thread that came later.
+    /// Distinguishes it from a later entry of the same thread.
     number: u64,
     readers: usize,
     log: Arc<TailLog>,
@@ -46,19 +46,17 @@ struct ThreadTail {
 #[derive(Debug)]
 struct TailLog {
     committed: watch::Sender<u64>,
-    /// Whether `committed` is the end of the log and not only its first guess.
+    /// Whether `committed` is the end of the log and not only a first guess.
     is_known: AtomicBool,
     kept: Mutex<NewestFrames>,
 }
 
-/// Frames without a hole between them, up to the newest.
 #[derive(Debug, Default)]
 struct NewestFrames {
     frames: VecDeque<Arc<Frame>>,
     bytes: usize,
 }
 
-/// Detaches one reader.
 struct ReaderGuard {
     tails: Arc<Tails>,
     thread: ThreadKey,
@@ -84,7 +82,6 @@ impl Tails {
         }
     }
 
-    /// Bytes of all frames that are kept.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -113,13 +110,13 @@ impl Tails {
         Tail { committed, guard: Box::new(ReaderGuard { tails: Arc::clone(self), thread, entry }) }
     }
 
-    /// Keeps frames that are durable now and wakes the thread's readers.
+    /// Keeps durable frames and wakes the thread's readers.
     pub(crate) fn committed(&self, thread: ThreadKey, last: u64, frames: &[Arc<Frame>]) {
         self.keep(thread, frames);
         self.wake(thread, last);
     }
 
-    /// Keeps frames that are durable now. Frames of one thread come in their order.
+    /// Keeps durable frames. Frames of one thread come in their order.
     pub(crate) fn keep(&self, thread: ThreadKey, frames: &[Arc<Frame>]) {
         if frames.is_empty() || self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -175,7 +172,7 @@ impl Tails {
         log.is_known.store(true, Ordering::Release);
     }
 
-    /// Forgets the frames of a thread of which some were removed, and wakes its readers: up to here the store has what stays.
+    /// Forgets the frames of a thread of which some were removed, and wakes its readers: the store has the remaining ones up to here.
     pub(crate) fn removed(&self, thread: ThreadKey, last: u64) {
         let Some(log) = self.log(thread) else { return };
         self.trim(&mut lock(&log.kept), 0, 0);
@@ -187,7 +184,7 @@ impl Tails {
         lock(&self.threads).is_empty()
     }
 
-    /// Lets go of a thread that was removed: its readers learn that nothing more comes.
+    /// Drops a removed thread: its readers' channels close.
     pub(crate) fn ended(&self, thread: ThreadKey) {
         if self.attached.load(Ordering::SeqCst) == 0 {
             return;
@@ -353,10 +350,10 @@ impl<K: Copy + Eq + Hash, T: Clone> SharedReads<K, T> {
         Self { under_way: Mutex::default() }
     }
 
-    /// Gives the result of the read under this key that is under way, or starts it.
+    /// Returns the result of the read under this key that is in progress, or starts it.
     pub(crate) async fn join(&self, key: K, read: impl Future<Output = Result<T>>) -> Result<T> {
         let cell = Arc::clone(lock(&self.under_way).entry(key).or_default());
-        // When the one that reads is cancelled, the next in line takes over.
+        // When the reading caller is cancelled, the next in line takes over.
         let found = cell.get_or_init(|| read).await.clone();
         let mut under_way = lock(&self.under_way);
         if under_way.get(&key).is_some_and(|other| Arc::ptr_eq(other, &cell)) {

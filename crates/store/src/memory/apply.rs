@@ -147,7 +147,7 @@ impl State {
         if let Some(held) = thread.messages.get_mut(&row.id) {
             if held.row.run == row.run {
                 let (id, alias) = (row.id.clone(), row.alias.clone());
-                // Its place under the other id is noted below.
+                // The entry under the other id is made below.
                 let alias_before = held.row.alias.clone();
                 held.row = Arc::new(MessageRow { alias: alias_before, ..row });
                 thread.alias(&id, alias);

@@ -10,10 +10,8 @@ use trilogue_domain::content::BlobRef;
 /// How long a blob that nothing names waits for the frame that will.
 const UNNAMED_KEPT: Duration = Duration::from_secs(600);
 
-/// What makes a blob one.
 type BlobKey = (TenantId, [u8; 32], u64);
 
-/// The blobs of all tenants.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
     held: HashMap<BlobKey, Blob>,
@@ -56,12 +54,10 @@ impl Blobs {
         self.waiting.push_back((now, key));
     }
 
-    /// Whether the blob is there.
     pub(super) fn has(&self, tenant: &TenantId, blob: &BlobRef) -> bool {
         self.held.contains_key(&key_of(tenant, blob))
     }
 
-    /// The blob's bytes.
     pub(super) fn get(&self, tenant: &TenantId, blob: &BlobRef) -> Option<Bytes> {
         self.held.get(&key_of(tenant, blob)).map(|held| held.bytes.clone())
     }

@@ -1,4 +1,4 @@
-//! Whether a batch fits: everything is checked before anything changes.
+//! Checks a whole batch before anything changes.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{RunId, RunKey, ThreadKey, limits};
@@ -9,7 +9,7 @@ use crate::core::batch::Head;
 use crate::port::{Batch, Change};
 use crate::rows::{IdempotencyRow, InterruptRow, RunRow, ThreadRow};
 
-/// The ids that a batch has taken and given up so far.
+/// The ids that a batch has taken and released so far.
 #[derive(Debug, Default)]
 struct BatchIds<'a> {
     runs: Vec<&'a RunRow>,
@@ -22,7 +22,7 @@ struct BatchIds<'a> {
 // === impl State ===
 
 impl State {
-    /// Passes when the batch can be applied whole.
+    /// Checks that the batch can be applied whole.
     pub(super) fn check(&self, batch: &Batch) -> Result<()> {
         batch.check_form()?;
         if !batch.removes_thread() {

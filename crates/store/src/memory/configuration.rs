@@ -22,7 +22,6 @@ pub(super) struct ConfigurationRows {
 // === impl ConfigurationRows ===
 
 impl ConfigurationRows {
-    /// Estimate of what they hold.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

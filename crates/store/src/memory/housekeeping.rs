@@ -1,4 +1,4 @@
-//! What recovery, queue workers and retention need.
+//! Recovery, queue workers and retention.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -141,7 +141,6 @@ impl State {
         }
     }
 
-    /// Forgets the use of an idempotency key.
     pub(super) fn forget_idempotency(&mut self, key: &IdempotencyKey) {
         let Some(row) = self.idempotency.remove(key) else { return };
         let Some(thread) = self.threads.get_mut(&row.thread) else { return };

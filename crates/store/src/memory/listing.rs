@@ -1,4 +1,4 @@
-//! The conditions that the rows of listings fulfil.
+//! The conditions of listings.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentName, Json, ThreadActivity, ThreadKey, limits};
@@ -21,9 +21,8 @@ pub(super) struct MetadataFilter<'a> {
 pub(super) struct ThreadFacts {
     activity: Option<ThreadActivity>,
     value: Option<Json>,
-    /// Whether a run of the wanted agent is in it.
+    /// Whether the wanted agent has a run in it.
     has_run: bool,
-    /// How many rows were looked at for this.
     looked_at: usize,
 }
 
@@ -35,10 +34,7 @@ impl<'a> MetadataFilter<'a> {
         Self { composite, scalar, candidates: Candidates::default() }
     }
 
-    /// Whether an object fulfils the conditions.
-    ///
-    /// # Errors
-    /// As [`Candidates::add`].
+    /// Whether an object fulfils the conditions. Fails as [`Candidates::add`].
     pub(super) fn fits(&mut self, object: &Json) -> Result<bool> {
         if !matches(object, self.scalar.iter().copied()) {
             return Ok(false);

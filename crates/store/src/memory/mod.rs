@@ -36,7 +36,6 @@ use self::state::State;
 use crate::core::closed;
 use crate::core::tail::Tails;
 
-/// The limits of the memory store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The most runs that it keeps, open ones included; the oldest finished ones go first and open ones never.
@@ -92,7 +91,6 @@ impl MemoryStore {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The state, locked, while the store is open.
     fn open(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.inner.lock();
         if state.is_closed {
@@ -117,7 +115,7 @@ impl fmt::Debug for MemoryStore {
 // === impl MemoryInner ===
 
 impl MemoryInner {
-    /// The state, locked. Nothing in this module panics while it changes it, so a poisoned lock guards whole data.
+    /// The state, locked. No code in this module panics while it changes the state, so a poisoned lock guards whole data.
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }

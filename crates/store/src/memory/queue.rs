@@ -1,4 +1,4 @@
-//! The queue: what falls due, kept for as long as this process.
+//! The queue: work that falls due, kept as long as this process.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,13 +9,12 @@ use super::size_estimate;
 use crate::core::queue::{FinishOutcome, QueueEntry, is_of_run, settle_line};
 use crate::rows::{Claim, QueueItem, QueueKind};
 
-/// Every entry, and the indexes over them.
 #[derive(Debug, Default)]
 pub(super) struct QueueEntries {
     entries: KeyMap<i64, QueueEntry>,
     by_key: HashMap<(TenantId, QueueKind, String), i64>,
     by_thread: KeyMap<ThreadKey, BTreeSet<i64>>,
-    /// By when they can be claimed.
+    /// By the time from which they can be claimed.
     free: BTreeSet<(QueueKind, Timestamp, i64)>,
     dead: BTreeSet<i64>,
     lines: KeyMap<RunKey, Line>,
@@ -45,7 +44,6 @@ impl QueueEntries {
         self.entries.len()
     }
 
-    /// Puts an item in, or in the place of the one under its key.
     pub(super) fn offer(&mut self, item: QueueItem) {
         let key = (item.tenant.clone(), item.kind, item.key.clone());
         if let Some(id) = self.by_key.get(&key).copied() {
@@ -67,7 +65,6 @@ impl QueueEntries {
         }
     }
 
-    /// Removes the items of a run; `ids` are those of the run and its interrupts.
     pub(super) fn remove_run(&mut self, thread: ThreadKey, run: RunKey, ids: &[&str]) {
         let Some(of_thread) = self.by_thread.get(&thread) else { return };
         let is_of =
@@ -175,7 +172,7 @@ impl QueueEntries {
         self.settle(entry.line);
     }
 
-    /// Puts an entry into every index but that of the keys.
+    /// Adds an entry to every index but that of the keys.
     fn insert(&mut self, id: i64, entry: QueueEntry) {
         self.bytes += size_estimate::entry(&entry);
         if let Some(thread) = entry.item.thread {
@@ -194,7 +191,7 @@ impl QueueEntries {
         self.entries.insert(id, entry);
     }
 
-    /// Takes an entry out of every index but that of the keys.
+    /// Removes an entry from every index but that of the keys.
     fn take(&mut self, id: i64) -> Option<QueueEntry> {
         let entry = self.entries.remove(&id)?;
         self.bytes = self.bytes.saturating_sub(size_estimate::entry(&entry));
@@ -222,7 +219,7 @@ impl QueueEntries {
         Some(entry)
     }
 
-    /// Makes the first of a line free, unless one of the line is held.
+    /// Frees the first of a line, unless one of the line is held.
     fn settle(&mut self, line: Option<(RunKey, u64)>) {
         let Some(line) = line.and_then(|(run, _)| self.lines.get_mut(&run)) else { return };
         let is_held = |id: i64| self.entries.get(&id).is_some_and(|entry| entry.is_held);

@@ -17,7 +17,7 @@ use crate::core::tail::Tails;
 use crate::record::Frame;
 use crate::rows::{CheckpointRow, IdempotencyKey, IdempotencyRow, InterruptRow, RunRow};
 
-/// Everything. All of one thread hangs on its [`Thread`]; the other maps lead there or are led to from there.
+/// Everything. All data of one thread belongs to its [`Thread`]; the other maps are indexes.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) threads: KeyMap<ThreadKey, Box<ThreadEntry>>,
@@ -36,9 +36,9 @@ pub(super) struct State {
     pub(super) quarantine: Quarantine,
     /// Ended runs, in the order in which they ended: the first is evicted first.
     pub(super) ended: BTreeMap<u64, RunKey>,
-    /// Threads without runs, in the order in which they became so.
+    /// Threads without runs, in the order in which they lost their last.
     pub(super) idle: BTreeMap<u64, ThreadKey>,
-    /// The last place that was given in an order of arrival.
+    /// The last place given in an order of arrival.
     pub(super) last_place: u64,
     /// Estimate of what threads and runs hold, without blobs and queue.
     pub(super) bytes: usize,
@@ -62,7 +62,6 @@ pub(super) struct Garbage {
     pub(super) frames: Vec<Frame>,
 }
 
-/// A run's row.
 #[derive(Debug)]
 pub(super) struct RunEntry {
     pub(super) row: Arc<RunRow>,
@@ -98,7 +97,6 @@ impl State {
         }
     }
 
-    /// A visible thread by id.
     pub(super) fn visible_thread(&self, scope: &Scope, id: &ThreadId) -> Option<&ThreadEntry> {
         let key = self.tenants.get(&scope.tenant)?.threads.get(id)?;
         let thread = self.threads.get(key)?;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use trilogue_domain::{InterruptId, MessageId, RunId, RunKey, ThreadId, ThreadKey};
 
-/// The ids of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct TenantIndex {
     pub(super) threads: HashMap<ThreadId, ThreadKey>,
@@ -41,7 +40,7 @@ impl MessageThreads {
         }
     }
 
-    /// Takes the message of this place away; whether none is left.
+    /// Removes the message of this place; returns whether none is left.
     pub(super) fn remove(&mut self, place: u64) -> bool {
         match self {
             Self::One(held, _) => *held == place,

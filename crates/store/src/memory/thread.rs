@@ -42,7 +42,6 @@ pub(super) struct ThreadEntry {
     pub(super) bytes: usize,
 }
 
-/// A message's row.
 #[derive(Debug)]
 pub(super) struct MessageEntry {
     pub(super) row: Arc<MessageRow>,
@@ -50,7 +49,7 @@ pub(super) struct MessageEntry {
     pub(super) place: u64,
 }
 
-/// The data of one run, which is removed with it.
+/// The data of one run, removed with it.
 #[derive(Debug, Default)]
 pub(super) struct RunContents {
     /// Its frames, oldest first: the first thread number and the last run number of each.
@@ -95,7 +94,7 @@ impl ThreadEntry {
         known.map(|held| &held.row)
     }
 
-    /// Notes another id by which a message's agent knows it. `false` where the message is not there or has it already.
+    /// Adds an alias of a message. `false` where the message is not there or has it already.
     pub(super) fn alias(&mut self, id: &MessageId, alias: Option<MessageId>) -> bool {
         let Some(held) = self.messages.get_mut(id) else { return false };
         if held.row.alias == alias {
@@ -110,7 +109,7 @@ impl ThreadEntry {
         true
     }
 
-    /// Removes a message; gives its place.
+    /// Removes a message; returns its place.
     fn remove_message(&mut self, id: &MessageId) -> Option<u64> {
         let held = self.messages.remove(id)?;
         self.forget_alias(held.place, held.row.alias.as_ref());
@@ -225,7 +224,7 @@ impl State {
         self.removed.threads.push(thread);
     }
 
-    /// Notes whether a thread can be forgotten: while it has no runs, and from now on.
+    /// Notes whether a thread can be evicted: while it has no runs, and from now on.
     pub(super) fn note_idle(&mut self, key: ThreadKey) {
         let place = self.next_place();
         let Some(thread) = self.threads.get_mut(&key) else { return };

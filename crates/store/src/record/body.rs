@@ -59,7 +59,6 @@ variants!(ThreadEvent:
     99 = RunRemoved { run, reason },
 );
 
-/// Adds a body.
 pub(super) fn put_body(body: &Body, out: &mut Vec<u8>) {
     match body {
         Body::Run(event) => event.put(out),
@@ -140,7 +139,6 @@ pub(super) fn take_original<'a>(
 
 const UNKNOWN_EVENT: Damage = Damage("it holds an unknown kind of event");
 
-/// Adds the blobs that a body names.
 pub(crate) fn blobs_in(body: &Body, blobs: &mut Vec<BlobRef>) {
     match body {
         Body::Message(MessageEvent::Part { part, .. }) => {

@@ -24,7 +24,6 @@ pub(super) struct FieldReader<'a> {
     end: usize,
 }
 
-/// Adds an unsigned integer.
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -38,7 +37,6 @@ pub(super) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// Adds bytes behind their length.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
@@ -50,7 +48,7 @@ pub(super) fn put_checksum(out: &mut Vec<u8>) {
     out.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Passes when the last bytes are the checksum of those before; gives the length without it.
+/// Checks that the last bytes are the checksum of those before; returns the length without it.
 pub(super) fn check_checksum(bytes: &[u8]) -> DecodeResult<usize> {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(Damage("it is shorter than its checksum"));
@@ -69,7 +67,7 @@ impl<'a> FieldReader<'a> {
         Self { bytes, at, end: end.min(bytes.len()) }
     }
 
-    /// Takes the version byte. Passes when this program reads that version.
+    /// Takes the version byte; fails for a version that this program does not read.
     pub(super) fn version(&mut self) -> DecodeResult<()> {
         if self.byte()? == FORMAT_VERSION {
             return Ok(());
@@ -82,7 +80,6 @@ impl<'a> FieldReader<'a> {
         self.at >= self.end
     }
 
-    /// Passes when everything was taken.
     pub(super) fn finish(&self) -> DecodeResult<()> {
         if self.is_at_end() { Ok(()) } else { Err(Damage("it has bytes behind its end")) }
     }
@@ -101,7 +98,6 @@ impl<'a> FieldReader<'a> {
         self.bytes.slice(from..self.end)
     }
 
-    /// The next `length` bytes.
     pub(super) fn slice(&mut self, length: usize) -> DecodeResult<&'a [u8]> {
         let from = self.at;
         self.skip(length)?;
@@ -120,18 +116,16 @@ impl<'a> FieldReader<'a> {
         self.clone().byte()
     }
 
-    /// The next byte.
     pub(super) fn byte(&mut self) -> DecodeResult<u8> {
         let byte = self.slice(1)?;
         byte.first().copied().ok_or(Damage("it ends too early"))
     }
 
-    /// The next bytes, as many as the array has.
+    /// The next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> DecodeResult<[u8; N]> {
         self.slice(N)?.try_into().map_err(|_| Damage("it ends too early"))
     }
 
-    /// An unsigned integer.
     pub(super) fn varint(&mut self) -> DecodeResult<u64> {
         let mut value = 0_u64;
         for index in 0..MAX_VARINT_BYTES {
@@ -148,7 +142,6 @@ impl<'a> FieldReader<'a> {
         Err(Damage("it holds an integer of more than 64 bits"))
     }
 
-    /// A signed integer.
     pub(super) fn signed(&mut self) -> DecodeResult<i64> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())

@@ -1,4 +1,4 @@
-//! Messages' parts and what they hold.
+//! Messages' parts and their content.
 
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::{
@@ -19,7 +19,6 @@ variants!(Role: 0 = User, 1 = Agent, 2 = NamedAgent(name));
 variants!(Content: 0 = Empty, 1 = Text(text), 2 = Bytes(bytes), 3 = Url(url), 4 = Blob(blob));
 variants!(PartMetadata: 0 = Citation(citation), 1 = Trajectory(trajectory), 2 = Other(json));
 
-/// Adds the blobs that the parts name.
 pub(super) fn blobs_of(parts: &[Part], blobs: &mut Vec<BlobRef>) {
     for part in parts {
         // Only neighbours are compared: an engine stores the same reference once anyway.

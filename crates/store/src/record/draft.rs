@@ -40,9 +40,7 @@ const USUAL_BYTES: usize = 512;
 
 impl Draft {
     /// Adds an event. Text deltas of one message without an original are merged into one record.
-    ///
-    /// # Errors
-    /// `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] when it holds an original or an interrupt; the draft is unchanged then.
+    /// Errors: `event_too_large` when the record is larger than [`limits::MAX_EVENT_BYTES`], or than [`limits::MAX_ORIGINAL_BYTES`] when it holds an original or an interrupt; the draft is unchanged then.
     pub fn push(&mut self, at: Timestamp, body: &Body, original: Option<&Original>) -> Result<()> {
         let delta = match (body, original) {
             (Body::Message(MessageEvent::Delta { message, text }), None) => Some((message, text)),
@@ -81,26 +79,23 @@ impl Draft {
         Ok(())
     }
 
-    /// A draft that fills this buffer, whose content is not kept.
+    /// A draft in this buffer, whose content is discarded.
     #[must_use]
     pub fn reusing(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         Self { records: buffer, ..Self::default() }
     }
 
-    /// How many records it holds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The bytes of its records.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0

@@ -17,9 +17,7 @@ const RESERVED_ELEMENTS: usize = 64;
 
 /// A value with one persisted form.
 pub(super) trait Field: Sized {
-    /// Adds the value.
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes the value.
     fn take(input: &mut FieldReader<'_>) -> DecodeResult<Self>;
 }
 
@@ -116,7 +114,6 @@ variants!(RunStatus:
     4 = Completed, 5 = Failed, 6 = Cancelled, 7 = TimedOut,
 );
 
-/// Text, borrowed.
 pub(super) fn text<'a>(input: &mut FieldReader<'a>) -> DecodeResult<&'a str> {
     let length = input.length()?;
     std::str::from_utf8(input.slice(length)?).map_err(|_| Damage("it holds text that is not UTF-8"))

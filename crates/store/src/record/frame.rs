@@ -22,7 +22,7 @@ pub(super) const LENGTH_BYTES: usize = 4;
 /// The longest header with version byte: two keys, three numbers, a flag.
 const MAX_HEADER_BYTES: usize = 1 + 5 * 10 + 1;
 
-/// Consecutive events of exactly one run or of no run, as they are stored.
+/// Consecutive events of exactly one run or of no run, as stored.
 pub struct Frame {
     header: Header,
     bytes: Bytes,
@@ -41,7 +41,7 @@ pub(super) struct Header {
     pub(super) first_run: u64,
 }
 
-/// The records of a frame, as [`Frame::raw`] gives them.
+/// The records of a frame, see [`Frame::raw`].
 #[derive(Debug)]
 pub struct RawRecords<'a> {
     frame: &'a Frame,
@@ -53,7 +53,6 @@ pub struct RawRecords<'a> {
 /// One event as it is stored.
 #[derive(Clone, Debug)]
 pub struct RawRecord<'a> {
-    /// Its number in the thread.
     pub number: u64,
     /// Its number in the run; zero when it belongs to none.
     pub run_number: u64,
@@ -64,7 +63,7 @@ pub struct RawRecord<'a> {
     record: FieldReader<'a>,
 }
 
-/// What a peer sent, with the ids in the event's head.
+/// A peer's original, with the ids in the event's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RawOriginal<'a> {
     pub dialect: &'a str,
@@ -95,19 +94,16 @@ impl Frame {
         self.header.thread
     }
 
-    /// The run, when it is of one.
     #[must_use]
     pub fn run(&self) -> Option<RunKey> {
         self.header.run
     }
 
-    /// The first thread number.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.header.first
     }
 
-    /// The last thread number.
     #[must_use]
     pub fn last(&self) -> u64 {
         self.header.last
@@ -141,10 +137,7 @@ impl Frame {
         self.header.first == self.header.last && self.bytes.len() > limits::MAX_EVENT_BYTES + AROUND
     }
 
-    /// The events, decoded once and shared.
-    ///
-    /// # Errors
-    /// `thread_quarantined` when the bytes are damaged or from a newer version.
+    /// The events, decoded once and shared; fails with `thread_quarantined` when the bytes are damaged or from a newer version.
     pub fn events(&self) -> Result<&[Event]> {
         let events = self
             .events
@@ -165,10 +158,7 @@ impl Frame {
         }
     }
 
-    /// Reads a stored frame and checks its version, its checksum and that it belongs where it was found.
-    ///
-    /// # Errors
-    /// As [`Frame::events`].
+    /// Reads a stored frame and checks its version, its checksum and its place. Fails as [`Frame::events`].
     pub fn from_stored(
         thread: ThreadKey,
         run: Option<RunKey>,
@@ -183,10 +173,7 @@ impl Frame {
         Ok(Self { header, bytes, reader: Arc::clone(reader), events: OnceLock::new() })
     }
 
-    /// The stored records, one event each: an original can be forwarded without being decoded.
-    ///
-    /// # Errors
-    /// As [`Frame::events`].
+    /// The stored records, one event each: an original can be forwarded without being decoded. Fails as [`Frame::events`].
     pub fn raw(&self) -> Result<RawRecords<'_>> {
         let input = self.records().map_err(|damage| damaged(&self.header, damage))?;
         Ok(RawRecords { frame: self, input, next: self.header.first })
@@ -267,7 +254,7 @@ impl<'a> Iterator for RawRecords<'a> {
             return None;
         }
         let record = self.take().map_err(|damage| damaged(&self.frame.header, damage));
-        // Behind damage there is nothing to find.
+        // Nothing can be read behind damage.
         self.next = if record.is_ok() { self.next + 1 } else { u64::MAX };
         Some(record)
     }
@@ -276,10 +263,7 @@ impl<'a> Iterator for RawRecords<'a> {
 // === impl RawRecord ===
 
 impl RawRecord<'_> {
-    /// The event, decoded for this caller alone.
-    ///
-    /// # Errors
-    /// As [`Frame::events`].
+    /// The event, decoded for this caller alone. Fails as [`Frame::events`].
     pub fn event(&self) -> Result<Event> {
         let event = self.frame.event(self.number, self.record.clone());
         event.map_err(|damage| damaged(&self.frame.header, damage))
@@ -289,7 +273,7 @@ impl RawRecord<'_> {
 // === impl Header ===
 
 impl Header {
-    /// Passes when the bytes are a frame of a version that is known, with this header.
+    /// Checks that the bytes are a frame of a known version with this header.
     fn check(&self, bytes: &Bytes) -> DecodeResult<()> {
         let end = check_checksum(bytes)?;
         let mut input = FieldReader::new(bytes, 0, end);

@@ -12,18 +12,12 @@ use crate::rows::{
     MessageRow, QueueItem, QueueKind, RunRow, ThreadRow, TokenRow,
 };
 
-/// A row with a persisted form.
 pub(crate) trait Record: Sized {
-    /// The row's name in errors.
     const NAME: &'static str;
 
-    /// The stored blob.
     fn encode(&self) -> Vec<u8>;
 
-    /// Reads a stored blob.
-    ///
-    /// # Errors
-    /// `thread_quarantined` when it is damaged, of another kind of row, or from a newer version.
+    /// Reads a stored blob; fails with `thread_quarantined` when it is damaged, of another kind of row, or from a newer version.
     fn decode(bytes: &[u8]) -> Result<Self>;
 }
 

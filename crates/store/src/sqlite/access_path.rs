@@ -16,14 +16,12 @@ pub(super) struct Query {
     pub(super) bound: Vec<Value>,
 }
 
-/// A condition that an index answers in the order of keys.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum AccessPath<'a> {
-    /// Everything of the tenant.
     Tenant,
     /// Rows that the scope's principal created.
     Owner,
-    /// What has a metadata member.
+    /// Rows with a metadata member.
     Metadata(&'a Condition),
     /// The runs of a thread.
     Thread(ThreadKey),
@@ -31,17 +29,16 @@ pub(super) enum AccessPath<'a> {
     Agent(&'a AgentName),
     /// The runs in one of these statuses.
     Statuses(&'a [RunStatus]),
-    /// The threads with a run that has not ended.
+    /// Threads with a run that has not ended.
     Open,
-    /// The threads that perhaps have an agent.
+    /// Threads that may have an agent.
     ThreadAgent(&'a AgentName),
 }
 
-/// A table with listings, whose rows' metadata is searched.
 pub(super) trait Listed: TableRow {
     /// Which kind of search row it has.
     const KIND: search::SearchKind;
-    /// The index over the tenant, or how to do without.
+    /// The index over the tenant, or the condition without one.
     const BY_TENANT: &'static str;
     /// The index over tenant and creator, and the creator's column.
     const BY_OWNER: (&'static str, &'static str);
@@ -78,7 +75,7 @@ impl Listed for crate::rows::RunRow {
 // === impl AccessPath ===
 
 impl<'a> AccessPath<'a> {
-    /// The driver that the fewest rows fulfil; that of the tenant when there is none.
+    /// The access path with the fewest rows; that of the tenant when there is none.
     pub(super) fn rarest<R: Listed>(
         conn: &Connection,
         scope: &Scope,

@@ -24,7 +24,7 @@ impl Admin for SqliteStore {
             && health.probe_is_due()
             && let Some(jobs) = lock(&self.jobs).as_ref()
         {
-            // When the queue is full, an append will look for room.
+            // When the queue is full, an append will probe for room.
             drop(jobs.try_send(Job::Probe));
         }
         health.check_write(false)

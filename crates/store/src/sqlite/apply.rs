@@ -19,11 +19,11 @@ use crate::rows::{
     BindingRow, CheckpointRow, IdempotencyRow, InterruptRow, MessageRow, RunRow, ThreadRow,
 };
 
-/// What writes frames: prepared once, for the writer's connection.
+/// Writes frames, with one prepared statement of the writer's connection.
 #[derive(Debug, Default)]
 pub(super) struct InsertFrame<'c>(Option<Statement<'c>>);
 
-/// Passes when epoch and expected number fit: before any statement of the batch.
+/// Checks epoch and expected number before any statement of the batch.
 pub(super) fn check_head(
     conn: &Connection,
     context: &Context,
@@ -37,7 +37,6 @@ pub(super) fn check_head(
     Ok(batch.check_head(head)?)
 }
 
-/// Writes the batch.
 pub(super) fn batch<'c>(
     conn: &'c Connection,
     insert: &mut InsertFrame<'c>,
@@ -122,7 +121,6 @@ fn write_change(
     }
 }
 
-/// Writes a thread row and its search rows.
 pub(super) fn write_thread(conn: &Connection, row: &ThreadRow) -> Result<(), SqliteError> {
     // A row whose indexed columns stay is updated: an insert would rewrite every index.
     const UPDATE: &str = concat!(
@@ -186,7 +184,6 @@ fn write_message(conn: &Connection, row: &MessageRow) -> Result<(), SqliteError>
     Ok(())
 }
 
-/// Notes another id by which a message's agent knows it.
 fn write_alias(
     conn: &Connection,
     thread: ThreadKey,
@@ -200,7 +197,6 @@ fn write_alias(
     write_message(conn, &MessageRow { alias: Some(alias.clone()), ..row })
 }
 
-/// Writes a checkpoint row.
 pub(super) fn write_checkpoint(conn: &Connection, row: &CheckpointRow) -> Result<(), SqliteError> {
     let sql = concat!(
         "INSERT INTO checkpoints (thread, key, id, parent, run, body)",

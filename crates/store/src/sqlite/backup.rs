@@ -25,16 +25,14 @@ pub(super) fn backup(path: &Path, to: &Path, health: &Health) -> Result<()> {
             .map_err(|error| cannot("synchronise", &to, &error))
     });
     if durable.is_err() {
-        // Half a backup must not be taken for one.
+        // A partial backup must not be taken for a whole one.
         drop(fs::remove_file(&to));
     }
     durable
 }
 
 /// Replaces a store that no process uses by a verified backup.
-///
-/// # Errors
-/// `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
+/// Errors: `already_exists` when there is a store and `overwrite` is not set; `store_locked` when a process holds it; `store_corrupt` when the backup is damaged, `store_too_new` when a newer version wrote it.
 pub fn restore(backup: &Path, to: &Path, overwrite: bool) -> Result<VerifyReport> {
     let to = std::path::absolute(to).map_err(|error| cannot("find", to, &error))?;
     let _lock = FileLock::take(&to)?;
@@ -126,7 +124,6 @@ fn backup_error(fail: SqliteError, to: &Path, health: &Health) -> Error {
     }
 }
 
-/// Reads a stored file's name for messages.
 pub(super) fn missing(path: &Path) -> Error {
     file::cannot("open", path, &std::io::ErrorKind::NotFound.into())
 }

@@ -15,7 +15,7 @@ use crate::port::Batch;
 /// The most blobs that are remembered as stored but not yet named.
 const MAX_PENDING: usize = 65_536;
 
-/// Blobs that were stored for a frame that is still to come: removing another frame must not take them away.
+/// Blobs that were stored for a later frame: removing another frame must not take them away.
 #[derive(Debug, Default)]
 pub(super) struct PendingBlobs {
     waiting: HashSet<i64>,
@@ -23,7 +23,6 @@ pub(super) struct PendingBlobs {
     named: Vec<i64>,
 }
 
-/// Stores content, unless the tenant has it.
 pub(super) fn put(
     conn: &Connection,
     pending: &mut PendingBlobs,
@@ -74,7 +73,6 @@ pub(super) fn refer(
     Ok(())
 }
 
-/// Keys of blobs.
 pub(super) fn named(
     conn: &Connection,
     sql: &str,
@@ -141,7 +139,7 @@ pub(super) fn read(
     Ok(Some((blob, bytes)))
 }
 
-/// Whether a stored blob is what its columns say.
+/// Whether a stored blob matches its columns.
 pub(super) fn is_whole(conn: &Connection, key: i64) -> Result<bool, SqliteError> {
     let sql = "SELECT hash, length, crc, data FROM blobs WHERE key = ?1";
     let found = conn
@@ -184,25 +182,23 @@ fn find_of_thread(
 impl PendingBlobs {
     fn wait_for(&mut self, key: i64) {
         if self.waiting.len() >= MAX_PENDING {
-            // Those that are forgotten are refused when a frame names them after all, never half there.
+            // Forgotten ones are refused when a frame names them after all.
             self.waiting.clear();
         }
         self.waiting.insert(key);
     }
 
-    /// Whether the blob's frame is still to come: not in this transaction either.
+    /// Whether the blob's frame is still to come, also within this transaction.
     fn is_waiting(&self, key: i64) -> bool {
         self.waiting.contains(&key) && !self.named.contains(&key)
     }
 
-    /// The transaction is durable.
     pub(super) fn commit(&mut self) {
         for key in self.named.drain(..) {
             self.waiting.remove(&key);
         }
     }
 
-    /// The transaction was rolled back.
     pub(super) fn rollback(&mut self) {
         self.named.clear();
     }

@@ -22,7 +22,7 @@ const LAST_PAGES: usize = 128;
 /// How long after an erasure the log is emptied, so that erasures in a row share it; and how often that is tried again.
 const ERASE_DELAY: Duration = Duration::from_millis(500);
 
-/// The checkpointer's handle; it ends with it.
+/// The checkpointer's handle; dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     wake: Option<SyncSender<()>>,
@@ -42,9 +42,9 @@ struct CheckpointWorker {
     pages: Arc<AtomicUsize>,
 }
 
-/// Whether a checkpoint that failed so can simply be made later.
+/// Whether a checkpoint that failed with this error can simply be made later.
 pub(super) fn is_harmless(error: &rusqlite::Error) -> bool {
-    // A full disk is met, and named, by the next append.
+    // The next append meets a full disk, and names it.
     matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull)
@@ -82,10 +82,9 @@ impl Checkpointer {
         self.nearly.load(Ordering::Relaxed) && self.nearly.swap(false, Ordering::AcqRel)
     }
 
-    /// The log has grown.
     pub(super) fn nudge(&self) {
         if let Some(wake) = &self.wake {
-            // When a nudge waits already, that one does.
+            // A waiting nudge is enough.
             let _ = wake.try_send(());
         }
     }
@@ -96,7 +95,6 @@ impl Checkpointer {
         self.nudge();
     }
 
-    /// Ends the thread and its connection.
     pub(super) fn end(mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take()
@@ -122,7 +120,7 @@ impl CheckpointWorker {
                 }
             }
             if self.health.state() >= StoreState::ReadOnly {
-                // What could not be synchronised is not touched any more; wait for the end.
+                // A log that could not be synchronised is not touched any more; wait for the end.
                 self.erase.store(false, Ordering::Release);
                 continue;
             }

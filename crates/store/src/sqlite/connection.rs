@@ -24,7 +24,6 @@ const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// How many statements a connection keeps prepared.
 const STATEMENTS: usize = 96;
 
-/// Read-only connections, opened as they are needed.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: std::path::PathBuf,
@@ -33,7 +32,6 @@ pub(super) struct Readers {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// The connection that writes.
 pub(super) fn writer(path: &Path, options: &Options) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(
         path,
@@ -90,7 +88,6 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, SqliteError> {
     Ok(conn)
 }
 
-/// A connection that only reads.
 pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteError> {
     let conn = Connection::open_with_flags(
         path,
@@ -103,7 +100,7 @@ pub(super) fn reader(path: &Path, cache_kib: u32) -> Result<Connection, SqliteEr
     Ok(conn)
 }
 
-/// What makes a damaged or foreign file less dangerous.
+/// Settings that make a damaged or foreign file less dangerous.
 fn harden(conn: &Connection) -> Result<(), SqliteError> {
     conn.pragma_update(None, "cell_size_check", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
@@ -131,7 +128,7 @@ impl Readers {
         }
     }
 
-    /// Waits until one of the connections may be used.
+    /// Waits for one of the connections.
     pub(super) async fn permit(&self) -> Result<tokio::sync::OwnedSemaphorePermit> {
         let permits = std::sync::Arc::clone(&self.permits);
         permits.acquire_owned().await.map_err(|_| closed())

@@ -7,7 +7,7 @@ use super::error::SqliteError;
 use super::file::Reserve;
 use crate::open::Options;
 
-/// The room that must be free again before a full database takes everything again: a sixteenth of its size.
+/// The free share of a full database's size at which all writes are admitted again: a sixteenth.
 const FREE_AGAIN: u64 = 16;
 
 /// The reserve and the size limit: released when the disk is full, restored when it has room.
@@ -17,12 +17,11 @@ pub(super) struct DiskSpace {
     limit: Option<PageLimit>,
 }
 
-/// The largest size of the database, in pages.
 #[derive(Clone, Copy, Debug)]
 struct PageLimit {
-    /// For everything.
+    /// For all writes.
     usual: u64,
-    /// For what ends something.
+    /// For vital writes.
     vital: u64,
 }
 
@@ -64,7 +63,6 @@ impl DiskSpace {
         Ok(true)
     }
 
-    /// Sets the limit for everything.
     pub(super) fn apply_usual_limit(&self, conn: &Connection) -> Result<(), SqliteError> {
         match self.limit {
             Some(limit) => set_limit(conn, limit.usual),

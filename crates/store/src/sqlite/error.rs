@@ -10,10 +10,9 @@ pub(super) use trilogue_domain::lock;
 /// The extended code for "the shared-memory file cannot grow", which on a full disk comes before any other.
 const IOERR_SHMSIZE: i32 = 4_874;
 
-/// Why something inside the engine did not work.
+/// A failure inside the engine.
 #[derive(Debug)]
 pub(super) enum SqliteError {
-    /// SQLite reported it.
     Sql(rusqlite::Error),
     /// The change breaks a rule; the store is healthy.
     Refused(Error),
@@ -36,7 +35,6 @@ impl From<Error> for SqliteError {
 }
 
 impl SqliteError {
-    /// Whether the disk is full.
     pub(super) fn is_full(&self) -> bool {
         match self {
             Self::Sql(rusqlite::Error::SqliteFailure(error, _)) => {

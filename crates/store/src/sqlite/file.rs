@@ -10,7 +10,7 @@ use trilogue_domain::error::{Code, Error, Result};
 
 /// Only the user that runs the server reads and writes the store.
 const MODE: u32 = 0o600;
-/// How much is written to see whether the disk takes anything, in bytes.
+/// The size of a probe for free space, in bytes.
 const PROBE_BYTES: usize = 64 * 1024;
 
 /// The lock of a store: held by one process until it is dropped or the process ends.
@@ -46,7 +46,6 @@ pub(super) fn create(path: &Path) -> Result<()> {
     restrict(&file).map_err(|error| cannot("restrict", path, &error))
 }
 
-/// Creates a new file that only its owner may read.
 pub(super) fn create_new(path: &Path) -> Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path).map_err(
         |error| match error.kind() {
@@ -69,7 +68,6 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The error of a file operation that did not work.
 pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
     let code = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Code::DiskFull,
@@ -86,10 +84,7 @@ pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Error {
 // === impl FileLock ===
 
 impl FileLock {
-    /// Takes the lock of the store at `path`, in `PATH.lock`.
-    ///
-    /// # Errors
-    /// `store_locked`, naming the process that holds it.
+    /// Takes the lock of the store at `path`, in `PATH.lock`; fails with `store_locked`, naming the process that holds it.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let name = beside(path, ".lock");
         let mut file = OpenOptions::new()
@@ -145,14 +140,14 @@ impl Reserve {
         Self { path: beside(store, ".reserve"), bytes }
     }
 
-    /// Makes sure that the room is really taken. Fails when there is none.
+    /// Makes sure that the space is really allocated.
     pub(super) fn fill(&self) -> io::Result<()> {
         if self.bytes == 0 {
             return Ok(());
         }
         let filled = self.try_fill();
         if filled.is_err() {
-            // Half a reserve would only take the remaining space.
+            // A partial reserve would only take the remaining space.
             let _ = self.release();
         }
         filled
@@ -181,7 +176,6 @@ impl Reserve {
         file.sync_all()
     }
 
-    /// Gives the room up.
     pub(super) fn release(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -12,7 +12,6 @@ use crate::core::damaged;
 use crate::port::Range;
 use crate::record::Frame;
 
-/// Reads a stretch of a thread's log.
 pub(super) fn read(
     conn: &Connection,
     context: &Context,
@@ -69,7 +68,7 @@ fn of_thread(
     })
 }
 
-/// Where in the run's numbers the frame begins that holds the first number after this.
+/// The run number at which the frame begins that holds the first number after this.
 fn first_of_run(conn: &Connection, run: i64, after: u64) -> Result<i64, SqliteError> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let start: Option<(i64, i64, i64)> = conn

@@ -1,4 +1,4 @@
-//! Where the logs end: what an append is compared with.
+//! The ends of logs, which an append is compared with.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::core::batch::Head;
 use crate::record::Frame;
 use crate::rows::ThreadRow;
 
-/// The most threads whose heads are remembered; then all are forgotten and looked up again.
+/// The most remembered heads; beyond that all are forgotten and looked up again.
 const MAX_HEADS: usize = 65_536;
 
-/// Heads of threads that were written lately, and those of the transaction under way.
+/// Heads of recently written threads, and those of the current transaction.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     committed: HashMap<ThreadKey, Head>,
@@ -29,7 +29,7 @@ pub(super) struct Heads {
 // === impl Heads ===
 
 impl Heads {
-    /// The head as the transaction under way sees it; `None` when there is no such thread.
+    /// The head as the current transaction sees it; `None` when there is no such thread.
     pub(super) fn get(
         &mut self,
         conn: &Connection,
@@ -48,12 +48,11 @@ impl Heads {
         Ok(Some(Head { epoch: row.epoch, last: last(conn, context, thread)? }))
     }
 
-    /// Notes the head that the current transaction gives a thread.
+    /// Notes the thread's head after the current transaction.
     pub(super) fn set(&mut self, thread: ThreadKey, head: Option<Head>) {
         self.open.insert(thread, head);
     }
 
-    /// The transaction is durable.
     pub(super) fn commit(&mut self) {
         if self.committed.len() + self.open.len() > MAX_HEADS {
             self.committed.clear();
@@ -66,7 +65,6 @@ impl Heads {
         }
     }
 
-    /// The transaction was rolled back.
     pub(super) fn rollback(&mut self) {
         self.open.clear();
     }

@@ -106,7 +106,7 @@ impl Housekeeping for SqliteStore {
             for key in keys {
                 match row::one::<RunRow>(conn, "WHERE key = ?1", [key]) {
                     Ok(run) => runs.extend(run),
-                    // A damaged run is not removed: its thread waits for a person.
+                    // A damaged run is not removed: its thread needs a person.
                     Err(fail @ SqliteError::Damaged(..)) => drop(context.health.settle(fail)),
                     Err(fail) => return Err(fail),
                 }
@@ -159,7 +159,6 @@ impl Housekeeping for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Fails when the thread of the found row is quarantined.
     pub(super) fn unless_quarantined<T>(
         &self,
         found: Option<T>,
@@ -200,20 +199,18 @@ fn expired(
     Ok(found.into_iter().map(|(_, key)| key).collect())
 }
 
-/// Whether no callback of a run waits to be delivered.
+/// Whether no callback of a run waits for delivery.
 macro_rules! all_told {
     () => {
         "NOT EXISTS (SELECT 1 FROM queue WHERE queue.run = runs.key AND queue.dead = 0)"
     };
 }
 
-/// Runs that ended too long ago.
 pub(super) const TOO_OLD: &str = concat!(
     "SELECT ended_at, key FROM runs WHERE ended_at < ?1 AND ",
     all_told!(),
     " ORDER BY ended_at, key LIMIT ?2"
 );
-/// Stateless runs that ended too long ago.
 pub(super) const TOO_OLD_STATELESS: &str = concat!(
     "SELECT ended_at, key FROM runs INDEXED BY runs_stateless",
     " WHERE stateless = 1 AND ended_at < ?1 AND ",

@@ -24,16 +24,16 @@ use crate::rows::{
 
 /// Up to this many bytes a store is inspected before it opens; a larger one beside its first work.
 const AT_ONCE_BYTES: u64 = 4 * 1024 * 1024;
-/// The most findings that are looked at, a table.
+/// The most findings per table.
 const MAX_FINDINGS: usize = 1_000;
 
-/// An inspection that may be under way; it ends with it.
+/// A running inspection; dropping it ends the thread.
 pub(super) struct Inspection {
     interrupt: Option<InterruptHandle>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Inspects the store, at once or beside.
+/// Inspects the store, at once or in the background.
 pub(super) fn start(path: &Path, health: &Arc<Health>) -> Result<Inspection, SqliteError> {
     let conn = connection::reader(path, 256)?;
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
@@ -75,7 +75,7 @@ fn inspect(conn: &Connection, health: &Health) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// Tells damage of rows from damage of the structures around them.
+/// Distinguishes damage of rows from damage of the structures around them.
 fn judge(
     conn: &Connection,
     health: &Health,
@@ -89,7 +89,7 @@ fn judge(
             // A value of another type than its column's: the row is found damaged when it is read.
             None => finding.contains(" value in "),
         };
-        // Counts differ where a row is missing; with the row explained, so are they.
+        // Counts differ where a row is missing; a known missing row explains them.
         let is_count = finding.starts_with("wrong # of entries");
         has_damaged_row |= is_of_row;
         if finding != "ok" && !is_of_row && !(is_count && has_damaged_row) {
@@ -100,12 +100,11 @@ fn judge(
     Ok(())
 }
 
-/// The row that a finding is about: `row 7 missing from index …`.
 fn row_of(finding: &str) -> Option<i64> {
     finding.strip_prefix("row ")?.split(' ').next()?.parse().ok()
 }
 
-/// Whether the row itself is damaged; its thread is quarantined then.
+/// Whether the row itself is damaged; its thread is then quarantined.
 fn is_damaged(
     conn: &Connection,
     health: &Health,
@@ -160,7 +159,7 @@ fn check_frame(conn: &Connection, health: &Health, rowid: i64) -> Result<bool, S
     }
 }
 
-/// A damaged blob is the matter of every thread that names it.
+/// A damaged blob affects every thread that names it.
 fn check_blob(conn: &Connection, health: &Health, key: i64) -> Result<bool, SqliteError> {
     if blob::is_whole(conn, key)? {
         return Ok(false);
@@ -180,7 +179,6 @@ fn was_interrupted(error: &rusqlite::Error) -> bool {
 // === impl Inspection ===
 
 impl Inspection {
-    /// Ends the inspection and its connection.
     pub(super) fn end(mut self) {
         let thread = self.thread.take();
         drop(self);

@@ -1,4 +1,4 @@
-//! What waits for the writer.
+//! Jobs of the writer.
 
 use std::fmt;
 
@@ -14,16 +14,15 @@ use super::heads::Heads;
 use crate::core::closed;
 use crate::port::Batch;
 
-/// One thing for the writer to do.
+/// A job of the writer.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Append a batch.
     Append(Append),
-    /// Anything else that writes.
+    /// Any other write.
     Work(Box<dyn Work>),
-    /// See whether a full disk has room again.
+    /// Probe whether a full disk has room again.
     Probe,
-    /// Do what waits before this, then end.
+    /// Finish the jobs before this one, then end.
     Close,
 }
 
@@ -55,17 +54,13 @@ pub(super) struct ChangedThreads {
     pub(super) removes: bool,
 }
 
-/// A change that may be run again, when its transaction was rolled back for another's sake.
+/// A change that can run again when its transaction was rolled back because of another.
 pub(super) trait Work: Send + fmt::Debug {
-    /// Makes the change.
     fn run(&mut self, desk: &mut WriteContext<'_>) -> Result<(), SqliteError>;
-    /// Sends the result.
     fn reply(self: Box<Self>, outcome: Result<()>);
-    /// How it is treated.
     fn kind(&self) -> WorkKind;
 }
 
-/// How a change is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WorkKind {
     /// Admitted while the disk is full.
@@ -76,7 +71,7 @@ pub(super) struct WorkKind {
     pub(super) bytes: usize,
 }
 
-/// A change given as a function.
+/// A job made from a function.
 struct FnWork<F, T> {
     kind: WorkKind,
     run: F,
@@ -106,7 +101,6 @@ impl WorkKind {
 // === impl Job ===
 
 impl Job {
-    /// Its size, in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Append(append) => append.bytes,
@@ -137,10 +131,9 @@ impl Job {
         }
     }
 
-    /// Sends the result.
     pub(super) fn reply(self, outcome: Result<()>) {
         match self {
-            // Nobody waits any more where the receiver is gone.
+            // No caller waits where the receiver is gone.
             Self::Append(append) => drop(append.reply.send(outcome)),
             Self::Work(work) => work.reply(outcome),
             Self::Probe | Self::Close => {}

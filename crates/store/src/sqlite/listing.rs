@@ -15,7 +15,7 @@ use crate::rows::{
     DeadLetter, InterruptFilter, InterruptRow, Listing, Page, QueueKind, RunFilter, RunRow,
 };
 
-/// The conditions of a listing beside the driver.
+/// The conditions of a listing beside the access path.
 pub(super) struct ListConditions<'a, R> {
     /// Conditions on columns, checked before anything is decoded.
     pub(super) columns: &'a dyn Fn(&Row<'_>) -> bool,
@@ -27,10 +27,9 @@ pub(super) struct ListConditions<'a, R> {
     pub(super) other: Option<&'a Other<'a, R>>,
 }
 
-/// A condition that needs further rows: whether it holds, and how many were looked at.
+/// A condition on further rows: whether it holds, and how many were looked at.
 type Other<'a, R> = dyn Fn(&Connection, &R) -> Result<(bool, usize), SqliteError> + 'a;
 
-/// Runs that the scope sees.
 pub(super) fn runs(
     conn: &Connection,
     context: &Context,
@@ -63,7 +62,6 @@ pub(super) fn runs(
     list(conn, context, scope, driver, page, &residual)
 }
 
-/// Interrupts that the scope sees.
 pub(super) fn interrupts(
     conn: &Connection,
     context: &Context,
@@ -108,7 +106,6 @@ pub(super) fn interrupts(
     Ok(pages.finish())
 }
 
-/// Callback deliveries that were given up.
 pub(super) fn dead_deliveries(
     conn: &Connection,
     scope: &Scope,

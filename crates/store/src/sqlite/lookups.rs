@@ -1,4 +1,4 @@
-//! Looking single things up.
+//! Look-ups of single rows.
 
 use rusqlite::{Connection, params};
 use trilogue_domain::{
@@ -21,7 +21,6 @@ pub(super) const OF_RUN_SEEN: &str = concat!(
 /// The oldest message that its agent knows by an id.
 pub(super) const BY_ALIAS: &str = "WHERE thread = ?1 AND alias = ?2 ORDER BY key LIMIT 1";
 
-/// A thread that the scope sees.
 pub(super) fn thread(
     conn: &Connection,
     context: &Context,
@@ -32,7 +31,6 @@ pub(super) fn thread(
     Ok(context.health.quarantine.visible(scope, found)?)
 }
 
-/// A thread that the scope sees, by key.
 pub(super) fn thread_of(
     conn: &Connection,
     context: &Context,
@@ -43,7 +41,6 @@ pub(super) fn thread_of(
     Ok(context.health.quarantine.visible(scope, found)?)
 }
 
-/// A run that the scope sees.
 pub(super) fn run(
     conn: &Connection,
     context: &Context,
@@ -54,7 +51,6 @@ pub(super) fn run(
     Ok(context.health.quarantine.visible(scope, found)?)
 }
 
-/// An interrupt that the scope sees.
 pub(super) fn interrupt(
     conn: &Connection,
     context: &Context,
@@ -99,7 +95,6 @@ pub(super) fn message_in(
     }
 }
 
-/// A checkpoint of a thread that the scope sees.
 pub(super) fn checkpoint(
     conn: &Connection,
     context: &Context,
@@ -136,7 +131,6 @@ pub(super) fn path(
     Ok(path)
 }
 
-/// How an agent knows a thread that the scope sees.
 pub(super) fn binding(
     conn: &Connection,
     context: &Context,

@@ -79,18 +79,17 @@ use crate::record::Frame;
 /// Bytes per permit of the write queue.
 const PERMIT_BYTES: usize = 1_024;
 
-/// A store in one SQLite file.
 #[derive(Debug)]
 pub struct SqliteStore {
     context: Arc<Context>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     flights: SharedReads<(ThreadKey, Range), Vec<Arc<Frame>>>,
-    /// Looks the end of a log up when its first reader attaches.
+    /// Looks up the end of a log when its first reader attaches.
     ends: Mutex<Option<Connection>>,
 }
 
-/// The parts that the writer and the readers share.
+/// Shared by the writer and the readers.
 #[derive(Debug)]
 struct Context {
     path: PathBuf,
@@ -102,13 +101,12 @@ struct Context {
     hot: RowCache,
     keys: KeyCounters,
     offered: QueueSignal,
-    /// Room in the queue of the writer, in permits of [`PERMIT_BYTES`].
+    /// Room in the writer's queue, in permits of [`PERMIT_BYTES`].
     queue_room: Semaphore,
     commits: AtomicU64,
     frames: AtomicU64,
 }
 
-/// The next integer keys.
 #[derive(Debug)]
 struct KeyCounters {
     thread: AtomicI64,
@@ -123,7 +121,7 @@ struct QueueSignal(Arc<Notify>);
 // === impl SqliteStore ===
 
 impl SqliteStore {
-    /// Has the writer do something and waits for it.
+    /// Sends a job to the writer and waits for its result.
     async fn write<T: Send + 'static>(
         &self,
         kind: WorkKind,
@@ -187,7 +185,7 @@ async fn done<T>(value: oneshot::Receiver<Result<T>>) -> Result<T> {
 // === impl Context ===
 
 impl Context {
-    /// Makes room in the queue of the writer for as much as these jobs took.
+    /// Returns the permits of these jobs.
     fn release(&self, permits: usize) {
         if permits > 0 {
             self.queue_room.add_permits(permits);
@@ -206,7 +204,7 @@ impl KeyCounters {
 // === impl QueueSignal ===
 
 impl QueueSignal {
-    /// Wakes those that wait, and the next that will.
+    /// Wakes waiting workers, or the next one to wait.
     fn wake(&self) {
         self.0.notify_waiters();
         self.0.notify_one();

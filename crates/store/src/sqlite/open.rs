@@ -24,10 +24,7 @@ use crate::open::Options;
 use crate::port::Batch;
 
 impl SqliteStore {
-    /// Opens the store in this file, which is created when it does not exist.
-    ///
-    /// # Errors
-    /// As [`crate::open()`].
+    /// Opens the store in this file, which is created when it does not exist. Fails as [`crate::open()`].
     pub async fn open(path: PathBuf, options: Options) -> Result<Self> {
         let runtime = Handle::current();
         let opening = tokio::task::spawn_blocking(move || open(&path, &options, runtime));
@@ -36,7 +33,7 @@ impl SqliteStore {
 }
 
 fn open(path: &Path, options: &Options, runtime: Handle) -> Result<SqliteStore> {
-    // An absolute path is never read as one of SQLite's own URLs.
+    // SQLite never reads an absolute path as one of its URLs.
     let path = std::path::absolute(path).map_err(|error| file::cannot("find", path, &error))?;
     let lock = FileLock::take(&path)?;
     file::create(&path)?;

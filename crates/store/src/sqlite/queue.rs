@@ -9,12 +9,12 @@ use crate::core::queue::{FinishOutcome, QueueEntry, settle_line};
 use crate::record::Record;
 use crate::rows::{Claim, DeadLetter, QueueItem, QueueKind, RetryDecision};
 
-/// When an item that is not free can be claimed: never.
+/// The `free_at` of an item that cannot be claimed.
 const BLOCKED: i64 = i64::MAX;
 /// The columns of an entry behind those of its item.
 const ENTRY_COLUMNS: &str = "free_at, fence, attempts, held, dead, error, next";
 
-/// Puts an item in, or in the place of the one under its key.
+/// Adds an item, or replaces the one under its key.
 pub(super) fn offer(conn: &Connection, item: &QueueItem) -> Result<(), SqliteError> {
     if item.kind != QueueKind::Callback {
         // Only callbacks are in line; any other item replaces what is there, in one statement.
@@ -55,7 +55,6 @@ pub(super) fn withdraw(
     settle(conn, run.flatten().map(RunKey))
 }
 
-/// Claims items that can be claimed, oldest first.
 pub(super) fn claim(
     conn: &Connection,
     kind: QueueKind,
@@ -115,7 +114,6 @@ pub(super) fn extend(
     Ok(true)
 }
 
-/// Removes an item that is still held.
 pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteError> {
     let Some(mut entry) = held(conn, claim)? else { return Ok(false) };
     let line = entry.line;
@@ -129,7 +127,7 @@ pub(super) fn finish(conn: &Connection, claim: &Claim) -> Result<bool, SqliteErr
     Ok(true)
 }
 
-/// Gives an item that is still held back, or up.
+/// Retries or gives up an item that is still held.
 pub(super) fn abandon(
     conn: &Connection,
     claim: &Claim,
@@ -143,7 +141,6 @@ pub(super) fn abandon(
     Ok(true)
 }
 
-/// When the next item of this kind can be claimed.
 pub(super) fn next_due(
     conn: &Connection,
     kind: QueueKind,
@@ -277,7 +274,7 @@ fn store(
     settle(conn, run)
 }
 
-/// Makes the first of a line free, unless one of the line is held.
+/// Frees the first of a line, unless one of the line is held.
 fn settle(conn: &Connection, run: Option<RunKey>) -> Result<(), SqliteError> {
     let Some(run) = run else { return Ok(()) };
     let free: Option<(i64, bool)> = conn

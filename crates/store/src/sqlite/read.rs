@@ -154,7 +154,7 @@ impl Read for SqliteStore {
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
-        // One look at an index, for the first reader of a thread; every other look-up is off the async threads.
+        // One look-up in an index, for the first reader of a thread; every other one runs off the async threads.
         self.context.tails.attach(thread, || {
             let ends = lock(&self.ends);
             let last = ends.as_ref().map(|conn| heads::last(conn, &self.context, thread));

@@ -9,7 +9,7 @@ use crate::core::queue::is_of_run;
 use crate::record::Record;
 use crate::rows::{CheckpointRow, QueueItem};
 
-/// Removes a run of this thread. A run that is not there is no error.
+/// Removes a run of this thread, if it exists.
 pub(super) fn run(
     conn: &Connection,
     blobs: &mut blob::PendingBlobs,
@@ -48,7 +48,6 @@ pub(super) fn run(
     blob::remove_unnamed(conn, blobs, &named)
 }
 
-/// Removes the thread.
 pub(super) fn thread(
     conn: &Connection,
     blobs: &mut blob::PendingBlobs,
@@ -106,7 +105,7 @@ fn note_key(conn: &Connection, kind: &str, key: Option<i64>) -> Result<(), Sqlit
     Ok(())
 }
 
-/// Notes the numbers of the run's frames as holes that may be there, joined with the holes beside them.
+/// Notes the numbers of the run's frames as removed, joined with the gaps beside them.
 fn note_gaps(conn: &Connection, thread: ThreadKey, run: RunKey) -> Result<(), SqliteError> {
     let mut statement = conn.prepare_cached(
         "SELECT first, last FROM frames WHERE run = ?1 AND thread = ?2 ORDER BY first_run",
@@ -185,7 +184,7 @@ fn remove_queue_items(
         while let Some(row) = rows.next()? {
             let key: String = row.get(1)?;
             let body = row.get_ref(2)?.as_blob().unwrap_or_default();
-            // A damaged item cannot be about anything any more.
+            // A damaged item belongs to nothing.
             let is_named =
                 QueueItem::decode(body).map_or(true, |item| is_of_run(&item, run, &[id]));
             if is_named || is_interrupt_of(conn, thread, run, &key)? {

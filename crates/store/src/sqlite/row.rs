@@ -8,11 +8,11 @@ use super::error::SqliteError;
 use crate::core::damaged;
 use crate::core::table::{Column, TableRow};
 
-/// Rows with their integers, in its order; those that are damaged as what they are.
+/// Rows with their integers, in its order; damaged ones as errors.
 pub(super) type RowBatch<R> = Vec<(i64, Result<R, SqliteError>)>;
 
 /// Writes a row: `?1` is its thread, `?2` its integer if it is part of the row, then its columns, the body, and `others`.
-/// Gives the number of rows that were written.
+/// Returns the number of written rows.
 pub(super) fn write<R: TableRow>(
     conn: &Connection,
     sql: &str,
@@ -32,7 +32,7 @@ pub(super) fn write_encoded<R: TableRow>(
     let keys = [Column::integer(row.thread().map(|key| key.0)), Column::integer(row.key())];
     let columns = row.columns();
     let mut index = 0;
-    // A statement that has no use for the last values does not name them.
+    // A statement that does not use the last values does not name them.
     let count = statement.parameter_count();
     let mut bind = |value: &dyn ToSql| {
         index += 1;
@@ -45,7 +45,6 @@ pub(super) fn write_encoded<R: TableRow>(
     statement.raw_execute()
 }
 
-/// Reads one row.
 pub(super) fn take<R: TableRow>(row: &Row<'_>) -> Result<R, SqliteError> {
     let thread = row.get::<_, Option<i64>>(0).ok().flatten().map(ThreadKey);
     let Ok(ValueRef::Blob(body)) = row.get_ref(2) else { return Err(mismatch::<R>(thread)) };
@@ -105,7 +104,7 @@ pub(super) fn select<R: TableRow>(rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", columns::<R>(), R::TABLE)
 }
 
-/// What [`take`] reads.
+/// The columns that [`take`] reads.
 pub(super) fn columns<R: TableRow>() -> String {
     format!("{}, {}, body, {}", R::THREAD, R::KEY, R::COLUMNS)
 }

@@ -1,8 +1,8 @@
-//! Rows of the threads that were written last: what every turn asks for again is answered without a look-up.
+//! Rows of recently written threads: every turn reads them again without a look-up.
 //!
-//! Only the writer fills this, from what it has just made durable and before anybody is told of it.
-//! So what is here is the newest there is, and whoever was told of a change finds it.
-//! Readers of the database see a change from its commit on, a moment before it is here; rows that a commit under way changes are hidden until then, so that nobody who saw the new finds the old.
+//! Only the writer fills this, from durable rows and before it replies.
+//! So a cached row is the newest, and a caller that got its reply finds its change.
+//! Readers of the database see a change from its commit on, a moment before it is cached; rows that a commit in progress changes are hidden until then, so that no reader finds an older row after a newer one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -13,14 +13,13 @@ use super::error::lock;
 use crate::port::{Batch, Change};
 use crate::rows::{BindingRow, ThreadRow};
 
-/// The most threads with rows here; then all are forgotten and looked up again.
+/// The most cached threads; beyond that all are forgotten and looked up again.
 const MAX_THREADS: usize = 1_024;
-/// The most agents of one thread whose bindings are here.
+/// The most bindings of one thread.
 const MAX_BINDINGS: usize = 4;
-/// A row with more bytes of free content is not kept: with the two limits above this bounds all of them at 20 MiB.
+/// A row with more bytes of free content is not cached: with the two limits above this bounds all of them at 20 MiB.
 const MAX_ROW_BYTES: usize = 4 * 1024;
 
-/// The rows. Shared by the writer and all readers.
 #[derive(Debug, Default)]
 pub(super) struct RowCache(Mutex<CachedThreads>);
 
@@ -28,11 +27,10 @@ pub(super) struct RowCache(Mutex<CachedThreads>);
 struct CachedThreads {
     rows: HashMap<ThreadKey, CachedThread>,
     keys: HashMap<(TenantId, ThreadId), ThreadKey>,
-    /// Threads whose rows a commit under way changes.
+    /// Threads whose rows a commit in progress changes.
     hidden: HashSet<ThreadKey>,
 }
 
-/// The rows of one thread.
 #[derive(Debug)]
 struct CachedThread {
     thread: ThreadRow,
@@ -42,17 +40,16 @@ struct CachedThread {
 // === impl RowCache ===
 
 impl RowCache {
-    /// A thread by id, when its row is here.
+    /// A thread by id, if it is cached.
     pub(super) fn thread(&self, tenant: &TenantId, id: &ThreadId) -> Option<ThreadRow> {
         lock(&self.0).get(tenant, id).map(|rows| rows.thread.clone())
     }
 
-    /// A thread by key, when its row is here.
     pub(super) fn thread_of(&self, key: ThreadKey) -> Option<ThreadRow> {
         lock(&self.0).of(key).map(|rows| rows.thread.clone())
     }
 
-    /// A thread and how an agent knows it, when both rows are here.
+    /// A thread and its binding to an agent, if both are cached.
     pub(super) fn binding(
         &self,
         tenant: &TenantId,
@@ -65,7 +62,7 @@ impl RowCache {
         Some((rows.thread.clone(), binding.clone()))
     }
 
-    /// Takes the rows of a batch that is durable now.
+    /// Caches the rows of a durable batch.
     pub(super) fn committed(&self, batch: &Batch) {
         if !touches(batch) {
             return;
@@ -94,7 +91,7 @@ impl RowCache {
         lock(&self.0).hidden.clear();
     }
 
-    /// Forgets the rows of a thread that was changed otherwise.
+    /// Forgets the rows of a thread that another job changed.
     pub(super) fn forget(&self, thread: ThreadKey) {
         lock(&self.0).forget(thread);
     }
@@ -151,7 +148,7 @@ impl CachedThreads {
     }
 }
 
-/// Whether the batch changes rows that are kept here.
+/// Whether the batch changes cached rows.
 pub(super) fn touches(batch: &Batch) -> bool {
     let touches = |change: &Change| {
         matches!(change, Change::Thread(_) | Change::Binding(_) | Change::RemoveThread)

@@ -16,10 +16,7 @@ pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks a SQLite file as ours: "TRLG".
 pub(super) const APPLICATION_ID: i32 = 0x5452_4C47;
 
-/// Brings the file to the version that the last of these steps leads to.
-///
-/// # Errors
-/// As [`checked_version`].
+/// Brings the file to the version of the last of these steps. Fails as [`checked_version`].
 pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result<(), SqliteError> {
     let found = checked_version(conn, migrations)?;
     for (migration, version) in migrations.iter().zip(1_u32..).skip(found as usize) {
@@ -32,9 +29,7 @@ pub(super) fn migrate(conn: &mut Connection, migrations: &[Migration]) -> Result
 }
 
 /// The schema version of a file; zero when it is empty.
-///
-/// # Errors
-/// `store_too_new` when these steps do not lead as far; `invalid_request` when another program made the file.
+/// Errors: `store_too_new` when these steps do not lead as far; `invalid_request` when another program made the file.
 pub(super) fn checked_version(
     conn: &Connection,
     migrations: &[Migration],
@@ -60,7 +55,6 @@ pub(super) fn checked_version(
     Ok(version)
 }
 
-/// Version 1.
 fn create(transaction: &Transaction<'_>) -> Result<(), SqliteError> {
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     Ok(transaction.execute_batch(include_str!("schema.sql"))?)

@@ -1,4 +1,4 @@
-//! Search rows: which threads and runs have a metadata member of a value.
+//! Search rows: the threads and runs with a metadata member of a value.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use trilogue_domain::{Json, TenantId};
@@ -6,16 +6,13 @@ use trilogue_domain::{Json, TenantId};
 use super::error::SqliteError;
 use crate::core::search::value_hash;
 
-/// The table that a search row belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SearchKind {
-    /// A thread.
     Thread = 1,
-    /// A run.
     Run = 2,
 }
 
-/// Makes the search rows of a row fit its metadata; whether they did not before. Free when the metadata is what they were made from.
+/// Makes the search rows match a row's metadata; returns whether they changed. Free when the metadata is the one they were made from.
 pub(super) fn write(
     conn: &Connection,
     kind: SearchKind,
@@ -23,7 +20,7 @@ pub(super) fn write(
     tenant: &TenantId,
     metadata: &Json,
 ) -> Result<bool, SqliteError> {
-    // Zero is "never made"; an object of no members needs no rows and no look.
+    // Zero means "never made"; an object without members needs no rows and no look-up.
     let sum = i64::from(crc32c::crc32c(metadata.as_bytes())) + 1;
     let (read, mark) = match kind {
         SearchKind::Thread => (
@@ -71,7 +68,6 @@ pub(super) fn has(
     Ok(conn.prepare_cached(sql)?.exists(params)?)
 }
 
-/// Removes the search rows of a row.
 pub(super) fn remove(conn: &Connection, kind: SearchKind, id: i64) -> Result<(), SqliteError> {
     conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
         .execute([kind as i64, id])?;

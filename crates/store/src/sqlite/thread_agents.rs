@@ -1,6 +1,6 @@
-//! Which agents threads have, for listings: search rows of a kind of their own, whose name is the agent's and whose hash is zero.
+//! The agents of threads, for listings: search rows of their own kind, whose name is the agent's and whose hash is zero.
 //!
-//! Such a row may be there longer than the agent is the thread's, never shorter: a listing compares before it shows.
+//! Such a row may outlive the agent's membership, but never miss it: a listing compares before it shows.
 
 use rusqlite::{Connection, params};
 use trilogue_domain::{AgentName, TenantId, ThreadKey};
@@ -62,7 +62,6 @@ pub(super) fn has(
     Ok(conn.prepare_cached(sql)?.exists(params![row.key.0, agent.as_str()])?)
 }
 
-/// Removes the rows of a thread.
 pub(super) fn remove(conn: &Connection, thread: ThreadKey) -> Result<(), SqliteError> {
     conn.prepare_cached("DELETE FROM search WHERE kind = ?1 AND id = ?2")?
         .execute([KIND, thread.0])?;

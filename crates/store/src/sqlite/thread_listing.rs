@@ -11,7 +11,6 @@ use super::{Context, lookups, thread_agents};
 use crate::core::search::{Candidates, activity_of, matches};
 use crate::rows::{CheckpointRow, Listing, Page, ThreadFilter, ThreadRow};
 
-/// Threads that the scope sees.
 pub(super) fn threads(
     conn: &Connection,
     context: &Context,

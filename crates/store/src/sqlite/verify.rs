@@ -19,22 +19,19 @@ use crate::rows::{
 
 /// The most findings that a report names.
 const MAX_FINDINGS: usize = 100;
-/// Rows that are read at once.
+/// Rows per read.
 const STRETCH: i64 = 1_000;
 
-/// The contents of a store, and its damage.
+/// The counts of a store, and its damage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VerifyReport {
     pub schema_version: u32,
     pub threads: u64,
     pub runs: u64,
-    /// Frames.
     pub frames: u64,
-    /// Events in these frames.
     pub events: u64,
     /// Other rows: messages, checkpoints, interrupts, bindings, idempotency, queue, tokens, configured instances.
     pub rows: u64,
-    /// Blobs.
     pub blobs: u64,
     /// Descriptions of the damage; at most 100.
     pub damage: Vec<String>,
@@ -57,9 +54,7 @@ impl VerifyReport {
 }
 
 /// Reads a whole store or backup without changing it: its structures, every checksum, every reference between rows.
-///
-/// # Errors
-/// `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it cannot be read at all. Damage that leaves the rest readable is in the report.
+/// Errors: `invalid_request` when it is no store, `store_too_new` when a newer version wrote it, `store_corrupt` when it cannot be read at all. Damage that leaves the rest readable is in the report.
 pub fn verify(path: &Path) -> Result<VerifyReport> {
     let path = std::path::absolute(path).map_err(|_| backup::missing(path))?;
     if !path.is_file() {

@@ -1,6 +1,6 @@
-//! The write-ahead log's file: kept longer than the log, so that a commit overwrites and does not lengthen it.
+//! The file of the write-ahead log: kept longer than the log, so that a commit overwrites instead of extending it.
 //!
-//! A commit that lengthens a file has the file system write down the new length and the new blocks too, which takes as long as the commit itself.
+//! When a commit extends a file, the file system also writes the new length and blocks, which takes as long as the commit itself.
 //! Behind the log's end are zeros, or pages from before it started over; SQLite reads neither, even on recovery.
 
 use std::fs::{File, OpenOptions};
@@ -15,41 +15,37 @@ use super::file::beside;
 const HEAD_BYTES: u64 = 32;
 /// The bytes before each page of the log.
 const PAGE_HEAD_BYTES: u64 = 24;
-/// The file of a log with fewer pages is left alone: such a store is hardly written.
+/// A shorter log's file is not extended: such a store is hardly written.
 const FROM_PAGES: usize = 64;
-/// The file is lengthened when it has fewer bytes than this behind the log's end.
+/// The file is extended when fewer bytes than this follow the log's end.
 const LEAST_AHEAD_BYTES: u64 = 256 * 1024;
-/// It is lengthened by this many bytes.
+/// The size of an extension, in bytes.
 const AHEAD_BYTES: u64 = 1024 * 1024;
-/// How many bytes are written at once.
+/// The bytes of one write.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// The file of the log, as the writer knows it.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
     file: Option<File>,
-    /// Its length when it was looked at last, in bytes.
+    /// Its last known length, in bytes.
     length: u64,
-    /// The log's pages then.
+    /// The log's pages at that time.
     pages: usize,
 }
 
 // === impl LogFile ===
 
 impl LogFile {
-    /// The log of the store at `path`.
     pub(super) fn of(path: &Path) -> Self {
         Self { path: beside(path, "-wal"), file: None, length: 0, pages: 0 }
     }
 
-    /// Lengthens the file when the log, which has this many pages, is near its end. Only the writer may, between two transactions.
-    ///
-    /// # Errors
-    /// When the file cannot be written; nothing is lost then, and commits lengthen it themselves.
+    /// Extends the file when the log, which has this many pages, nears its end. Only the writer may, between two transactions.
+    /// Fails when the file cannot be written; nothing is lost then, and commits extend the file themselves.
     pub(super) fn grow_ahead(&mut self, pages: usize) -> io::Result<()> {
         if pages < self.pages {
-            // It started over, and its file may have been cut.
+            // The log started over, and its file may have been cut.
             self.length = 0;
         }
         self.pages = pages;

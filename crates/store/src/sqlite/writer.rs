@@ -28,12 +28,11 @@ use crate::port::Change;
 
 /// The most jobs of one transaction.
 const MAX_GROUP: usize = 256;
-/// From this many replies on, the runtime sends them, so that the writer can continue.
+/// From this many replies on, a runtime task sends them, so that the writer can continue.
 const BULK_REPLIES: usize = 2;
 
-/// Jobs of one transaction, as a rule one.
+/// Jobs of one transaction, usually one.
 type Jobs = SmallVec<[Job; 1]>;
-/// The result of each job.
 type Outcomes = SmallVec<[Result<()>; 1]>;
 
 /// The writer before its thread starts.
@@ -47,7 +46,7 @@ pub(super) struct WriterThread {
     pub(super) beside: DiskUpkeep,
 }
 
-/// What works beside the writer, for the disk's sake.
+/// The background upkeep of the disk.
 #[derive(Debug)]
 pub(super) struct DiskUpkeep {
     pub(super) room: DiskSpace,
@@ -57,7 +56,6 @@ pub(super) struct DiskUpkeep {
     pub(super) log_pages: Arc<AtomicUsize>,
 }
 
-/// The writer's own things.
 #[derive(Debug)]
 struct Writer<'c> {
     conn: &'c Connection,
@@ -82,7 +80,7 @@ struct WriterStatements<'c> {
     frame: apply::InsertFrame<'c>,
 }
 
-/// How a transaction went.
+/// The result of a transaction.
 enum CommitOutcome {
     /// It is durable, with an outcome for each of its jobs.
     Done(Outcomes),
@@ -97,7 +95,7 @@ enum CommitOutcome {
 impl WriterThread {
     /// Runs jobs until every sender is dropped or one sends [`Job::Close`].
     pub(super) fn run(self, mut jobs: mpsc::Receiver<Job>) {
-        // Bound first and so dropped last: whatever happens here, the connection is closed before the lock is free.
+        // Bound first and so dropped last: the connection is always closed before the lock is free.
         let Self { lock, .. } = self;
         let Self { conn, context, runtime, beside, .. } = self;
         let beside = {
@@ -131,7 +129,7 @@ impl WriterThread {
 
 fn close(conn: Connection, context: &Context) {
     if context.health.state() >= StoreState::ReadOnly {
-        // What could not be synchronised must not be moved into the database either.
+        // A log that could not be synchronised must not be moved into the database either.
         let keep = rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
         drop(conn.set_db_config(keep, true));
     }
@@ -240,7 +238,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Applies one job. A refusal before its first statement is a result of the job and does not fail the transaction.
     fn apply(&mut self, job: &mut Job) -> Result<Result<()>, SqliteError> {
         if let Err(error) = self.context.health.check_write(job.is_vital()) {
             return Ok(Err(error));
@@ -322,7 +319,7 @@ impl Writer<'_> {
         context.hot.committed(batch);
         let last = batch.frames.last().map_or(batch.expected_last, |frame| frame.last());
         if batch.changes.iter().any(|change| matches!(change, Change::RemoveRun(_))) {
-            // No reader sees frames of the batch that went with their run at once.
+            // Readers never see frames of a batch that also removed their run.
             context.tails.removed(batch.thread, last);
         } else if !batch.frames.is_empty() {
             context.tails.committed(batch.thread, last, &batch.frames);
@@ -341,10 +338,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Keeps the write-ahead log short: by the checkpointer beside, and here what that one leaves, or cannot keep up with.
+    /// Keeps the write-ahead log short: the checkpointer does most, this does the rest.
     fn maintain_log(&mut self) {
         if self.context.health.state() >= StoreState::ReadOnly {
-            // What could not be synchronised must not be moved into the database.
+            // A log that could not be synchronised must not be moved into the database.
             return;
         }
         let pages = self.beside.log_pages.load(Ordering::Relaxed);
@@ -395,7 +392,7 @@ impl Writer<'_> {
                 let error = self.context.health.settle(fail);
                 vital.into_iter().for_each(|job| job.reply(Err(error.clone())));
             }
-            // One by one: a small one may fit where all together do not.
+            // One by one: a small job may fit where all together do not.
             _ => {
                 for job in vital {
                     self.commit_alone(job);
