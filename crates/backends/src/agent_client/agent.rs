@@ -18,7 +18,6 @@ use crate::child::Children;
 use crate::native::schema::Schema;
 use crate::permission::Rules;
 
-/// An agent of the Agent Client Protocol. Cheap to clone.
 #[derive(Clone)]
 pub struct AgentClient(Arc<Inner>);
 
@@ -31,9 +30,7 @@ struct Inner {
 
 impl AgentClient {
     /// An agent whose processes start when they are needed.
-    ///
-    /// # Errors
-    /// `invalid_request` if the launch cannot work.
+    /// Errors: `invalid_request` if the launch cannot work.
     pub fn new(
         card: AgentCard,
         launch: Launch,
@@ -47,9 +44,7 @@ impl AgentClient {
     }
 
     /// Starts the agent in another way from now on. Running processes keep their sessions until they exit.
-    ///
-    /// # Errors
-    /// As [`AgentClient::new`].
+    /// Fails as [`AgentClient::new`].
     pub fn relaunch(&self, launch: Launch) -> Result<()> {
         check(&self.0.card.name, &launch)?;
         self.0.opener.relaunch(launch);
@@ -82,7 +77,7 @@ impl Backend for AgentClient {
         shape::input(&self.0.card, input, SystemClock.now())
     }
 
-    /// Passes an answer that fits the form, and that the agent can be told as it is meant.
+    /// Accepts an answer that fits the form, and that the agent can get without a change of meaning.
     fn check_answer(&self, interrupt: &Interrupt, answer: &Answer) -> Result<()> {
         let invalid = |why: String, places: Vec<Violation>| {
             let message =

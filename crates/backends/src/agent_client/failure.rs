@@ -1,4 +1,4 @@
-//! Why something could not be done with an agent, and how runs and clients are told.
+//! Failures of agents, as runs and clients get them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,14 @@ use trilogue_wire::jsonrpc::{Code as RpcCode, ErrorObject};
 
 const NOT_AN_AGENT_HINT: &str = "check that the command starts an agent of the Agent Client Protocol: it speaks the protocol on its standard input and output, and many programs need an option for that";
 
-/// Why something could not be done with an agent.
 #[derive(Clone, Debug)]
 pub(super) enum AgentFailure {
-    /// The agent answered with an error.
     Refused(ErrorObject),
     /// The agent does not have a method that every agent has.
     MissingMethod(Box<MissingMethod>),
     /// The agent's process has exited: how, and the end of its standard error.
     Exited(String),
-    /// The agent could not be started, did not answer in time, or was not asked at all.
+    /// The agent could not be started, did not answer in time, or was not called at all.
     Local(Error),
     /// The command is not an agent that this server can talk to. Starting it again changes nothing.
     Incompatible(Error),
@@ -59,7 +57,6 @@ impl AgentFailure {
         }
     }
 
-    /// Whether the agent has answered with an error.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::MissingMethod(_))
     }
@@ -68,7 +65,7 @@ impl AgentFailure {
         matches!(self, Self::Refused(error) if error.code == RpcCode::AUTH_REQUIRED)
     }
 
-    /// Whether the agent does not know the session `remote`. Agents say so in several ways. A resource that is not
+    /// Whether the agent does not know the session `remote`. Agents report that in several ways. A resource that is not
     /// found does not count, unless it is the session.
     pub(super) fn is_lost_session(&self, remote: &str) -> bool {
         let Self::Refused(error) = self else { return false };
@@ -160,7 +157,7 @@ impl From<Error> for AgentFailure {
     }
 }
 
-/// Of a call whose connection may still be there.
+/// For a call whose connection may still exist.
 impl From<CallFailure> for AgentFailure {
     fn from(failed: CallFailure) -> Self {
         match failed {

@@ -11,10 +11,8 @@ use crate::workspace::{Folders, Grants};
 /// The smallest bound on a line, in bytes.
 const MIN_LINE_BYTES: usize = 64 * 1024;
 
-/// How an agent is started, and what its sessions may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
-    /// The program and its arguments.
     pub command: Vec<String>,
     /// Where it is started, and where its sessions work unless their client names another directory. `None`: where the session works, or where the server runs. Unused with [`Self::folders`].
     pub cwd: Option<PathBuf>,
@@ -40,7 +38,6 @@ pub struct Launch {
     pub cancel_grace: Duration,
     /// The longest line that the server accepts from it, in bytes.
     pub max_line_bytes: usize,
-    /// What it may do through the server with files and terminals in its working directory. Their environment is set when it is started.
     pub grants: Grants,
     /// Whose files and terminals it works with.
     pub client_tools: ClientTools,
@@ -58,18 +55,16 @@ pub struct Launch {
     pub client_meta: ClientMeta,
 }
 
-/// Which threads share a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Processes {
-    /// One process per thread.
     #[default]
     Thread,
     /// One process for all threads whose clients have the same capabilities.
     Shared,
 }
 
-/// Whose files and terminals an agent works with.
+/// The origin of the files and terminals of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientTools {
@@ -91,21 +86,18 @@ pub enum ClientMeta {
     Drop,
 }
 
-/// What happens when a thread goes back to an earlier point than its agent knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRewind {
-    /// The server refuses the run.
     #[default]
     Refuse,
     /// The agent starts again and gets the conversation so far.
     Prime,
 }
 
-/// A setting with which an agent cannot work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvalidSetting {
-    /// The setting, as the configuration names it.
+    /// The name of the setting in the configuration.
     pub key: &'static str,
     /// What is wrong with it.
     pub why: String,
@@ -116,7 +108,6 @@ pub struct InvalidSetting {
 // === impl Launch ===
 
 impl Launch {
-    /// This command with default settings.
     #[must_use]
     pub fn of<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         Self {
@@ -144,10 +135,6 @@ impl Launch {
         }
     }
 
-    /// Checks the settings.
-    ///
-    /// # Errors
-    /// The first one that cannot work.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let invalid =
             |key, why: &str, hint: String| Err(InvalidSetting { key, why: why.to_owned(), hint });

@@ -1,4 +1,4 @@
-//! What clients say, as the agent gets it.
+//! Clients' data, as the agent gets it.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What clients of the agent's own protocol can do with it beyond runs.
+//! Operations of clients of the agent's own protocol beyond runs.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -137,7 +137,6 @@ async fn open(
     Ok(session)
 }
 
-/// Calls the agent in the session of a thread.
 async fn call_session(
     opener: &Arc<SessionOpener>,
     thread: &ThreadContext,
@@ -155,7 +154,6 @@ async fn call_session(
     Ok(result)
 }
 
-/// Calls the agent without a session.
 async fn call_agent(
     opener: &SessionOpener,
     client: &Arc<dyn Client>,

@@ -1,8 +1,7 @@
-//! `echo`: says what it hears.
+//! `echo`: answers with its input.
 
 use trilogue_sdk::prelude::*;
 
-/// The agent's name.
 pub const NAME: &str = "echo";
 
 /// Answers each input message with one message of the same parts.

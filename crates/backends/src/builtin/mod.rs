@@ -17,17 +17,13 @@ use crate::native::NativeAgent;
 /// The names of the built-in agents, in the order in which they are listed.
 pub const NAMES: [&str; 3] = [echo::NAME, mailcomposer::NAME, researcher::NAME];
 
-/// How the built-in agents behave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long the researcher waits between two words, so that one sees it stream.
+    /// How long the researcher waits between two words, so that its stream is visible.
     pub pace: Duration,
 }
 
-/// The built-in agent with this name; `None` where there is none.
-///
-/// # Errors
-/// As [`NativeAgent::new`].
+/// The built-in agent with this name; `None` where there is none. Fails as [`NativeAgent::new`].
 pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
     match name {
         echo::NAME => Some(NativeAgent::new(Echo)),
@@ -37,10 +33,7 @@ pub fn named(name: &str, options: Options) -> Option<Result<NativeAgent>> {
     }
 }
 
-/// All built-in agents, in the order of [`NAMES`].
-///
-/// # Errors
-/// As [`NativeAgent::new`].
+/// All built-in agents, in the order of [`NAMES`]. Fails as [`NativeAgent::new`].
 pub fn all(options: Options) -> Result<Vec<NativeAgent>> {
     NAMES.iter().filter_map(|name| named(name, options)).collect()
 }

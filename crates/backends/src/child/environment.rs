@@ -1,5 +1,3 @@
-//! The environment of a child.
-
 use std::collections::BTreeMap;
 
 use uuid::Uuid;

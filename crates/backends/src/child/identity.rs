@@ -1,10 +1,10 @@
-//! A process that can be told from another with the same id.
+//! Process identities that survive the reuse of process ids.
 
 use rustix::process::{Pid, Signal};
 
 use super::platform;
 
-/// A process, so that another that gets its id later is not taken for it.
+/// A process id with its start time, so that a later process with the same id is not taken for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
@@ -24,7 +24,6 @@ pub(super) struct ProcessStatus {
 // === impl Identity ===
 
 impl Identity {
-    /// The process with this id now.
     pub(super) fn of(pid: u32) -> Option<Self> {
         platform::identity(pid)
     }

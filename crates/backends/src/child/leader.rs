@@ -29,9 +29,7 @@ pub struct Leader {
 
 impl Leader {
     /// Spawns a command as the leader of a new group.
-    ///
-    /// # Errors
-    /// If it cannot be spawned.
+    /// Errors: If it cannot be spawned.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let spawned = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = spawned.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -45,17 +43,16 @@ impl Leader {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Its standard input, if it is a pipe and was not taken before.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.spawned.stdin.take()
     }
 
-    /// Likewise its standard output.
+    /// Its standard output, if it is a pipe and was not taken before.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.spawned.stdout.take()
     }
 
-    /// Likewise its standard error.
+    /// Its standard error, likewise.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.spawned.stderr.take()
     }

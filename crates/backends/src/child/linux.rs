@@ -1,4 +1,4 @@
-//! Processes on Linux: `/proc` says who runs, and a descriptor holds on to the one that a signal is for.
+//! Processes on Linux: `/proc` lists them, and a descriptor pins the one that a signal is for.
 
 use std::fs;
 
@@ -44,9 +44,9 @@ pub(super) fn machine() -> (String, String) {
     (boot.trim().to_owned(), namespace.to_string_lossy().into_owned())
 }
 
-/// Sends a signal to this process, and never to another that has got its id.
+/// Sends a signal to this process, and never to another with the same id.
 pub(super) fn send(process: Identity, pid: Pid, signal: Signal) -> Result<(), Errno> {
-    // The descriptor holds on to the process. After that its identity is checked once more.
+    // The descriptor pins the process. After that its identity is checked once more.
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(descriptor) if process.is_alive() => pidfd_send_signal(descriptor, signal),
         Err(Errno::NOSYS) if process.is_alive() => kill_process(pid, signal),

@@ -49,7 +49,6 @@ use record::Records;
 /// How long a close waits for starts that have begun.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// All child processes of this server.
 #[derive(Debug, Default)]
 pub struct Children {
     records: Option<Arc<Records>>,
@@ -59,9 +58,8 @@ pub struct Children {
 
 #[derive(Debug, Default)]
 struct Running {
-    /// Whether no further child is started.
+    /// Set by a close.
     is_closed: bool,
-    /// How many are being started.
     starting: usize,
     children: HashMap<Uuid, Child>,
 }
@@ -69,14 +67,10 @@ struct Running {
 /// A start that has begun: a close waits for it.
 struct StartingChild<'a>(&'a watch::Sender<Running>);
 
-/// A child that has just been started, with its streams.
 #[derive(Debug)]
 pub struct Started {
-    /// The child.
     pub child: Child,
-    /// Its standard input.
     pub input: ChildStdin,
-    /// Its standard output.
     pub output: ChildStdout,
 }
 
@@ -88,9 +82,7 @@ struct KillOnDrop(Option<Started>);
 impl Children {
     /// Opens the folder `children` in the state folder, in which running children are recorded, and stops those of previous servers.
     /// Without a state folder nothing is recorded, and nothing found.
-    ///
-    /// # Errors
-    /// `internal` if the folder cannot be created or read.
+    /// Errors: `internal` if the folder cannot be created or read.
     pub async fn open(state: Option<PathBuf>) -> Result<Arc<Self>> {
         let (mut records, mut strays) = (None, 0);
         if let Some(state) = state {
@@ -115,16 +107,13 @@ impl Children {
         self.strays
     }
 
-    /// How many children run.
     #[must_use]
     pub fn count(&self) -> usize {
         self.running.borrow().children.len()
     }
 
     /// Starts a program.
-    ///
-    /// # Errors
-    /// `agent_failed` if it cannot be started, `internal` if it cannot be recorded, `shutting_down` after a close.
+    /// Errors: `agent_failed` if it cannot be started, `internal` if it cannot be recorded, `shutting_down` after a close.
     pub async fn start(&self, program: Program<'_>) -> Result<Started> {
         let _starting = StartingChild::begin(&self.running)?;
         let instance = Uuid::new_v4();

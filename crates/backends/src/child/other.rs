@@ -16,7 +16,6 @@ pub(super) fn status(_pid: u32) -> Option<ProcessStatus> {
     None
 }
 
-/// The variables of a process.
 pub(super) fn environment(_pid: u32) -> Option<Vec<u8>> {
     None
 }

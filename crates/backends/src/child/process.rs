@@ -25,7 +25,7 @@ const STDERR_GRACE: Duration = Duration::from_millis(250);
 /// How long a killed child may take to exit: one that hangs in the kernel may not exit at all.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A child process with everything that it started. Cheap to clone. It keeps running when all clones are dropped.
+/// A child process with all its descendants. Cheap to clone. It keeps running when all clones are dropped.
 #[derive(Clone, Debug)]
 pub struct Child(Arc<ChildState>);
 
@@ -41,7 +41,6 @@ struct ChildState {
     kill: CancellationToken,
 }
 
-/// How a child itself exited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChildExit(Option<ExitStatus>);
 
@@ -137,7 +136,6 @@ impl Child {
         &self.0.env
     }
 
-    /// Its captured standard error.
     #[must_use]
     pub fn captured(&self) -> &Stderr {
         &self.0.stderr
@@ -154,7 +152,7 @@ impl Child {
         *self.0.stage.borrow() != Stage::Running
     }
 
-    /// Returns when the child itself has exited, and its standard error was read to the end.
+    /// Waits until the child itself has exited, and its standard error was read to the end.
     pub async fn exited(&self) -> ChildExit {
         let mut stage = self.0.stage.subscribe();
         let ended = stage.wait_for(|stage| *stage != Stage::Running).await;
@@ -195,7 +193,7 @@ impl Child {
         let instance = self.0.instance.to_string();
         let tree = Tree::default().with_variable(MARKER, &instance).with_group(leader.pid());
         let exit = ChildExit(self.exit(&leader, &tree).await);
-        // Its standard error is read before anybody learns of the exit.
+        // Its standard error is read before the exit is reported.
         drop(tokio::time::timeout(STDERR_GRACE, stderr).await);
         self.0.stage.send_replace(Stage::Exited(exit));
         let is_clear = self.clear(&tree).await;

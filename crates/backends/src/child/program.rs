@@ -1,5 +1,3 @@
-//! A program to start as a child.
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,16 +6,11 @@ pub const MARKER: &str = "TRILOGUE_AGENT_INSTANCE";
 /// How long each step of stopping a child takes at most: its input is closed, it is asked to exit, it is killed.
 pub const STEP: Duration = Duration::from_secs(2);
 
-/// A program to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// Its name in the log.
     pub name: &'a str,
-    /// The program and its arguments.
     pub command: &'a [String],
-    /// Its working directory.
     pub cwd: &'a Path,
-    /// Variables that are set for it.
     pub env: &'a [(String, String)],
     /// The server's own variables that it gets beside [`super::INHERITED`].
     pub inherit: &'a [String],

@@ -25,7 +25,6 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait before trying a lock again.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
-/// The records of this server.
 #[derive(Debug)]
 pub(super) struct Records {
     folder: PathBuf,
@@ -34,7 +33,6 @@ pub(super) struct Records {
     _lock: File,
 }
 
-/// A server that does not run any more.
 #[derive(Debug)]
 pub(super) struct PreviousServer {
     folder: PathBuf,
@@ -44,7 +42,6 @@ pub(super) struct PreviousServer {
     _lock: File,
 }
 
-/// A child of a previous server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RecordedChild {
     pub(super) instance: Uuid,
@@ -171,7 +168,6 @@ impl PreviousServer {
         Ok(Some(Self { folder, children, _lock: lock }))
     }
 
-    /// Removes its records.
     pub(super) fn forget(self) {
         forget(&self.folder);
     }

@@ -10,15 +10,13 @@ const MIN_BYTES: usize = 8;
 const MAX_BYTES: usize = 4 * 1024;
 /// The most pieces. If there are more, nothing is shown at all.
 const MAX_PIECES: usize = 4_096;
-/// Stands for a secret.
+/// Replaces a secret.
 const MARK: &str = "[hidden]";
 
-/// The secrets of a child.
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
     /// The longest first, because one may contain another.
     pieces: Vec<String>,
-    /// Whether there were too many.
     is_full: bool,
 }
 
@@ -38,7 +36,6 @@ impl Redactor {
         self.pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
     }
 
-    /// Whether there are too many secrets: nothing may be shown any more.
     pub(super) const fn is_full(&self) -> bool {
         self.is_full
     }

@@ -18,7 +18,6 @@ const LOGGED_BYTES: usize = 2 * 1024;
 /// The longest character in UTF-8.
 const CHARACTER_BYTES: usize = 4;
 
-/// The end of a child's standard error.
 #[derive(Debug)]
 pub struct Stderr {
     tail: Mutex<StderrTail>,
@@ -99,7 +98,6 @@ impl Stderr {
         text.get(from..to).unwrap_or_default().to_owned()
     }
 
-    /// Forgets what was captured.
     pub fn clear(&self) {
         *lock(&self.tail) = StderrTail::default();
     }

@@ -1,4 +1,4 @@
-//! Everything that a process started: found by its group, by variables that it was given, and by who started whom.
+//! All descendants of a process: found by its group, by variables that it was given, and by parent processes.
 //!
 //! On systems other than Linux only the group is found.
 
@@ -31,7 +31,6 @@ pub(crate) struct Tree {
     known: Arc<Mutex<HashSet<Identity>>>,
 }
 
-/// All processes of the system.
 struct Census(HashMap<u32, ProcessStatus>);
 
 // === impl Tree ===

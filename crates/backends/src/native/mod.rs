@@ -19,7 +19,6 @@ use crate::permission::Rules;
 use ports::Ports;
 use schemas::Schemas;
 
-/// The [`Backend`] of an [`Agent`].
 pub struct NativeAgent {
     agent: Arc<dyn Agent>,
     card: AgentCard,
@@ -31,27 +30,19 @@ pub struct NativeAgent {
 
 impl NativeAgent {
     /// Reads the agent's card and compiles its schemas.
-    ///
-    /// # Errors
-    /// If its card cannot be built, or one of its schemas is invalid: the error names it.
+    /// Errors: If its card cannot be built, or one of its schemas is invalid: the error names it.
     pub fn new(agent: impl Agent) -> Result<Self> {
         Self::from_arc(Arc::new(agent))
     }
 
     /// As [`NativeAgent::new`], for an agent that is shared.
-    ///
-    /// # Errors
-    /// As [`NativeAgent::new`].
     pub fn from_arc(agent: Arc<dyn Agent>) -> Result<Self> {
         let card = agent.card().build()?;
         let schemas = Arc::new(Schemas::of(&card)?);
         Ok(Self { agent, card, schemas, rules: Arc::default() })
     }
 
-    /// The same agent with another card, such as one with another name. The schemas of the new card are checked.
-    ///
-    /// # Errors
-    /// If one of the schemas is invalid.
+    /// The same agent with another card, such as one with another name. Fails if one of the new card's schemas is invalid.
     pub fn with_card(self, card: AgentCard) -> Result<Self> {
         let schemas = Arc::new(Schemas::of(&card)?);
         Ok(Self { agent: self.agent, card, schemas, rules: self.rules })
@@ -83,10 +74,7 @@ impl NativeAgent {
         }
     }
 
-    /// Converts a run's input into the form that the agent takes, and checks it.
-    ///
-    /// # Errors
-    /// `invalid_input`, with the paths that do not fit.
+    /// Converts a run's input to the form that the agent takes, and checks it; fails with `invalid_input`, with the paths that do not fit.
     pub fn check_input(&self, input: Input) -> Result<Input> {
         input::admit(&self.card, self.schemas.input.as_ref(), input)
     }

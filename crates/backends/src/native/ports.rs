@@ -43,7 +43,7 @@ impl Ports {
         self.schemas.check_interrupt(interrupt).map_err(|error| self.violated(error))
     }
 
-    /// What a permission rule decides. It is logged.
+    /// The decision of a permission rule, which is logged.
     pub(super) async fn decide(
         &self,
         question: &Interrupt,
@@ -55,7 +55,7 @@ impl Ports {
         Ok(applied)
     }
 
-    /// An agent names its thread by an update of the Agent Client Protocol.
+    /// An agent titles its thread by an update of the Agent Client Protocol.
     fn note_title(&self, body: &Body) {
         if let Some(title) = title_of(body) {
             self.context.title(title.as_deref());

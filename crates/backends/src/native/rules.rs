@@ -17,7 +17,7 @@ struct CallDetails {
     path: Value,
 }
 
-/// What a rule decides about an interrupt.
+/// The answer of a rule to an interrupt.
 pub(super) async fn answer(rules: &Rules, question: &Interrupt) -> Option<RuleDecision> {
     if rules.is_empty() {
         return None;

@@ -1,5 +1,3 @@
-//! Compiled JSON Schemas.
-
 use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -41,7 +39,6 @@ impl Schema {
         Ok(Self { validator, has_alternatives: has_alternatives(&schema) })
     }
 
-    /// Checks a value. The violations name paths and do not repeat the value.
     pub(crate) fn check(&self, value: &Json) -> Result<(), Mismatch> {
         let bytes = value.as_bytes().len();
         let value = value.to_value();
@@ -88,7 +85,6 @@ impl Mismatch {
 }
 
 impl fmt::Display for Mismatch {
-    /// The first violation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.first() {
             Some(Violation { path, message }) if path.is_empty() => {

@@ -25,7 +25,6 @@ pub(super) struct Schemas {
     default_config: Option<Json>,
 }
 
-/// A custom interrupt.
 #[derive(Debug)]
 struct InterruptSchemas {
     kind: String,
@@ -34,7 +33,6 @@ struct InterruptSchemas {
     answer_json: Json,
 }
 
-/// An error of the agent's own.
 #[derive(Debug)]
 struct ErrorSchema {
     code: String,
@@ -118,7 +116,6 @@ impl Schemas {
         self.declared_for(body).is_some()
     }
 
-    /// Checks an event against the card.
     pub(super) fn check_event(&self, body: &Body) -> Result<()> {
         let Some((schema, value, what, code)) = self.declared_for(body) else { return Ok(()) };
         let what = || format!("{what} does not fit what the agent '{}' declares", self.agent);

@@ -1,7 +1,7 @@
-//! Permission rules: they decide what an agent may do before anybody is asked.
+//! Permission rules: they decide before a person is asked.
 //!
 //! # Invariants
-//! - The first matching rule decides. If none matches, somebody is asked.
+//! - The first matching rule decides. If none matches, a person is asked.
 //! - A rule allows a call only if all its paths match, as written and after links are resolved. One matching path is enough to deny.
 //! - A rule allows one call. Only a person can allow later calls too, because the rules would not see them.
 
@@ -24,19 +24,15 @@ pub use rule::{InvalidRule, Rule, RuleText};
 /// The most rules of one agent.
 pub const MAX_RULES: usize = 256;
 
-/// Permission rules in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
-/// What a permission rule decides.
+/// The verdict of a permission rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Let the agent do it.
     Allow,
-    /// Refuse.
     Deny,
-    /// Ask.
     Ask,
 }
 
@@ -45,7 +41,6 @@ pub enum Verdict {
 pub struct Subject<'a> {
     /// The kind of tool, such as `read` or `execute`.
     pub kind: Option<&'a str>,
-    /// The tool's name.
     pub tool: Option<&'a str>,
     /// The files of the call.
     pub paths: Vec<&'a str>,
@@ -53,12 +48,10 @@ pub struct Subject<'a> {
     pub root: Option<&'a Path>,
 }
 
-/// What a rule decides about an interrupt.
+/// The decision of a rule about an interrupt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleDecision {
-    /// The rule's name.
     pub rule: String,
-    /// Whether it allows the call.
     pub allowed: bool,
     /// The id of the chosen option. `None` if the agent offers no option that rejects.
     pub option: Option<String>,
@@ -67,8 +60,7 @@ pub struct RuleDecision {
 // === impl Rules ===
 
 impl Rules {
-    /// # Errors
-    /// [`InvalidRule`] for more than [`MAX_RULES`] rules, or two with one name.
+    /// Errors: [`InvalidRule`] for more than [`MAX_RULES`] rules, or two with one name.
     pub fn new(rules: Vec<Rule>) -> Result<Self, InvalidRule> {
         if rules.len() > MAX_RULES {
             return Err(InvalidRule::new(format!("there are more than {MAX_RULES} rules")));
@@ -96,7 +88,7 @@ impl Rules {
         self.first(subject, &paths)
     }
 
-    /// The decision about a permission interrupt. `None` if somebody must be asked: no rule matches, the matching one says so, a path cannot be resolved, or no option says what the rule says.
+    /// The decision about a permission interrupt. `None` if a person must be asked: no rule matches, the matching one says so, a path cannot be resolved, or no option has the rule's effect.
     ///
     /// An option that allows later calls too is never chosen; one that rejects them only if there is no other. A denied call without an option that rejects is answered with none, if the agent can be told that.
     pub async fn answer(
@@ -151,7 +143,6 @@ fn reject_option(question: &Interrupt) -> Option<&PermissionOption> {
 // === impl RuleDecision ===
 
 impl RuleDecision {
-    /// The event for the log.
     #[must_use]
     pub fn event(&self) -> Body {
         Body::Interrupt(InterruptEvent::RuleApplied {
@@ -169,9 +160,7 @@ impl RuleDecision {
     }
 
     /// The resolution of the interrupt, by the principal `rule:NAME`.
-    ///
-    /// # Errors
-    /// `invalid_id` if the name does not fit into a principal's id, which a [`Rule`] makes sure of.
+    /// Errors: `invalid_id` if the name does not fit into a principal's id, which a [`Rule`] makes sure of.
     pub fn resolution(&self, question: &Interrupt) -> Result<Resolution, Error> {
         Ok(Resolution::Answered {
             by: PrincipalId::parse(&format!("rule:{}", self.rule))?,

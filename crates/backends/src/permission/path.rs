@@ -13,7 +13,6 @@ use super::Subject;
 /// How long paths may take to resolve: a remote file system may not answer at all.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The paths of a call.
 #[derive(Debug, Default)]
 pub(super) struct CallPaths {
     /// The agent's working directory, as given and without links.
@@ -21,7 +20,6 @@ pub(super) struct CallPaths {
     paths: Vec<CallPath>,
 }
 
-/// One path.
 #[derive(Debug)]
 struct CallPath {
     /// As written, absolute if the working directory is known, without `.` and `..`. `None` if it is not a path.

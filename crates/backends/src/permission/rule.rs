@@ -8,7 +8,6 @@ const MAX_NAME_BYTES: usize = 128;
 /// The longest pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
 
-/// One rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
     name: String,
@@ -29,11 +28,9 @@ pub struct RuleText {
     pub tool: Option<String>,
     /// A pattern for files: `*` matches anything except `/`, `**` matches anything. A relative one begins at the agent's working directory and matches nothing outside.
     pub path: Option<String>,
-    /// What it decides.
     pub verdict: Verdict,
 }
 
-/// Why a rule is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct InvalidRule {
@@ -52,9 +49,7 @@ struct Pattern {
 
 impl Rule {
     /// Compiles a rule.
-    ///
-    /// # Errors
-    /// [`InvalidRule`], which names the wrong part.
+    /// Errors: [`InvalidRule`], which names the wrong part.
     pub fn new(text: RuleText) -> Result<Self, InvalidRule> {
         let RuleText { name, kinds, tool, path, verdict } = text;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {

@@ -55,7 +55,6 @@ pub(super) struct RunningCommand {
 /// Commands that are stopped together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandGroup {
-    /// Stops all of them.
     pub(super) stop: CancellationToken,
     /// One for each command of which something is left.
     pub(super) tasks: TaskTracker,
@@ -173,7 +172,6 @@ fn command_of(request: &CreateTerminalRequest) -> Command {
     command
 }
 
-/// The working directory of a command.
 struct WorkingDir {
     dir: Dir,
     path: PathBuf,
@@ -246,7 +244,7 @@ impl Watcher {
         let status = reader.while_waiting(exit_of(&leader, &tree, &stop, grace)).await;
         reader.drain();
         exited.send_replace(Some(status_of(status)));
-        // What it started runs on until it is stopped. Until then the leader keeps the id of the group.
+        // Its descendants run on until it is stopped. Until then the leader keeps the id of the group.
         let left = async {
             if tree.is_gone().await {
                 return;
@@ -293,7 +291,7 @@ impl OutputReader {
         Self { pipe, is_open: true, buffer, output, rate }
     }
 
-    /// Reads until this is done.
+    /// Reads output until the future is done.
     async fn while_waiting<T>(&mut self, until: impl Future<Output = T>) -> T {
         tokio::pin!(until);
         loop {

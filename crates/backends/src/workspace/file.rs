@@ -1,6 +1,4 @@
-//! Text files.
-//!
-//! Symbolic links are followed within the workspace. A write replaces the file under one name; other hard links keep the old file.
+//! Text files. Symbolic links are followed within the workspace. A write replaces the file under one name; other hard links keep the old file.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -30,7 +28,6 @@ const TEMPORARY_MODE: u32 = 0o600;
 /// The mode of a new file, before the process's mask applies.
 const NEW_MODE: u32 = 0o666;
 
-/// The requested lines.
 struct LineRange {
     skip: u64,
     /// `None` takes all.

@@ -12,13 +12,13 @@ use uuid::Uuid;
 
 use super::worktree::Repository;
 
-/// Stands for the thread's name in a template.
+/// The placeholder of the thread's name in a template.
 const THREAD: &str = "{thread}";
 /// The longest thread id that is part of a folder's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// The hexadecimal digits after the id that make a folder's name unique.
 const SUFFIX_DIGITS: usize = 16;
-/// New folders are for this user alone.
+/// New folders are private to this user.
 const MODE: u32 = 0o700;
 /// The namespace of the names.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7f0c_52a1_9d3e_4b6a_8f21_54c0_1e9b_d713);
@@ -37,12 +37,11 @@ pub struct Folders {
     repository: Option<Repository>,
 }
 
-/// Whether a folder was removed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Removal {
-    /// It was removed, or did not exist.
+    /// Removed, or it did not exist.
     Gone,
-    /// It was not, for this reason.
+    /// Kept, for this reason.
     Kept(String),
 }
 
@@ -64,10 +63,7 @@ pub(super) fn name(tenant: &TenantId, thread: &ThreadId, key: ThreadKey) -> Stri
 // === impl CwdTemplate ===
 
 impl CwdTemplate {
-    /// Checks a template.
-    ///
-    /// # Errors
-    /// `invalid_request` if it is empty, or has another placeholder than `{thread}`.
+    /// Checks a template; fails with `invalid_request` if it is empty, or has another placeholder than `{thread}`.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |why: &str| {
             let error = Error::new(Code::InvalidRequest, format!("the folder's path {why}"));
@@ -117,9 +113,7 @@ impl CwdTemplate {
 
 impl Folders {
     /// An agent's working directories by this template. A relative template begins at `base`. With a repository, each is a worktree on its own branch `trilogue/AGENT/FOLDER`.
-    ///
-    /// # Errors
-    /// `invalid_request` for a repository if threads share a folder.
+    /// Errors: `invalid_request` for a repository if threads share a folder.
     pub fn new(
         base: &Path,
         template: CwdTemplate,
@@ -143,10 +137,7 @@ impl Folders {
         self.template.of(&self.base, tenant, thread, key).0
     }
 
-    /// Creates the folder of a thread, unless it exists, and returns its path.
-    ///
-    /// # Errors
-    /// `agent_failed` if it cannot be created.
+    /// Creates the folder of a thread, unless it exists, and returns its path. Fails with `agent_failed`.
     pub async fn prepare(
         &self,
         tenant: &TenantId,
@@ -166,10 +157,7 @@ impl Folders {
         Ok(path)
     }
 
-    /// Removes the folder of a thread that is erased, where it was made for it alone. A worktree with changes stays.
-    ///
-    /// # Errors
-    /// `agent_failed` when it is there and cannot be removed.
+    /// Removes an erased thread's folder that was made for it alone. A worktree with changes stays. Fails with `agent_failed` when the folder cannot be removed.
     pub async fn remove(
         &self,
         tenant: &TenantId,

@@ -1,8 +1,8 @@
-//! Files and terminals that an agent gets through the server, in one folder of this machine.
+//! An agent's files and terminals through the server, in one folder of this machine.
 //!
 //! # Invariants
 //! - The folder is pinned when it is opened: files are opened from its descriptor, so that no link, name or race leads outside.
-//! - What is not granted is neither advertised nor answered.
+//! - Only granted methods are advertised and answered.
 //! - A command is stopped, with all that it started, when its terminal is released, the workspace is closed or its last clone is dropped.
 
 mod command;
@@ -42,7 +42,6 @@ pub struct Workspace {
     terminals: Terminals,
 }
 
-/// A pinned folder.
 #[derive(Debug)]
 struct Root {
     /// As it was given.
@@ -55,16 +54,13 @@ struct Root {
 /// What an agent may do in a workspace. By default nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grants {
-    /// Its files.
     pub files: Files,
-    /// Whether it may run commands.
     pub terminals: bool,
     /// The whole environment of its commands; the agent's request adds to it. It includes the marker of the agent's processes, so that its commands are stopped with the agent.
     pub env: Vec<(String, String)>,
     pub limits: Limits,
 }
 
-/// What an agent may do with files.
 #[derive(
     Clone,
     Copy,
@@ -81,12 +77,9 @@ pub struct Grants {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// No access.
     #[default]
     None,
-    /// Read.
     Read,
-    /// Read and write.
     Write,
 }
 
@@ -94,9 +87,7 @@ pub enum Files {
 
 impl Workspace {
     /// Pins a folder.
-    ///
-    /// # Errors
-    /// If it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
+    /// Errors: If it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
     pub fn open(root: &Path, grants: Grants) -> io::Result<Self> {
         let real = root.canonicalize()?;
         if real.parent().is_none() || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it)) {
@@ -129,9 +120,7 @@ impl Workspace {
     }
 
     /// Answers `fs/*` and `terminal/*` with JSON. The session id in `params` is ignored.
-    ///
-    /// # Errors
-    /// `METHOD_NOT_FOUND` for what is not granted, `RESOURCE_NOT_FOUND` for a file or terminal that does not exist, `INVALID_PARAMS` for a path outside or a request above a limit, `INTERNAL_ERROR` if the system refuses.
+    /// Errors: `METHOD_NOT_FOUND` for what is not granted, `RESOURCE_NOT_FOUND` for a file or terminal that does not exist, `INVALID_PARAMS` for a path outside or a request above a limit, `INTERNAL_ERROR` if the system refuses.
     pub async fn call(&self, method: &str, params: &str) -> Result<Vec<u8>, ErrorObject> {
         if !self.serves(method) {
             return Err(ErrorObject::method_not_found(method));
@@ -172,7 +161,6 @@ impl Grants {
         self.files == Files::None && !self.terminals
     }
 
-    /// The capabilities to advertise to the agent.
     #[must_use]
     pub fn capabilities(&self) -> ClientCapabilities {
         let mut fs = FileSystemCapabilities::new();

@@ -1,5 +1,3 @@
-//! The kept output of a command.
-
 use std::collections::VecDeque;
 
 /// The most bytes of a character after its first.

@@ -95,7 +95,6 @@ impl Terminals {
         Ok(refusal::result(&response))
     }
 
-    /// Stops a command. Its terminal stays.
     pub(super) async fn kill(&self, request: &KillTerminalRequest) -> Result<Vec<u8>, ErrorObject> {
         self.find(&request.terminal_id)?.stop().await;
         Ok(refusal::result(&KillTerminalResponse::new()))

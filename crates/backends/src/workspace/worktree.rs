@@ -30,7 +30,6 @@ pub(super) struct Repository {
     agent: String,
 }
 
-/// A finished run of git.
 struct GitOutput {
     status: ExitStatus,
     out: String,
@@ -97,7 +96,6 @@ impl Repository {
         format!("trilogue/{}/{thread}", self.agent)
     }
 
-    /// Runs git. The caller checks the status.
     async fn git(&self, place: &Path, arguments: &[&str]) -> Result<GitOutput> {
         let not_run = |error: &io::Error| {
             let message = format!("git cannot be run for '{}': {error}", self.path.display());

@@ -26,7 +26,7 @@ impl SessionOpener {
         self.close_unless(is_bound, thread.clone(), state)
     }
 
-    /// The same for a run. One that was stopped binds nothing any more: the thread does, so that the next run has the session.
+    /// As [`Self::bind`], for a run. When the run was stopped, the thread binds instead, so that the next run has the session.
     pub(super) async fn bind_for_run(
         self: &Arc<Self>,
         context: &RunContext,
@@ -62,7 +62,7 @@ impl SessionOpener {
         Err(AgentFailure::local(Code::Internal, "the agent's session could not be stored"))
     }
 
-    /// Closes what is held for a thread. It goes on if nobody waits for it any more.
+    /// Closes everything held for a thread. This continues if no caller waits for it any more.
     pub(in crate::agent_client) async fn close(
         self: &Arc<Self>,
         thread: ThreadKey,

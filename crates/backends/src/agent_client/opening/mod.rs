@@ -25,7 +25,6 @@ use crate::permission::Rules;
 
 pub(super) use ready::{LostSession, ReadySession, not_opened};
 
-/// Opens and closes the sessions of an agent.
 pub(super) struct SessionOpener {
     launch: Mutex<Arc<Launch>>,
     rules: Arc<Rules>,
@@ -35,7 +34,6 @@ pub(super) struct SessionOpener {
     pub(super) authentication: Authentication,
 }
 
-/// What a session is opened for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requester<'a> {
     profile: Option<&'a ClientProfile>,
@@ -44,11 +42,11 @@ pub(super) struct Requester<'a> {
     auth: AuthMode,
 }
 
-/// A session that was opened again, or a new one in its place.
+/// A session that was reopened, or a new one in its place.
 #[derive(Debug)]
 pub(super) struct ReopenedSession {
     pub(super) session: SessionLease,
-    /// Why the agent does not remember what was said; `None` if it does.
+    /// Why the agent does not remember the conversation; `None` if it does.
     pub(super) forgotten: Option<String>,
 }
 
@@ -77,7 +75,6 @@ impl SessionOpener {
         Arc::clone(&lock(&self.launch))
     }
 
-    /// Starts the agent in another way from now on.
     pub(super) fn relaunch(&self, launch: Launch) {
         if **lock(&self.launch) == launch {
             return;
@@ -88,7 +85,7 @@ impl SessionOpener {
         self.pool.reset();
     }
 
-    /// A process for this client that belongs to no thread. If it has to be started, that is where the client's first
+    /// A process for this client that belongs to no thread. If it has to be started, it starts where the client's first
     /// session will probably work: that session takes the process over.
     pub(super) async fn process_for(
         &self,
@@ -103,7 +100,7 @@ impl SessionOpener {
         self.pool.unowned(ProcessSpec { launch, profile, cwd }).await
     }
 
-    /// The session of the thread's binding, if it is open, and either as its client wants it or not to be opened in another way.
+    /// The session of the thread's binding, if it is open, and either with its client's params or not to be reopened.
     pub(super) async fn open_session(
         &self,
         thread: &ThreadContext,
@@ -157,7 +154,7 @@ impl SessionOpener {
         Ok(replace(thread, state, session, lease))
     }
 
-    /// Opens the session of the thread's binding again. If the agent cannot, or does not know it any more, begins another.
+    /// Reopens the session of the thread's binding. If the agent cannot, or does not know it any more, this begins another.
     pub(super) async fn reopen(
         &self,
         thread: &ThreadContext,
@@ -168,7 +165,7 @@ impl SessionOpener {
         let remembered = binding.auth_method.clone();
         let (start, lease) = self.start(thread, requester, state, binding.clone()).await?;
         if !start.process.can_reopen() {
-            // Its slot is for the other one.
+            // Its slot is for the new session.
             drop((start, lease));
             let session = self.begin(thread, requester, state, Some(binding)).await?;
             let forgotten = Some("the agent cannot open its sessions again".to_owned());
@@ -224,7 +221,6 @@ impl SessionOpener {
         self.authentication.authenticate(client, process, failure, auth, methods).await
     }
 
-    /// What the thread's binding keeps of a session.
     pub(super) fn binding(&self, session: &Session, remembered: Option<&str>) -> SessionBinding {
         session.params().to_binding(self.authentication.method(remembered))
     }
@@ -269,7 +265,7 @@ impl SessionOpener {
     }
 }
 
-/// Puts a session into the place of the thread's session before.
+/// Replaces the thread's session.
 fn replace(
     thread: &ThreadContext,
     state: &mut ThreadState,
@@ -282,7 +278,7 @@ fn replace(
     if let Some(before) = state.session.replace(Arc::clone(&session)) {
         before.close();
         if before.is_open() && before.remote() != session.remote() {
-            // Nothing will use what the agent keeps of it.
+            // The agent's data of the old session is no longer used.
             tokio::spawn(async move {
                 let _lease = before.process().lease();
                 before.end_remote(false).await;
@@ -292,7 +288,7 @@ fn replace(
     SessionLease::new(session, lease)
 }
 
-/// The event by which a log says that the agent does not remember what was said before.
+/// The event that tells clients that the agent does not remember the conversation.
 pub(super) fn session_restarted(why: &str) -> Body {
     let data = Json::from_value(&json!({ "reason": why }));
     Body::State(StateEvent::Custom { kind: "session_restarted".to_owned(), data })

@@ -1,4 +1,4 @@
-//! Where a session works and with which servers, and what of that is secret.
+//! A session's working directory and tool servers, and the secrets among them.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::agent_client::launch::{Launch, Processes};
 use crate::agent_client::session::{SessionBinding, SessionParams};
 use crate::child::Child;
 
-/// The session works in a folder of ours, else where its client says, else where it worked before, else where the agent is started.
+/// The session works in a folder of ours, else in its client's, else where it worked before, else where the agent is started.
 pub(super) async fn of_session(
     launch: &Launch,
     thread: &ThreadContext,
@@ -56,7 +56,6 @@ pub(super) fn extra_members(params: &Json) -> Option<Json> {
     Json::parse(extra.into_owned()).ok()
 }
 
-/// Where the process of a session is started.
 pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
     if launch.processes == Processes::Shared {
         return default_cwd(launch);
@@ -67,7 +66,6 @@ pub(super) fn process_cwd(launch: &Launch, params: &SessionParams) -> PathBuf {
     }
 }
 
-/// Whether a process is started where its client says.
 pub(super) fn follows_client(launch: &Launch) -> bool {
     launch.processes == Processes::Thread && launch.cwd.is_none() && launch.folders.is_none()
 }
@@ -77,7 +75,7 @@ pub(super) fn default_cwd(launch: &Launch) -> PathBuf {
     launch.cwd.clone().unwrap_or_else(here)
 }
 
-/// Passes unless a client chose a working directory that does not exist on this server. That is not a failure of the agent.
+/// Fails when a client chose a working directory that does not exist on this server. That is not a failure of the agent.
 pub(super) async fn check_cwd(launch: &Launch, params: &SessionParams) -> Result<(), AgentFailure> {
     let is_chosen = launch.folders.is_none() && launch.cwd.as_ref() != Some(&params.cwd);
     // Elsewhere, such as in a container, only the agent can tell.

@@ -123,7 +123,7 @@ impl SessionOpener {
         let ReopenedSession { session, forgotten } = reopened;
         let remembered = before.as_ref().and_then(|binding| binding.auth_method.as_deref());
         let binding = self.binding(&session, remembered);
-        // A session that is still the same keeps its binding.
+        // An unchanged session keeps its binding.
         if forgotten.is_some() || missed.is_none() || before.as_ref() != Some(&binding) {
             self.bind_for_run(context, &session, &binding, &mut state).await?;
         }
@@ -149,7 +149,7 @@ impl SessionOpener {
     }
 }
 
-/// A session in which nothing was said yet has missed the whole history.
+/// A new session has missed the whole history.
 async fn with_missed(
     context: &RunContext,
     session: SessionLease,

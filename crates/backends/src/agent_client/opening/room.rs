@@ -1,4 +1,4 @@
-//! Sessions in processes that several threads share: which process a session gets, and which session makes room for it.
+//! Sessions in shared processes: which process a session gets, and which session makes room for it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::agent_client::failure::AgentFailure;
 use crate::agent_client::process::{Process, ProcessLease, ProcessSpec};
 use crate::agent_client::session::{Session, Thread, ThreadState};
 
-/// A shared process, and a session's slot in it.
 type ProcessSlot = (ProcessLease, Arc<OwnedSemaphorePermit>);
 
 // === impl SessionOpener ===

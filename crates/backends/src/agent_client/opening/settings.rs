@@ -1,4 +1,4 @@
-//! Restores the mode and the options of a thread's session after another process has opened it. What clients chose is set again, and they are told what differs.
+//! Restores the mode and the options of a thread's session after another process has opened it. The clients' choices are set again, and the clients get the differences.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,6 @@ const MODE: &str = "current_mode_update";
 /// The agent notifies of other options.
 const OPTIONS: &str = "config_option_update";
 
-/// The mode and the options of a session by its log.
 #[derive(Debug, Default)]
 struct Settings {
     /// As clients know it.
@@ -100,7 +99,6 @@ async fn note(thread: &ThreadContext, body: Body, original: Option<Original>) {
     }
 }
 
-/// Sets something for a client. `false` if the agent refuses.
 async fn set(session: &Session, method: &str, params: &Value) -> Result<bool, AgentFailure> {
     match session.process().call(method, params, SERVER_CALL_TIMEOUT).await {
         Ok(result) => {
@@ -119,7 +117,6 @@ async fn set(session: &Session, method: &str, params: &Value) -> Result<bool, Ag
 // === impl Settings ===
 
 impl Settings {
-    /// Takes the next event of a kind.
     fn push(&mut self, kind: &str, data: &Value) {
         let mode = data.get("currentModeId").and_then(Value::as_str);
         let options = data.get("configOptions").filter(|it| it.is_array());
@@ -144,7 +141,7 @@ impl Settings {
             let chosen = chosen.filter(|(_, choice)| choice.is_object());
             self.chosen.extend(chosen.map(|(option, choice)| (option.clone(), choice.clone())));
         }
-        // A value that was changed since is not their choice any more.
+        // A value that was changed since is no longer the client's choice.
         let (mode, options) = (&self.mode, self.options.as_ref());
         self.chosen_mode.take_if(|chosen| mode.as_ref().is_some_and(|mode| mode != chosen));
         self.chosen.retain(|option, choice| {
@@ -156,7 +153,7 @@ impl Settings {
     fn mode_to_set(&self, now: &Value) -> Option<&str> {
         let chosen = self.chosen_mode.as_deref()?;
         let Some(modes) = now.get("modes").filter(|modes| modes.is_object()) else {
-            // The agent does not say in which mode it is.
+            // The agent does not report its mode.
             return Some(chosen);
         };
         let mut offered = modes["availableModes"].as_array().into_iter().flatten();

@@ -16,16 +16,15 @@ pub(crate) struct Authentication(Mutex<State>);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 enum State {
-    /// Nobody has signed in since the server started: the method that a thread's binding keeps is used.
+    /// The server has just started: the method in the thread's binding is used.
     #[default]
     NotYet,
-    /// By this method.
     SignedIn(String),
     /// The agent stays signed out until a client signs in.
     SignedOut,
 }
 
-/// When the server authenticates without asking anybody.
+/// When the server authenticates without asking a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AuthMode {
     /// Always, by the configured method or else the agent's first own one.
@@ -77,12 +76,10 @@ impl Authentication {
         lock(&self.0).method(remembered)
     }
 
-    /// A client has signed in by this method.
     pub(crate) fn signed_in(&self, method: Option<String>) {
         *lock(&self.0) = method.map_or(State::NotYet, State::SignedIn);
     }
 
-    /// A client has signed out.
     pub(crate) fn signed_out(&self) {
         *lock(&self.0) = State::SignedOut;
     }

@@ -20,7 +20,7 @@ pub(super) struct Breaker(Mutex<Failures>);
 #[derive(Debug, Default)]
 struct Failures {
     at: VecDeque<Instant>,
-    /// Of the last one.
+    /// The reason of the last one.
     reason: String,
     until: Option<Instant>,
 }
@@ -67,7 +67,7 @@ impl Breaker {
         }
     }
 
-    /// Forgets all failures: a turn has completed, or the agent is started in another way from now on.
+    /// Forgets all failures: a turn has completed, or the agent's launch was replaced.
     pub(super) fn reset(&self) {
         *lock(&self.0) = Failures::default();
     }

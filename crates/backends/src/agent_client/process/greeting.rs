@@ -12,13 +12,12 @@ use crate::agent_client::launch::Launch;
 /// The most profiles whose greetings are remembered.
 const MAX_PROFILES: usize = 64;
 
-/// The newest answer to `initialize` for each profile.
 #[derive(Debug)]
 pub(crate) struct GreetingCache(Mutex<Greetings>);
 
 #[derive(Debug)]
 struct Greetings {
-    /// How the processes were started that these are of.
+    /// The launch of the processes that these are of.
     launch: Arc<Launch>,
     by_profile: HashMap<Profile, Json>,
 }
@@ -34,7 +33,7 @@ impl GreetingCache {
         lock(&self.0).by_profile.get(profile).cloned()
     }
 
-    /// Remembers a greeting, unless its process was started in a way that has been replaced since.
+    /// Remembers a greeting, unless its process's launch has been replaced since.
     pub(super) fn insert(&self, launch: &Arc<Launch>, profile: &Profile, greeting: Json) {
         let mut greetings = lock(&self.0);
         if !Arc::ptr_eq(&greetings.launch, launch) {
@@ -47,7 +46,7 @@ impl GreetingCache {
         greetings.by_profile.insert(profile.clone(), greeting);
     }
 
-    /// Forgets all greetings, because the agent is started in another way from now on.
+    /// Forgets all greetings, because the agent's launch was replaced.
     pub(crate) fn reset(&self, launch: Arc<Launch>) {
         *lock(&self.0) = Greetings { launch, by_profile: HashMap::new() };
     }

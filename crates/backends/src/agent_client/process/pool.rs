@@ -1,4 +1,4 @@
-//! The processes of an agent: how many there are, which one a thread gets, and when they are stopped.
+//! The processes of an agent: their number, their threads, and when they are stopped.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,10 +21,8 @@ use crate::child::Children;
 /// How long after a start or an opening a process may still become idle: its first turn has not begun yet.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// Runs when a process has exited.
 type OnExit = dyn Fn(&Arc<Process>) + Send + Sync;
 
-/// The processes of an agent.
 pub(crate) struct Pool {
     agent: Arc<str>,
     children: Arc<Children>,
@@ -41,7 +39,6 @@ pub(crate) struct Pool {
 pub(crate) struct ProcessSpec {
     pub(crate) launch: Arc<Launch>,
     pub(crate) profile: Profile,
-    /// Where it is started.
     pub(crate) cwd: PathBuf,
 }
 
@@ -73,14 +70,14 @@ struct PoolEntry {
     cwd: PathBuf,
 }
 
-/// Backpressure for a process that is being started.
+/// Reserves room for a process that is being started.
 struct StartGuard(Arc<State>);
 
 /// Counts a session as being opened until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpeningGuard(Arc<State>);
 
-/// What a thread gets of the processes that run.
+/// The part of the running processes that a thread can use.
 enum ThreadProcess {
     Process(ProcessLease),
     /// No process. This one must have stopped before another is started: it was the thread's own and does not fit any more.
@@ -92,7 +89,7 @@ enum ThreadProcess {
 
 /// Whether one more process may be started.
 enum Vacancy {
-    /// Yes, and the room is taken.
+    /// Yes, and the room is reserved.
     Taken,
     /// When this one has stopped.
     AfterStop(Arc<Process>),
@@ -116,7 +113,7 @@ impl Pool {
         Self { agent, children, greetings, breaker, state, on_exit, starting }
     }
 
-    /// A process that is the thread's own: the one that it has, one that nobody has, or a new one.
+    /// A process of the thread's own: its present one, an unowned one, or a new one.
     pub(crate) async fn of_thread(
         &self,
         spec: ProcessSpec,
@@ -160,22 +157,18 @@ impl Pool {
         &self.agent
     }
 
-    /// See the field.
     pub(crate) fn starting(&self) -> &tokio::sync::Mutex<()> {
         &self.starting
     }
 
-    /// The running processes that belong to no thread.
     pub(crate) fn all_unowned(&self) -> Vec<Arc<Process>> {
         self.alive(|entry| entry.thread.is_none())
     }
 
-    /// All running processes.
     pub(crate) fn all(&self) -> Vec<Arc<Process>> {
         self.alive(|_| true)
     }
 
-    /// The running processes that are a thread's own.
     pub(crate) fn all_of_thread(&self, thread: ThreadKey) -> Vec<Arc<Process>> {
         self.alive(|entry| entry.thread == Some(thread))
     }
@@ -187,7 +180,7 @@ impl Pool {
         found.map(|entry| Arc::clone(&entry.process)).collect()
     }
 
-    /// The agent is started in another way from now on.
+    /// The agent's launch was replaced.
     pub(crate) fn reset(&self) {
         self.breaker.reset();
     }
@@ -198,7 +191,7 @@ impl Pool {
         OpeningGuard(Arc::clone(&self.state))
     }
 
-    /// The process of a thread, or one that nobody has, which is the thread's from now on.
+    /// The process of a thread, or an unowned one, which the thread owns from now on.
     fn claim(&self, spec: &ProcessSpec, thread: ThreadKey) -> ThreadProcess {
         let mut processes = lock(&self.state.processes);
         let mut all = processes.running.iter();
@@ -206,7 +199,7 @@ impl Pool {
             if !own.fits_in(spec) && own.process.retire_if_idle() {
                 return ThreadProcess::StopFirst(Arc::clone(&own.process));
             }
-            // One that is in use serves for now.
+            // One in use serves for now.
             return own.process.lease().map_or(ThreadProcess::Nothing, ThreadProcess::Process);
         }
         let is_spare = |entry: &&mut PoolEntry| {
@@ -217,7 +210,7 @@ impl Pool {
                 && let Some(lease) = spare.process.lease()
             {
                 spare.thread = Some(thread);
-                // What it wrote before is not about this thread.
+                // Its earlier output is not about this thread.
                 lease.process().child().captured().clear();
                 return ThreadProcess::Process(lease);
             }
@@ -280,8 +273,8 @@ impl Pool {
         });
     }
 
-    /// Waits for room for one more process. If there is none, the process that has been idle longest is stopped. Those
-    /// that are being started or opened are not in use yet: they are waited for.
+    /// Waits for room for one more process. If there is none, the process that has been idle longest is stopped. Processes
+    /// that are being started or opened are not in use yet: this waits for them.
     async fn room(&self, launch: &Launch) -> Result<StartGuard, Error> {
         let give_up_at = Instant::now() + launch.start_timeout + launch.open_timeout;
         loop {
@@ -296,7 +289,7 @@ impl Pool {
                     self.state.remove(&process);
                 }
                 Vacancy::Wait(until) if Instant::now() < give_up_at => {
-                    // Whether it is a change or the time, the next look tells.
+                    // The next look shows whether it was a change or the time.
                     drop(timeout_at(until.unwrap_or(give_up_at).min(give_up_at), changed).await);
                 }
                 Vacancy::Wait(_) | Vacancy::Full => {

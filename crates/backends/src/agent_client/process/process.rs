@@ -36,13 +36,11 @@ const COUNT_IGNORED_EVERY: Duration = Duration::from_secs(15);
 /// Lines of agents that were no messages, by agent and by what was wrong with them.
 const IGNORED_LINES: &str = "trilogue_agent_ignored_lines_total";
 
-/// A process that has answered `initialize`.
 pub(crate) struct Process {
     agent: Arc<str>,
     child: Child,
     peer: Peer,
     profile: Profile,
-    /// The result of `initialize`.
     greeting: Json,
     capabilities: AgentCapabilities,
     auth_methods: Vec<AuthMethod>,
@@ -52,7 +50,7 @@ pub(crate) struct Process {
     usage: Mutex<LeaseCount>,
     /// Notified when the last lease ends.
     pool_changed: Arc<Notify>,
-    /// Whether its standard error is about one thread alone, and may be shown to that thread.
+    /// Whether its standard error is about one thread alone, which may see it.
     is_private: bool,
     has_completed_turn: AtomicBool,
     breaker: Arc<Breaker>,
@@ -65,7 +63,7 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct ProcessLease(Arc<Process>);
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 struct IgnoredLines {
     noise: u64,
@@ -81,7 +79,6 @@ struct LeaseCount {
     is_stopping: bool,
 }
 
-/// What the pool gives to all its processes.
 pub(super) struct PoolContext<'a> {
     pub(super) agent: &'a Arc<str>,
     pub(super) children: &'a Children,
@@ -158,7 +155,6 @@ impl Process {
         self.child.stop().await;
     }
 
-    /// The agent's name.
     pub(crate) fn agent(&self) -> &Arc<str> {
         &self.agent
     }
@@ -187,7 +183,7 @@ impl Process {
         &self.router
     }
 
-    /// Backpressure for one more session, where there is any.
+    /// A slot for one more session, if there is any.
     pub(crate) fn session_slot(&self) -> Option<Arc<OwnedSemaphorePermit>> {
         Arc::clone(&self.session_slots).try_acquire_owned().ok().map(Arc::new)
     }
@@ -209,7 +205,6 @@ impl Process {
         !self.peer.is_ended() && !self.child.has_exited() && !self.is_stopping()
     }
 
-    /// Whether the server is stopping it.
     pub(super) fn is_stopping(&self) -> bool {
         lock(&self.usage).is_stopping
     }
@@ -235,12 +230,11 @@ impl Process {
         lock(&self.threads).remove(&thread);
     }
 
-    /// The threads that have or had sessions in it.
     pub(crate) fn threads(&self) -> Vec<ThreadKey> {
         lock(&self.threads).iter().copied().collect()
     }
 
-    /// The way to authenticate: `wanted`, else the first that the agent carries out by itself.
+    /// The authentication method: `wanted`, else the first that the agent carries out by itself.
     pub(super) fn auth_method<'a>(&'a self, wanted: Option<&'a str>) -> Option<&'a str> {
         wanted.or_else(|| self.own_auth_methods().next())
     }
@@ -249,7 +243,7 @@ impl Process {
         self.own_auth_methods().any(|method| method == id)
     }
 
-    /// The ways to authenticate that the agent carries out by itself.
+    /// The authentication methods that the agent carries out by itself.
     fn own_auth_methods(&self) -> impl Iterator<Item = &str> {
         self.auth_methods.iter().filter_map(|method| match method {
             AuthMethod::Agent(method) => Some(method.id.as_str()),
@@ -267,7 +261,7 @@ impl Process {
         self.call_for(None, method, params, time_limit).await
     }
 
-    /// Calls the agent on behalf of a client, which gets the agent's questions about this call.
+    /// Calls the agent for a client, which gets the agent's requests about this call.
     pub(crate) async fn call_for<P: Payload + Sync + ?Sized>(
         &self,
         client: Option<&Arc<dyn Client>>,
@@ -306,7 +300,7 @@ impl Process {
 
     /// How the process exited, with the end of its standard error where that is about one thread alone.
     pub(super) async fn exit_text(&self) -> String {
-        // What it wrote last is read once it has exited.
+        // Its last output is read once it has exited.
         let how = how_it_exited(&self.child).await;
         let tail = if self.is_private { stderr_tail(&self.child) } else { String::new() };
         format!("the agent '{}' {how}{tail}", self.agent)
@@ -344,13 +338,11 @@ impl Process {
         lock(&self.usage).idle_since
     }
 
-    /// Kills it, and returns when nothing is left of it.
     pub(crate) async fn kill(&self) {
         lock(&self.usage).is_stopping = true;
         self.child.kill().await;
     }
 
-    /// Stops it, and returns when nothing is left of it.
     pub(crate) async fn stop(&self) {
         lock(&self.usage).is_stopping = true;
         self.peer.close();

@@ -1,4 +1,4 @@
-//! What an agent learns about its client by `initialize`. Only sessions with an equal profile share a process.
+//! A client's description in `initialize`. Only sessions with an equal profile share a process.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::Json;
@@ -10,7 +10,6 @@ use crate::agent_client::launch::{ClientMeta, ClientTools, Launch};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Profile {
-    /// The params of `initialize`.
     initialize: String,
 }
 
@@ -39,7 +38,6 @@ impl Profile {
         Self { initialize: initialize.to_string() }
     }
 
-    /// The params of `initialize`.
     pub(super) fn params(&self) -> Value {
         serde_json::from_str(&self.initialize).unwrap_or_default()
     }
@@ -54,7 +52,7 @@ fn object_of_client(launch: &Launch, json: &Json) -> Option<Map<String, Value>> 
     serde_json::from_str(&said).ok()
 }
 
-/// Adds what this server does for every client: questions reach anybody who may answer, updates reach all clients.
+/// Adds this server's abilities for every client: any client may answer questions, and all get updates.
 fn add_ours(capabilities: &mut Map<String, Value>, launch: &Launch) {
     let grants = launch.grants.capabilities();
     let mut fs = object_or_empty(capabilities.remove("fs"));

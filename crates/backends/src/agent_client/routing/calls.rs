@@ -20,7 +20,6 @@ use crate::agent_client::meta::for_agent;
 /// The most elicitations that are remembered until the agent completes them.
 const MAX_ELICITATIONS: usize = 256;
 
-/// The calls that are in flight, by request id.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightCalls {
     calls: Mutex<Calls>,
@@ -44,7 +43,6 @@ pub(super) struct InFlightCall {
 #[derive(Debug)]
 pub(super) enum Lookup {
     InFlight(InFlightCall),
-    /// It may be one that is being sent.
     Unsent,
     Unknown,
 }
@@ -59,7 +57,7 @@ pub(crate) struct CallGuard<'a> {
     ended: CancellationToken,
 }
 
-/// Who gets the agent's questions about a call.
+/// The receiver of the agent's requests about a call.
 #[derive(Clone, Debug)]
 pub(crate) enum CallOrigin {
     /// The clients of this session.
@@ -68,7 +66,7 @@ pub(crate) enum CallOrigin {
     Client(Weak<dyn Client>),
 }
 
-/// The elicitations that the agent has not completed, oldest first, and who was asked.
+/// The elicitations that the agent has not completed, oldest first, with their origins.
 #[derive(Debug, Default)]
 pub(super) struct OpenElicitations(VecDeque<(String, CallOrigin)>);
 
@@ -206,7 +204,7 @@ impl fmt::Debug for CallGuard<'_> {
 // === impl OpenElicitations ===
 
 impl OpenElicitations {
-    /// Remembers who was asked. The oldest is forgotten if there are too many.
+    /// Remembers the origin of an elicitation. The oldest is forgotten if there are too many.
     pub(super) fn insert(&mut self, elicitation: String, origin: CallOrigin) {
         self.0.retain(|(id, _)| *id != elicitation);
         if self.0.len() >= MAX_ELICITATIONS {
@@ -215,7 +213,7 @@ impl OpenElicitations {
         self.0.push_back((elicitation, origin));
     }
 
-    /// Forgets an elicitation, and returns who was asked.
+    /// Forgets an elicitation, and returns its origin.
     pub(super) fn remove(&mut self, elicitation: &str) -> Option<CallOrigin> {
         let at = self.0.iter().position(|(id, _)| id == elicitation)?;
         self.0.remove(at).map(|(_, origin)| origin)

@@ -1,4 +1,4 @@
-//! A session's queue: everything that the agent says and asks in it, in order, bounded by count and by bytes.
+//! A session's queue: the agent's updates and requests in it, in order, bounded by count and by bytes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use trilogue_runtime::RunContext;
 use trilogue_sdk::agent_client::peer::{Backpressure, Notification, Request};
 
 const MAX_ITEMS: usize = 1_024;
-/// The most that waits in a session, in bytes. One update may be larger; it then waits alone.
+/// The most bytes that wait in a session. One update may be larger; it then waits alone.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The sending end of a session's queue. Cheap to clone.
@@ -20,7 +20,7 @@ pub(crate) struct SessionInbox {
     bytes: Arc<Semaphore>,
 }
 
-/// Something that happens in a session.
+/// An item of a session's queue.
 #[derive(Debug)]
 pub(crate) enum SessionItem {
     Notification {
@@ -32,7 +32,6 @@ pub(crate) enum SessionItem {
     Oversize(OversizeLine),
     /// A call was answered while the session was being opened: notifications before it may be older than the answer.
     Response,
-    /// A run begins.
     Begin {
         context: RunContext,
         user: MessageId,
@@ -55,23 +54,22 @@ pub(crate) enum SessionItem {
     },
 }
 
-/// A line that was too long to be read.
 #[derive(Debug)]
 pub(crate) struct OversizeLine {
-    /// How long it might have been, in bytes.
+    /// The exceeded limit, in bytes.
     pub(crate) limit: usize,
-    /// Its method, if its beginning tells.
+    /// Its method, if its beginning has it.
     pub(crate) method: Option<String>,
     /// Whether the log mentions it. Others were answered, or may belong to another session.
     pub(crate) is_logged: bool,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct TurnSummary {
-    /// Whether the agent has begun to work: it said or asked something in the turn.
+    /// Whether the agent has begun to work: it has sent an update or a request in the turn.
     pub(crate) has_worked: bool,
-    /// Why the log refused something. The run fails with it.
+    /// Why the log refused an event. The run fails with it.
     pub(crate) refused: Option<Error>,
 }
 
@@ -80,7 +78,7 @@ pub(crate) struct TurnSummary {
 pub(crate) enum TurnEnd {
     /// The agent has answered the prompt.
     Completed,
-    /// Before the agent was done: its open tool calls have failed.
+    /// The turn broke off: its open tool calls have failed.
     Broken,
 }
 

@@ -22,7 +22,7 @@ const MAX_EARLY: usize = 512;
 const MAX_EARLY_BYTES: usize = 8 * 1024 * 1024;
 /// The longest method that is written to a log, in bytes.
 const MAX_METHOD_BYTES: usize = 256;
-/// Asks a person something, in a session or about a call.
+/// Asks a person, in a session or about a call.
 const ELICIT: &str = "elicitation/create";
 /// Completes such a question.
 const ELICIT_COMPLETE: &str = "elicitation/complete";
@@ -32,7 +32,6 @@ pub(crate) struct Router {
     /// Itself, for tasks.
     this: Weak<Router>,
     agent: Arc<str>,
-    /// Whether all sessions in the process are of one thread.
     is_private: bool,
     meta: ClientMeta,
     routes: Mutex<Routes>,
@@ -138,7 +137,6 @@ impl Router {
         }
     }
 
-    /// Whether there is no session.
     pub(crate) fn is_empty(&self) -> bool {
         let routes = lock(&self.routes);
         routes.sessions.is_empty() && routes.opening == 0
@@ -157,7 +155,7 @@ impl Router {
         lock(&self.routes).sessions.get(session).cloned()
     }
 
-    /// Gives a message to its session, or keeps it for one that is being opened. A message that has no session comes back.
+    /// Gives a message to its session, or keeps it for one that is being opened. Returns a message that has no session.
     fn put(&self, message: EarlyMessage) -> Result<Backpressure, EarlyMessage> {
         let mut routes = lock(&self.routes);
         let named = splice::get_text(message.params(), &["sessionId"]);
@@ -192,7 +190,7 @@ impl Router {
         }
     }
 
-    /// Elicits about a call, without a session.
+    /// Handles an elicitation about a call, without a session.
     fn elicit(&self, id: Id<'static>, request: Request) -> Backpressure {
         match self.calls.look_up(&id) {
             Lookup::InFlight(call) => self.elicit_for(Some(call), request),
@@ -240,7 +238,7 @@ impl Router {
         }
     }
 
-    /// Tells all sessions about a line that may have been for any of them.
+    /// Informs all sessions of a line that may have been for any of them.
     fn lost(&self, line: &Oversize) -> Backpressure {
         let inboxes: Vec<_> = {
             let mut routes = lock(&self.routes);
@@ -267,7 +265,7 @@ impl Router {
         routes.sessions.get(&prompting).cloned()
     }
 
-    /// Tells whoever was asked that an elicitation is complete. One that nobody was asked comes back.
+    /// Forwards the completion of an elicitation to its origin. Returns one without an origin.
     fn elicitation_completed(
         &self,
         notification: Notification,
@@ -291,7 +289,7 @@ impl Router {
 impl Handler for Router {
     fn on_request(&self, request: Request) -> Backpressure {
         if method(request.method()).is_some_and(|known| known.kind == Kind::Notification) {
-            // No client answers the name of a notification.
+            // No client answers a request with the name of a notification.
             let error = ErrorObject::method_not_found(request.method());
             request.answer(async move { Err::<RawJson, _>(error) });
             return Backpressure::Ready;
@@ -343,7 +341,7 @@ impl Handler for Router {
         }
         let is_logged = !matches!(oversize.about, About::Request(_));
         let inbox = self.session_of(oversize.session.as_deref());
-        // One that names no session may have been for any.
+        // A line that names no session may have been for any.
         let others = if inbox.is_none() || oversize.session.is_none() {
             self.lost(&oversize)
         } else {
@@ -408,7 +406,7 @@ pub(crate) fn cancelled_elicitation() -> Value {
 // === impl Routes ===
 
 impl Routes {
-    /// The only session, while no other is being opened: messages that name none are for it.
+    /// The only session, while no other is being opened: messages without a session are for it.
     fn only(&self) -> Option<&SessionInbox> {
         if self.opening > 0 || self.sessions.len() > 1 {
             return None;

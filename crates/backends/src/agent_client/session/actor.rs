@@ -26,7 +26,7 @@ use crate::agent_client::launch::Launch;
 use crate::agent_client::routing::{OversizeLine, SessionItem, TurnEnd, TurnSummary};
 
 const UPDATE_METHOD: &str = "session/update";
-/// The updates that say how a session is set. An agent repeats them whenever it opens one.
+/// The updates of a session's settings. An agent repeats them whenever it opens a session.
 const SETTINGS: [&str; 3] =
     ["available_commands_update", "config_option_update", "current_mode_update"];
 /// The updates that an agent sends at any time. They do not show that it works on a prompt.
@@ -39,13 +39,13 @@ const BACKGROUND: [&str; 6] = [
     "notice",
 ];
 
-/// Logs what an agent says in a session, and answers what it asks.
+/// Logs an agent's updates in a session, and answers its requests.
 pub(super) struct SessionActor {
     assigns_ids: bool,
     thread: ThreadContext,
     answerer: Arc<RequestAnswerer>,
     turn: Option<CurrentTurn>,
-    /// Of what is said outside of turns.
+    /// For chunks outside of turns.
     message_ids: MessageIds,
     used_ids: UsedIds,
     tool_calls: ToolCalls,
@@ -62,9 +62,9 @@ struct CurrentTurn {
     context: RunContext,
     transcript: TurnTranscript,
     scope: TurnScope,
-    /// Whether the agent has said or asked something of the turn.
+    /// Whether the agent has sent an update or a request in the turn.
     has_worked: bool,
-    /// Why the log refused something. The run fails with it.
+    /// Why the log refused an event. The run fails with it.
     refused: Option<Error>,
     is_stopped: bool,
 }
@@ -116,7 +116,7 @@ impl SessionActor {
                 }
                 SessionItem::ReplayEnd { is_expected, ends } => {
                     let until = self.replay.as_ref().and_then(|replay| replay.ends(is_expected));
-                    // A caller that has gone need not know.
+                    // The caller may have gone.
                     let _: Result<(), Option<Instant>> = ends.send(until);
                 }
             }

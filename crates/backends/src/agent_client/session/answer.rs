@@ -26,29 +26,26 @@ use crate::agent_client::routing::{TurnEnd, cancelled_elicitation, cancelled_per
 use crate::permission::{Rules, Subject};
 use crate::workspace::Workspace;
 
-/// The method by which an agent asks for permission.
 pub(super) const PERMISSION_METHOD: &str = "session/request_permission";
 /// The deadline of an interrupt without a deadline: longer than any server runs.
 const NO_DEADLINE: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// How long a request for permission may become by the members that it omits, in bytes.
+/// The most bytes that a permission request may have with its omitted members added.
 const MAX_COMPLETED_BYTES: usize = 15 * 1024 * 1024;
 /// The methods of clients with files and terminals.
 const TOOL_METHODS: [&str; 2] = ["fs/", "terminal/"];
 
-/// Answers the requests of a session.
 #[derive(Debug)]
 pub(super) struct RequestAnswerer {
     pub(super) launch: Arc<Launch>,
     pub(super) rules: Arc<Rules>,
     pub(super) workspace: Option<Workspace>,
-    /// The session's working directory.
     pub(super) root: PathBuf,
 }
 
 /// Ends the requests of a turn with it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnScope {
-    /// Cancelled when the turn is over: the client that prompted has no part in it any more.
+    /// Cancelled when the turn is over: the client that prompted is no longer involved.
     over: CancellationToken,
     /// Cancelled when the turn broke off: the agent waits for nothing any more.
     broken: CancellationToken,
@@ -68,7 +65,7 @@ impl TurnScope {
 // === impl RequestAnswerer ===
 
 impl RequestAnswerer {
-    /// Answers a request in a task. `known` is what is known about the tool call of a request for permission.
+    /// Answers a request in a task. `known` is the known state of the tool call of a permission request.
     pub(super) fn answer(
         self: Arc<Self>,
         request: Request,
@@ -141,7 +138,7 @@ impl RequestAnswerer {
         for_agent(answer, self.launch.client_meta)
     }
 
-    /// What a permission rule decides. No rule allows a call that is not wholly known.
+    /// The decision of a permission rule. No rule allows a call that is not wholly known.
     async fn decide(
         &self,
         request: &RequestPermissionRequest,
@@ -177,7 +174,7 @@ impl RequestAnswerer {
         })
     }
 
-    /// Raises an interrupt. `None` if nobody can answer it any more.
+    /// Raises an interrupt. `None` if no answer can come any more.
     async fn ask(&self, interrupt: &mut Interrupt, context: &RunContext) -> Option<Resolution> {
         // `None` takes the server's own deadline.
         interrupt.patience = self.launch.hold.then_some(NO_DEADLINE);
@@ -221,7 +218,7 @@ impl RequestAnswerer {
     }
 }
 
-/// Whether the reader has taken all items that rules use: it leaves out those that do not fit.
+/// Whether the parsed request has all items that rules use: parsing leaves out those that do not fit.
 fn is_read(request: &RequestPermissionRequest, completed: &str) -> bool {
     let call = &request.tool_call;
     let written = |name: &str| {

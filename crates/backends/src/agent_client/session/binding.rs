@@ -1,4 +1,4 @@
-//! What a session is opened with, and what its thread's binding keeps of that.
+//! The params that a session is opened with, and the part that its thread's binding keeps.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,6 @@ use serde_json::Value;
 use trilogue_domain::Json;
 use trilogue_wire::agent_client::splice;
 
-/// What a session is opened with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SessionParams {
     pub(crate) cwd: PathBuf,
@@ -16,20 +15,18 @@ pub(crate) struct SessionParams {
     pub(crate) servers: Value,
 }
 
-/// How a thread's session was opened, so that it can be opened again after a restart.
+/// The params of a thread's session, kept so that it can be reopened after a restart.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SessionBinding {
     pub(crate) cwd: Option<PathBuf>,
     /// Additional directories, as JSON.
     pub(crate) directories: Value,
-    /// The method of authentication.
     pub(crate) auth_method: Option<String>,
 }
 
 // === impl SessionParams ===
 
 impl SessionParams {
-    /// The working directory that a client names.
     pub(crate) fn cwd_of(params: &Json) -> Option<PathBuf> {
         let cwd = splice::get_text(params.as_str(), &["cwd"])?;
         let cwd = Path::new(&*cwd);

@@ -1,5 +1,3 @@
-//! Leases of sessions.
-
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -21,7 +21,6 @@ struct Response {
 // === impl SessionModes ===
 
 impl SessionModes {
-    /// The response that opened the session.
     pub(super) fn set(&self, json: Json) {
         let (mode, options) = {
             let mut response = lock(&self.0);
@@ -39,7 +38,7 @@ impl SessionModes {
         response.options = None;
     }
 
-    /// The response as it would be now.
+    /// The response with the current values.
     pub(crate) fn current(&self) -> Json {
         lock(&self.0).json.clone().unwrap_or_else(Json::empty_object)
     }
@@ -60,7 +59,6 @@ impl SessionModes {
         }
     }
 
-    /// Takes the mode or the options that a request has set.
     pub(crate) fn was_set(&self, method: &str, params: &str, result: &str) {
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
         match method {

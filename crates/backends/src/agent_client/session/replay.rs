@@ -55,7 +55,7 @@ impl Replay {
         is_replayed
     }
 
-    /// Likewise for an update that could not be read.
+    /// As [`Self::takes`], for an update that could not be read.
     pub(super) fn takes_unreadable(&mut self, now: Instant) -> bool {
         self.takes("agent_message_chunk", now)
     }

@@ -21,7 +21,6 @@ const MAX_REPLAY_WAIT: Duration = Duration::from_secs(20);
 /// Counts the uses of all sessions, to tell which was used last.
 static USES: AtomicU64 = AtomicU64::new(0);
 
-/// A session that is open in a process.
 #[derive(Debug)]
 pub(crate) struct Session {
     remote: String,
@@ -32,7 +31,7 @@ pub(crate) struct Session {
     modes: SessionModes,
     /// Whether a turn could not be ended, so that no other may begin.
     is_broken: AtomicBool,
-    /// Whether the agent has yet to be told what was said in the thread before.
+    /// Whether the agent still needs the earlier conversation of the thread.
     is_blank: AtomicBool,
     /// Whether the agent may still replay the history.
     may_replay: AtomicBool,
@@ -44,9 +43,7 @@ pub(crate) struct Session {
     slot: Mutex<Option<Arc<OwnedSemaphorePermit>>>,
 }
 
-/// What a session is made of.
 pub(super) struct Parts {
-    /// The id that the agent gave it.
     pub(super) remote: String,
     pub(super) process: Arc<Process>,
     pub(super) inbox: SessionInbox,
@@ -59,7 +56,6 @@ pub(super) struct Parts {
 // === impl Session ===
 
 impl Session {
-    /// Adds a session to its process.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { remote, process, inbox, workspace, params, modes, slot } = parts;
         process.router().add(&remote, inbox.clone());
@@ -83,7 +79,6 @@ impl Session {
         }
     }
 
-    /// The id that the agent gave it.
     pub(crate) fn remote(&self) -> &str {
         &self.remote
     }
@@ -104,11 +99,11 @@ impl Session {
         &self.modes
     }
 
-    /// Returns when everything that the agent has sent so far is handled.
+    /// Waits until everything that the agent has sent so far is handled.
     pub(crate) async fn caught_up(&self) {
         let (ends, reached) = oneshot::channel();
         self.inbox.put(SessionItem::ReplayEnd { is_expected: false, ends }).await;
-        // One that is closed has nothing more to handle.
+        // A closed session has nothing to handle.
         drop(reached.await);
     }
 
@@ -131,12 +126,10 @@ impl Session {
         self.leases.load(Ordering::Acquire) > known
     }
 
-    /// The number of its last use among the uses of all sessions.
     pub(crate) fn last_used(&self) -> u64 {
         self.last_used.load(Ordering::Acquire)
     }
 
-    /// Its slot in a process that is shared.
     pub(crate) fn slot(&self) -> Option<Arc<OwnedSemaphorePermit>> {
         lock(&self.slot).clone()
     }
@@ -146,7 +139,6 @@ impl Session {
         self.is_broken.store(true, Ordering::Release);
     }
 
-    /// Whether the agent has yet to be told what was said in the thread before.
     pub(crate) fn is_blank(&self) -> bool {
         self.is_blank.load(Ordering::Acquire)
     }
@@ -155,26 +147,26 @@ impl Session {
         self.is_blank.store(true, Ordering::Release);
     }
 
-    /// The agent has answered a prompt, with everything that was said before.
+    /// The agent has answered a prompt that included the earlier conversation.
     pub(crate) fn prompt_answered(&self) {
         self.process.turn_completed();
         self.is_blank.store(false, Ordering::Release);
     }
 
-    /// From now on, what the agent says belongs to this run.
+    /// From now on, the agent's updates belong to this run.
     pub(crate) async fn begin(&self, context: RunContext, user: MessageId) {
         self.may_replay.store(false, Ordering::Release);
         self.inbox.put(SessionItem::Begin { context, user }).await;
     }
 
-    /// Ends the run. Returns when everything that the agent said in it is logged.
+    /// Ends the run. Waits until all updates of the agent in it are logged.
     pub(crate) async fn finish(&self, end: TurnEnd) -> TurnSummary {
         let (done, finished) = oneshot::channel();
         self.inbox.put(SessionItem::Finish { end, done }).await;
         finished.await.unwrap_or_default()
     }
 
-    /// Removes it from its process: what the agent still says in it is dropped. Its terminals are closed in a task.
+    /// Removes it from its process: later updates in it are dropped. Its terminals are closed in a task.
     pub(crate) fn close(&self) {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return;
@@ -187,14 +179,13 @@ impl Session {
         runtime.spawn(async move { workspace.close().await });
     }
 
-    /// Closes its terminals, and waits for that.
     pub(crate) async fn close_workspace(&self) {
         if let Some(workspace) = &self.workspace {
             workspace.close().await;
         }
     }
 
-    /// Tells the agent that the session is over, by the method that it has for that.
+    /// Ends the session at the agent, by the method that the agent has for that.
     pub(crate) async fn end_remote(&self, for_good: bool) {
         let Some(can) = &self.process.capabilities().session else { return };
         let params = json!({ "sessionId": self.remote });
@@ -207,7 +198,6 @@ impl Session {
         drop(self.process.call(method, &params, SERVER_CALL_TIMEOUT).await);
     }
 
-    /// Whether the agent may still replay the history.
     pub(crate) fn may_replay(&self) -> bool {
         self.may_replay.load(Ordering::Acquire)
     }

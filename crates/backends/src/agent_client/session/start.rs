@@ -1,5 +1,3 @@
-//! How a session is opened in its process.
-
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -24,7 +22,6 @@ use crate::agent_client::routing::{SessionInbox, SessionItem};
 use crate::permission::Rules;
 use crate::workspace::Workspace;
 
-/// What a session needs to be opened.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStart {
     pub(crate) process: Arc<Process>,
@@ -34,7 +31,6 @@ pub(crate) struct SessionStart {
     pub(crate) params: SessionParams,
     /// Further members that the client sent, at the root of the request: an object.
     pub(crate) extra: Option<Json>,
-    /// Its slot in a process that is shared.
     pub(crate) slot: Option<Arc<OwnedSemaphorePermit>>,
     /// The client that opens it, if one does.
     pub(crate) client: Option<Arc<dyn Client>>,
@@ -45,7 +41,6 @@ pub(crate) struct SessionStart {
 // === impl SessionStart ===
 
 impl SessionStart {
-    /// Begins a new session.
     pub(crate) async fn begin(self) -> Result<Session, AgentFailure> {
         let _expecting = self.process.router().expect_session();
         let answer = self.call("session/new", self.request(None)).await?;
@@ -64,7 +59,7 @@ impl SessionStart {
         }
         let answer = splice::remove(answer.as_str(), &["sessionId"]).into_owned();
         let session = self.session(read.session_id).await?;
-        // Notifications behind the answer are newer than the answer.
+        // Notifications behind the response are newer than it.
         session.caught_up().await;
         session.modes().set(Json::parse(answer).unwrap_or_else(|_| Json::empty_object()));
         session.set_blank();
@@ -79,7 +74,7 @@ impl SessionStart {
         session.inbox().put(SessionItem::Replay).await;
         let _reopening = self.process.router().reopen(session.inbox());
         let answer = self.call(method, self.request(Some(remote))).await?;
-        // The answer is newer than the notifications before it, and older than those behind it.
+        // The response is newer than the notifications before it, and older than those behind it.
         session.caught_up().await;
         session.modes().set(json_of(answer));
         // Some agents answer first and replay the history afterwards. A prompt waits for that.
@@ -88,7 +83,6 @@ impl SessionStart {
         Ok(session)
     }
 
-    /// Adds a session with this id to the process.
     async fn session(&self, remote: String) -> Result<Session, AgentFailure> {
         let mut grants = self.launch.grants.clone();
         let mut workspace = None;

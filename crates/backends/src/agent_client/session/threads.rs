@@ -14,7 +14,6 @@ use crate::agent_client::process::Process;
 /// The most threads without an open session that are remembered.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// The threads that an agent has or had sessions of.
 #[derive(Debug, Default)]
 pub(crate) struct Threads(Mutex<Table>);
 
@@ -46,7 +45,7 @@ pub(crate) struct ThreadState {
 #[derive(Debug)]
 pub(crate) struct OpeningRollback<'a> {
     state: &'a mut ThreadState,
-    /// What was wanted before; `None` when the session was opened.
+    /// The params wanted before; `None` when the session was opened.
     before: Option<Option<Json>>,
 }
 
@@ -60,7 +59,7 @@ impl Threads {
             && !table.threads.contains_key(&key)
         {
             table.threads.retain(|_, thread| {
-                // A thread that somebody holds is in use.
+                // A thread with other references is in use.
                 Arc::strong_count(thread) > 1
                     || thread.state.try_lock().map_or(true, |state| {
                         state.session.as_ref().is_some_and(|session| session.is_open())
@@ -75,7 +74,7 @@ impl Threads {
     pub(crate) fn drop_sessions(&self, process: &Arc<Process>) {
         for key in process.threads() {
             let Some(thread) = self.get(key) else { continue };
-            // Whoever holds the lock opens the session again.
+            // The holder of the lock reopens the session.
             let Ok(mut state) = thread.state.try_lock() else { continue };
             drop(state.session.take_if(|session| Arc::ptr_eq(session.process(), process)));
         }
@@ -111,7 +110,6 @@ impl Thread {
 // === impl ThreadState ===
 
 impl ThreadState {
-    /// The session, if a turn can begin in it.
     pub(crate) fn open_session(&mut self) -> Option<Arc<Session>> {
         if self.session.as_ref().is_some_and(|session| !session.is_open())
             && let Some(session) = self.session.take()
@@ -141,7 +139,6 @@ impl<'a> OpeningRollback<'a> {
         self.state
     }
 
-    /// The session was opened.
     pub(crate) fn commit(mut self) {
         self.before = None;
     }

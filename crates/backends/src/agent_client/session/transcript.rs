@@ -1,4 +1,4 @@
-//! A turn's updates as events: which message each chunk belongs to, and which tool calls are open.
+//! A turn's updates as events: the message of each chunk, and the open tool calls.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -39,12 +39,10 @@ pub(super) struct UsedIds {
     order: VecDeque<MessageId>,
 }
 
-/// The messages and tool calls of a turn.
 #[derive(Debug)]
 pub(super) struct TurnTranscript {
     run: RunId,
     role: Role,
-    /// The user's message.
     user: MessageId,
     ids: MessageIds,
     open: Option<OpenMessage>,
@@ -131,7 +129,7 @@ impl TurnTranscript {
         logged
     }
 
-    /// Ends what is open at the end of the turn. If it broke off, the open tool calls have failed.
+    /// Ends open messages and calls at the end of the turn. If it broke off, the open tool calls have failed.
     pub(super) fn finish(mut self, is_broken: bool, used: &mut UsedIds) -> Vec<Body> {
         let mut events = Vec::new();
         self.complete(&mut |body| events.push(body));
@@ -157,7 +155,7 @@ impl TurnTranscript {
         let (params, id, is_ours) = self.ids.assign(kind, params);
         if kind == ChunkKind::Agent {
             let message = self.message(&id, is_ours, used, logged);
-            // No two messages of a thread have one id. An id that we cannot keep only the agent knows.
+            // Message ids are unique in a thread. An id that the log cannot keep is known to the agent only.
             let is_taken = message.as_str() != id && MessageId::parse(&id).is_ok();
             let renamed = match is_taken && self.ids.assigns {
                 true => splice::put_message_id(&params, message.as_str()),

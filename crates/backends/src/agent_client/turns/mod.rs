@@ -1,4 +1,4 @@
-//! One turn: the agent is prompted in its session, and what it says is logged until it has answered.
+//! One turn: the agent is prompted in its session, and its updates are logged until it has answered.
 
 mod priming;
 
@@ -34,7 +34,7 @@ const CANCEL_FLUSH_TIME: Duration = Duration::from_millis(250);
 
 /// The largest prompt, in bytes: many agents take no longer line than one with this prompt in it.
 const MAX_PROMPT_BYTES: usize = DEFAULT_MAX_LINE_BYTES - ENVELOPE_BYTES;
-/// What surrounds a prompt in its line, in bytes.
+/// The bytes of a prompt's line around it.
 const ENVELOPE_BYTES: usize = 1024;
 
 /// Why a prompt failed.
@@ -61,7 +61,6 @@ enum PromptEnd {
     Abandoned,
 }
 
-/// Runs a turn.
 pub(super) async fn run_turn(
     opener: &Arc<SessionOpener>,
     turn: Turn,

@@ -1,12 +1,9 @@
-//! The mail composer's descriptor: what it takes, keeps, gives and asks.
+//! The mail composer's descriptor: its input, state, output and interrupt.
 
 use serde_json::{Value, json};
 
-/// The name that the descriptor gives it.
 pub(super) const TITLE: &str = "org.agntcy.mailcomposer";
-/// The version that the descriptor gives it.
 pub(super) const VERSION: &str = "0.0.1";
-/// What it does.
 pub(super) const DESCRIPTION: &str = "This agent is able to collect user intent through a chat interface and compose wonderful emails based on that.";
 /// The kind of its interrupt.
 pub(super) const APPROVAL: &str = "mail_send_approval";

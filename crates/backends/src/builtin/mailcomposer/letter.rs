@@ -1,35 +1,32 @@
-//! From what the user says to a mail: recipients, subject and body, by fixed rules.
+//! Turns a user's text into a mail: recipients, subject and body, by fixed rules.
 
 use serde::{Deserialize, Serialize};
 
-/// A mail.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mail {
-    /// What it is about.
     pub subject: String,
-    /// What it says, with greeting and closing.
+    /// With greeting and closing.
     pub body: String,
-    /// Whom it goes to.
     pub recipients: Vec<String>,
 }
 
-/// How a mail is worded.
+/// The tone of a mail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// As to somebody one does not know.
+    /// To a stranger.
     #[default]
     Formal,
-    /// As to a friend.
+    /// To a friend.
     Friendly,
 }
 
-/// What a text holds of a mail.
+/// The parts of a mail that a text contains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     pub(super) recipients: Vec<String>,
     subject: Option<String>,
-    /// What the mail should say, in sentences; or only what it is about.
+    /// The sentences of the mail; or only its topic.
     content: Option<MailContent>,
 }
 
@@ -44,7 +41,7 @@ const MAX_RECIPIENTS: usize = 50;
 /// The longest subject made from a body, in characters.
 const MAX_SUBJECT_CHARACTERS: usize = 60;
 
-/// What stands before the words that the mail should say. Longer ones first, where one begins with another.
+/// Phrases before the words of the mail. Longer ones first, where one begins with another.
 const SAYS: &[&str] = &[
     " saying that ",
     " saying: ",
@@ -72,13 +69,12 @@ const SAYS: &[&str] = &[
     ": ",
 ];
 
-/// What stands before the matter that the mail is about.
+/// Phrases before the topic of the mail.
 const ABOUT: &[&str] = &[" about ", " regarding ", " concerning "];
 
 // === impl Wish ===
 
 impl Wish {
-    /// Reads a text.
     pub(super) fn read(text: &str) -> Self {
         let recipients = addresses(text);
         let mut subject = None;
@@ -114,7 +110,7 @@ impl Wish {
         Self { recipients, subject, content }
     }
 
-    /// The mail; `None` where there is nobody to write to or nothing to say.
+    /// The mail; `None` without a recipient or content.
     pub(super) fn compose(&self, style: Style) -> Option<Mail> {
         let content = self.content.as_ref().filter(|_| !self.recipients.is_empty())?;
         let (words, subject) = match (content, style) {
@@ -136,7 +132,7 @@ impl Wish {
         Some(Mail { subject, body, recipients: self.recipients.clone() })
     }
 
-    /// How the recipients are greeted, from the part of the address before `@`.
+    /// The greeting's name for the recipients, from the part of the address before `@`.
     fn name(&self, style: Style) -> String {
         let [only] = self.recipients.as_slice() else { return "all".to_owned() };
         let local = only.split('@').next().unwrap_or_default();
@@ -198,7 +194,7 @@ fn sentences(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether a sentence tells the composer what to do, rather than being part of the mail.
+/// Whether a sentence instructs the composer, rather than being part of the mail.
 fn is_order(sentence: &str) -> bool {
     let lower = sentence.to_ascii_lowercase();
     let first = lower.trim_start_matches(['"', '\'']);
@@ -230,7 +226,7 @@ fn is_order(sentence: &str) -> bool {
     ORDERS.iter().any(|order| first.starts_with(order)) || is_only_addresses(sentence)
 }
 
-/// What somebody is asked or reminded to do, as a request.
+/// A reminder or an order in the text, as a request.
 fn requested(sentence: &str) -> Option<String> {
     let lower = sentence.to_ascii_lowercase();
     let asks = ["ask ", "remind "]
@@ -255,13 +251,13 @@ fn after_label<'a>(sentence: &'a str, label: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(label).then(|| sentence.get(label.len()..))?.map(str::trim)
 }
 
-/// What follows the earliest of these markers.
+/// The text after the earliest of these markers.
 fn after_any<'a>(sentence: &'a str, markers: &[&str]) -> Option<&'a str> {
     let (at, length) = first_of(sentence, markers)?;
     sentence.get(at + length..)
 }
 
-/// What stands before the earliest of these markers.
+/// The text before the earliest of these markers.
 fn until_any<'a>(text: &'a str, markers: &[&str]) -> &'a str {
     first_of(text, markers).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }

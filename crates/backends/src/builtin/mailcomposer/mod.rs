@@ -1,4 +1,4 @@
-//! `mailcomposer`: writes mails in a conversation, and sends none that nobody approved.
+//! `mailcomposer`: writes mails in a conversation, and sends only approved ones.
 
 mod descriptor;
 mod letter;
@@ -18,7 +18,6 @@ pub use letter::{Mail, Style};
 use letter::{Wish, wants_mail};
 use recall::Recall;
 
-/// The agent's name.
 pub const NAME: &str = "mailcomposer";
 /// The most mails that the outbox keeps; the oldest go first.
 pub const MAX_OUTBOX_MAILS: usize = 100;
@@ -59,7 +58,7 @@ struct Approval {
     reason: Option<String>,
 }
 
-/// What a suspended turn needs to go on: both sides of it so far. The mail itself is what was shown.
+/// The state that a suspended turn needs: both sides of the turn so far. The mail itself is in the interrupt's payload.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     said: String,
@@ -109,7 +108,7 @@ impl MailComposer {
     ) -> Result<Outcome, AgentError> {
         let Saved { said, asked, style } = serde_json::from_slice(saved.as_bytes())?;
         let Approval { approved, reason } = serde_json::from_slice(given.as_bytes())?;
-        // What is sent is what was shown, and nothing else.
+        // Exactly the shown mail is sent.
         let mail: Mail = serde_json::from_slice(shown.as_bytes())?;
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let (decision, reply) = if approved {
@@ -165,13 +164,13 @@ impl Agent for MailComposer {
     }
 }
 
-/// What to do about a message.
+/// The reaction to a message.
 enum Step {
     Say(String),
     Send(Mail),
 }
 
-/// Decides by the message and, where the last reply asked for something that was missing, by the message before it.
+/// Decides by the message and, where the last reply asked for a missing part, by the message before it.
 fn plan(said: &str, before: &[String], style: Style) -> Step {
     if let Some(reply) = name::recalled(said, before) {
         return Step::Say(reply);
@@ -194,7 +193,7 @@ fn plan(said: &str, before: &[String], style: Style) -> Step {
     }
 }
 
-/// Ends the turn: the state holds both sides of it, the result is the last word.
+/// Ends the turn: the state holds both sides of it, the result is the last message.
 async fn answer<const N: usize>(
     context: &Context,
     mut state: State,
@@ -231,7 +230,7 @@ fn ask_content(style: Style) -> &'static str {
     }
 }
 
-/// Whether a reply asked for something that was missing.
+/// Whether a reply asked for a missing part.
 fn is_request(reply: &str) -> bool {
     let styles = [Style::Formal, Style::Friendly];
     styles.iter().any(|style| reply == ask_recipient(*style) || reply == ask_content(*style))

@@ -1,21 +1,20 @@
-//! The user's name: said in passing, asked for later.
+//! The user's name, from an introduction in passing.
 
 /// The longest name that is remembered, in characters.
 const MAX_NAME_CHARACTERS: usize = 60;
-/// The most words of a name.
 const MAX_NAME_WORDS: usize = 4;
 
-/// What stands before somebody's own name.
+/// Phrases before a speaker's own name.
 const INTRODUCTIONS: &[&str] = &["my name is ", "my name's ", "i am called ", "please call me "];
 
-/// What makes a sentence about one's name a question about it.
+/// Phrases that make a sentence about a name a question.
 const QUESTIONS: &[&str] =
     &["what", "what's", "remind", "remember", "recall", "know", "tell", "forget", "forgotten"];
 
-/// How a question begins that wants a yes.
+/// First words of a yes-or-no question.
 const WANTS_YES: &[&str] = &["can", "could", "do", "did", "will", "would", "have"];
 
-/// The name by which somebody introduces himself; `None` where he does not.
+/// The name in an introduction; `None` where there is none.
 pub(super) fn introduced(text: &str) -> Option<String> {
     // Only ASCII letters change, so positions stay what they are.
     let lower = text.to_ascii_lowercase();
@@ -38,7 +37,7 @@ pub(super) fn introduced(text: &str) -> Option<String> {
     Some(first.to_uppercase().chain(characters).collect())
 }
 
-/// The answer to a question about the user's name, from what was said before: user and agent in turn, beginning with the user. `None` where the text asks for something else.
+/// The answer to a question about the user's name, from the earlier messages: user and agent in turn, beginning with the user. `None` for any other question.
 pub(super) fn recalled(text: &str, before: &[String]) -> Option<String> {
     let words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -60,7 +59,6 @@ pub(super) fn recalled(text: &str, before: &[String]) -> Option<String> {
     })
 }
 
-/// The greeting of somebody who has introduced himself.
 pub(super) fn greeting(name: &str) -> String {
     format!("Hello {name}, how can I help?")
 }

@@ -1,6 +1,6 @@
-//! Questions about what was said before, asked in natural words.
+//! Questions about earlier messages, in natural words.
 
-/// What somebody wants to know about the conversation.
+/// A question about the conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Recall {
     /// Whose words: the user's or the agent's.
@@ -29,7 +29,7 @@ const MAX_QUOTE_CHARACTERS: usize = 400;
 // === impl Recall ===
 
 impl Recall {
-    /// Reads a question; `None` where it is about something else.
+    /// Parses a question; `None` for any other text.
     pub(super) fn read(text: &str) -> Option<Self> {
         let words: Vec<String> = text
             .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -69,7 +69,7 @@ impl Recall {
         Some(Self { whose, which })
     }
 
-    /// The answer from what was said before: user and agent in turn, beginning with the user.
+    /// The answer from the earlier messages: user and agent in turn, beginning with the user.
     pub(super) fn answer(self, before: &[String]) -> String {
         let (skip, name) = match self.whose {
             Whose::User => (0, "You"),

@@ -4,7 +4,6 @@ use trilogue_sdk::AgentError;
 
 /// Width and height of the image, in pixels.
 const SIDE: usize = 48;
-/// The number of bars.
 const BARS: usize = 4;
 /// Bytes of a pixel: red, green, blue.
 const PIXEL_BYTES: usize = 3;
@@ -12,7 +11,6 @@ const PIXEL_BYTES: usize = 3;
 const BACKGROUND: [u8; PIXEL_BYTES] = [250, 250, 247];
 const BAR: [u8; PIXEL_BYTES] = [38, 84, 124];
 
-/// The chart of a topic, as the bytes of a PNG file.
 pub(super) fn png(topic: &str) -> Result<Vec<u8>, AgentError> {
     let mut file = Vec::new();
     let side = SIDE as u32;

@@ -1,4 +1,4 @@
-//! `researcher`: shows everything that an answer can hold, about any topic, without looking anything up.
+//! `researcher`: shows every kind of output, about any topic, without looking anything up.
 
 mod chart;
 
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::{MessageWriter, PlanEntry, Trajectory};
 
-/// The agent's name.
 pub const NAME: &str = "researcher";
 /// The longest topic, in characters; the rest is cut off.
 const MAX_TOPIC_CHARACTERS: usize = 200;
@@ -26,10 +25,9 @@ struct Finding {
     url: String,
 }
 
-/// The steps of the plan, in order.
 const STEPS: [&str; 3] = ["Search for sources", "Read the sources", "Write the answer"];
 
-/// What comes before the topic in a question.
+/// Phrases before the topic in a question.
 const LEADS: &[&str] = &[
     "please ",
     "can you ",
@@ -82,7 +80,7 @@ impl Researcher {
         context.plan(plan(STEPS.len())).await
     }
 
-    /// The answer itself. It reads the same when everything but its text is taken away.
+    /// The answer itself. Its text alone is complete.
     async fn write(
         &self,
         topic: &str,
@@ -109,7 +107,7 @@ impl Researcher {
         message.part(Part::url("text/html", format!("{BASE}/{}", slug(topic)))).await
     }
 
-    /// Says text word by word, at the researcher's pace.
+    /// Emits text word by word, at the researcher's pace.
     async fn stream(
         &self,
         text: &str,
@@ -154,7 +152,7 @@ impl Agent for Researcher {
     }
 }
 
-/// Where the sample sources are: a domain that is reserved for samples.
+/// The base address of the sample sources: a domain that is reserved for samples.
 const BASE: &str = "https://research.example.org";
 
 /// The topic that a question is about; `None` where it names none.
