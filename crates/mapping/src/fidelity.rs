@@ -1,4 +1,4 @@
-//! What each protocol carries, as data: the page in the documentation and the response of our own face are made from it.
+//! What each protocol carries, as data: the source of the page in the documentation and of our own face's response.
 
 use std::fmt::Write as _;
 
@@ -14,20 +14,20 @@ const PROTOCOLS: [(&str, &str); 4] = [
     ("client", "The Agent Client Protocol"),
 ];
 
-/// One concept, in words that no protocol owns, and what each protocol does with it.
+/// One concept, in neutral words, and what each protocol does with it.
 struct Row {
     concept: &'static str,
     verdicts: [Support; PROTOCOLS.len()],
 }
 
-/// What a protocol does with a concept. Names of the protocol stand in backticks, a type's member is written `Type.member`.
+/// A protocol's support of a concept. Names of the protocol are in backticks, a type's member is written `Type.member`.
 #[derive(Clone, Copy)]
 enum Support {
-    /// The protocol has this member for it.
+    /// In this member of the protocol.
     Carried(&'static str),
-    /// It travels in this free member of the protocol.
+    /// In this free member of the protocol.
     Extension(&'static str),
-    /// It is lost, for this reason.
+    /// Lost, for this reason.
     Lost(&'static str),
 }
 

@@ -1,6 +1,6 @@
-//! Chat and JSON by schema, brought into each other.
+//! Conversions between chat and JSON by schema.
 //!
-//! Only the form is decided here: whether a value fits a schema is checked by whoever has it compiled.
+//! Only the form is decided here: the caller checks a value against its compiled schema.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Result;
@@ -14,9 +14,7 @@ const MAX_SHOWN_SCHEMA_BYTES: usize = 1_024;
 
 /// An input in the form that the agent takes: messages become a value and a value a message where the agent wants the other.
 /// A message that is made of a value is sent now.
-///
-/// # Errors
-/// `invalid_input` where the messages stand for no value; `json_too_deep`.
+/// Errors: `invalid_input` where the messages stand for no value; `json_too_deep`.
 pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
     match (&card.input, input) {
         (InputKind::Schema(_), Input::Value(value)) => Ok(Input::Value(value)),
@@ -30,7 +28,7 @@ pub fn input(card: &AgentCard, input: Input, now: Timestamp) -> Result<Input> {
     }
 }
 
-/// The parts that a value is shown as where messages are: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
+/// A value as parts: the text of its one string property, or of the one called `message`, and then the value itself; a string is only its text.
 #[must_use]
 pub fn output(value: &Json) -> Vec<Part> {
     let read = value.to_value();
@@ -54,7 +52,7 @@ fn said_text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The refusal of an input; it says what the agent takes.
+/// The error of an unfit input; it names what the agent takes.
 #[must_use]
 pub fn mismatch(card: &AgentCard, why: &str) -> Error {
     let message = format!("the input does not fit the agent '{}': {why}", card.name);
@@ -68,7 +66,7 @@ pub fn mismatch(card: &AgentCard, why: &str) -> Error {
     Error::new(Code::InvalidInput, message).hint(hint)
 }
 
-/// The user's message that says this value: a string as text, anything else as JSON.
+/// A value as the user's message: a string as text, anything else as JSON.
 fn message_of(value: &Json, now: Timestamp) -> Message {
     let part = match value.to_value() {
         Value::String(text) => Part::text(text),
@@ -83,7 +81,7 @@ fn message_of(value: &Json, now: Timestamp) -> Message {
     }
 }
 
-/// The value that messages stand for: the last user message's JSON part; else its text as the schema's one string property; else its text read as JSON.
+/// Messages as a value: the last user message's JSON part; else its text as the schema's one string property; else its text parsed as JSON.
 fn value_of(card: &AgentCard, schema: &Json, messages: &[Message]) -> Result<Json> {
     let message = messages.iter().rfind(|message| message.role.is_user()).or(messages.last());
     let Some(message) = message else {
@@ -117,7 +115,7 @@ fn json_of(part: &Part) -> Result<Json> {
     }
 }
 
-/// The property that plain text goes to: the only required one that is a string, or the only one there is, if it is a string.
+/// The property for plain text: the only required string, or the only property, if it is a string.
 pub(crate) fn text_property(schema: &Value) -> Option<String> {
     let Properties { all, required } = Properties::of(schema)?;
     let is_string = |name: &str| is_of(all, name, "string");

@@ -29,7 +29,7 @@ pub struct Leader {
 
 impl Leader {
     /// Spawns a command as the leader of a new group.
-    /// Errors: If it cannot be spawned.
+    /// Fails if it cannot be spawned.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let spawned = command.process_group(0).kill_on_drop(true).spawn()?;
         let pid = spawned.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));

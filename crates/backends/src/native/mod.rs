@@ -30,7 +30,7 @@ pub struct NativeAgent {
 
 impl NativeAgent {
     /// Reads the agent's card and compiles its schemas.
-    /// Errors: If its card cannot be built, or one of its schemas is invalid: the error names it.
+    /// Fails if its card cannot be built, or one of its schemas is invalid: the error names it.
     pub fn new(agent: impl Agent) -> Result<Self> {
         Self::from_arc(Arc::new(agent))
     }

@@ -87,7 +87,7 @@ pub enum Files {
 
 impl Workspace {
     /// Pins a folder.
-    /// Errors: If it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
+    /// Fails if it does not exist, cannot be opened, or is the root of the file system or a folder of the kernel.
     pub fn open(root: &Path, grants: Grants) -> io::Result<Self> {
         let real = root.canonicalize()?;
         if real.parent().is_none() || SYSTEM_FOLDERS.iter().any(|it| real.starts_with(it)) {

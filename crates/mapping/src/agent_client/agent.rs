@@ -6,10 +6,10 @@ use trilogue_wire::agent_client::{
     PromptCapabilities, SessionCapabilities, Supported,
 };
 
-/// What an agent says of itself when a client connects; `hosted` is what a hosted agent said to us.
+/// The answer to a client's `initialize`; `hosted` is a hosted agent's own answer.
 ///
-/// What we do ourselves (list, load, resume, close and delete sessions) is there for every agent; what only a hosted agent can do is there where it can.
-/// Its ways to authenticate in a terminal are left out: they would run another copy of it.
+/// List, load, resume, close and delete of sessions are ours and there for every agent; other abilities are there where the hosted agent has them.
+/// Its terminal authentication methods are left out: they would run another copy of it.
 #[must_use]
 pub fn initialize_result(
     card: &AgentCard,
@@ -42,7 +42,7 @@ pub fn initialize_result(
     answer
 }
 
-/// What sessions can do here. Of what an agent can do beyond the protocol nothing is promised: it would make sessions that nobody logs.
+/// The session capabilities. A hosted agent's abilities beyond the protocol are not advertised: they would make sessions outside of the log.
 fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
     let ours = || Some(Supported::default());
     SessionCapabilities {
@@ -56,7 +56,7 @@ fn sessions(hosted: Option<&SessionCapabilities>) -> SessionCapabilities {
     }
 }
 
-/// What a prompt may hold, by the content types that the agent reads; one that names none reads all.
+/// The prompt capabilities by the agent's content types; an agent that names none reads all.
 fn prompts(card: &AgentCard) -> PromptCapabilities {
     let types = &card.input_content_types;
     let reads = |kind: &str| {

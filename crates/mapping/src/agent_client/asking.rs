@@ -1,4 +1,4 @@
-//! Interrupts to clients, in the best form that each has, and what they answer.
+//! Interrupts as requests to clients, in the best form that each client has, and their answers.
 
 use serde_json::{Value, json};
 use trilogue_domain::interrupt::Effect;
@@ -25,7 +25,7 @@ const ANSWER: &str = "answer";
 /// The longest schema that a question repeats, in bytes.
 const MAX_SHOWN_SCHEMA_BYTES: usize = 4 * 1024;
 
-/// How a client is asked: in the best form that it has.
+/// The form of a request to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asking {
     /// By `session/request_permission` with these params; the answer is for [`answer_of_permission`].
@@ -36,7 +36,7 @@ pub enum Asking {
     Text(String),
 }
 
-/// How this client is asked in this session. What came as a request of this protocol goes back as it came.
+/// The request to this client in this session. An interrupt that came as a request of this protocol goes back as it came.
 #[must_use]
 pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities) -> Asking {
     let forms = client.elicitation.as_ref();
@@ -61,7 +61,7 @@ pub fn asking(interrupt: &Interrupt, session: &str, client: &ClientCapabilities)
     asked.unwrap_or_else(|| Asking::Text(in_text(interrupt)))
 }
 
-/// The params that an interrupt came as, with the client's session. A request of the other side that it belonged to is none of this side.
+/// The params that an interrupt came as, with the client's session. Its `requestId` was of the agent's side, and is left out.
 fn as_it_came(interrupt: &Interrupt, session: &str) -> Option<String> {
     let payload = interrupt.payload.as_str();
     let is_request = ["toolCall", "mode"].iter().any(|key| splice::get(payload, &[key]).is_some());
@@ -79,7 +79,7 @@ fn elicitation_as_it_came(interrupt: &Interrupt, session: &str) -> Option<Asking
     is_known.then(|| Asking::Elicitation(raw.into_bytes()))
 }
 
-/// Whether an interrupt is a question of a hosted agent.
+/// Whether an interrupt is an elicitation of a hosted agent.
 pub(super) fn is_elicitation(interrupt: &Interrupt) -> bool {
     elicitation_as_it_came(interrupt, "").is_some()
 }
@@ -102,7 +102,7 @@ fn permission(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     ask_permission(interrupt, session, options)
 }
 
-/// A question whose answer is one of a few values.
+/// A question with one of a few values as its answer.
 fn choice(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     let (_, choices) = one_choice(interrupt)?;
     let options = choices.into_iter().map(|choice| {
@@ -196,13 +196,13 @@ fn visit(interrupt: &Interrupt, session: &str) -> Option<Asking> {
     serde_json::to_vec(&request).ok().map(Asking::Elicitation)
 }
 
-/// Whether a schema is that of one value and no object.
+/// Whether a schema is that of a single value, not of an object.
 fn is_one_value(schema: &str) -> bool {
     let kind = splice::get_text(schema, &["type"]);
     matches!(kind.as_deref(), Some("string" | "number" | "integer" | "boolean"))
 }
 
-/// The one truth value, or the one list of values, that an answer is: the property that it goes to, and the values.
+/// The single boolean, or the single list of values, of an answer: its property, and the values.
 fn one_choice(interrupt: &Interrupt) -> Option<(Option<String>, Vec<Choice>)> {
     let schema = interrupt.schema.as_ref()?.to_value();
     let whole = values(&schema);
@@ -250,7 +250,7 @@ fn asks(interrupt: &Interrupt) -> String {
     }
 }
 
-/// A question as text: what is asked, and what fits as an answer.
+/// A question as text: the question, and its valid answers.
 fn in_text(interrupt: &Interrupt) -> String {
     let mut text = asks(interrupt);
     for part in &interrupt.prompt {
@@ -299,7 +299,7 @@ fn fits(interrupt: &Interrupt) -> Option<String> {
     Some(format!("Answer with JSON that fits this schema:\n\n{}", fenced(schema.as_str())))
 }
 
-/// The answer that a client gave to a permission request. A hosted agent is told of one that chooses nothing that was offered, which is the answer `null`; to others it rejects this call where an option does. `None` where nothing can be answered, which allows nothing.
+/// A client's answer to a permission request. If it chooses no offered option, a hosted agent gets the answer `null`; for others it rejects this call where an option does. `None` where there is no valid answer, which allows nothing.
 #[must_use]
 pub fn answer_of_permission(
     interrupt: &Interrupt,
@@ -326,7 +326,7 @@ pub fn answer_of_permission(
     Some(Answer::Json(Json::from_value(&answer)))
 }
 
-/// The answer that a client gave to a question. A hosted agent is told that somebody declined, which is the answer `false`, or did not answer, which is `null`; another agent has no word for either, so that `None` is given.
+/// A client's answer to an elicitation. A hosted agent gets `false` for declined and `null` for unanswered; other agents have neither, so that `None` is returned.
 #[must_use]
 pub fn answer_of_elicitation(
     interrupt: &Interrupt,
@@ -354,7 +354,7 @@ fn truth(value: bool) -> Answer {
     Answer::Json(Json::from_value(&Value::Bool(value)))
 }
 
-/// The answer that a prompt is. `None` where it does not fit the question. Where nothing but consent is asked for, a word for yes consents, and nothing else does.
+/// A prompt as an answer. `None` where it does not fit the question. Where only consent is asked for, a word for yes consents, and nothing else does.
 #[must_use]
 pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answer> {
     if is_consent(interrupt) {
@@ -363,12 +363,12 @@ pub fn answer_of_prompt(interrupt: &Interrupt, message: &Message) -> Option<Answ
     answer_of_parts(interrupt, message.parts.clone()).ok()
 }
 
-/// Whether an interrupt is a hosted agent's request for permission, which waits in its process.
+/// Whether an interrupt is a hosted agent's permission request, which waits in its process.
 pub(super) fn is_request(interrupt: &Interrupt) -> bool {
     interrupt.survives == Survives::Process && tool_call_of(&interrupt.payload).is_some()
 }
 
-/// What a request for permission of this protocol says of its tool call, where an interrupt's payload is one.
+/// The tool call of a permission request of this protocol, where an interrupt's payload is one.
 #[must_use]
 pub fn tool_call_of(payload: &Json) -> Option<native::Json> {
     let call = splice::get(payload.as_str(), &["toolCall"])?;

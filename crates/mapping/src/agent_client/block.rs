@@ -1,6 +1,6 @@
 //! Parts as content blocks, and back.
 //!
-//! Both directions work on the text of the JSON, so that what a block has beyond our words comes back as it was written.
+//! Both directions work on the text of the JSON, so that unknown members of a block come back as they were written.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::native;
 use crate::native::message::PATH_SEGMENT;
 use crate::shape::is_json;
 
-/// What text is where nothing else is said.
+/// The default MIME type of text.
 const PLAIN: &str = "text/plain";
-/// What bytes and links are where nobody says it.
+/// The default MIME type of bytes and links.
 const UNKNOWN: &str = "application/octet-stream";
-/// What the address of a named part begins with; its name follows, percent-encoded.
+/// The address of a named part begins with this; its name follows, percent-encoded.
 const ARTIFACT: &str = "artifact:";
-/// What the address of content that is stored apart begins with; the thread, where it is known, and the content's hash follow.
+/// The address of a stored blob begins with this; the thread, where it is known, and the content's hash follow.
 const BLOB: &str = "trilogue:/";
-/// What stands in an artifact's address where it has no name.
+/// The name in the address of an unnamed artifact.
 const UNNAMED: &str = "part";
 
-/// Whether blocks carry under `_meta` what they have no word for.
+/// Whether blocks carry the rest of a part under `_meta`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Extension {
-    /// They do not: some peers cannot take it.
+    /// No: some peers cannot take it.
     #[default]
     Off,
-    /// They do, under the key [`EXTENSION`].
+    /// Yes, under the key [`EXTENSION`].
     Meta,
 }
 
@@ -50,13 +50,13 @@ struct Block<'a> {
     name: Option<&'a str>,
     resource: Option<&'a str>,
     meta: Option<&'a str>,
-    /// Whether there is anything else.
+    /// Whether there are further members.
     has_more: bool,
 }
 
-/// A block as a part. `None` where it has not what its kind must have.
+/// A block as a part. `None` where a required member of its kind is missing.
 ///
-/// What the part has no word for is kept in its `extra`; where that is nested too deep or no text, it goes.
+/// Members without a counterpart are kept in the part's `extra`, unless they are nested too deep.
 pub(super) fn part_of(raw: &str) -> Option<Part> {
     let block = Block::of(raw);
     if let Some(part) = block.meta.and_then(|meta| carried(meta, &block)) {
@@ -99,7 +99,7 @@ impl<'a> Block<'a> {
         block
     }
 
-    /// Whether it has nothing beyond these: each says whether it is there for another reason.
+    /// Whether it has no members beyond these.
     fn is_only(&self, known: [Option<&str>; 5]) -> bool {
         !self.has_more && known.iter().all(Option::is_none)
     }
@@ -174,16 +174,16 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Base64 as bytes where they come back the same, else as it was received.
+/// Base64 as bytes where encoding them gives the same text, else as received.
 fn content_of(data: &str) -> (Content, bool) {
     match STANDARD.decode(data) {
-        // The decoder takes one spelling only, so what it takes comes back the same.
+        // The decoder takes one spelling only, so that encoding gives the same text.
         Ok(bytes) => (Content::Bytes(Bytes::from(bytes)), true),
         Err(_) => (Content::Text(Arc::from(data)), false),
     }
 }
 
-/// A block of a kind that the protocol has no word for.
+/// A block of an unknown kind.
 pub(super) fn whole(raw: &str) -> Part {
     Part { extra: kept("true"), ..Part::new("application/json", Content::Text(Arc::from(raw))) }
 }
@@ -199,7 +199,7 @@ pub(super) fn extra(members: &str) -> Option<Json> {
     Json::parse(format!("{{\"{PART_EXTENSION}\":{{{protocol},{members}}}}}")).ok()
 }
 
-/// The part that a block of ours carries under its `_meta`.
+/// The part in the `_meta` of a block of ours.
 fn carried(meta: &str, block: &Block<'_>) -> Option<Part> {
     let part = splice::get(meta, &[EXTENSION, "part"])?;
     let read = serde_json::from_str(part).ok()?;
@@ -223,7 +223,7 @@ fn carried(meta: &str, block: &Block<'_>) -> Option<Part> {
     Some(part)
 }
 
-/// A part as a block, which is added to `out`: the one that it came as where it came from this protocol. Nothing is added, and `false` given, where a part has nothing that a block can show.
+/// Adds a part as a block to `out`: the block that it came as, if it came from this protocol. Returns `false` and adds nothing where no block can show the part.
 pub(super) fn push_block(
     part: &Part,
     extension: Extension,
@@ -250,13 +250,13 @@ pub(super) fn push_block(
     true
 }
 
-/// The block with the part that it stands for under `_meta`, without what the block says of it.
+/// The block with its part under `_meta`, without what the block already has.
 fn with_meta(block: &str, part: &Part, with_content: bool) -> String {
     let carried = match with_content {
         true => Cow::Borrowed(part),
         false => Cow::Owned(Part { content: Content::Empty, ..part.clone() }),
     };
-    // What is stored apart has a link in the block.
+    // A stored blob has a link in the block.
     let thread = trilogue_domain::ThreadId::from_uuid(uuid::Uuid::nil());
     let wire = native::message::part(&carried, &thread);
     let wire = serde_json::to_string(&wire).unwrap_or_default();
@@ -303,7 +303,7 @@ fn original_block(part: &Part) -> Option<String> {
     }
 }
 
-/// The block that a part is shown as where it did not come as one. `None` where a block can show nothing of it.
+/// The block of a part that did not come as one. `None` where no block can show it.
 fn plain_block(part: &Part, thread: &str) -> Option<String> {
     let name = part.name.as_deref();
     let uri = || artifact(name.unwrap_or(UNNAMED));
@@ -382,7 +382,7 @@ fn link_block(url: &str, name: &str, part: &Part, blob: Option<&BlobRef>) -> Str
     block
 }
 
-/// A link, without its closing brace. A link has to have a name.
+/// A link, without its closing brace. A link needs a name.
 fn link_of(url: &str, name: &str) -> String {
     let name = if name.is_empty() { url } else { name };
     format!("{{\"type\":\"resource_link\",\"uri\":{},\"name\":{}", quoted(url), quoted(name))
@@ -395,40 +395,36 @@ fn push_member(object: &mut String, key: &str, value: &str) {
     object.push_str(value);
 }
 
-/// A block of text.
 pub(super) fn text_block(text: &str) -> String {
     format!("{{\"type\":\"text\",\"text\":{}}}", quoted(text))
 }
 
-/// JSON as people and models read it in text.
+/// JSON in a fenced code block, for people and models.
 pub(super) fn fenced(json: &str) -> String {
     format!("```json\n{json}\n```")
 }
 
-/// Text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-/// Whether a part is shown as an image or a sound.
 fn is_media(part: &Part) -> bool {
     let is_sound = part.content_type.starts_with("audio/") && part.name.is_none();
     matches!(part.content, Content::Bytes(_))
         && (part.content_type.starts_with("image/") || is_sound)
 }
 
-/// The address of an artifact.
 fn artifact(name: &str) -> String {
     format!("{ARTIFACT}{}", utf8_percent_encode(name, PATH_SEGMENT))
 }
 
-/// The name in the address of an artifact, where it comes back the same.
+/// The name in the address of an artifact, if encoding it gives the same address.
 fn artifact_name(uri: &str) -> Option<Arc<str>> {
     let name = percent_decode_str(uri.strip_prefix(ARTIFACT)?).decode_utf8().ok()?;
     (!name.is_empty() && artifact(&name) == uri).then(|| Arc::from(&*name))
 }
 
-/// The last segment of an address that says something.
+/// The last non-empty segment of an address.
 pub(super) fn file_name(uri: &str) -> &str {
     let path = uri.split(['?', '#']).next().unwrap_or(uri);
     path.rsplit('/').find(|segment| !segment.is_empty()).unwrap_or(uri)

@@ -1,9 +1,9 @@
-//! The card of an agent of this protocol before it was started.
+//! The card of an agent of this protocol that has not been started yet.
 
 use serde_json::{Value, json};
 use trilogue_domain::{Abilities, AgentCard, AgentName, DeclaredInterrupt, InputKind, Json};
 
-/// The card of an agent of which only the command is known: it takes messages, streams values and updates, and may ask for permission, for a form, and to visit an address.
+/// The card of an agent of which only the command is known: it takes messages, streams values and updates, and may raise permissions, forms and addresses to visit.
 #[must_use]
 pub fn card(name: AgentName, description: String) -> AgentCard {
     AgentCard {

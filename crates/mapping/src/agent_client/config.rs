@@ -8,8 +8,8 @@ use trilogue_wire::agent_client::{
     SessionConfigSelectOption, SessionConfigValue, SetSessionConfigOptionRequest,
 };
 
-/// The options that an agent's configuration schema makes: its choices and its truth values; `config` is what is set now.
-/// What is secret makes none.
+/// The options that an agent's configuration schema makes: its choices and its booleans; `config` has the current values.
+/// Secret properties make no options.
 #[must_use]
 pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionConfigOption> {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);
@@ -22,14 +22,12 @@ pub fn config_options(card: &AgentCard, config: Option<&Json>) -> Vec<SessionCon
     options.collect()
 }
 
-/// Whether this client can display boolean options.
 #[must_use]
 pub fn takes_boolean_options(client: &ClientCapabilities) -> bool {
     let session = client.session.as_ref().and_then(|session| session.config_options.as_ref());
     session.is_some_and(|options| options.boolean.is_some())
 }
 
-/// The options that this client can display.
 #[must_use]
 pub fn for_client(
     mut options: Vec<SessionConfigOption>,
@@ -41,10 +39,7 @@ pub fn for_client(
     options
 }
 
-/// The configuration with an option set.
-///
-/// # Errors
-/// `config_schema_violation` where there is no such option or it does not take the value.
+/// The configuration with an option set; fails with `config_schema_violation` where there is no such option or it does not take the value.
 pub fn set_config_option(
     card: &AgentCard,
     config: Option<&Json>,
@@ -122,17 +117,16 @@ fn is_secret(property: &Value) -> bool {
         || property.get("format").and_then(Value::as_str) == Some("password")
 }
 
-/// One of the values that a schema allows.
+/// One value that a schema allows.
 pub(super) struct Choice {
-    /// What it is called towards programs: its text, or its JSON where it is no text.
+    /// Its id for programs: its text, or its JSON where it is not text.
     pub(super) id: String,
-    /// What people read.
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) value: Value,
 }
 
-/// The values that a schema allows where it lists them.
+/// The values that a schema lists.
 pub(super) fn choices(schema: &Value) -> Vec<Choice> {
     let id = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {

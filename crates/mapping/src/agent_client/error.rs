@@ -1,4 +1,4 @@
-//! Refusals and failures, both ways: one table of codes.
+//! Errors both ways: one table of codes.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::error::Class;
@@ -8,7 +8,6 @@ use trilogue_wire::jsonrpc::{self, ErrorObject};
 
 use super::PROTOCOL;
 
-/// The number that stands for one of our codes.
 fn number(code: Code) -> jsonrpc::Code {
     if code == Code::MethodNotAllowed {
         return jsonrpc::Code::METHOD_NOT_FOUND;
@@ -25,13 +24,13 @@ fn number(code: Code) -> jsonrpc::Code {
     }
 }
 
-/// The error that a client gets: `data` has our code, and the hint, the places that do not fit and the interrupt that is pending where there are such.
+/// The error that a client gets: `data` has our code, the hint, the violations and the pending interrupt, where there are any.
 #[must_use]
 pub fn error_object(error: &Error) -> ErrorObject {
     refusal(error, None)
 }
 
-/// The same for a request that names a session: where there is no such session, `data` names it.
+/// As [`error_object`], for a request that names a session: `data` names a session that does not exist.
 #[must_use]
 pub fn session_error(error: &Error, session: &str) -> ErrorObject {
     let is_lost = matches!(error.code(), Code::ThreadNotFound | Code::NotFound | Code::InvalidId);
@@ -64,7 +63,7 @@ fn refusal(error: &Error, session: Option<&str>) -> ErrorObject {
     ErrorObject::new(number(error.code()), error.message()).data(of(data))
 }
 
-/// The error of a run that failed: an agent's own as it came, any other by our code.
+/// The error of a failed run: an agent's own as it came, any other by our code.
 pub(super) fn failed(failure: &Failure) -> ErrorObject {
     if let Some(own) = failure.data.as_ref().and_then(|data| original(data.as_str())) {
         return own;
@@ -92,7 +91,7 @@ fn of(data: Map<String, Value>) -> trilogue_wire::native::Json {
     trilogue_wire::native::Json::from_value(&Value::Object(data))
 }
 
-/// An agent's error as the failure of a run; the original stands in the details, and comes back out of them.
+/// An agent's error as the failure of a run; the original is in the details, and is restored from them.
 #[must_use]
 pub fn failure_of(code: i32, message: &str, data: Option<&Json>) -> Failure {
     let known = match jsonrpc::Code(code) {

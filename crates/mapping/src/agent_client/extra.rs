@@ -1,4 +1,4 @@
-//! What prompts and answers carry beyond the members that mean something here: kept with them, for an agent of this protocol.
+//! Additional members of prompts and answers: kept with them, for an agent of this protocol.
 
 use trilogue_domain::{Interrupt, InterruptKind, Json, Message, Resolution};
 use trilogue_wire::agent_client::splice::{self, members};
@@ -7,26 +7,26 @@ use trilogue_wire::agent_client::{Extra, Json as WireJson, without_parameters};
 use super::asking::{is_elicitation, is_request};
 use super::{PART_EXTENSION, PROTOCOL};
 
-/// The member of what is kept in a part that holds it.
+/// The member of a part's `extra` that holds them.
 const PROMPT: &str = "prompt";
-/// What means something here. The other spellings are those that some agents read as the same.
+/// The known members of a prompt, with the spellings that some agents accept too.
 const KNOWN: [&str; 5] = ["sessionId", "session_id", "prompt", "messageId", "message_id"];
-/// Likewise in the answer to a request for permission; its first one holds what was chosen.
+/// The known members of a permission's answer; the first holds the choice.
 const KNOWN_OF_PERMISSION: [&str; 2] = [OUTCOME, "_meta"];
-/// Likewise in what was chosen.
+/// The known members of the choice.
 const KNOWN_OF_OUTCOME: [&str; 4] = [OUTCOME, "optionId", "option_id", "_meta"];
-/// Likewise in the answer to a question.
+/// The known members of an elicitation's answer.
 const KNOWN_OF_ELICITATION: [&str; 3] = ["action", "content", "_meta"];
-/// The member of an answer that holds what was chosen.
+/// The member of an answer that holds the choice.
 const OUTCOME: &str = "outcome";
 
-/// The members at the root of a prompt's params that mean nothing here, and what is attached to them but under the names of parameters. `None` where there are none, or they are nested too deep to keep.
+/// The unknown members of a prompt, and its `_meta` without names of parameters. `None` where there are none, or they are nested too deep to keep.
 #[must_use]
 pub fn extra_of_prompt(params: &str) -> Option<Json> {
     Json::parse(beyond(&without_parameters(params), &KNOWN, None)?).ok()
 }
 
-/// What the answer to a request for permission carries beyond the choice, where a hosted agent asked for it by one: members at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
+/// The additional members of a permission's answer beside the choice, where a hosted agent asked by a request: at its root, and in `outcome`. `None` as for [`extra_of_prompt`].
 #[must_use]
 pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if interrupt.kind != InterruptKind::Permission || !is_request(interrupt) {
@@ -38,7 +38,7 @@ pub fn extra_of_permission(interrupt: &Interrupt, result: &str) -> Option<Json> 
     Json::parse(beyond(result, &KNOWN_OF_PERMISSION, chosen)?).ok()
 }
 
-/// What the answer to a question carries beyond it, where a hosted agent asked it in the same form. `None` as for [`extra_of_prompt`].
+/// The additional members of an elicitation's answer, where a hosted agent asked in the same form. `None` as for [`extra_of_prompt`].
 #[must_use]
 pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json> {
     if !is_elicitation(interrupt) {
@@ -47,7 +47,7 @@ pub fn extra_of_elicitation(interrupt: &Interrupt, result: &str) -> Option<Json>
     Json::parse(beyond(result, &KNOWN_OF_ELICITATION, None)?).ok()
 }
 
-/// What an answer carried beyond itself: for its root, and for its `outcome`.
+/// The additional members of an answer: for its root, and for its `outcome`.
 pub(super) fn extra_of_answer(resolution: &Resolution) -> (Extra, Extra) {
     let Resolution::Answered { extra: Some(extra), .. } = resolution else {
         return (Extra::new(), Extra::new());
@@ -67,7 +67,7 @@ fn extra_of(object: &str) -> Extra {
     extra
 }
 
-/// The members of an object but those of these names, and one more. `None` where there are none.
+/// The members of an object except these, and one more. `None` where there are none.
 fn beyond(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<String> {
     let mut kept = String::new();
     let unknown = members(object).filter(|member| !known.contains(&&*member.key));
@@ -86,7 +86,7 @@ fn beyond(object: &str, known: &[&str], more: Option<(&str, &str)>) -> Option<St
     Some(kept)
 }
 
-/// Keeps in a message what its prompt carried beyond it. A message without parts keeps nothing.
+/// Keeps a prompt's additional members in its message. A message without parts keeps none.
 pub fn keep_extra(message: &mut Message, extra: &Json) {
     let Some(part) = message.parts.first_mut() else { return };
     let before = part.extra.as_ref().map_or("{}", Json::as_str);
@@ -102,10 +102,10 @@ pub fn keep_extra(message: &mut Message, extra: &Json) {
     }
 }
 
-/// What the prompt that a message came as carried beyond it: members to be added to the prompt that an agent gets, whatever way the message came.
+/// The additional members of the prompt that a message came as: an agent's prompt gets them, whatever way the message took.
 #[must_use]
 pub fn extra_of_message(message: &Message) -> Option<Json> {
     let kept = message.parts.first()?.extra.as_ref()?;
-    // Clients of other protocols write `extra` themselves.
+    // Clients of other protocols can write `extra` themselves.
     extra_of_prompt(splice::get(kept.as_str(), &[PART_EXTENSION, PROMPT])?)
 }

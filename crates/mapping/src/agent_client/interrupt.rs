@@ -1,4 +1,4 @@
-//! Permissions and questions of hosted agents, and what they are told.
+//! Permissions and elicitations of hosted agents, and their answers.
 
 use trilogue_domain::interrupt::{Effect, PermissionOption};
 use trilogue_domain::{
@@ -15,7 +15,7 @@ use super::answer::{NOTHING, YES};
 use super::extra::extra_of_answer;
 use super::original::part_of_tool;
 
-/// A hosted agent's request for permission. `raw` are its params without the session id: they go back to clients of this protocol as they came.
+/// A hosted agent's permission request. `raw` are its params without the session id: clients of this protocol get them as they came.
 #[must_use]
 pub fn interrupt_of_permission(
     params: &RequestPermissionRequest,
@@ -45,9 +45,9 @@ pub fn interrupt_of_permission(
     }
 }
 
-/// A hosted agent's question. `raw` are its params without the session id.
+/// A hosted agent's elicitation. `raw` are its params without the session id.
 ///
-/// A form is answered with JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. That an address was visited is the answer `true`, with the same two others.
+/// The answer to a form is JSON that fits its schema; `false` declines it, and `null` leaves it unanswered. The answer to an address is `true` when it was visited, or one of these two.
 #[must_use]
 pub fn interrupt_of_elicitation(
     params: &CreateElicitationRequest,
@@ -75,7 +75,7 @@ pub fn interrupt_of_elicitation(
     }
 }
 
-/// An interrupt of an agent that waits in its process. One that is too deep to keep is asked in our words.
+/// An interrupt of an agent that waits in its process. A request that is nested too deep to keep is asked in our form.
 fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     Interrupt {
         id,
@@ -89,7 +89,7 @@ fn of_process(id: InterruptId, kind: InterruptKind, raw: &str) -> Interrupt {
     }
 }
 
-/// What a hosted agent is told about its request for permission. Whatever is no choice of an option is told as cancelled, and what was taken because nobody chose holds for this call only. What the answer carried beyond the choice comes with it.
+/// A hosted agent's permission outcome. An answer that chooses no option is a cancellation; a time-out's option holds for this call only. The answer's additional members come with it.
 #[must_use]
 pub fn permission_outcome(
     interrupt: &Interrupt,
@@ -117,7 +117,7 @@ pub fn permission_outcome(
     response
 }
 
-/// What a hosted agent is told about its question. What the answer carried beyond itself comes with it.
+/// A hosted agent's elicitation outcome, with the answer's additional members.
 #[must_use]
 pub fn elicitation_outcome(
     interrupt: &Interrupt,
@@ -158,7 +158,7 @@ fn elicitation(interrupt: &Interrupt, resolution: &Resolution) -> CreateElicitat
     }
 }
 
-/// What a request for permission is about, for rules: the tool's kind, its name, and the files that it works with.
+/// The subject of a permission request, for rules: the tool's kind, its name, and its files.
 #[must_use]
 pub fn subject(params: &RequestPermissionRequest) -> (Option<&str>, Option<&str>, Vec<&str>) {
     let call = &params.tool_call;

@@ -1,4 +1,4 @@
-//! What an agent sends, as the log keeps it: bodies with their originals.
+//! An agent's messages in the form of the log: bodies with their originals.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,13 +13,13 @@ use super::original::{NOTIFICATION, RESULT, TURN_RESULT, UPDATE, VERSION};
 /// Shared by all updates.
 static UPDATE_DIALECT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(UPDATE));
 
-/// The original of an update. Its session id was cut out before.
+/// The original of an update whose session id was cut out.
 #[must_use]
 pub fn update_original(params: String) -> Original {
     original(Arc::clone(&UPDATE_DIALECT), params)
 }
 
-/// Any other notification. No other protocol has a word for it.
+/// Any other notification. No other protocol can show it.
 #[must_use]
 pub fn logged_notification(method: &str, params: &str) -> (Body, Original) {
     let params = match splice::cut_session(params) {

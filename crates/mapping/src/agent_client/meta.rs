@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use trilogue_wire::agent_client::Meta;
 use trilogue_wire::agent_client::splice::{items, members, set};
 
-/// An object with these members of another object at its root too.
+/// An object with the members of another one added at its root.
 pub fn with_members(object: &str, more: &str) -> String {
     let mut all = object.to_owned();
     for member in members(more) {
@@ -16,7 +16,7 @@ pub fn with_members(object: &str, more: &str) -> String {
     all
 }
 
-/// JSON without any member called `_meta`. Nothing else changes but white space.
+/// JSON without any member called `_meta`. Otherwise only white space changes.
 pub fn without_meta(json: &str) -> Cow<'_, str> {
     // A name can be written with escapes.
     if !json.contains(Meta::KEY) && !json.contains("\\u") {

@@ -1,6 +1,6 @@
 //! The Agent Client Protocol, both ways.
 //!
-//! What an agent of this protocol says is logged as it came, as an *original*, and relayed with another session id spliced in: see [`Relay`].
+//! An agent's messages are logged as they came, as *originals*, and relayed with another session id spliced in: see [`Relay`].
 //! Everything else that a log holds becomes updates in [`Updates`], a fold without IO.
 
 mod agent;
@@ -55,13 +55,13 @@ pub use relay::{
 pub use tool_calls::{KnownCall, ToolCalls};
 pub use updates::{Update, Updates, input_id};
 
-/// The key under `_meta` by which blocks carry what the protocol has no word for.
+/// The key under `_meta` of blocks for the parts' members that the protocol does not have.
 pub const EXTENSION: &str = "trilogue";
-/// The key in a part's `extra` under which what came of this protocol is kept.
+/// The key in a part's `extra` for this protocol's members.
 const PART_EXTENSION: &str = crate::communication::EXTENSION;
-/// What stands there as `protocol`.
+/// The value of `protocol` there.
 const PROTOCOL: &str = "agent_client";
-/// What UUIDs are derived in where nothing better is at hand.
+/// The namespace of derived UUIDs without a better one.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x2f0d_7a64_91c3_4e0b_b7d5_6a18_3c9e_f042);
 
 /// Whether originals of this dialect are this protocol's.

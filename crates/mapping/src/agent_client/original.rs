@@ -1,4 +1,4 @@
-//! What an agent sent, and what it means.
+//! Reads an agent's originals.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub const NOTIFICATION: &str = "agent-client/notification";
 /// The dialect of the result of a `session/prompt`, as it came: no session id is in it.
 pub const RESULT: &str = "agent-client/result";
 
-/// What a turn's result is called among an agent's own updates.
+/// The kind of custom event that a turn's result is.
 pub(super) const TURN_RESULT: &str = "turn_result";
 
-/// The updates that are carried as the agent's own: nobody but clients of this protocol has a word for them.
+/// The updates that become custom events: only clients of this protocol understand them.
 pub(super) const OWN: [&str; 8] = [
     "usage_update",
     "available_commands_update",
@@ -36,11 +36,10 @@ pub(super) const OWN: [&str; 8] = [
     "compaction_summary_chunk",
 ];
 
-/// Reads originals of this protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Originals;
 
-/// The members of a tool call that our words are made of, as they were written.
+/// The members of a tool call that events use, as they were written.
 #[derive(Default)]
 struct ToolCallFields<'a> {
     id: Option<&'a str>,
@@ -79,9 +78,9 @@ impl ReadOriginal for Originals {
     }
 }
 
-/// What the params of a `session/update` mean. What cannot be read is [`Body::Opaque`].
+/// The event of a `session/update`, by its params. Unreadable ones are [`Body::Opaque`].
 ///
-/// A chunk without a message id gets the nil UUID, and one whose id is none that we keep a UUID derived from it: the log holds the id that counts beside the original.
+/// A chunk without a message id gets the nil UUID, and one whose id we cannot keep a UUID derived from it: the log has the valid id beside the original.
 #[must_use]
 pub fn body_of_update(params: &str) -> Body {
     read_update(params).unwrap_or(Body::Opaque)
@@ -227,7 +226,7 @@ fn json(raw: &str) -> Option<Json> {
     if raw == "null" { None } else { Json::parse(raw.to_owned()).ok() }
 }
 
-/// What a tool call made, as a part: a block as what it is, anything else as JSON.
+/// A tool call's content as a part: a block by its kind, anything else as JSON.
 pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     let (mut kind, mut content) = (None, None);
     for member in members(item) {
@@ -246,7 +245,7 @@ pub(super) fn part_of_tool(item: &str) -> Option<Part> {
     Some(part)
 }
 
-/// What an event says of its session's title: the new one, or that there is none any more.
+/// The session title in an event: the new one, or `None` inside where it is cleared.
 #[must_use]
 pub fn title_of(body: &Body) -> Option<Option<String>> {
     let Body::State(StateEvent::Custom { kind, data }) = body else { return None };
@@ -259,7 +258,7 @@ pub fn title_of(body: &Body) -> Option<Option<String>> {
     }
 }
 
-/// The update that an original is, where it is one of this protocol.
+/// The update in an original, if it is one of this protocol.
 pub(crate) fn update_of(original: &Original) -> Option<&str> {
     if *original.dialect != *UPDATE {
         return None;
@@ -267,12 +266,12 @@ pub(crate) fn update_of(original: &Original) -> Option<&str> {
     get(std::str::from_utf8(&original.bytes).ok()?, &["update"])
 }
 
-/// An update as other protocols carry it under their extension key.
+/// An update in the form that other protocols carry under their extension key.
 pub(crate) fn carried_update(update: &str) -> String {
     format!("{{\"protocol\":\"{PROTOCOL}\",\"update\":{update}}}")
 }
 
-/// The same as the `extra` of a part.
+/// As [`carried_update`], as the `extra` of a part.
 pub(crate) fn carried(update: &str) -> Option<Json> {
     extra(&format!("\"update\":{update}"))
 }

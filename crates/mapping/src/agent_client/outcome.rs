@@ -1,4 +1,4 @@
-//! How runs end, as the answer to their prompt.
+//! Ends of runs as results of their prompts.
 
 use std::borrow::Cow;
 
@@ -10,11 +10,9 @@ use trilogue_wire::native::Json;
 
 use super::error::failed;
 
-/// The result of the `session/prompt` whose run ended so. `result` is the agent's own, an original of the dialect [`super::RESULT`]; it comes back with our `userMessageId`, or without one.
+/// The result of the `session/prompt` whose run ended so. `result` is the agent's own, an original of the dialect [`super::RESULT`]; its `userMessageId` is replaced or removed.
 /// The stop reason is always one that the protocol has.
-///
-/// # Errors
-/// Why the run failed.
+/// Fails with the error of the run.
 pub fn prompt_result(
     outcome: &Outcome,
     result: Option<&str>,

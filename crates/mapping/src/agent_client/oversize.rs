@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trilogue_domain::event::{MessageEvent, Original, StateEvent, ToolEvent};
 use trilogue_domain::{Body, Code, Error, Json, limits};
 
-/// The longest text or value in one of the smaller events, in bytes. What surrounds it is far shorter.
+/// The longest text or value in one of the smaller events, in bytes. The rest of the event is far shorter.
 const MAX_PIECE_BYTES: usize = limits::MAX_EVENT_BYTES / 2;
 
 /// Whether the log refused an event for its size alone.

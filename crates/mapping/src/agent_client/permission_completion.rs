@@ -8,19 +8,19 @@ use trilogue_wire::agent_client::splice::{self, decode, get, members};
 
 /// The tool call of a request.
 const CALL: &str = "toolCall";
-/// The member of a question's data that names what was added to its tool call, and what stood there before.
+/// The member that lists the members that were added to the tool call, and their earlier state.
 const COMPLETED: &str = "trilogue.unsaid";
-/// Nothing stood there.
+/// The member was absent.
 const ABSENT: &str = "\"absent\"";
-/// `null` stood there.
+/// The member was `null`.
 const NULL: &str = "null";
 
-/// The request with what it leaves out of its tool call: of these members, each with its JSON, those that are absent or `null`.
+/// The request with the absent and `null` members of its tool call filled in from these, each with its JSON.
 pub(super) fn complete_permission<'a>(
     request: &'a str,
     known: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Cow<'a, str> {
-    // Nobody else says what was added.
+    // Only this server may write this member.
     let request = splice::remove(request, &[COMPLETED]);
     match completed(&request, known) {
         Some(completed) => Cow::Owned(completed),
@@ -55,7 +55,7 @@ fn completed<'a>(
     splice::set(&request, &[COMPLETED], &added)
 }
 
-/// The opposite: the request as it came.
+/// The reverse: the request as it came.
 pub(super) fn as_sent(payload: &str) -> Cow<'_, str> {
     restored(payload).map_or(Cow::Borrowed(payload), Cow::Owned)
 }

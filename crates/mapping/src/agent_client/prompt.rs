@@ -10,26 +10,26 @@ use trilogue_wire::agent_client::{
 use super::block::{self, Extension, fenced, part_of, push_block};
 use crate::shape;
 
-/// What a prompt's context begins with.
+/// The first line of a prompt's context.
 const CONTEXT: &str = "Earlier in this conversation:\n\n";
-/// What it ends with.
+/// The last line of it.
 const CONTEXT_END: &str = "The message to answer follows.";
 
-/// A prompt as the user's message. Its times are for whoever logs it to say.
+/// A prompt as the user's message. Its caller sets the times.
 #[must_use]
 pub fn message_of_prompt(blocks: &[ContentBlock], id: MessageId) -> Message {
     let parts = blocks.iter().map(part_of_block).collect();
     Message { id, role: Role::User, parts, created_at: None, completed_at: None }
 }
 
-/// A block as a part; where it comes from this protocol again, it is the same block.
+/// A block as a part, from which the same block can be made again.
 #[must_use]
 pub fn part_of_block(block: &ContentBlock) -> Part {
     let raw = serde_json::to_string(block).unwrap_or_default();
     part_of(&raw).unwrap_or_else(|| block::whole(&raw))
 }
 
-/// A message as blocks: those that it came as where it came from this protocol.
+/// A message as blocks: the ones that it came as, if it came from this protocol.
 #[must_use]
 pub fn blocks_of_message(message: &Message) -> Vec<ContentBlock> {
     blocks_of(&message.parts, Extension::Off)
@@ -49,20 +49,20 @@ pub fn blocks_of_answer(answer: &Answer) -> Vec<ContentBlock> {
     vec![ContentBlock::Text(TextContent::new(text))]
 }
 
-/// Parts as blocks. With the extension all of them come back the same; without it, those that no block can show are left out.
+/// Parts as blocks. With the extension every part is preserved; without it, parts that no block can show are left out.
 #[must_use]
 pub fn blocks_of(parts: &[Part], extension: Extension) -> Vec<ContentBlock> {
     let mut raw = String::new();
     let blocks = parts.iter().filter_map(|part| {
         raw.clear();
-        // A part whose content is stored apart is in nobody's thread here.
+        // No thread here has the stored content.
         push_block(part, extension, "", &mut raw)
             .then(|| read_checked(&raw, Rules::Lenient).ok())?
     });
     blocks.collect()
 }
 
-/// What an agent is prompted with: the last message of the user. What was said before it, in `missed` and in the input, stands in front of it as context.
+/// The prompt for an input: the last message of the user. Earlier messages, in `missed` and in the input, precede it as context.
 #[must_use]
 pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
     let messages = match input {
@@ -83,7 +83,7 @@ pub fn prompt_of_input(input: &Input, missed: &[Message]) -> Vec<ContentBlock> {
     blocks
 }
 
-/// A value as people and models read it: its text where it has one, else itself.
+/// A value for people and models: its text where it has one, else its JSON.
 pub(super) fn in_words(value: &Json) -> String {
     let parts = shape::output(value);
     match parts.first() {
@@ -96,7 +96,7 @@ pub(super) fn in_words(value: &Json) -> String {
     }
 }
 
-/// Messages in front of a prompt: their text as one block, broken where one of them shows something else.
+/// Messages as a prompt's context: their text as one block, interrupted by other content.
 fn context<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<ContentBlock> {
     let (mut blocks, mut text) = (Vec::new(), String::new());
     for message in messages {
@@ -130,10 +130,7 @@ fn context<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<ContentBlock>
     blocks
 }
 
-/// Passes where the agent takes all of these blocks.
-///
-/// # Errors
-/// `invalid_input`, naming the block and the capability that the agent does not have.
+/// Checks that the agent takes all of these blocks; fails with `invalid_input`, naming the block and the missing capability.
 pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) -> Result<()> {
     let lacks = |block: &ContentBlock| match block {
         ContentBlock::Image(_) => (!caps.image).then_some("image"),
@@ -158,7 +155,7 @@ pub fn check_capabilities(blocks: &[ContentBlock], caps: &PromptCapabilities) ->
     Ok(())
 }
 
-/// Blocks in the form that the agent takes: without `embeddedContext` an embedded resource becomes a link to it where it can be reached, else its text. What has no such form stays, for [`check_capabilities`] to refuse.
+/// Blocks in a form that the agent takes: without `embeddedContext` an embedded resource becomes a link where it can be reached, else its text. Other blocks stay, for [`check_capabilities`] to refuse.
 #[must_use]
 pub fn fit(blocks: Vec<ContentBlock>, caps: &PromptCapabilities) -> Vec<ContentBlock> {
     if caps.embedded_context {

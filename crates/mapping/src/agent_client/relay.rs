@@ -1,4 +1,4 @@
-//! Originals, given on to a client.
+//! Relays originals to clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,19 +10,18 @@ use uuid::Uuid;
 
 use super::{NAMESPACE, NOTIFICATION, UPDATE};
 
-/// The method of an update.
 pub(super) const SESSION_UPDATE: &str = "session/update";
-/// What a line begins with, up to the method.
+/// The beginning of a line, up to the method.
 const LINE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":";
-/// What stands between method and params.
+/// The text between method and params.
 const PARAMS: &[u8] = b",\"params\":";
 
-/// Whether a client is told something.
+/// The condition under which a client gets a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Gate {
-    /// Every client is.
+    /// Every client gets it.
     Always,
-    /// It is what a user said: all but the client that said it, while it is live.
+    /// A user's message: all clients but its sender get it, while it is live.
     UserMessage,
     /// Clients with `session.notices`.
     Notices,
@@ -30,25 +29,25 @@ pub enum Gate {
     NoNotices,
     /// Clients with `session.compaction`.
     Compaction,
-    /// A form that the user was to visit is done: clients with `elicitation.url`, and only while it is live.
+    /// A visited address is done: clients with `elicitation.url`, and only while it is live.
     Visited,
-    /// It holds options that are on or off: as it is for clients with `session.configOptions.boolean`, for others what [`without_booleans`] makes of it.
+    /// It has boolean options: clients with `session.configOptions.boolean` get it as it is, others the result of [`without_booleans`].
     BooleanConfig,
-    /// A kind of update that the protocol has no word for, or something that is none: whoever cannot read it passes over it.
+    /// An unknown or invalid update: clients skip what they cannot read.
     Opaque,
 }
 
-/// Which message ids are shown.
+/// The format of shown message ids.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IdFormat {
-    /// All, as they are.
+    /// All ids as they are.
     #[default]
     Any,
     /// UUIDs: any other id becomes one that is derived from it and its session.
     Uuid,
 }
 
-/// Gives originals on to the clients of one session: each is read over once, copied once, and nothing is allocated but the caller's buffer.
+/// Relays originals to the clients of one session: each is scanned once and copied once; only the caller's buffer is allocated.
 #[derive(Clone, Debug)]
 pub struct Relay {
     thread: ThreadId,
@@ -57,26 +56,23 @@ pub struct Relay {
     ids: IdFormat,
 }
 
-/// What was given on.
+/// A relayed notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relayed<'a> {
-    /// The notification's method.
     pub method: Cow<'a, str>,
-    /// Whom it is for.
     pub gate: Gate,
 }
 
 // === impl Relay ===
 
 impl Relay {
-    /// For the session of this thread.
     #[must_use]
     pub fn new(thread: &ThreadId, ids: IdFormat) -> Self {
         let session = Value::from(thread.as_str()).to_string();
         Self { thread: thread.clone(), session: session.into(), ids }
     }
 
-    /// Adds the params of the notification that an original is, with the session's id set where it was cut out. `None`, and nothing is added, where it is none that clients get.
+    /// Adds the params of an original with the session's id put back. Returns `None`, and adds nothing, where clients do not get the original.
     ///
     /// A notification without params adds nothing either.
     pub fn push_into<'a>(
@@ -101,7 +97,7 @@ impl Relay {
         }
     }
 
-    /// Adds the whole notification as a line, newline included. `None`, and nothing is added, where the original is none that clients get.
+    /// Adds the whole notification as a line, newline included. Returns `None`, and adds nothing, where clients do not get the original.
     pub fn push_line_into(&self, dialect: &str, bytes: &[u8], out: &mut Vec<u8>) -> Option<Gate> {
         let json = std::str::from_utf8(bytes).ok()?;
         let gate = match dialect {
@@ -129,18 +125,16 @@ impl Relay {
         Some(gate)
     }
 
-    /// The thread whose clients these are.
     #[must_use]
     pub fn thread(&self) -> &ThreadId {
         &self.thread
     }
 
-    /// The session's id as JSON.
     pub(super) fn session_json(&self) -> &str {
         &self.session
     }
 
-    /// The id that is shown for this message.
+    /// The shown id of this message.
     pub(super) fn shown<'a>(&self, id: &'a str) -> Cow<'a, str> {
         shown_id(self.ids, self.thread.as_str(), id)
     }
@@ -174,7 +168,7 @@ impl Relay {
 
     fn push_params(&self, params: &str, out: &mut Vec<u8>) {
         let mut from = 0;
-        // An id that was not cut out is somebody else's.
+        // An id that was not cut out is not the session's.
         let is_cut =
             |member: &splice::Member<'_>| member.key == "sessionId" && member.value == "\"\"";
         for member in members(params).filter(is_cut) {
@@ -196,7 +190,7 @@ impl Relay {
         member.span.end
     }
 
-    /// The same with a message id of the format that is shown.
+    /// The params with the message id in the shown format.
     fn with_shown_id<'a>(&self, params: &'a str) -> Cow<'a, str> {
         if self.ids == IdFormat::Any {
             return Cow::Borrowed(params);
@@ -226,20 +220,20 @@ fn notification(original: &str) -> Option<(&str, Option<&str>)> {
     Some((method?, params))
 }
 
-/// Whom another notification is for.
+/// The gate of another notification.
 fn gate_of_method(method: &str) -> Gate {
     if method == "elicitation/complete" { Gate::Visited } else { Gate::Always }
 }
 
-/// Whom an update is for that follows the session's id at once and begins with its kind; `None` where more has to be looked at.
+/// The gate of an update whose kind follows the session's id at once; `None` where more must be read.
 fn leading_gate(rest: &str) -> Option<Gate> {
     let kind = rest.strip_prefix(",\"update\":{\"sessionUpdate\":\"")?;
     let gate = gate_of_kind(kind.get(..kind.find('"')?)?);
-    // Its options are looked at too.
+    // These kinds need their content checked too.
     (gate != Gate::BooleanConfig && gate != Gate::Opaque).then_some(gate)
 }
 
-/// Whom an update is for.
+/// The gate of an update.
 pub(super) fn gate_of(update: &str) -> Gate {
     let kind = members(update).find(|member| member.key == "sessionUpdate");
     let Some(kind) = kind.and_then(|kind| decode(kind.value)) else { return Gate::Opaque };
@@ -249,7 +243,7 @@ pub(super) fn gate_of(update: &str) -> Gate {
     }
 }
 
-/// Whom an update of this kind is for, whatever it holds.
+/// The gate of an update of this kind, whatever its content.
 fn gate_of_kind(kind: &str) -> Gate {
     match kind {
         "notice" => Gate::Notices,
@@ -297,10 +291,10 @@ fn without_booleans_at(path: &[&str], json: &[u8]) -> Vec<u8> {
     stripped.map_or_else(|| json.to_vec(), String::into_bytes)
 }
 
-/// The message id that is shown for this one. An id that has to become a UUID becomes the same one wherever it stands in the session.
+/// The shown form of a message id. An id that has to become a UUID becomes the same one everywhere in the session.
 #[must_use]
 pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str> {
-    // Four ways of writing a UUID are read; a client means the one with hyphens.
+    // Four spellings of a UUID can be parsed; clients expect the one with hyphens.
     let is_uuid = || id.len() == 36 && Uuid::try_parse(id).is_ok();
     if format == IdFormat::Any || is_uuid() {
         return Cow::Borrowed(id);
@@ -308,7 +302,7 @@ pub fn shown_id<'a>(format: IdFormat, session: &str, id: &'a str) -> Cow<'a, str
     Cow::Owned(derived(session, id).hyphenated().to_string())
 }
 
-/// The UUID of a name within something that has an id of its own.
+/// The UUID of a name within a namespace that has an id of its own.
 pub(super) fn derived(within: &str, name: &str) -> Uuid {
     let namespace =
         Uuid::try_parse(within).unwrap_or_else(|_| Uuid::new_v5(&NAMESPACE, within.as_bytes()));

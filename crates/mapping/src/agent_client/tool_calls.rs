@@ -57,7 +57,7 @@ enum Member {
     Forgotten,
 }
 
-/// What was known about a call when the agent asked for permission.
+/// The known state of a call at a permission request.
 #[derive(Debug, Default)]
 pub struct KnownCall {
     members: Vec<(&'static str, Box<str>)>,
@@ -101,13 +101,13 @@ impl ToolCalls {
         }
     }
 
-    /// An update could not be read: it may have been of any call.
+    /// An update could not be read: it may have been about any call.
     pub fn lose(&mut self) {
         self.calls.values_mut().for_each(ToolCall::make_stale);
         self.may_have_unknown = true;
     }
 
-    /// What is known about the call of a request for permission. The values of the request are kept.
+    /// The known state of the call of a permission request. The values of the request are kept.
     pub fn permission(&mut self, params: &str) -> KnownCall {
         let mut known = KnownCall { members: Vec::new(), is_partial: true };
         let Some(call) = get(params, &["toolCall"]) else { return known };

@@ -6,7 +6,7 @@ use trilogue_wire::agent_communication::{AgentManifest, Extra, Json, ManifestMet
 
 use super::{EXTENSION, face_name};
 
-/// An agent's manifest. Its schemas, its version and the name that it has elsewhere stand under the extension key.
+/// An agent's manifest. Its schemas, version and title are under the extension key.
 #[must_use]
 pub fn agent(card: &AgentCard) -> AgentManifest {
     let mut extra = Extra::new();

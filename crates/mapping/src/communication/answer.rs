@@ -12,13 +12,13 @@ use super::input::{extension, inside, take};
 use super::part::read_parts;
 use crate::shape::{Properties, is_json, is_of, text_property};
 
-/// Where the answer stands in its request.
+/// The place of the answer in its request.
 const PLACE: &str = "await_resume.message.";
 const YES: &[&str] = &["yes", "y", "ok", "allow", "approve", "approved", "true"];
 const NO: &[&str] = &["no", "n", "reject", "deny", "denied", "false"];
-/// Words for yes where nothing but consent is asked for.
+/// Words for yes to a request for consent.
 const DONE: &[&str] = &["accept", "accepted", "done", "visited"];
-/// Likewise for no.
+/// Words for no to it.
 const DECLINED: &[&str] = &["decline", "declined", "cancel"];
 
 /// The interrupt that an answer names in its first part.
@@ -27,11 +27,9 @@ pub fn named_interrupt(message: &Message) -> Option<String> {
     extension(message, "interrupt_id")
 }
 
-/// The answer that a message gives to this interrupt, and the interrupt that it names.
-/// A permission takes an option by id or name, yes or no, or `{"option_id": …}`; a question for a message takes the message; anything else takes JSON, or a text that stands for it.
-///
-/// # Errors
-/// `answer_invalid`, saying what fits; `json_too_deep`, `invalid_id`.
+/// The answer in a message to this interrupt, and the interrupt that it names.
+/// A permission takes an option by id or name, yes or no, or `{"option_id": …}`; a question for a message takes the message; anything else takes JSON, or text that can be converted to it.
+/// Errors: `answer_invalid`, naming the valid answers; `json_too_deep`, `invalid_id`.
 pub fn answer(
     interrupt: &Interrupt,
     mut message: Message,
@@ -41,7 +39,7 @@ pub fn answer(
     answer_of_parts(interrupt, parts).map(|answer| (named, answer))
 }
 
-/// The answer that parts give, whoever said them.
+/// The answer in these parts, of any protocol.
 pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result<Answer> {
     if interrupt.kind == InterruptKind::Message {
         return Ok(Answer::Message(parts));
@@ -60,12 +58,12 @@ pub(crate) fn answer_of_parts(interrupt: &Interrupt, parts: Vec<Part>) -> Result
     answer.ok_or_else(|| misfit(interrupt))
 }
 
-/// Whether a part is said, and attached to nothing that is: text without a name.
+/// Whether a part is plain text without a name.
 pub(crate) fn is_words(part: &Part) -> bool {
     part.name.is_none() && part.as_text().is_some()
 }
 
-/// Whether nothing is attached to an answer that may consent: an artifact consents to nothing, and what comes with one may mean something else.
+/// Whether no attachment accompanies an answer that may consent: an artifact does not consent, and may change the meaning of other parts.
 fn is_alone(interrupt: &Interrupt, parts: &[Part]) -> bool {
     let is_value = |part: &Part| part.name.is_none() && is_json(&part.content_type);
     match interrupt.kind {
@@ -91,7 +89,7 @@ fn json_part(parts: &[Part]) -> Result<Option<Json>> {
     read.map(Some).map_err(|error| inside(&error, format_args!("{PLACE}parts[{place}].content")))
 }
 
-/// The id of the option that is meant.
+/// The id of the chosen option.
 fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<String> {
     let value = value.map(Json::to_value);
     let named = value.as_ref().and_then(|value| {
@@ -109,7 +107,7 @@ fn option(interrupt: &Interrupt, value: Option<&Json>, text: &str) -> Option<Str
             false => Effect::Reject,
         };
         let fitting = || options.iter().filter(|option| option.effect == effect);
-        // A plain yes is for this time only.
+        // A plain yes is for this call only.
         fitting()
             .find(|option| !option.always)
             .or_else(|| fitting().next().filter(|_| effect == Effect::Reject))
@@ -121,7 +119,7 @@ fn yes_or_no(text: &str) -> Option<bool> {
     if is_one_of(text, YES) { Some(true) } else { is_one_of(text, NO).then_some(false) }
 }
 
-/// Whether a text is a plain word for yes or no, as an answer to who asks for consent alone.
+/// Whether a text is a plain word for yes or no, as an answer to a request for consent.
 pub(crate) fn agrees(text: &str) -> Option<bool> {
     let text = text.trim();
     if is_one_of(text, DONE) {
@@ -134,8 +132,8 @@ fn is_one_of(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// The JSON that a text stands for: the schema's one string, its one truth value, or what the text is as JSON.
-/// Where there is no schema, a text that is no JSON stands for itself. That an address was visited is said by a plain word for yes, and by nothing else.
+/// The JSON for a text: the schema's one string, its one boolean, or the text parsed as JSON.
+/// Without a schema, text that is not JSON is a string. Only a plain word for yes confirms a visited address.
 fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     if interrupt.kind == InterruptKind::Url {
         return agrees(text).map(|done| Json::from_value(&Value::Bool(done)));
@@ -170,7 +168,7 @@ fn json_answer(interrupt: &Interrupt, text: &str) -> Option<Json> {
     Json::parse(text.as_bytes().to_vec()).ok()
 }
 
-/// The property that a yes or no goes to: the only required one, or the only one, that is a truth value.
+/// The property for a yes or no: the only required one, or the only one, if it is a boolean.
 pub(crate) fn truth_property(schema: &Value) -> Option<String> {
     let Properties { all, required } = Properties::of(schema)?;
     let is_truth = |name: &str| is_of(all, name, "boolean");

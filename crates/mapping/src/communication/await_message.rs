@@ -1,4 +1,4 @@
-//! What an interrupt looks like: the message of an await request.
+//! Interrupts as messages of await requests.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::content::BlobRef;
@@ -6,7 +6,7 @@ use trilogue_domain::{Interrupt, InterruptKind, Json, Part};
 
 use super::part::write_part_with;
 
-/// The rendered parts of the message that asks. A question for a message is its prompt and nothing else; others say what fits, in words and as JSON.
+/// The rendered parts of the await message. A question for a message is its prompt only; others also list the valid answers, as text and as JSON.
 pub(super) fn parts(
     interrupt: &Interrupt,
     strict: bool,

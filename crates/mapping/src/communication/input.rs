@@ -1,4 +1,4 @@
-//! What clients send, and what lies at another server's addresses.
+//! Clients' messages, and messages at other servers' addresses.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,11 +11,9 @@ use trilogue_wire::agent_communication::{Json, Message, Role as WireRole, Time, 
 use super::EXTENSION;
 use super::part::read_parts;
 
-/// A run's input. A message's id stands under the extension key of its first part, or is made here; times that are not sent are now.
+/// A run's input. A message's id is under the extension key of its first part, or new; missing times are now.
 /// `max_metadata` bounds the metadata of one part, in bytes of its JSON.
-///
-/// # Errors
-/// `invalid_request`, naming message, part and field; `invalid_id`; `json_too_deep`.
+/// Errors: `invalid_request`, naming message, part and field; `invalid_id`; `json_too_deep`.
 pub fn input(messages: Vec<Message>, now: Timestamp, max_metadata: usize) -> Result<Input> {
     let messages = messages.into_iter().enumerate().map(|(place, message)| {
         check_metadata(&message, max_metadata, &format!("input[{place}]."))?;
@@ -40,10 +38,7 @@ fn refuse_twins(messages: &[trilogue_domain::Message]) -> Result<()> {
     }
 }
 
-/// A message that lies elsewhere. A time that it does not state is not known.
-///
-/// # Errors
-/// As [`input`].
+/// A message from another address. A time that it does not state is unknown. Fails as [`input`].
 pub fn read_message(message: Message) -> Result<trilogue_domain::Message> {
     read(message, None, format_args!(""))
 }
@@ -80,7 +75,7 @@ fn stated(when: When, now: Option<Timestamp>) -> Option<Timestamp> {
     }
 }
 
-/// Takes a text out of the extension of a message's first part.
+/// Removes a text from the extension of a message's first part.
 pub(super) fn take(message: &mut Message, key: &str) -> Option<String> {
     let extra = &mut message.parts.first_mut()?.extra;
     let mut extension = extra.get(EXTENSION)?.to_value();
@@ -93,7 +88,7 @@ pub(super) fn take(message: &mut Message, key: &str) -> Option<String> {
     Some(taken)
 }
 
-/// The same error, naming the field that it is about.
+/// The same error, naming its field.
 pub(super) fn inside(error: &Error, place: fmt::Arguments<'_>) -> Error {
     let told = Error::new(error.code(), format!("{place}: {}", error.message()));
     match error.hint_text() {
@@ -102,8 +97,7 @@ pub(super) fn inside(error: &Error, place: fmt::Arguments<'_>) -> Error {
     }
 }
 
-/// # Errors
-/// `invalid_request`, naming the part.
+/// Fails with `invalid_request`, naming the part.
 fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
     for (place, part) in message.parts.iter().enumerate() {
         let Some(metadata) = &part.metadata else { continue };
@@ -119,7 +113,7 @@ fn check_metadata(message: &Message, most: usize, under: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a text stands in the extension of a message's first part.
+/// Whether the extension of a message's first part has a text under this key.
 pub(super) fn extension(message: &Message, key: &str) -> Option<String> {
     let extension = message.parts.first()?.extra.get(EXTENSION)?.to_value();
     extension.get(key).and_then(Value::as_str).map(str::to_owned)

@@ -1,7 +1,7 @@
 //! The Agent Communication Protocol, both ways.
 //!
 //! A run's log becomes wire events in [`Projection`], the one stateful piece: a fold without IO.
-//! Where the protocol has no word, its extension key [`EXTENSION`] carries what we have.
+//! Data without a counterpart in the protocol is carried under its extension key [`EXTENSION`].
 
 mod agent;
 mod answer;
@@ -22,9 +22,9 @@ pub use input::{input, read_message};
 pub use outcome::{error, status};
 pub use projection::{Kind, Projection, RunMessage, Show};
 
-/// The key under which parts and manifests carry what the protocol has no word for.
+/// The key of parts and manifests for data that the protocol does not have.
 pub const EXTENSION: &str = "x_trilogue";
-/// What UUIDs are derived in that stand for ids which are none: UUIDv5 of this and the id.
+/// The namespace of UUIDs for ids that are none: UUIDv5 of this and the id.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6f1d_3c52_9f0b_4d5e_8a77_21c4_0be6_93d1);
 
 /// The agent's name on this face, where it has to fit a role: every `.` becomes `-`.
@@ -33,7 +33,7 @@ pub fn face_name(name: &AgentName) -> String {
     name.as_str().replace('.', "-")
 }
 
-/// The UUID that an id is shown as: itself, or one derived from it where it is none in the canonical form, which is the one that look-ups use.
+/// The UUID for an id: itself in the canonical form, which look-ups use, else a derived one.
 fn uuid_of(id: &str) -> Uuid {
     let itself = uuid::Uuid::parse_str(id).ok().filter(|uuid| {
         let mut buffer = uuid::Uuid::encode_buffer();

@@ -1,10 +1,10 @@
-//! How runs stand and end, to the wire.
+//! Statuses and outcomes of runs to the wire.
 
 use serde_json::json;
 use trilogue_domain::{Code, Failure, Outcome, RunStatus};
 use trilogue_wire::agent_communication::{ErrorBody, ErrorCode, Json, RunStatus as WireStatus};
 
-/// A run's status. A run that nobody answered in time has failed.
+/// A run's status. A timed-out run has failed.
 #[must_use]
 pub fn status(status: RunStatus) -> WireStatus {
     match status {

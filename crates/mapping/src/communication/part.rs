@@ -19,23 +19,20 @@ use super::EXTENSION;
 use super::input::inside;
 use crate::native::{json as to_wire, read_json};
 
-/// Remembers, as the last member of a part's extra, that its content was called base64 and is none that comes back the same.
+/// Marks a part whose content was called base64 and does not encode back to the same text; the last member of its extra.
 const ENCODED: &str = r#""x_trilogue":{"content_encoding":"base64"}"#;
 
-/// The members that the protocol declares: what stands in a part's `extra` under one of these names is not shown.
+/// The members that the protocol declares: members of a part's `extra` with these names are not shown.
 const DECLARED: &[&str] =
     &["name", "content_type", "content", "content_encoding", "content_url", "metadata"];
 
-/// A message's parts; `under` is the message's place, with a dot at its end.
-///
-/// # Errors
-/// `json_too_deep`, naming part and field.
+/// A message's parts; `under` is the message's place, with a dot at its end. Fails with `json_too_deep`, naming part and field.
 pub(super) fn read_parts(parts: Vec<MessagePart>, under: fmt::Arguments<'_>) -> Result<Vec<Part>> {
     let parts = parts.into_iter().enumerate();
     parts.map(|(place, part)| read_part(part, format_args!("{under}parts[{place}]"))).collect()
 }
 
-/// A part from the wire. What we have no word for stays in `extra`, in its order.
+/// A part from the wire. Unknown members stay in `extra`, in their order.
 fn read_part(part: MessagePart, at: fmt::Arguments<'_>) -> Result<Part> {
     let is_base64 = part.content_encoding == ContentEncoding::Base64;
     let (content, is_kept) = match (part.content, part.content_url) {
@@ -62,7 +59,7 @@ fn read_extra(
     at: fmt::Arguments<'_>,
 ) -> Result<Option<trilogue_domain::Json>> {
     let mut text = String::new();
-    // Only we say what `ENCODED` says.
+    // Only this server may write `ENCODED`.
     let is_ours = |value: &Json| !is_kept || value.to_value() == encoded();
     for (key, value) in extra.iter().filter(|(key, value)| *key != EXTENSION || !is_ours(value)) {
         text.push(if text.is_empty() { '{' } else { ',' });
@@ -83,7 +80,7 @@ fn read_extra(
         let is_bad =
             |value: &Json| trilogue_domain::Json::parse(format!("[{}]", value.as_str())).is_err();
         let bad = extra.iter().find(|(_, value)| is_bad(value));
-        // The name is the sender's: of any length, and with anything in it.
+        // The sender's name can be of any length, with any characters.
         let name: String = bad.map_or("", |(name, _)| name).chars().take(64).collect();
         inside(&error, format_args!("{at}.{}", name.escape_debug()))
     })
@@ -111,7 +108,7 @@ fn read_metadata(metadata: Metadata, at: fmt::Arguments<'_>) -> Result<PartMetad
     })
 }
 
-/// Writes a part as clients see it. Content that is not at hand becomes a link; `strict` fills what the documents require.
+/// Writes a part as clients see it. Missing content becomes a link; `strict` fills in what the documents require.
 pub(super) fn write_part(
     part: &Part,
     strict: bool,
@@ -121,7 +118,7 @@ pub(super) fn write_part(
     write_part_with(part, Map::new(), strict, link, out);
 }
 
-/// The same with these members under the extension key.
+/// As [`write_part`], with these members under the extension key.
 pub(super) fn write_part_with(
     part: &Part,
     mut ours: Map<String, Value>,
@@ -145,7 +142,7 @@ pub(super) fn write_part_with(
             wire.content_encoding = ContentEncoding::Base64;
         }
         Content::Url(url) if is_address(url) => wire.content_url = Some(url.to_string()),
-        // The clients fail at an address that is none.
+        // The official clients fail at an invalid address.
         Content::Url(url) => {
             wire.content = strict.then(String::new);
             ours.insert("content_url".to_owned(), Value::from(&**url));
@@ -158,7 +155,7 @@ pub(super) fn write_part_with(
     if strict && wire.content_type.is_empty() {
         "text/plain".clone_into(&mut wire.content_type);
     }
-    // The clients read two kinds of metadata and fail at any other.
+    // The official clients parse two kinds of metadata and fail at any other.
     if let Some(PartMetadata::Other(other)) = &part.metadata {
         ours.insert("metadata".to_owned(), other.to_value());
     }
@@ -174,7 +171,7 @@ fn encoded() -> Value {
     json!({ "content_encoding": "base64" })
 }
 
-/// Members as they are shown: none twice. They keep their order and spelling unless one of them has to go or to grow.
+/// Members without duplicates. They keep their order and spelling unless one of them has to be removed or extended.
 fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
     if extra.is_empty() && ours.is_empty() {
         return Cow::Borrowed(extra);
@@ -202,7 +199,7 @@ fn with_ours(extra: &str, ours: Map<String, Value>) -> Cow<'_, str> {
     Cow::Owned(inner.unwrap_or_default().to_owned())
 }
 
-/// The members of `extra` without their braces, and whether the content stands as it was called.
+/// The members of `extra` without their braces, and whether the content has the encoding that it was called.
 pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
     let inner = extra.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let inner = inner.unwrap_or_default().trim();
@@ -215,7 +212,6 @@ pub(super) fn shown_extra(extra: &str) -> (&str, bool) {
     }
 }
 
-/// Adds members before an object's closing brace.
 fn splice(members: &str, object: &mut Vec<u8>) {
     if !members.is_empty() && object.last() == Some(&b'}') {
         object.pop();

@@ -1,4 +1,4 @@
-//! The documents' rules for what agents say, on mounts that enforce them.
+//! The documents' rules for agents' output, on mounts that enforce them.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent};
@@ -11,7 +11,7 @@ use super::part::shown_extra;
 /// The name of these rules, as runs carry it.
 pub const RULES: &str = "communication.strict";
 
-/// Holds agents to the documents. A part that only carries metadata is shown with empty content and passes.
+/// Checks agents' output against the documents. A part with only metadata is shown with empty content and passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommunicationRules;
 
@@ -53,7 +53,7 @@ fn check(part: &Part, what: &str) -> Result<()> {
     if matches!(part.content, Content::Text(_)) && !shown_extra(extra).1 {
         return Err(invalid("content is called base64 and is none".to_owned()));
     }
-    // What the content says does not matter for what is left: its type and its address.
+    // The content does not matter for these rules: only its type and its address do.
     let (content, content_url) = match &part.content {
         Content::Url(url) => (None, Some(url.to_string())),
         _ => (Some(String::new()), None),

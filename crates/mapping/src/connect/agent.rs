@@ -9,10 +9,10 @@ use trilogue_wire::agent_connect::{
 use super::descriptor::{descriptor, generated};
 use crate::native::json;
 
-/// What ids are derived in for agents that have none of their own: UUIDv5 of this and the name.
+/// The namespace of ids for agents without one of their own: UUIDv5 of this and the name.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x3c0f_7a4e_58d1_4b0e_9e64_7d2b_51a6_c8f2);
 
-/// The agent's id on this face: its own, or one made of its name.
+/// The agent's id on this face: its own, or one derived from its name.
 #[must_use]
 pub fn agent_id(card: &AgentCard) -> String {
     match &card.id {
@@ -21,13 +21,13 @@ pub fn agent_id(card: &AgentCard) -> String {
     }
 }
 
-/// The agent's name on this face: the one it has elsewhere, or the one it is served under.
+/// The agent's name on this face: its title, or its name in this server.
 #[must_use]
 pub fn name(card: &AgentCard) -> &str {
     card.title.as_deref().unwrap_or(card.name.as_str())
 }
 
-/// Whether this text names the agent where a request has an `agent_id`: its id, the name it is served under, or its name on this face.
+/// Whether an `agent_id` of a request means this agent: its id, its name in this server, or its name on this face.
 #[must_use]
 pub fn is_called(card: &AgentCard, text: &str) -> bool {
     text == card.name.as_str() || text == name(card) || text.eq_ignore_ascii_case(&agent_id(card))
@@ -57,7 +57,7 @@ pub fn is_configurable(card: &AgentCard) -> bool {
     card.config_schema.is_some()
 }
 
-/// What the agent can do on this server. Any agent is streamed as a whole that grows, unless its author forbids it; `literal` leaves it at what the author says.
+/// The agent's capabilities on this server. Any agent streams values, unless its author forbids it; with `literal`, only where its author says so.
 #[must_use]
 pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
     let (values, custom) = super::modes::streamed(card, literal);
@@ -74,11 +74,10 @@ pub fn capabilities(card: &AgentCard, literal: bool) -> AgentCapabilities {
     }
 }
 
-/// The agent's schemas, as its descriptor has them.
 #[must_use]
 pub fn schemas(card: &AgentCard) -> AgentSchemas {
     let written = descriptor(card);
-    // A descriptor that was laid over the card was read before; one that cannot be read is not shown.
+    // A descriptor over the card was parsed before; an unreadable one is not shown.
     let specs = match serde_json::from_str::<Descriptor>(written.as_str()) {
         Ok(descriptor) => descriptor.specs,
         Err(_) => generated(card).specs,
@@ -94,7 +93,6 @@ pub fn schemas(card: &AgentCard) -> AgentSchemas {
     }
 }
 
-/// The errors of the agent's own.
 #[must_use]
 pub fn errors(card: &AgentCard) -> AgentErrors {
     AgentErrors { agent_id: agent_id(card), errors: card.errors.iter().map(declared).collect() }

@@ -1,7 +1,7 @@
 //! Parts as blocks, and back.
 //!
-//! A block has a type, a text and metadata. What a part has beyond its text stands in the metadata: `name`, `content_type`, `content` in base64, `content_url`, `citation`, `trajectory`, and the part's own further members.
-//! A block that does not come back the same is kept whole.
+//! A block has a type, a text and metadata. The rest of a part is in the metadata: `name`, `content_type`, `content` in base64, `content_url`, `citation`, `trajectory`, and the part's further members.
+//! A block that cannot be restored from its part is kept whole.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use super::message::MESSAGE;
 use crate::native::hex;
 use crate::native::message::PATH_SEGMENT;
 
-/// What text is where nothing else is said.
+/// The default MIME type of text.
 const PLAIN: &str = "text/plain";
-/// What stands in a block's metadata for the part itself: further members of a part that are called so stand under [`EXTENSION`].
+/// The names in a block's metadata for members of the part: further members of a part with these names are under [`EXTENSION`].
 const RESERVED: [&str; 7] = [
     "name",
     "content_type",
@@ -34,7 +34,7 @@ const RESERVED: [&str; 7] = [
 /// The type of a block that only carries metadata.
 const ANNOTATION: &str = "annotation";
 
-/// How content that is stored apart is linked to.
+/// Links to stored content.
 #[derive(Clone, Debug)]
 pub struct Links {
     base: Arc<str>,
@@ -56,7 +56,6 @@ impl Links {
     }
 }
 
-/// A part as a block.
 pub(super) fn block(part: &Part, links: &Links) -> Block {
     let mut metadata = match part.extra.as_ref().map(Json::to_value) {
         Some(Value::Object(members)) => members,
@@ -102,7 +101,7 @@ pub(super) fn block(part: &Part, links: &Links) -> Block {
     Block { kind: kind(part).to_owned(), text, metadata, extra: Map::new() }
 }
 
-/// What a block with this part's content is called.
+/// The block type for this part's content.
 fn kind(part: &Part) -> &'static str {
     let media = || match part.content_type.split('/').next().unwrap_or_default() {
         "image" => Some("image"),
@@ -118,7 +117,7 @@ fn kind(part: &Part) -> &'static str {
     }
 }
 
-/// The block that a part was made of, where it was kept.
+/// The block that a part was made of, if it was kept.
 fn kept_whole(part: &Part, extra: &Map<String, Value>) -> Option<Block> {
     match extra.get(EXTENSION)?.get("block")? {
         Value::Bool(true) => match &part.content {
@@ -129,10 +128,7 @@ fn kept_whole(part: &Part, extra: &Map<String, Value>) -> Option<Block> {
     }
 }
 
-/// A block as a part.
-///
-/// # Errors
-/// `json_too_deep`.
+/// A block as a part; fails with `json_too_deep`.
 pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     if let (Block { metadata: None, .. }, Some(text), "text", true) =
         (block, &block.text, block.kind.as_str(), block.extra.is_empty())
@@ -146,7 +142,7 @@ pub(super) fn read_block(block: &Block, links: &Links) -> Result<Part> {
     whole(block)
 }
 
-/// Whether metadata stands where a message keeps its own members, or is the empty object that is left when those are taken out. What is put back from `extra` may itself stand there.
+/// Whether metadata has a message's own members, or is the empty object that remains without them. Members restored from `extra` may have these names.
 fn touches_ours(metadata: Option<&Map<String, Value>>) -> bool {
     let Some(ours) = metadata.and_then(|members| members.get(EXTENSION)) else { return false };
     let Some(ours) = ours.as_object() else { return true };
@@ -165,7 +161,7 @@ fn whole(block: &Block) -> Result<Part> {
     Ok(part)
 }
 
-/// The part that a block stands for, as far as our words go.
+/// The part of a block, as far as parts have its members.
 fn read(block: &Block) -> Result<Part> {
     let mut rest = block.metadata.clone().unwrap_or_default();
     let mut take = |key: &str| match rest.get(key) {
@@ -211,7 +207,7 @@ fn read_metadata(rest: &mut Map<String, Value>) -> Result<Option<PartMetadata>> 
     Json::parse(other.to_string()).map(|other| Some(PartMetadata::Other(other)))
 }
 
-/// Takes a member out of the extension, which goes when it was the last one.
+/// Removes a member from the extension; removes an empty extension.
 fn take_ours(members: &mut Map<String, Value>, key: &str) -> Option<Value> {
     let ours = members.get_mut(EXTENSION)?.as_object_mut()?;
     let taken = ours.remove(key)?;
@@ -266,7 +262,7 @@ fn read_trajectory(step: &Map<String, Value>) -> Result<Trajectory> {
     })
 }
 
-/// An object of the members that are there.
+/// An object of the present members.
 fn with<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     let there = members.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     Value::Object(there.collect())

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use trilogue_wire::agent_connect::Json;
 
-/// What a run is given: `messages`, `message`, or both.
+/// Input: `messages`, `message`, or both.
 pub(super) fn input() -> Json {
     Json::from_value(&json!({
         "type": "object",
@@ -18,7 +18,6 @@ pub(super) fn input() -> Json {
     }))
 }
 
-/// What a run answers.
 pub(super) fn output() -> Json {
     Json::from_value(&json!({
         "type": "object",
@@ -32,7 +31,6 @@ pub(super) fn output() -> Json {
     }))
 }
 
-/// The thread's state.
 pub(super) fn state() -> Json {
     Json::from_value(&json!({
         "type": "object",

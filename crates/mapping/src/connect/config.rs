@@ -1,4 +1,4 @@
-//! What a run is configured with.
+//! Configurations of runs.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -11,21 +11,16 @@ use crate::native::read_json;
 /// The members of the published document's form.
 const MEMBERS: [&str; 3] = ["tags", "recursion_limit", "configurable"];
 
-/// A run's configuration, read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunConfig {
-    /// What the client calls the run.
     pub tags: Vec<String>,
-    /// How deep the agent may go; nothing here enforces it.
+    /// The recursion limit; not enforced here.
     pub recursion_limit: Option<i64>,
-    /// The configuration itself.
     pub configurable: Option<Json>,
 }
 
 /// Reads `config`: an object of only `tags`, `recursion_limit` and `configurable`, or else the configuration itself.
-///
-/// # Errors
-/// `config_schema_violation` where it is a mixture of both, or a member of the first form is of a wrong type; `json_too_deep`.
+/// Errors: `config_schema_violation` where it is a mixture of both, or a member of the first form is of a wrong type; `json_too_deep`.
 pub fn config(config: Option<&wire::Json>) -> Result<RunConfig> {
     let Some(config) = config else { return Ok(RunConfig::default()) };
     let Ok(members) = config.read::<Map<String, Value>>() else {
@@ -58,7 +53,6 @@ pub fn config(config: Option<&wire::Json>) -> Result<RunConfig> {
     Ok(RunConfig { tags, recursion_limit, configurable })
 }
 
-/// The configuration as it was written.
 #[derive(Default, serde::Deserialize)]
 struct Written {
     #[serde(default)]
@@ -76,7 +70,7 @@ fn wrong(path: impl Into<String>, why: &str) -> Error {
         .violations(vec![Violation { path, message: why.to_owned() }])
 }
 
-/// The configuration of a run of a configured instance: the run's members over the instance's; what is no object replaces it whole.
+/// The configuration of a run of a configured instance: the run's members over the instance's; a value that is not an object replaces it whole.
 #[must_use]
 pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     let (Some(instance), Some(run)) = (instance, run) else {
@@ -90,7 +84,7 @@ pub fn merged(instance: Option<&Json>, run: Option<&Json>) -> Option<Json> {
     Some(Json::from_value(&Value::Object(members)))
 }
 
-/// A configuration as it may be shown: without the members that the agent's schema calls `writeOnly` or of the format `password`.
+/// A configuration for display: without the members that the agent's schema calls `writeOnly` or of the format `password`.
 #[must_use]
 pub fn shown_config(card: &AgentCard, config: &Json) -> Json {
     let schema = card.config_schema.as_ref().map_or(Value::Null, Json::to_value);

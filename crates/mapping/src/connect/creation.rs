@@ -1,4 +1,4 @@
-//! A run's request, as it is kept and shown again.
+//! A run's request, as kept and shown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,12 @@ use trilogue_wire::agent_connect::{CallbackEvent, RunCreate};
 use super::agent::agent_id;
 use super::config::shown_config;
 
-/// What goes from a request that is too large to be kept, in this order: it stands elsewhere.
+/// The members that a too large request loses, in this order: they are shown elsewhere.
 const DISPENSABLE: [&str; 6] = ["input", "message", "callback", "webhook", "config", "metadata"];
 
-/// The request as it is shown with its run: as it was received, with the defaults filled in, and without what is secret.
+/// The request that is shown with its run: as received, with defaults filled in, and without secrets.
 /// It has at most [`limits::MAX_KEPT_REQUEST_BYTES`] bytes; a larger one loses its input first.
-///
-/// # Errors
-/// `invalid_json` where the body is no object.
+/// Errors: `invalid_json` where the body is no object.
 pub fn creation(card: &AgentCard, body: &Json, is_stateless: bool) -> Result<Json> {
     let mut members: BTreeMap<String, wire::Json> =
         serde_json::from_str(body.as_str()).map_err(|error| {
@@ -65,7 +63,7 @@ fn write(members: &BTreeMap<String, wire::Json>) -> String {
     serde_json::to_string(members).unwrap_or_default()
 }
 
-/// A configuration that is no object has its place in the published document's form.
+/// A configuration that is not an object has its place in the published document's form.
 fn shown(card: &AgentCard, config: &wire::Json) -> wire::Json {
     let Ok(mut members) = config.read::<BTreeMap<String, wire::Json>>() else {
         let text = format!("{{\"configurable\":{}}}", config.as_str());
@@ -83,7 +81,7 @@ fn shown(card: &AgentCard, config: &wire::Json) -> wire::Json {
     wire::Json::parse(write(&members)).unwrap_or_else(|_| wire::Json::null())
 }
 
-/// An address without the name and password that may stand in it.
+/// An address without its name and password.
 fn without_credentials(address: &wire::Json) -> wire::Json {
     let cut = |url: &str| {
         let (scheme, rest) = url.split_once("://")?;
@@ -107,10 +105,8 @@ fn without_credentials(address: &wire::Json) -> wire::Json {
     }
 }
 
-/// Where a run's client wants to be called back. Whether the address may be called is not decided here.
-///
-/// # Errors
-/// `invalid_webhook` where `webhook` and `callback` name two addresses, or the address is empty or too long.
+/// The callback of a run's client. Whether the address may be called is not decided here.
+/// Errors: `invalid_webhook` where `webhook` and `callback` name two addresses, or the address is empty or too long.
 pub fn callback(request: &RunCreate) -> Result<Option<Callback>> {
     let refused = |why: String| Error::new(Code::InvalidWebhook, why);
     let (url, events) = match (&request.webhook, &request.callback) {

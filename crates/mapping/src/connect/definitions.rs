@@ -4,31 +4,27 @@ use serde_json::{Value, json};
 use trilogue_domain::Code;
 use trilogue_wire::agent_connect::{ErrorDefinition, Json};
 
-/// What is known of an error of the protocol before it happens.
+/// The definition of an error of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
-    /// The stable code.
     pub code: &'static str,
     /// The number of the kind; the codes of one kind share it.
     pub errcode: u32,
-    /// Whether the same request may succeed later.
     pub transient: bool,
     /// The HTTP status of an answer that carries it; 200 where it comes as the output of a run.
     pub http_status: u16,
-    /// The condition, for people.
     pub description: &'static str,
-    /// What its details are.
     pub data: ErrorData,
 }
 
-/// What the details of an error are.
+/// The kind of an error's details.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorData {
-    /// There are none.
+    /// None.
     None,
-    /// Where a value does not fit its schema.
+    /// The places where a value does not fit its schema.
     Violations,
-    /// Our own finer code, and what the agent has added.
+    /// Our own finer code, and the agent's details.
     Reason,
     /// The interrupt that is pending instead.
     Interrupt,
@@ -36,7 +32,6 @@ pub enum ErrorData {
 
 macro_rules! definitions {
     ($($code:literal $number:literal $transient:ident $status:literal $data:ident $description:literal)*) => {
-        /// Every definition.
         const ALL: &[Definition] = &[$(Definition {
             code: $code,
             errcode: $number,
@@ -103,7 +98,7 @@ definitions! {
     "overloaded" 1503 transient 503 None "The server cannot serve this now."
 }
 
-/// What a fault is called that has no better name.
+/// The definition of an unknown fault.
 const FALLBACK: Definition = Definition {
     code: "internal_error",
     errcode: 1_500,
@@ -113,7 +108,6 @@ const FALLBACK: Definition = Definition {
     data: ErrorData::None,
 };
 
-/// Every definition, as the face lists them.
 #[must_use]
 pub fn definitions() -> Vec<ErrorDefinition> {
     ALL.iter().map(Definition::to_wire).collect()
@@ -125,7 +119,7 @@ pub fn definition(code: &str) -> &'static Definition {
     ALL.iter().find(|known| known.code == code).unwrap_or(&FALLBACK)
 }
 
-/// The definition of one of our codes. `already_exists` is a plain `conflict`: whoever knows what exists names it better.
+/// The definition of one of our codes. `already_exists` is a plain `conflict`: a caller that knows what exists uses a finer one.
 #[must_use]
 pub fn of_code(code: Code) -> &'static Definition {
     definition(match code {
@@ -159,7 +153,6 @@ pub fn of_code(code: Code) -> &'static Definition {
 // === impl Definition ===
 
 impl Definition {
-    /// The definition as the face lists it.
     #[must_use]
     pub fn to_wire(&self) -> ErrorDefinition {
         ErrorDefinition {

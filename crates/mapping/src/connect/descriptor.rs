@@ -1,4 +1,4 @@
-//! Descriptors, from agents and over them.
+//! Descriptors made of agents' cards, and cards made of descriptors.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{
@@ -14,7 +14,7 @@ use super::agent::{anything, declared, metadata};
 use super::chat;
 use crate::native::{json, read_json};
 
-/// The agent's descriptor: the one that its author wrote, member for member, or one made of its card.
+/// The agent's descriptor: its author's, member for member, or one made of its card.
 #[must_use]
 pub fn descriptor(card: &AgentCard) -> Json {
     match &card.descriptor {
@@ -26,7 +26,6 @@ pub fn descriptor(card: &AgentCard) -> Json {
     }
 }
 
-/// A descriptor of what the card says.
 pub(super) fn generated(card: &AgentCard) -> Descriptor {
     let Abilities { threads, callbacks, streams_values, streams_updates } = card.abilities;
     let is_chat = card.input == InputKind::Chat;
@@ -74,10 +73,8 @@ fn interrupt(declared: &DeclaredInterrupt) -> InterruptSpec {
 }
 
 /// The card with a written descriptor over it: name, schemas, interrupts, errors and abilities are those of the descriptor.
-/// `file` is a descriptor, or a manifest of either form. An agent that takes messages goes on to take them.
-///
-/// # Errors
-/// `invalid_request`, naming every rule that the file breaks and where.
+/// `file` is a descriptor, or a manifest of either form. An agent that takes messages still takes them.
+/// Errors: `invalid_request`, naming every rule that the file breaks and where.
 pub fn card(file: &Json, base: AgentCard) -> Result<AgentCard> {
     let manifest = Manifest::read(file.as_bytes()).map_err(|violation| refused(vec![violation]))?;
     let broken = manifest.descriptor.check();
@@ -104,7 +101,7 @@ pub fn card(file: &Json, base: AgentCard) -> Result<AgentCard> {
         },
         output_schema: if is_chat { base.output_schema } else { Some(read_json(specs.output)?) },
         state_schema: if is_chat { base.state_schema } else { read(specs.thread_state)? },
-        // A schema without a word declares no configuration.
+        // A schema without content declares no configuration.
         config_schema: Some(read_json(specs.config)?)
             .filter(|schema| schema.to_value() != serde_json::json!({})),
         update_schema: read(specs.custom_streaming_update)?,

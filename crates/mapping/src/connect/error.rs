@@ -1,4 +1,4 @@
-//! Refusals to the wire.
+//! Errors to the wire.
 
 use serde_json::json;
 use trilogue_domain::Error;
@@ -6,13 +6,12 @@ use trilogue_wire::agent_connect::{ErrorBody, Json};
 
 use super::definitions::{Definition, of_code};
 
-/// The body of an answer that refuses a request.
 #[must_use]
 pub fn error(error: &Error) -> ErrorBody {
     error_as(of_code(error.code()), error)
 }
 
-/// The same under a definition that says it better than the error's own code.
+/// As [`error`], under a finer definition than the error's own code.
 #[must_use]
 pub fn error_as(definition: &Definition, error: &Error) -> ErrorBody {
     let description = match error.hint_text() {
@@ -30,7 +29,7 @@ pub fn error_as(definition: &Definition, error: &Error) -> ErrorBody {
     }
 }
 
-/// Where a value does not fit, or which interrupt is pending instead.
+/// The violations, or the pending interrupt.
 fn data(error: &Error) -> Option<Json> {
     if let Some(pending) = error.pending_interrupt() {
         return Some(Json::from_value(&json!({ "interrupt_id": pending.as_str() })));

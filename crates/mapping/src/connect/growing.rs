@@ -1,4 +1,4 @@
-//! One message of an agent while it grows.
+//! An incomplete message of an agent.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use trilogue_domain::{Content, Message, MessageId, Part, Role};
 use super::block::Links;
 use super::message::message;
 
-/// A message of an agent, up to the last event that was pushed.
 #[derive(Clone, Debug)]
 pub(super) struct Growing {
     message: Message,
@@ -46,7 +45,7 @@ impl Growing {
         self.message.parts.push(part.clone());
     }
 
-    /// Renders the message for good; its parts are no longer needed.
+    /// Renders the complete message; its parts are no longer needed.
     pub(super) fn complete(&mut self, links: &Links) {
         self.close();
         let json = render(&self.message, links);

@@ -1,4 +1,4 @@
-//! What a run is given, from the wire.
+//! A run's input from the wire.
 
 use serde_json::Value;
 use trilogue_domain::error::Result;
@@ -12,10 +12,8 @@ use trilogue_wire::agent_connect::RunCreate;
 use super::message::read_messages;
 use crate::native::read_json;
 
-/// The input that a request states: `input`, or an object with its top-level `message`; `None` where it states none.
-///
-/// # Errors
-/// `invalid_input` where both are there; `json_too_deep`.
+/// The input of a request: `input`, or an object with its top-level `message`; `None` where it has neither.
+/// Errors: `invalid_input` where both are there; `json_too_deep`.
 pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
     match (&request.input, &request.message) {
         (None, None) => Ok(None),
@@ -29,11 +27,9 @@ pub fn stated_input(request: &RunCreate) -> Result<Option<Json>> {
     }
 }
 
-/// What the agent is given. One that takes messages takes an object of `messages`, `message` or both, or a string; any other takes the value, `null` where there is none.
-/// Whether the value fits the agent's schema is checked by whoever has it compiled.
-///
-/// # Errors
-/// `invalid_input`, naming the place; `too_many_parts`, `json_too_deep`.
+/// The agent's input. One that takes messages takes an object of `messages`, `message` or both, or a string; any other takes the value, `null` where there is none.
+/// The caller checks the value against the compiled schema.
+/// Errors: `invalid_input`, naming the place; `too_many_parts`, `json_too_deep`.
 pub fn input(card: &AgentCard, given: Option<Json>, now: Timestamp) -> Result<Input> {
     let given = given.unwrap_or_else(Json::null);
     match card.input {

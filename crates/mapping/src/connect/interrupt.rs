@@ -1,4 +1,4 @@
-//! Questions to the wire.
+//! Interrupts to the wire.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::interrupt::Effect;
@@ -10,8 +10,8 @@ use super::block::{Links, block};
 use crate::agent_client::tool_call_of;
 use crate::native::json as to_wire;
 
-/// What a run asks: the payload under the name of its type, the type and the payload alone, and our interrupt's id.
-/// An agent's own interrupt has its payload as it is. The others have `message` with the question in words, `content` where it has more than words, `options` where there is a choice, and what the agent has put beside it under `payload`.
+/// A run's question: the payload under the name of its type, the type and the payload alone, and the interrupt's id.
+/// An agent's own interrupt has its payload as it is. The others have `message` with the question as text, `content` for other content, `options` for a choice, and the agent's additional data under `payload`.
 #[must_use]
 pub fn interrupt(interrupt: &Interrupt, links: &Links) -> RunInterrupt {
     let payload = payload(interrupt, links);

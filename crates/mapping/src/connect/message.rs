@@ -1,6 +1,6 @@
 //! Messages, both ways.
 //!
-//! What our vocabulary has no word for (another role, a message's metadata) stands in the first part's further members, under [`EXTENSION`].
+//! Another role and a message's metadata, which messages of ours do not have, are in the first part's further members, under [`EXTENSION`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,16 +17,15 @@ use super::EXTENSION;
 use super::block::{Links, block, read_block};
 use super::input::refused;
 
-/// Where a message's own members stand beside a part's.
+/// The member of a part with its message's own members.
 pub(super) const MESSAGE: &str = "message";
 
-/// Messages as they are shown.
 #[must_use]
 pub fn messages(messages: &[Message], links: &Links) -> Vec<wire::Message> {
     messages.iter().map(|it| message(it, links)).collect()
 }
 
-/// A message as it is shown: one text, or blocks where it has more.
+/// A message for display: one text, or blocks for other content.
 #[must_use]
 pub fn message(message: &Message, links: &Links) -> wire::Message {
     let mut parts = message.parts.as_slice();
@@ -55,7 +54,7 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
         _ => None,
     };
     let role = match ours.remove("role") {
-        // A role that names the agent itself leaves nothing to say in the metadata.
+        // The role is enough where it names the agent itself.
         Some(Value::String(kept)) if !may_be_named(&kept) => kept,
         Some(Value::String(kept)) => {
             role(&message.role, &mut metadata);
@@ -66,7 +65,7 @@ pub fn message(message: &Message, links: &Links) -> wire::Message {
     wire::Message { role, content, id: Some(message.id.as_str().to_owned()), metadata }
 }
 
-/// The protocol's clients know `user` and `assistant`; an agent's name stands in the metadata.
+/// The protocol's clients know `user` and `assistant`; the metadata has an agent's name.
 fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str {
     match role {
         Role::User => "user",
@@ -82,7 +81,7 @@ fn role(role: &Role, metadata: &mut Option<Map<String, Value>>) -> &'static str 
     }
 }
 
-/// A message's own members out of its first part, and the part without them; no part where it has none.
+/// Separates a message's own members from its first part; `None` where nothing else is left of the part.
 fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
     let is_there = part.extra.as_ref().is_some_and(|extra| extra.as_str().contains(EXTENSION));
     let Some(Value::Object(mut extra)) =
@@ -102,9 +101,7 @@ fn split(part: &Part) -> (Option<Part>, Map<String, Value>) {
 }
 
 /// Messages from the wire, sent now; `at` is the JSON Pointer of their array.
-///
-/// # Errors
-/// `invalid_input`, naming the message whose id is malformed or another's; `too_many_parts`, `json_too_deep`.
+/// Errors: `invalid_input`, naming the message whose id is malformed or another's; `too_many_parts`, `json_too_deep`.
 pub fn read_messages(
     messages: Vec<wire::Message>,
     now: Timestamp,
@@ -163,12 +160,12 @@ fn read_blocks(blocks: &[wire::Block], at: &str) -> Result<Vec<Part>> {
         let message = format!("{at}/content has more than {most} blocks");
         return Err(Error::new(Code::TooManyParts, message));
     }
-    // Nothing that is read here is stored apart, so no link is made.
+    // The messages have no stored content, so no link is made.
     let links = Links::new(&Arc::from(""), &ThreadId::from_uuid(uuid::Uuid::nil()));
     blocks.iter().map(|it| read_block(it, &links)).collect()
 }
 
-/// Whether this is a role beside which the metadata may name the agent.
+/// Whether the metadata may name the agent beside this role.
 fn may_be_named(role: &str) -> bool {
     matches!(role, "assistant" | "ai" | "agent")
 }

@@ -1,7 +1,7 @@
 //! The Agent Connect Protocol, both ways.
 //!
-//! A run's log becomes what its readers see in [`Values`], a fold without IO; each update of an agent's own is rendered by [`Updates`].
-//! Free JSON of the protocol (metadata) carries what it has no word for under the key [`EXTENSION`].
+//! A run's log becomes its output in [`Values`], a fold without IO; [`Updates`] renders each custom update of an agent.
+//! Metadata, the protocol's free JSON, carries further data under the key [`EXTENSION`].
 
 mod agent;
 mod block;
@@ -45,5 +45,5 @@ pub use thread::{CheckpointOf, State, ThreadOf, state, thread, thread_state};
 pub use updates::Updates;
 pub use values::{Show, Values};
 
-/// The key under which metadata carries what the protocol has no word for.
+/// The key in metadata for data that the protocol does not have.
 pub const EXTENSION: &str = "trilogue";

@@ -1,23 +1,21 @@
-//! How a run is streamed.
+//! Stream modes of runs.
 
 use trilogue_domain::error::Result;
 use trilogue_domain::{AgentCard, Code, Error};
 use trilogue_wire::agent_connect::{StreamMode, StreamModes};
 
-/// What a stream shows.
+/// The parts of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Modes {
     /// The output so far.
     pub values: bool,
-    /// The agent's own updates.
+    /// The agent's custom updates.
     pub updates: bool,
 }
 
-/// What a stream shows by what was asked for: where nothing was, the output, or the agent's own updates where it has only those.
-/// `literal` offers only what the agent's author declares.
-///
-/// # Errors
-/// `stream_mode_not_supported`.
+/// The modes of a stream for a request: without one, the output, or the custom updates of an agent that has only those.
+/// `literal` offers only the modes that the agent's author declares.
+/// Errors: `stream_mode_not_supported`.
 pub fn modes(card: &AgentCard, asked: Option<&StreamModes>, literal: bool) -> Result<Modes> {
     let (values, custom) = streamed(card, literal);
     let refused = |what: &str| {
@@ -42,7 +40,7 @@ pub fn modes(card: &AgentCard, asked: Option<&StreamModes>, literal: bool) -> Re
     }
 }
 
-/// Whether the output, and whether own updates are streamed.
+/// Whether the output and the custom updates are streamed.
 pub(super) fn streamed(card: &AgentCard, literal: bool) -> (bool, bool) {
     let abilities = card.abilities;
     let custom = abilities.streams_updates == Some(true);

@@ -1,11 +1,11 @@
-//! An OpenAPI document that speaks of one agent.
+//! The OpenAPI document of one agent.
 
 use serde_json::{Map, Value, json};
 use trilogue_domain::AgentCard;
 
 use super::agent::{agent_id, capabilities, is_configurable, name, schemas};
 
-/// How callers of the agent show who they are.
+/// The authentication of the agent's callers.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Security {
     /// OpenAPI security schemes by name: an object.
@@ -14,7 +14,7 @@ pub struct Security {
     pub requirements: Value,
 }
 
-/// The face's OpenAPI document with the agent's own schemas in place, and without what the agent does not do on this server.
+/// The face's OpenAPI document with the agent's own schemas, and without operations that the agent does not support.
 #[must_use]
 pub fn openapi(base: Value, card: &AgentCard, security: &Security, literal: bool) -> Value {
     let mut document = base;
@@ -60,7 +60,7 @@ fn describe(document: &mut Value, card: &AgentCard) {
     }
 }
 
-/// Puts the agent's schemas where the face's have their places.
+/// Sets the agent's schemas in their components.
 fn set_schemas(document: &mut Value, card: &AgentCard) {
     let own = schemas(card);
     let mut put = |name: &str, schema: Value| {
@@ -93,7 +93,7 @@ fn set_schemas(document: &mut Value, card: &AgentCard) {
     put("ResumePayloadSchema", json!({ "oneOf": answered }));
 }
 
-/// What the name of a component may hold.
+/// Whether a character may be part of a component's name.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
@@ -108,7 +108,7 @@ fn keyed(kind: &str, component: &str) -> Value {
     })
 }
 
-/// A schema whose references into itself lead to where it stands now.
+/// A schema with its internal references rebased to its new place.
 fn rebased(mut schema: Value, name: &str) -> Value {
     rebase(&mut schema, name);
     schema
@@ -136,7 +136,7 @@ fn rebase(schema: &mut Value, name: &str) {
     }
 }
 
-/// Names the agent wherever a request has an `agent_id`.
+/// Sets the agent as the default of every request's `agent_id`.
 fn set_default_agent(document: &mut Value, id: &str) {
     if let Some(all) = object_at(document, "/components/schemas") {
         for request in REQUESTS.iter().chain(&["RunSearchRequest"]) {
@@ -174,7 +174,7 @@ fn name_agent(value: &mut Value, id: &str) {
 const REQUESTS: [&str; 3] = ["RunCreate", "RunCreateStateless", "RunCreateStateful"];
 const VERBS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// An agent that declares no interrupts is not answered.
+/// An agent without interrupts cannot be resumed.
 fn remove_interrupts(document: &mut Value) {
     if let Some(paths) = object_at(document, "/paths") {
         for (path, item) in paths.iter_mut() {
@@ -188,7 +188,7 @@ fn remove_interrupts(document: &mut Value) {
     drop_branches(document, "interrupt", &["RunInterrupt", "ValueRunInterruptUpdate"]);
 }
 
-/// Leaves the modes in which the agent is streamed; without any, the streams go.
+/// Keeps the modes that the agent has; removes streams if it has none.
 fn narrow_streaming(document: &mut Value, modes: &[&str]) {
     if modes.is_empty() {
         remove_paths(document, |path| path.ends_with("/stream"));
@@ -207,7 +207,7 @@ fn narrow_streaming(document: &mut Value, modes: &[&str]) {
     }
 }
 
-/// Takes the branch of this type out of every choice between outputs.
+/// Removes the branch of this type from every choice between outputs.
 fn drop_branches(document: &mut Value, kind: &str, components: &[&str]) {
     let Some(all) = object_at(document, "/components/schemas") else { return };
     for name in ["RunOutput", "StreamPayload", "RunOutputStream"] {

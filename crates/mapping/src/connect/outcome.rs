@@ -1,4 +1,4 @@
-//! How runs fail, to the wire.
+//! Failures of runs to the wire.
 
 use serde_json::{Value, json};
 use trilogue_domain::{AgentCard, Code, Failure, Outcome};
@@ -7,7 +7,7 @@ use trilogue_wire::agent_connect::{Json, RunError};
 use super::definitions::{Definition, definition, of_code};
 use crate::native::json as to_wire;
 
-/// Why a run failed; `None` where it completed.
+/// The error of a run; `None` where it completed.
 #[must_use]
 pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<RunError> {
     match outcome {
@@ -33,7 +33,7 @@ pub fn run_error(outcome: &Outcome, card: &AgentCard, run_id: &str) -> Option<Ru
     }
 }
 
-/// An error that the agent declares is itself; one of ours has its place among the protocol's; any other is the agent's failure, with its code as the reason, and so is one that would refuse a request: none was refused.
+/// A declared error of the agent is itself; one of ours is its counterpart of the protocol; any other is `agent_failed` with its code as the reason, and so is an error that refuses requests, because no request was refused.
 fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
     if let Some(declared) = card.errors.iter().find(|error| error.code == failure.code) {
         return RunError {
@@ -59,7 +59,7 @@ fn failed(failure: &Failure, card: &AgentCard, run_id: &str) -> RunError {
     RunError { transient, ..of(known, run_id, &failure.message, data) }
 }
 
-/// Whether the error refuses requests and ends no run. A state that does not fit does both: an agent may set one, and find one.
+/// Whether the error only refuses requests. A misfit of the state also ends runs: an agent may set one, and find one.
 fn is_refusal(known: &Definition) -> bool {
     let ends_too = [Code::StateInvalid, Code::StateIncompatible].map(Code::as_str);
     (1_400..1_500).contains(&known.errcode) && !ends_too.contains(&known.code)

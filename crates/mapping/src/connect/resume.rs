@@ -14,13 +14,11 @@ use super::interrupt::answer_properties;
 use super::message::read_message;
 use crate::native::read_json;
 
-/// The answer that a body gives to this interrupt, and the interrupt that it names.
+/// The answer in a body to this interrupt, and the interrupt that it names.
 ///
-/// Three forms are understood, in this order: an object of `interrupt_type` and `resume_payload`, to which `interrupt_id` may be added; an object whose only member is named as the interrupt's type, where that is no property of the answer; the answer itself.
+/// Three forms are read, in this order: an object of `interrupt_type` and `resume_payload`, optionally with `interrupt_id`; an object whose only member has the name of the interrupt's type, if that is not a property of the answer; the answer itself.
 /// A permission takes `{"option_id": …}` or the id as a string; a question for a message takes a string, `{"message": …}` or a message of the protocol.
-///
-/// # Errors
-/// `answer_invalid` where the type is another one or the form does not fit; `invalid_id`, `json_too_deep`.
+/// Errors: `answer_invalid` where the type is another one or the form does not fit; `invalid_id`, `json_too_deep`.
 pub fn resume(
     card: &AgentCard,
     interrupt: &Interrupt,
@@ -84,7 +82,7 @@ fn option(interrupt: &Interrupt, payload: &Json) -> Result<String> {
     }
 }
 
-/// A message's parts. JSON that is none is an answer only where the interrupt says by a schema what it takes.
+/// A message's parts. Other JSON is an answer only where the interrupt has a schema.
 fn message_answer(interrupt: &Interrupt, payload: Json) -> Result<Answer> {
     let mut value = payload.to_value();
     if let Value::Object(members) = &mut value
@@ -118,7 +116,6 @@ fn misfit(interrupt: &Interrupt, path: &str, why: &str) -> Error {
         .violations(vec![Violation { path: path.to_owned(), message: why.to_owned() }])
 }
 
-/// An object's members as they were written.
 struct Members(BTreeMap<String, wire::Json>);
 
 // === impl Members ===
@@ -128,7 +125,7 @@ impl Members {
         serde_json::from_str(body.as_str()).ok().map(Self)
     }
 
-    /// Whether these are `interrupt_type`, `resume_payload` and at most `interrupt_id` beside them.
+    /// Whether these are `interrupt_type`, `resume_payload` and optionally `interrupt_id`.
     fn is_named_form(&self) -> bool {
         let known = |key: &String| {
             matches!(key.as_str(), "interrupt_type" | "resume_payload" | "interrupt_id")
@@ -138,7 +135,7 @@ impl Members {
             && self.0.keys().all(known)
     }
 
-    /// The only member, where it has this name.
+    /// The only member, if it has this name.
     fn only(&self, name: &str) -> Option<&wire::Json> {
         self.0.get(name).filter(|_| self.0.len() == 1)
     }

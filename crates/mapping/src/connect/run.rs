@@ -1,4 +1,4 @@
-//! Runs to the wire, spliced of what is rendered already.
+//! Runs to the wire, spliced from rendered JSON.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,41 +8,34 @@ use trilogue_domain::{RunStatus, Timestamp};
 use super::{phase, status};
 use crate::time;
 
-/// What the face shows of a stored run.
+/// A stored run for display.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOf<'a> {
-    /// Its id.
     pub id: &'a str,
-    /// The thread it runs on.
     pub thread_id: &'a str,
     /// The agent's id on this face.
     pub agent_id: &'a str,
-    /// The configured instance that runs.
     pub configuration_id: Option<&'a str>,
-    /// Where it is.
     pub status: RunStatus,
-    /// Whether it waits for its time.
+    /// Whether it waits for its start time.
     pub is_scheduled: bool,
-    /// When it was accepted.
     pub created_at: Timestamp,
-    /// When it changed last.
     pub updated_at: Timestamp,
-    /// The request that created it, as [`super::creation`] gives it: a JSON object.
+    /// The creating request, see [`super::creation`]: a JSON object.
     pub creation: &'a [u8],
 }
 
-/// What a client is called back with.
+/// The content of a callback.
 #[derive(Clone, Copy, Debug)]
 pub enum CallbackContent<'a> {
-    /// The run has ended or waits; its output, as [`super::Values::output`] gives it.
+    /// The run has ended or waits; its output, see [`super::Values::output`].
     Status(&'a [u8]),
-    /// The output so far, as [`super::Values::partial`] gives it.
+    /// The output so far, see [`super::Values::partial`].
     Values(&'a [u8]),
-    /// An update of the agent's own, as [`super::Updates::push`] gives it.
+    /// A custom update, see [`super::Updates::push`].
     Update(&'a [u8]),
 }
 
-/// A run as JSON.
 #[must_use]
 pub fn run(of: &RunOf<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(of.creation.len() + 384);
@@ -63,7 +56,7 @@ pub fn run(of: &RunOf<'_>) -> Vec<u8> {
     out
 }
 
-/// What a wait answers: the run and its output, both rendered; `literal` adds the document's members beside them.
+/// The response to a wait: the run and its output, both rendered; `literal` adds the document's members beside them.
 #[must_use]
 pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.len() + output.len() + 64);
@@ -85,7 +78,7 @@ pub fn waited(run: &[u8], output: &[u8], literal: bool) -> Vec<u8> {
     out
 }
 
-/// The body of a call to a client: the run, what is told of it, `event` and `delivery_id`.
+/// The body of a callback: the run, the content, `event` and `delivery_id`.
 #[must_use]
 pub fn delivered(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Vec<u8> {
     let mut out = run.strip_suffix(b"}").unwrap_or(run).to_vec();
@@ -114,7 +107,7 @@ pub fn delivered(run: &[u8], what: CallbackContent<'_>, delivery_id: &str) -> Ve
     out
 }
 
-/// The members of an output that the document has at the top of an answer.
+/// The members of an output that the document has at the top of a response.
 #[derive(Deserialize)]
 struct Flat<'a> {
     #[serde(borrow, rename = "type")]

@@ -1,9 +1,9 @@
-//! Where runs and threads stand, both ways.
+//! Statuses of runs and threads, both ways.
 
 use trilogue_domain::{RunStatus, ThreadActivity};
 use trilogue_wire::agent_connect::{RunStatus as WireStatus, ThreadStatus};
 
-/// A run's status. The protocol has five: one that was cancelled ended with an error.
+/// A run's status. The protocol has five: a cancelled run ended with an error.
 #[must_use]
 pub fn status(status: RunStatus) -> WireStatus {
     match status {
@@ -15,7 +15,7 @@ pub fn status(status: RunStatus) -> WireStatus {
     }
 }
 
-/// The statuses that a wire status stands for, as a search wants them.
+/// The statuses that a search for a wire status selects.
 #[must_use]
 pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
     match status {
@@ -27,7 +27,7 @@ pub fn statuses(status: WireStatus) -> &'static [RunStatus] {
     }
 }
 
-/// A run's status in our finer words; one that waits for its time is scheduled.
+/// A run's status in finer words; a run that waits for its time is scheduled.
 #[must_use]
 pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
     match status {
@@ -36,7 +36,6 @@ pub fn phase(status: RunStatus, is_scheduled: bool) -> &'static str {
     }
 }
 
-/// A thread's status.
 #[must_use]
 pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     match standing {
@@ -47,7 +46,7 @@ pub fn thread_status(standing: ThreadActivity) -> ThreadStatus {
     }
 }
 
-/// How a thread of this status stands.
+/// The activity of a thread with this status.
 #[must_use]
 pub fn standing(status: ThreadStatus) -> ThreadActivity {
     match status {

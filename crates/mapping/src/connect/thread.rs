@@ -9,44 +9,36 @@ use super::run::member;
 use super::thread_status;
 use crate::time;
 
-/// A thread's state.
 #[derive(Clone, Copy, Debug)]
 pub enum State<'a> {
-    /// What an agent or a client set.
+    /// A state that was set.
     Value(&'a Json),
-    /// What was said.
+    /// The messages as the state.
     Messages(&'a [Message]),
 }
 
-/// What the face shows of a stored thread.
+/// A stored thread for display.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadOf<'a> {
-    /// Its id.
     pub id: &'a str,
-    /// When it was created.
     pub created_at: Timestamp,
-    /// When it changed last.
     pub updated_at: Timestamp,
-    /// Its metadata: a JSON object.
+    /// A JSON object.
     pub metadata: &'a Json,
-    /// How it stands.
     pub standing: ThreadActivity,
-    /// Its state; `None` where it has none yet, or none that is shown.
+    /// `None` where it has none yet, or it is not shown.
     pub state: Option<State<'a>>,
 }
 
-/// What the face shows of a checkpoint.
+/// A checkpoint for display.
 #[derive(Clone, Debug)]
 pub struct CheckpointOf<'a> {
-    /// Its id.
     pub id: &'a str,
-    /// The state.
     pub state: State<'a>,
-    /// How it came to be: an object.
+    /// How it was made: an object.
     pub metadata: Value,
 }
 
-/// A thread as JSON.
 #[must_use]
 pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
@@ -64,7 +56,6 @@ pub fn thread(of: &ThreadOf<'_>, links: &Links) -> Vec<u8> {
     out
 }
 
-/// A checkpoint of a thread as JSON.
 #[must_use]
 pub fn thread_state(of: &CheckpointOf<'_>, links: &Links) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
@@ -76,7 +67,7 @@ pub fn thread_state(of: &CheckpointOf<'_>, links: &Links) -> Vec<u8> {
     out
 }
 
-/// A state alone as JSON: the value that was set, or `{"messages": […]}`.
+/// A state alone as JSON: the set value, or `{"messages": […]}`.
 #[must_use]
 pub fn state(state: State<'_>, links: &Links) -> Vec<u8> {
     match state {

@@ -1,4 +1,4 @@
-//! An agent's own updates, as the `custom` stream shows them.
+//! An agent's custom updates, for the `custom` stream.
 
 use std::sync::Arc;
 
@@ -13,20 +13,19 @@ use super::run::member;
 use crate::agent_client::{carried_update, update_of};
 use crate::native;
 
-/// One run's updates. An agent that declares a schema for them streams nothing else; any other streams what our own face calls these events, under `kind`.
+/// One run's updates. An agent with a schema for them streams only those; any other streams its events in the form of our own face, under `kind`.
 #[derive(Clone, Debug)]
 pub struct Updates {
     run_id: Arc<str>,
     thread: ThreadId,
     declares: bool,
-    /// Whether the agent has started: what was said before is input.
+    /// Whether the agent has started: earlier messages are input.
     begun: bool,
 }
 
 // === impl Updates ===
 
 impl Updates {
-    /// A run before its first event.
     #[must_use]
     pub fn new(card: &AgentCard, run: &RunId, thread: &ThreadId) -> Self {
         Self {
@@ -37,7 +36,7 @@ impl Updates {
         }
     }
 
-    /// The `custom` event that the next event of the run makes, if it makes one.
+    /// The `custom` event for the next event of the run, if there is one.
     pub fn push(&mut self, event: &Event) -> Option<Bytes> {
         match &event.body {
             Body::Run(RunEvent::Started) => {
@@ -58,7 +57,7 @@ impl Updates {
         }
     }
 
-    /// An update as the agent gave it; one that is no object stands under `data`.
+    /// An update as the agent gave it; one that is not an object is under `data`.
     fn custom(&self, kind: &str, data: &Json) -> Bytes {
         if data.is_object() {
             return self.render(data.as_bytes(), Some(kind));
@@ -70,7 +69,7 @@ impl Updates {
         self.render(&update, Some(kind))
     }
 
-    /// An event in the words of our own face, which calls its kind `type`. What its agent sent of a tool call or a plan says more than those words.
+    /// An event in the form of our own face, with its kind as `type`. The original of a tool call or a plan, which has more, is added.
     fn named(&self, event: &Event) -> Option<String> {
         let mut update =
             serde_json::to_value(native::event::body(&event.body, &self.thread)).ok()?;

@@ -1,6 +1,6 @@
-//! The fold of one run's log into its output.
+//! Folds one run's log into its output.
 //!
-//! Pushing costs what the event holds; JSON is made when somebody asks for it, and of complete messages only once.
+//! A push costs as much as the event's size; JSON is made on demand, and of complete messages only once.
 
 use std::sync::Arc;
 
@@ -24,30 +24,28 @@ use crate::shape::{is_of, text_property};
 /// How runs are shown.
 #[derive(Clone, Debug)]
 pub struct Show {
-    /// The agent that runs.
     pub card: Arc<AgentCard>,
-    /// Whether the document's members stand beside those of the published schema.
+    /// Whether the document's members are added to those of the published schema.
     pub literal: bool,
-    /// What links to large content begin with: an absolute address with the mount's prefix, without a slash at its end.
+    /// The base address of links to large content: an absolute address with the mount's prefix, without a slash at its end.
     pub base: Arc<str>,
-    /// The most content that is shown inline where it is stored apart, in bytes of one run; what is beyond it becomes a link.
+    /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
     pub max_inline_bytes: u64,
 }
 
-/// One run's output as this protocol shows it, up to the last event that was pushed.
 #[derive(Clone, Debug)]
 pub struct Values {
     show: Show,
     run_id: Arc<str>,
     links: Links,
-    /// Where text that is no JSON has its place in the output.
+    /// The place of text that is not JSON in the output.
     place: TextPlace,
-    /// Whether the agent has started: what was said before is input.
+    /// Whether the agent has started: earlier messages are input.
     begun: bool,
     said: Vec<Growing>,
-    /// The output as the agent has set it last.
+    /// The output that the agent set last.
     output: Option<Json>,
-    /// What the run waits for, oldest first.
+    /// Pending interrupts, oldest first.
     pending: Vec<Arc<Interrupt>>,
     is_cancelling: bool,
     outcome: Option<Outcome>,
@@ -55,23 +53,22 @@ pub struct Values {
     inlined: u64,
 }
 
-/// Where text that is no JSON has its place in an output.
+/// The place of text that is not JSON in an output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum TextPlace {
-    /// It is a message.
+    /// A message.
     Message,
-    /// It is the output.
+    /// The output itself.
     Whole,
-    /// It is this property of the output.
+    /// This property of the output.
     Property(String),
-    /// It has none.
+    /// None.
     Nowhere,
 }
 
 // === impl Values ===
 
 impl Values {
-    /// A run before its first event.
     #[must_use]
     pub fn new(show: Show, run: &RunId, thread: &ThreadId) -> Self {
         Self {
@@ -90,7 +87,6 @@ impl Values {
         }
     }
 
-    /// Folds the next event of the run in.
     pub fn push(&mut self, event: &Event) {
         match &event.body {
             Body::Run(body) => self.run_event(body),
@@ -106,7 +102,7 @@ impl Values {
         }
     }
 
-    /// Whether this content should be put into its part before the event is pushed: while there is room, and where somebody sees it.
+    /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
     #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         self.begun && blob.length <= self.show.max_inline_bytes.saturating_sub(self.inlined)
@@ -118,26 +114,25 @@ impl Values {
         self.version
     }
 
-    /// Whether the run has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.outcome.is_some()
     }
 
-    /// What the run waits for: the oldest of its questions.
+    /// The oldest pending interrupt.
     #[must_use]
     pub fn interrupt(&self) -> Option<&Interrupt> {
         self.pending.first().map(Arc::as_ref)
     }
 
-    /// The event of a `values` stream that shows the output so far, with the status `pending`; `None` while there is none.
+    /// The `values` event with the output so far and the status `pending`; `None` while there is none.
     #[must_use]
     pub fn snapshot(&self) -> Option<Bytes> {
         let (values, messages) = self.shown(false)?;
         Some(self.update(RunStatus::Pending, &values, messages.as_deref()))
     }
 
-    /// The event that ends a stream: the output, the question, or the error; `None` while the run goes on.
+    /// The event that ends a stream: the output, the interrupt, or the error; `None` while the run goes on.
     #[must_use]
     pub fn terminal(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
@@ -161,7 +156,7 @@ impl Values {
         }
     }
 
-    /// What came of the run, as waits and callbacks show it: the result, the question, or the error; `None` while the run goes on.
+    /// The run's output for waits and callbacks: the result, the interrupt, or the error; `None` while the run goes on.
     #[must_use]
     pub fn output(&self) -> Option<Bytes> {
         let Some(outcome) = &self.outcome else {
@@ -204,7 +199,7 @@ impl Values {
 
     fn message_event(&mut self, body: &MessageEvent, event: &Event) {
         match body {
-            // An answer is no output.
+            // An answer is not output.
             MessageEvent::Started { role, .. } if role.is_user() => {}
             MessageEvent::Started { message, role, times: _ } => {
                 self.said.push(Growing::new(message, role, event));
@@ -234,7 +229,7 @@ impl Values {
         }
     }
 
-    /// The output and what was said; `None` where there is nothing to show. What has no place in the output is shown as messages only at the end.
+    /// The output and the messages; `None` where there is nothing to show. Text without a place in the output is shown as messages only at the end.
     fn shown(&self, is_end: bool) -> Option<(Bytes, Option<Bytes>)> {
         let is_chat = self.place == TextPlace::Message;
         let messages = (is_chat || !self.said.is_empty()).then(|| self.messages());
@@ -327,7 +322,7 @@ impl TextPlace {
     }
 }
 
-/// What of a part counts against the room for content that is stored apart.
+/// The bytes of a part that count against the limit of inlined content.
 fn inlined(part: &Part) -> u64 {
     let length = match &part.content {
         Content::Text(text) => text.len(),

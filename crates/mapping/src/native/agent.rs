@@ -5,7 +5,6 @@ use trilogue_wire::native::{Agent, AgentInput, AgentInputKind, DeclaredInterrupt
 
 use super::json;
 
-/// An agent as it is shown.
 #[must_use]
 pub fn agent(card: &AgentCard) -> Agent {
     let input = match &card.input {

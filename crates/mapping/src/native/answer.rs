@@ -6,10 +6,7 @@ use trilogue_wire::native::AnswerCreate;
 
 use super::{input, read_json};
 
-/// An answer that a client gives.
-///
-/// # Errors
-/// `invalid_request` unless exactly one form is there, and as the form's own content.
+/// An answer from a client; fails with `invalid_request` unless it has exactly one form, and as the form's own content.
 pub fn answer(given: AnswerCreate) -> Result<Answer> {
     match (given.option, given.value, given.message, given.text) {
         (Some(option), None, None, None) => Ok(Answer::Option(option)),

@@ -16,10 +16,8 @@ use super::{read_json, read_object, shown};
 /// The longest MIME type, in bytes.
 const MAX_CONTENT_TYPE_BYTES: usize = 256;
 
-/// What a run is given; its messages are sent now.
-///
-/// # Errors
-/// `invalid_request`, `invalid_id`, `too_many_parts`, `json_too_deep`.
+/// A run's input; its messages are sent now.
+/// Errors: `invalid_request`, `invalid_id`, `too_many_parts`, `json_too_deep`.
 pub fn input(input: RunInput, now: Timestamp) -> Result<Input> {
     match input {
         RunInput::Text(text) => Ok(Input::Messages(vec![completed_message(
@@ -68,10 +66,7 @@ fn completed_message(
     Message { id, role, parts, created_at: Some(now), completed_at: Some(now) }
 }
 
-/// Parts of a message, in their order.
-///
-/// # Errors
-/// As [`input`].
+/// Parts of a message, in their order. Fails as [`input`].
 pub fn parts(parts: Vec<InputPart>) -> Result<Vec<Part>> {
     if parts.len() > limits::MAX_PARTS_PER_MESSAGE {
         return Err(Error::new(

@@ -10,7 +10,7 @@ use trilogue_wire::native::{
 use super::json;
 use super::message::parts;
 
-/// What is asked, without the run that asks.
+/// An interrupt without the run that raised it.
 #[must_use]
 pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     let options = interrupt.options.iter().map(|option| PermissionOption {
@@ -44,7 +44,6 @@ pub fn question(interrupt: &domain::Interrupt, thread: &ThreadId) -> Interrupt {
     }
 }
 
-/// How an interrupt ended.
 #[must_use]
 pub fn resolution(resolution: &domain::Resolution, thread: &ThreadId) -> Resolution {
     let plain = |kind| Resolution {

@@ -1,5 +1,3 @@
-//! JSON both ways.
-
 use trilogue_domain as domain;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, limits};
@@ -11,18 +9,13 @@ pub fn json(json: &domain::Json) -> native::Json {
     native::Json::parse(json.as_str()).unwrap_or_else(|_| native::Json::null())
 }
 
-/// JSON from the wire, checked for depth.
-///
-/// # Errors
-/// `json_too_deep`.
+/// JSON from the wire, checked for depth; fails with `json_too_deep`.
 pub fn read_json(json: native::Json) -> Result<domain::Json> {
     domain::Json::parse(json.into_string())
 }
 
 /// A member that must be an object of at most [`limits::MAX_METADATA_BYTES`] bytes.
-///
-/// # Errors
-/// `invalid_request` or `body_too_large`, naming the member; `json_too_deep`.
+/// Errors: `invalid_request` or `body_too_large`, naming the member; `json_too_deep`.
 pub fn read_object(json: Option<native::Json>, name: &str) -> Result<Option<domain::Json>> {
     let Some(json) = json else { return Ok(None) };
     let json = read_json(json)?;

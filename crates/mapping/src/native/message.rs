@@ -12,7 +12,6 @@ use trilogue_wire::native::{
 
 use super::{hex, json};
 
-/// A message as it is shown, with the run that it belongs to.
 #[must_use]
 pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadId) -> Message {
     Message {
@@ -25,13 +24,12 @@ pub fn message(message: &domain::Message, run_id: Option<&str>, thread: &ThreadI
     }
 }
 
-/// Parts as they are shown.
 #[must_use]
 pub fn parts(parts: &[domain::Part], thread: &ThreadId) -> Vec<Part> {
     parts.iter().map(|item| part(item, thread)).collect()
 }
 
-/// A part as it is shown; large content becomes a link to the thread's blobs.
+/// A part for display; large content becomes a link to the thread's blobs.
 #[must_use]
 pub fn part(part: &domain::Part, thread: &ThreadId) -> Part {
     let mut wire = Part {
@@ -65,7 +63,7 @@ fn link(blob: &BlobRef, thread: &ThreadId) -> BlobLink {
     }
 }
 
-/// What must be escaped in one segment of a path.
+/// The characters that must be escaped in one segment of a path.
 pub const PATH_SEGMENT: &percent_encoding::AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 

@@ -1,4 +1,4 @@
-//! How runs stand and end, both ways.
+//! Statuses and outcomes of runs, both ways.
 
 use trilogue_domain as domain;
 use trilogue_domain::Failure;
@@ -6,7 +6,6 @@ use trilogue_wire::native::{Outcome, RunError, RunStatus, Strategy};
 
 use super::json;
 
-/// A status.
 #[must_use]
 pub fn status(status: domain::RunStatus) -> RunStatus {
     match status {
@@ -21,7 +20,6 @@ pub fn status(status: domain::RunStatus) -> RunStatus {
     }
 }
 
-/// How a run ended.
 #[must_use]
 pub fn outcome(outcome: &domain::Outcome) -> Outcome {
     let plain = |status| Outcome { status, reason: None, error: None };
@@ -49,7 +47,7 @@ fn error(failure: &Failure) -> RunError {
     }
 }
 
-/// What a client wants of a busy thread.
+/// A client's wish for a busy thread.
 #[must_use]
 pub fn strategy(strategy: Strategy) -> domain::Strategy {
     match strategy {

@@ -5,13 +5,10 @@ use std::borrow::Cow;
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Timestamp, limits};
 
-/// How much of a text that cannot be an id is repeated in a message, in characters.
+/// The most characters of an invalid id that a message repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
-/// A time in RFC 3339.
-///
-/// # Errors
-/// `invalid_request`, naming the member.
+/// A time in RFC 3339; fails with `invalid_request`, naming the member.
 pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     Timestamp::parse(text).ok_or_else(|| {
         Error::new(Code::InvalidRequest, format!("'{name}' is '{}', which is no time", shown(text)))
@@ -19,7 +16,6 @@ pub fn read_time(text: &str, name: &str) -> Result<Timestamp> {
     })
 }
 
-/// Bytes in lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -27,7 +23,6 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
-/// A SHA-256 from its 64 hexadecimal digits.
 #[must_use]
 pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
     let mut hash = [0_u8; 32];
@@ -42,7 +37,7 @@ pub fn read_sha256(text: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// What a client sent, as it may be repeated in a message: bounded and without control characters.
+/// A client's text for a message: bounded and without control characters.
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text.len() <= limits::MAX_ID_BYTES && !text.chars().any(char::is_control) {

@@ -3,7 +3,6 @@
 use trilogue_domain::Right;
 use trilogue_wire::native::RightName;
 
-/// A right's name.
 #[must_use]
 pub fn right(right: Right) -> RightName {
     match right {
@@ -14,7 +13,6 @@ pub fn right(right: Right) -> RightName {
     }
 }
 
-/// The right of a name.
 #[must_use]
 pub fn read_right(right: RightName) -> Right {
     match right {

@@ -19,17 +19,17 @@ pub(super) struct OpenCall {
     /// Its id in the session.
     shown: String,
     has_content: bool,
-    /// Its agent tells of it in the protocol's own words, and is not put words into its mouth where the run ends well.
+    /// Its agent sends the protocol's own updates, and gets no made-up one when the run ends well.
     is_original: bool,
 }
 
-/// The most tool calls that are remembered; of more, the oldest are forgotten.
+/// The most remembered tool calls; beyond that the oldest are forgotten.
 const MAX_OPEN: usize = 1_024;
 
 // === impl Updates ===
 
 impl Updates {
-    /// A step of an agent that tells its steps in its messages.
+    /// A step of an agent whose steps are part of its messages.
     pub(super) fn step(
         &mut self,
         step: &Trajectory,
@@ -95,7 +95,7 @@ impl Updates {
         }
     }
 
-    /// A call that is open, or one that began as an original and is called as it was there.
+    /// An open call, or one that began as an original with this id.
     fn open_call(&self, call: &str, run: Option<RunKey>) -> OpenCall {
         let known = self.calls.iter().rfind(|open| open.run == run && open.call == call);
         known.cloned().unwrap_or_else(|| OpenCall {
@@ -107,7 +107,7 @@ impl Updates {
         })
     }
 
-    /// Notes what an update that is given on as it came says of a tool call: `params` are those of the update. A call that its agent leaves open is ended with its run; what is said of one without its status opens none, as it may have ended before.
+    /// Notes the tool call of a relayed update: `params` are those of the update. A call that its agent leaves open is ended with its run; an update without status opens no call, because the call may have ended before.
     pub fn heard_call(&mut self, run: Option<RunKey>, params: &[u8]) {
         let update = std::str::from_utf8(params).ok().and_then(|it| splice::get(it, &["update"]));
         let Some(update) = update.filter(|_| run.is_some()) else { return };
@@ -176,7 +176,7 @@ impl Updates {
         let mut update = begin_call("tool_call_update", &open.shown);
         member(&mut update, "status", status);
         if let Some(output) = output {
-            // Clients show content, and what it gave back only where they show details.
+            // Clients show content, and raw output only in details.
             if let Some(text) = splice::decode(output.as_str()).filter(|_| !open.has_content) {
                 member(&mut update, "content", &self.tool_content(&[Part::text(&*text)]));
             }
@@ -229,13 +229,13 @@ impl Updates {
     }
 }
 
-/// A call's id in its session: the call's own where it is unique everywhere, else with its run.
+/// A call's id in its session: the call's own where it is unique, else with its run.
 fn shown_call(call: &str, within: &str) -> String {
     let is_uuid = call.len() == 36 && uuid::Uuid::try_parse(call).is_ok();
     if is_uuid { call.to_owned() } else { format!("{within}:{call}") }
 }
 
-/// What a tool call of this protocol made that is no block.
+/// A tool call's content that is not a block.
 fn tool_item(part: &Part) -> Option<&str> {
     let extra = part.extra.as_ref()?;
     splice::get(extra.as_str(), &[PART_EXTENSION, "tool_content"])?;

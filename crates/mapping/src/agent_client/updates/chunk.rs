@@ -9,10 +9,10 @@ use crate::agent_client::Gate;
 use crate::agent_client::block::{push_block, quoted, text_block};
 use crate::agent_client::relay::SESSION_UPDATE;
 
-/// The most text of one update, in bytes; what is longer goes on in the next one of its message.
+/// The most text of one update, in bytes; longer text continues in the next update of its message.
 const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
-/// Which side a chunk is of.
+/// The side that a chunk is of.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Chunk {
     User,
@@ -59,7 +59,6 @@ impl Updates {
         self.update(&update, gate, out);
     }
 
-    /// Adds an update whose object is not closed yet.
     pub(super) fn update(&self, update: &str, gate: Gate, out: &mut Vec<Update>) {
         let session = self.relay.session_json();
         let mut params = Vec::with_capacity(update.len() + session.len() + 32);
@@ -72,7 +71,6 @@ impl Updates {
     }
 }
 
-/// Adds a member to an object that is not closed yet.
 pub(super) fn member(object: &mut String, key: &str, value: &str) {
     object.push_str(",\"");
     object.push_str(key);

@@ -1,4 +1,4 @@
-//! The fold of a thread's log into the updates that clients get.
+//! Folds a thread's log into the updates that clients get.
 
 mod call;
 mod chunk;
@@ -21,66 +21,64 @@ use super::relay::{SESSION_UPDATE, derived, gate_of};
 use super::{Gate, IdFormat, Relay, UPDATE};
 use crate::shape::is_json;
 
-/// The most bytes that are put into an update where they are stored apart; what is larger becomes a link. In base64 they still fit a line of the usual limit.
+/// The most stored content that is inlined in an update, in bytes; larger content becomes a link. In base64 it still fits a line of the usual limit.
 const MAX_INLINE_BYTES: u64 = 8 * 1024 * 1024;
-/// Likewise of text: no more than one message may have.
+/// The same limit for text: at most one whole message.
 const MAX_INLINE_TEXT_BYTES: u64 = MAX_MESSAGE_BYTES as u64;
-/// The most that one update may have, in bytes: it fits a line of the usual limit.
+/// The most bytes of one update: it fits a line of the usual limit.
 const MAX_MESSAGE_BYTES: usize = 15 * 1024 * 1024;
 
-/// The event that says that a hosted agent does not remember its session.
+/// The event for a hosted agent that does not remember its session.
 const RESTARTED: &str = "session_restarted";
-/// The same in words.
+/// Its text for people.
 const FORGOT: &str = "The agent does not remember this session";
-/// What was done about it.
+/// The second sentence of that text.
 const TOLD_AGAIN: &str = "It has begun another one, and is told again what was said before.";
 
 /// A notification for a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// The method: `session/update` as a rule.
+    /// Usually `session/update`.
     pub method: Cow<'static, str>,
-    /// The whole params object, `sessionId` set; empty where a notification has no params.
+    /// The whole params object with its `sessionId`; empty where a notification has no params.
     pub params: Vec<u8>,
-    /// Whom it is for.
     pub gate: Gate,
 }
 
 /// A thread's log as updates, up to the last event that was pushed.
 ///
-/// The ids of thoughts and tool calls follow from the events before: a reader that begins in the middle pushes those of the open run first and lets their updates go by.
+/// The ids of thoughts and tool calls depend on earlier events: a reader that begins in the middle pushes those of the open run first and drops their updates.
 #[derive(Clone, Debug)]
 pub struct Updates {
     relay: Relay,
     extension: Extension,
-    /// The messages of users that are not complete.
+    /// The incomplete messages of users.
     asked: Vec<MessageId>,
-    /// The thoughts that may go on: the run, and the number of the first event.
+    /// Open thoughts: the run, and the number of the first event.
     thoughts: Vec<(Option<RunKey>, u64)>,
     /// The tool calls that have not ended.
     calls: Vec<OpenCall>,
     title: Option<String>,
 }
 
-/// An event with the id of its run: a place where updates begin.
+/// An event with the id of its run, from which updates get their ids.
 #[derive(Clone, Copy, Debug)]
 struct EventPosition<'a> {
     number: u64,
     run: Option<RunKey>,
-    /// What ids are derived in: the run's id, or the thread's.
+    /// The namespace of derived ids: the run's id, or the thread's.
     within: &'a str,
 }
 
 // === impl Updates ===
 
 impl Updates {
-    /// A thread before its first event.
     #[must_use]
     pub fn new(thread: &ThreadId) -> Self {
         Self::with_ids(thread, IdFormat::Any)
     }
 
-    /// The same, showing message ids in this format.
+    /// As [`Self::new`], with message ids in this format.
     #[must_use]
     pub fn with_ids(thread: &ThreadId, ids: IdFormat) -> Self {
         Self {
@@ -93,26 +91,26 @@ impl Updates {
         }
     }
 
-    /// The same, for clients that take what blocks have no word for under `_meta`, or do not.
+    /// Chooses whether blocks carry the rest of a part under `_meta`.
     #[must_use]
     pub fn with_extension(mut self, extension: Extension) -> Self {
         self.extension = extension;
         self
     }
 
-    /// Gives originals on as they are, without reading them.
+    /// The relay of originals.
     #[must_use]
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// Whether this content should be put into its part before the event is pushed.
+    /// Whether this blob should be inlined in its part before the event is pushed.
     #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         blob.length <= if blob.is_text { MAX_INLINE_TEXT_BYTES } else { MAX_INLINE_BYTES }
     }
 
-    /// Adds the updates that the next event makes. `run_id` is the id of the event's run.
+    /// Adds the updates of the next event. `run_id` is the id of the event's run.
     pub fn push(&mut self, event: &Event, run_id: Option<&str>, out: &mut Vec<Update>) {
         if let Some(original) = &event.original {
             self.end_thought(event);
@@ -146,7 +144,7 @@ impl Updates {
             ) => {
                 self.set_title(metadata, out);
             }
-            // An interrupt is asked for by a request, and nothing of the others is the client's.
+            // Interrupts are requests to clients; clients do not see the others.
             Body::Interrupt(_) | Body::Thread(_) | Body::Opaque => {}
         }
     }
@@ -198,7 +196,7 @@ impl Updates {
         self.thoughts.retain(|(run, _)| *run != place.run);
     }
 
-    /// A part as chunks; what it means beyond its content stands in updates of its own.
+    /// A part as chunks; its metadata becomes updates of its own.
     fn part(
         &mut self,
         message: &MessageId,
@@ -221,7 +219,7 @@ impl Updates {
         }
         let is_cited = matches!(&part.metadata, Some(PartMetadata::Citation(_)));
         if is_cited && is_off && part.content != Content::Empty {
-            // The link stands behind the text that it is about.
+            // The link follows the text that it is about.
             let link = Part { content: Content::Empty, name: None, extra: None, ..part.clone() };
             self.block(side, message.as_str(), &link, out);
         }
@@ -253,12 +251,12 @@ impl Updates {
             StateEvent::Custom { kind, data } if kind == RESTARTED => {
                 self.restarted(data, place, out);
             }
-            // The protocol has no word for state.
+            // The protocol has no state.
             StateEvent::Custom { .. } | StateEvent::Values(_) | StateEvent::Output(_) => {}
         }
     }
 
-    /// The agent does not remember the session: a notice, and a message of its own for clients that show none.
+    /// A notice that the agent does not remember the session, and a message of its own for clients without notices.
     fn restarted(&mut self, data: &Json, place: EventPosition<'_>, out: &mut Vec<Update>) {
         let Some(reason) = get_text(data.as_str(), &["reason"]) else { return };
         let mut update = String::from("{\"sessionUpdate\":\"notice\",\"severity\":\"warning\"");
@@ -275,7 +273,7 @@ impl Updates {
         }
     }
 
-    /// An agent's own update that is called as one of the protocol's, and is one.
+    /// A custom event with the name and form of one of the protocol's updates.
     fn own(&self, kind: &str, data: &Json, out: &mut Vec<Update>) {
         let update = splice::set_text(data.as_str(), &["sessionUpdate"], kind);
         let Some(mut update) = update else { return };
@@ -302,7 +300,7 @@ impl Updates {
         if self.asked.contains(message) { Chunk::User } else { Chunk::Agent }
     }
 
-    /// The id of the thought that this event goes on with or begins.
+    /// The id of the thought that this event continues or begins.
     fn thought_id(&mut self, place: EventPosition<'_>) -> String {
         let known = self.thoughts.iter().find(|(run, _)| *run == place.run);
         let first = known.map(|(_, first)| *first).unwrap_or_else(|| {
@@ -312,7 +310,7 @@ impl Updates {
         derived(place.within, &first.to_string()).hyphenated().to_string()
     }
 
-    /// A thought ends where anything else of its run is said or done.
+    /// Any other event of its run ends a thought.
     fn end_thought(&mut self, event: &Event) {
         if !self.thoughts.is_empty() && event.run.is_some() {
             self.thoughts.retain(|(run, _)| *run != event.run);
@@ -320,20 +318,20 @@ impl Updates {
     }
 }
 
-/// The message id of an input that is a value and no message.
+/// The message id of an input that is a value.
 #[must_use]
 pub fn input_id(run_id: &str) -> MessageId {
     MessageId::from_uuid(derived(run_id, "input"))
 }
 
-/// Text that a chunk shows with nothing lost: pieces of it join.
+/// Whether a chunk of text shows the whole part: such pieces join.
 fn is_plain(part: &Part) -> bool {
     let is_said =
         part.metadata.is_none() || matches!(part.metadata, Some(PartMetadata::Citation(_)));
     part.name.is_none() && part.extra.is_none() && is_said && !is_json(&part.content_type)
 }
 
-/// A reason as a sentence, with a space behind it.
+/// A reason as a sentence, followed by a space.
 fn sentence(reason: &str) -> String {
     let mut letters = reason.trim().trim_end_matches('.').chars();
     match letters.next() {
@@ -345,13 +343,12 @@ fn sentence(reason: &str) -> String {
 // === impl Update ===
 
 impl Update {
-    /// Whether clients can be expected to take it in one line. Where content was put in that is stored apart, its event makes smaller updates without it.
+    /// Whether it fits a line of the usual limit. Otherwise its event makes smaller updates without the inlined content.
     #[must_use]
     pub fn fits_a_line(&self) -> bool {
         self.params.len() <= MAX_MESSAGE_BYTES
     }
 
-    /// Adds the whole notification as a line, newline included.
     pub fn push_line_into(&self, out: &mut Vec<u8>) {
         out.reserve(self.params.len() + 64);
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");

@@ -1,4 +1,4 @@
-//! What each event of the log does to the run as it is shown.
+//! Folds each event of the log into the shown run.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Projection {
             if completed || open.kind == Kind::Steps {
                 self.complete(&open, open.end(at), out);
             } else {
-                // What was not finished is shown as far as it came.
+                // Unfinished messages are shown as far as they came.
                 let json = open.whole(None);
                 self.messages.push(RunMessage {
                     id: open.id,
@@ -111,7 +111,7 @@ impl Projection {
         }
         match event {
             MessageEvent::Started { message, role, times } if self.begun && role.is_user() => {
-                // An answer: said in the run, and not by its agent.
+                // An answer: a message of the run, but not of its agent.
                 let id = Some(message.clone());
                 let answer = RenderedMessage::new(id, Kind::Input, wire_role(role), at, *times);
                 self.heard = self.show.input.then_some(answer);
@@ -187,7 +187,7 @@ impl Projection {
         }
     }
 
-    /// Opens what was held back, up to the first message that is not complete.
+    /// Opens held-back messages, up to the first that is not complete.
     fn open_next(&mut self, out: &mut Vec<Bytes>) {
         while self.open.is_none() {
             let Some(next) = self.held.pop_front() else { return };
@@ -236,7 +236,7 @@ impl Projection {
         self.open_next(out);
     }
 
-    /// A tool call as a step; `update` is what its agent sent, which says more than a step can.
+    /// A tool call as a step; `update` is its agent's original, which has more than a step.
     fn tool_event(
         &mut self,
         event: &ToolEvent,
@@ -282,7 +282,7 @@ impl Projection {
         }
     }
 
-    /// A step stands in the open message, or begins one that the next goes on with.
+    /// A step is part of the open message, or begins one that the next message continues.
     fn step(
         &mut self,
         step: Trajectory,
@@ -340,7 +340,7 @@ impl Projection {
             return;
         }
         if self.pending.is_empty() {
-            // It may have to wait for its turn, but for nobody's answer.
+            // It may have to wait for its turn, but for no answer.
             self.head.status = WireStatus::InProgress;
         } else if place == 0 && goes_on(resolution) {
             self.tell(EventKind::RunAwaiting, out);
@@ -357,7 +357,7 @@ impl Projection {
 
     fn state_event(&mut self, event: &StateEvent, update: Option<&str>, out: &mut Vec<Bytes>) {
         match event {
-            // What it comes to stands in the result.
+            // The result has the final state.
             StateEvent::Values(_) | StateEvent::Output(_) => {}
             StateEvent::Plan(entries) => {
                 let entries: Vec<Value> = entries
@@ -371,7 +371,7 @@ impl Projection {
                 plan.push(b'}');
                 self.generic(&plan, out);
             }
-            // What came as an event of this kind goes as one.
+            // A custom event of this kind came as a generic one.
             StateEvent::Custom { kind, data } if kind == "generic" && data.is_object() => {
                 self.generic(data.as_bytes(), out);
             }
@@ -421,7 +421,7 @@ fn wire_role(role: &Role) -> WireRole {
     }
 }
 
-/// Whether a run goes on after one of its questions ended so; else the others go with it, and nobody is asked them.
+/// Whether a run continues after one of its questions ended so; else its other questions end too.
 fn goes_on(resolution: &Resolution) -> bool {
     match resolution {
         Resolution::Answered { .. } | Resolution::TimedOut { option: Some(_) } => true,
@@ -439,7 +439,7 @@ fn ending(status: RunStatus) -> EventKind {
     }
 }
 
-/// Adds what an agent of another protocol sent to an object that is not closed yet.
+/// Adds another protocol's original to an object that is not closed yet.
 fn push_update(object: &mut Vec<u8>, update: Option<&str>) {
     if let Some(update) = update {
         object.extend_from_slice(format!(",\"{EXTENSION}\":").as_bytes());

@@ -1,9 +1,8 @@
-//! A list that grows at its end and is copied in no time: older copies share what they have in common.
+//! An append-only list whose copies are cheap: they share their beginning.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A list whose copies share their beginning.
 pub(super) struct SharedList<T> {
     last: Option<Arc<Node<T>>>,
     len: usize,
@@ -23,7 +22,6 @@ impl<T> SharedList<T> {
         self.len += 1;
     }
 
-    /// The items, oldest first.
     pub(super) fn items(&self) -> Vec<&T> {
         let mut items = Vec::with_capacity(self.len);
         let mut node = self.last.as_deref();
@@ -49,7 +47,7 @@ impl<T> Clone for SharedList<T> {
 }
 
 impl<T> Drop for SharedList<T> {
-    /// Node by node: a chain that dropped itself would need as much stack as it is long.
+    /// Node by node: recursive drops would need as much stack as the list is long.
     fn drop(&mut self) {
         let mut next = self.last.take();
         while let Some(node) = next {

@@ -8,31 +8,31 @@ use trilogue_wire::agent_communication::{Role, Time, splice, sse};
 use super::list::SharedList;
 use crate::time;
 
-/// A message in the making: its parts are rendered, its pieces of text wait to be joined.
+/// An incomplete message: its parts are rendered, its pieces of text wait to be joined.
 #[derive(Clone, Debug)]
 pub(super) struct RenderedMessage {
-    /// `None` while it holds only steps, and for what a run answered with a value.
+    /// `None` while it has only steps, and for a run's result.
     pub(super) id: Option<MessageId>,
     pub(super) kind: Kind,
     role: Role,
     created_at: Option<Time>,
-    /// What its sender says of its end.
+    /// The completion time that its sender stated.
     stated: Option<Option<Time>>,
     items: SharedList<MessagePiece>,
-    /// When it was complete, where that was told before its turn on the wire came.
+    /// When it was complete, if that was known before its turn on the wire came.
     pub(super) ended: Option<Option<Time>>,
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What the run was given: its input, and answers to what it asked.
+    /// The run's input, and answers to its interrupts.
     Input,
-    /// What the agent said.
+    /// The agent's output.
     Output,
-    /// What the agent answered with a value; its resource has the run's id.
+    /// The agent's value; its resource has the run's id.
     Result,
-    /// Steps of the agent that no message followed.
+    /// The agent's steps without a message behind them.
     Steps,
 }
 
@@ -68,7 +68,7 @@ impl RenderedMessage {
         growing
     }
 
-    /// Makes a message of what were only steps so far.
+    /// Makes a message of steps.
     pub(super) fn become_message(
         &mut self,
         id: Option<MessageId>,
@@ -91,7 +91,7 @@ impl RenderedMessage {
         self.items.items()
     }
 
-    /// When it is complete, if that is now: as its sender says, where it says.
+    /// When it is complete, if that is now: its sender's time, where it states one.
     pub(super) fn end(&self, now: Time) -> Option<Time> {
         self.stated.unwrap_or(Some(now))
     }

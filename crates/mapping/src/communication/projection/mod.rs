@@ -1,7 +1,7 @@
 //! The fold of one run's log into wire events.
 //!
 //! The wire has one message open at a time and no ids on its parts, so a message that begins while another is open is held back until that one is complete.
-//! Each part is rendered once; what is made of it later is spliced. A copy shares what the original has.
+//! Each part is rendered once, and spliced afterwards. Copies share their data.
 
 mod events;
 mod list;
@@ -25,13 +25,13 @@ use message::RenderedMessage;
 /// How runs are shown.
 #[derive(Clone, Debug)]
 pub struct Show {
-    /// Whether what the documents require is filled in.
+    /// Whether required members are filled in.
     pub strict: bool,
-    /// What links to large content begin with: an absolute address with the mount's prefix, without a slash at its end.
+    /// The base address of links to large content: an absolute address with the mount's prefix, without a slash at its end.
     pub base: Arc<str>,
-    /// The most content that is shown inline where it is stored apart, in bytes of one run; what is beyond it becomes a link.
+    /// The most stored content of one run that is inlined, in bytes; the rest becomes links.
     pub max_inline_bytes: u64,
-    /// Whether the run's input is kept for [`Projection::said`] too.
+    /// Whether [`Projection::said`] keeps the run's input too.
     pub input: bool,
 }
 
@@ -40,23 +40,23 @@ pub struct Show {
 pub struct Projection {
     show: Show,
     head: Head,
-    /// Whether the agent has started: what came before is input.
+    /// Whether the agent has started: earlier messages are input.
     begun: bool,
     /// Complete messages, and at the end of a run those that stayed unfinished.
     messages: SharedList<RunMessage>,
     open: Option<RenderedMessage>,
-    /// An answer that a user said in the run, which no stream shows.
+    /// A user's answer in the run, which no stream shows.
     heard: Option<RenderedMessage>,
     /// Messages that wait for the open one to be complete.
     held: VecDeque<RenderedMessage>,
-    /// What the run waits for, oldest first.
+    /// Pending interrupts, oldest first.
     pending: Vec<Arc<AwaitedInterrupt>>,
-    /// Tool calls that have not ended, with what they were given.
+    /// Tool calls that have not ended, with their inputs.
     calls: Vec<(String, Trajectory)>,
     inlined: u64,
 }
 
-/// What a run is beside its messages.
+/// A run without its messages.
 #[derive(Clone, Debug)]
 struct Head {
     run_id: Uuid,
@@ -69,30 +69,25 @@ struct Head {
     finished_at: Option<Time>,
 }
 
-/// A question, and the message that asks it.
+/// An interrupt with its await message.
 #[derive(Debug)]
 struct AwaitedInterrupt {
     interrupt: Interrupt,
     message: Vec<u8>,
 }
 
-/// One message of a run.
 #[derive(Clone, Debug)]
 pub struct RunMessage {
     /// Its id; `None` for a result and for steps.
     pub id: Option<MessageId>,
-    /// What it is.
     pub kind: Kind,
-    /// The message.
     pub json: Bytes,
-    /// Whether it was completed.
     pub complete: bool,
 }
 
 // === impl Projection ===
 
 impl Projection {
-    /// The run before its first event.
     #[must_use]
     pub fn new(show: Show) -> Self {
         Self {
@@ -118,21 +113,20 @@ impl Projection {
         }
     }
 
-    /// Folds the next event of the run in, and gives the wire events that it makes: JSON that fits one line of a stream.
+    /// Folds the next event of the run in, and returns its wire events: JSON that fits one line of a stream.
     pub fn push(&mut self, event: &Event, thread: &ThreadId) -> Vec<Bytes> {
         let mut out = Vec::new();
         self.fold(event, thread, &mut out);
         out
     }
 
-    /// Whether this content should be put into its part before the event is pushed: while there is room, and where somebody sees it.
+    /// Whether this blob should be inlined in its part before the event is pushed: while there is room, and where a client sees it.
     #[must_use]
     pub fn wants(&self, blob: &BlobRef) -> bool {
         let room = self.show.max_inline_bytes.saturating_sub(self.inlined);
         (self.begun || self.show.input) && blob.length <= room
     }
 
-    /// The run as it stands.
     #[must_use]
     pub fn run(&self) -> Vec<u8> {
         let head = splice::RunHead {
@@ -150,19 +144,18 @@ impl Projection {
         out
     }
 
-    /// What the run waits for: the oldest of its questions.
+    /// The oldest pending interrupt.
     #[must_use]
     pub fn awaiting(&self) -> Option<&Interrupt> {
         self.pending.first().map(|waiting| &waiting.interrupt)
     }
 
-    /// Whether the run has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.head.status.is_terminal()
     }
 
-    /// Its messages, in the order in which they came: the input where it is kept, then what the agent said and, with the input, what it was answered.
+    /// Its messages in order: the input where it is kept, then the agent's and, with the input, the answers.
     #[must_use]
     pub fn messages(&self) -> Vec<RunMessage> {
         self.messages.items().into_iter().cloned().collect()
@@ -175,7 +168,7 @@ impl Projection {
         output
     }
 
-    /// An event that carries the run as it stands.
+    /// An event with the current run.
     fn tell(&self, kind: EventKind, out: &mut Vec<Bytes>) {
         let mut event = Vec::with_capacity(512);
         splice::event(&mut event, kind, &self.run());
@@ -184,7 +177,7 @@ impl Projection {
     }
 }
 
-/// An event about something that fits a stream already.
+/// An event about rendered JSON that fits a stream.
 fn about(kind: EventKind, what: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(what.len() + 48);
     splice::event(&mut event, kind, what);
