@@ -173,7 +173,7 @@ impl House {
             tail.committed.wait_for(|committed| *committed > after).await?;
             let woken = Instant::now();
             let range = Range { run: None, after, max_bytes: 1 << 20 };
-            for frame in self.store.frames(&row, range).await? {
+            for frame in self.store.frames(row.key, range).await? {
                 let new = frame.events()?.iter().filter(|event| event.number > after);
                 let is_part =
                     |body: &Body| matches!(body, Body::Message(MessageEvent::Part { .. }));

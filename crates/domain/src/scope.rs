@@ -14,6 +14,16 @@ pub struct Scope {
     pub owner: Option<PrincipalId>,
 }
 
+// === impl Scope ===
+
+impl Scope {
+    /// Everything that a tenant has.
+    #[must_use]
+    pub fn of_tenant(tenant: &TenantId) -> Self {
+        Self { tenant: tenant.clone(), owner: None }
+    }
+}
+
 /// Who makes a request, after authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Principal {

@@ -107,7 +107,7 @@ impl NoticeDelivery {
         let reference: Reference = serde_json::from_slice(delivery.reference.as_bytes())
             .map_err(|error| refused(format!("the notice names nothing: {error}")))?;
         let interrupt = InterruptId::parse(&reference.interrupt).map_err(unread)?;
-        let scope = Scope { tenant: delivery.tenant.clone(), owner: None };
+        let scope = Scope::of_tenant(&delivery.tenant);
         let row = self.read.interrupt(&scope, &interrupt).await.map_err(unread)?;
         // Nobody waits any more where it is resolved, or gone with its thread.
         let Some(row) = row.filter(|row| row.resolution.is_none()) else { return Ok(()) };

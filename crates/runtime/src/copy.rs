@@ -74,7 +74,7 @@ impl Runtime {
         let source = self.thread_row(&by.scope(), id).await?;
         let store = self.services().store.as_ref();
         let mut path = history::path(store, &by.scope(), &source.id, source.head).await?;
-        let row = store.message_in(&source, until).await?;
+        let row = store.message_in(source.key, until).await?;
         let place = row
             .as_ref()
             .and_then(|row| path.iter().position(|checkpoint| checkpoint.run == Some(row.run)));
@@ -217,7 +217,8 @@ impl Runtime {
         let mut copied = renumbered.close(row)?;
         copy.last += copied.row.last_run_number;
         for message in &mut copied.messages {
-            message.alias = store.message_in(source, &message.id).await?.and_then(|row| row.alias);
+            message.alias =
+                store.message_in(source.key, &message.id).await?.and_then(|row| row.alias);
         }
         Ok(copied)
     }

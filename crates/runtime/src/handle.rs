@@ -278,8 +278,8 @@ impl Runtime {
 
     /// Notes that a client that may answer is connected to the thread, until the guard is dropped.
     #[must_use]
-    pub fn present(&self, thread: &ThreadRow) -> Presence {
-        self.services().present(thread.key)
+    pub fn present(&self, thread: ThreadKey) -> Presence {
+        self.services().present(thread)
     }
 
     #[must_use]

@@ -163,7 +163,7 @@ impl ThreadContext {
         let (Some(thread), Some(run)) = (thread, run) else { return Ok(false) };
         let is_free = thread.key == self.thread
             && run.thread == self.thread
-            && store.message_in(&thread, id).await?.is_none();
+            && store.message_in(thread.key, id).await?.is_none();
         if !is_free {
             return Ok(false);
         }
@@ -212,7 +212,7 @@ impl ThreadContext {
             let (mut after, mut part) = (from, Vec::new());
             while after < until {
                 let range = Range { run: None, after, max_bytes: READ_BYTES };
-                let frames = store.frames(&row, range).await?;
+                let frames = store.frames(row.key, range).await?;
                 let Some(last) = frames.last().map(|frame| frame.last()) else { break };
                 looked += frames.iter().map(|frame| frame.bytes().len()).sum::<usize>();
                 let may =

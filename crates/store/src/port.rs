@@ -146,7 +146,7 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// The oldest message with this id of a visible run.
     async fn message(&self, scope: &Scope, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A message of a thread that the caller has looked up: by its id, else by its alias.
-    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>>;
+    async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>>;
     /// A checkpoint of a visible thread by id.
     async fn checkpoint(
         &self,
@@ -173,18 +173,18 @@ pub trait Read: Send + Sync + fmt::Debug {
     /// Committed frames of a thread that the caller has looked up, oldest first; empty at the end of the log.
     /// The first frame may begin before the range: the caller skips those events.
     /// Errors: `thread_quarantined` when a frame does not match its checksum.
-    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>>;
+    async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>>;
 
     /// Attaches a reader: its thread's newest frames stay in memory until the tail is dropped, and it is woken by commits.
     fn tail(&self, thread: ThreadKey) -> Tail;
 
     /// A blob that a frame of this visible thread names.
     /// Errors: `thread_quarantined` when its bytes do not match its hash.
-    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>>;
+    async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>>;
     /// A blob by its hash alone, when a frame of this visible thread names it.
     async fn blob_by_hash(
         &self,
-        thread: &ThreadRow,
+        thread: ThreadKey,
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>>;
 

@@ -97,7 +97,7 @@ impl Harness {
         loop {
             let after = events.last().map_or(0, |event| event.number);
             let range = Range { run: None, after, max_bytes: 1 << 20 };
-            let frames = self.store.frames(&row, range).await.unwrap();
+            let frames = self.store.frames(row.key, range).await.unwrap();
             let before = events.len();
             for frame in frames {
                 let new = frame.events().unwrap().iter().filter(|event| event.number > after);

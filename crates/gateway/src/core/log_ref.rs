@@ -1,20 +1,33 @@
 //! References to logs.
 
+use trilogue_domain::{Scope, TenantId, ThreadId, ThreadKey};
 use trilogue_store::rows::{RunRow, ThreadRow};
 
-/// Enough of the thread of a run that was looked up in the caller's scope to read its log: looking it up again would cost a query a run.
-pub(crate) fn log_of(run: &RunRow) -> ThreadRow {
-    ThreadRow {
-        key: run.thread,
-        id: run.thread_id.clone(),
-        tenant: run.tenant.clone(),
-        owner: run.principal.clone(),
-        metadata: trilogue_domain::Json::empty_object(),
-        created_at: run.created_at,
-        updated_at: run.created_at,
-        head: None,
-        owner_node: String::new(),
-        epoch: 0,
-        ephemeral: false,
+/// A thread whose log the caller may read: it was looked up in the caller's scope, or one of its runs was.
+#[derive(Clone, Debug)]
+pub(crate) struct LogRef {
+    pub(crate) key: ThreadKey,
+    pub(crate) id: ThreadId,
+    pub(crate) tenant: TenantId,
+}
+
+// === impl LogRef ===
+
+impl LogRef {
+    /// The scope for rows of this thread: the whole tenant.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::of_tenant(&self.tenant)
+    }
+}
+
+impl From<&ThreadRow> for LogRef {
+    fn from(row: &ThreadRow) -> Self {
+        Self { key: row.key, id: row.id.clone(), tenant: row.tenant.clone() }
+    }
+}
+
+impl From<&RunRow> for LogRef {
+    fn from(row: &RunRow) -> Self {
+        Self { key: row.thread, id: row.thread_id.clone(), tenant: row.tenant.clone() }
     }
 }

@@ -10,14 +10,15 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::Event;
-use trilogue_domain::{InterruptId, RunId, RunKey, Scope, ThreadKey, lock};
-use trilogue_store::rows::{Page, RunFilter, RunRow, ThreadRow};
-use trilogue_store::{Frame, Range, Read, Tail};
+use trilogue_domain::{InterruptId, RunId, RunKey, ThreadKey, lock};
+use trilogue_store::rows::{Page, RunFilter, RunRow};
+use trilogue_store::{Frame, Read, Tail};
 
 use super::cursor::Cursor;
 use super::inline::inlined;
 use super::log_reader::LogReader;
 use super::view::{EventPlace, Fold, Mark, Out, View};
+use crate::core::log_ref::LogRef;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -49,7 +50,7 @@ struct Budget {
 
 /// One log as one view shows it: a thread's, or a run's.
 pub(crate) struct Feed {
-    pub(crate) thread: ThreadRow,
+    pub(crate) thread: LogRef,
     pub(crate) run: Option<(RunKey, RunId)>,
     pub(crate) view: Arc<dyn View>,
     tail: Tail,
@@ -90,7 +91,7 @@ impl Feeds {
     pub(crate) fn open(
         &self,
         read: &Arc<dyn Read>,
-        thread: ThreadRow,
+        thread: LogRef,
         run: Option<&RunRow>,
         view: Arc<dyn View>,
     ) -> Arc<Feed> {
@@ -127,7 +128,7 @@ impl Budget {
 // === impl Feed ===
 
 impl Feed {
-    /// WakeReason by every commit on the thread.
+    /// Woken by every commit on the thread.
     pub(crate) fn committed(&self) -> watch::Receiver<u64> {
         self.tail.committed.clone()
     }
@@ -154,15 +155,15 @@ impl Feed {
         let run = self.run.as_ref().map(|(key, _)| *key);
         let has_room = self.budget.has_room();
         let max_bytes = if has_room { READ_BYTES } else { READ_BYTES_WITHOUT_ROOM };
-        let range = Range { run, after, max_bytes };
-        let frames = read.frames(&self.thread, range).await?;
+        let log = LogReader::new(read.as_ref(), self.thread.key, run).after(after);
+        let Some(page) = log.pages_of(max_bytes).next().await? else { return Ok(None) };
         let (mut follows, mut next, mut rendered) = (after, None, 0);
         let mut before = before.cloned();
-        for frame in frames {
+        for frame in &page.frames {
             if next.is_some() && !self.budget.has_room() {
                 break;
             }
-            let (first, last) = self.numbers(&frame);
+            let (first, last) = self.numbers(frame);
             if last <= after {
                 continue;
             }
@@ -171,7 +172,7 @@ impl Feed {
                 _ => {
                     rendered += 1;
                     let fold = self.fold_before(read, first, before.as_ref()).await?;
-                    let chunk = self.render(read, &frame, follows.min(first - 1), fold).await?;
+                    let chunk = self.render(read, frame, follows.min(first - 1), fold).await?;
                     self.keep(chunk)
                 }
             };
@@ -204,7 +205,7 @@ impl Feed {
         for event in frame.events()? {
             let number = self.number(event);
             let place = self.place(number, run_id.as_ref());
-            let event = inlined(read, &self.thread, event, |blob| fold.wants(blob)).await?;
+            let event = inlined(read, self.thread.key, event, |blob| fold.wants(blob)).await?;
             fold.push(&event, &place, &mut out);
             out.close(number);
             ends |= self.run.is_some() && event.body.is_run_end();
@@ -241,7 +242,7 @@ impl Feed {
         let at_hand = nearest.and_then(|chunk| Some((chunk.fold.as_ref()?.fork(), chunk.last)));
         let (mut fold, after) = at_hand.unwrap_or_else(|| (self.view.begin(), 0));
         let run = self.run.as_ref().map(|(key, _)| *key);
-        let mut log = LogReader::new(read.as_ref(), &self.thread, run)
+        let mut log = LogReader::new(read.as_ref(), self.thread.key, run)
             .after(after)
             .until(first - 1)
             .pages_of(READ_BYTES);
@@ -251,7 +252,7 @@ impl Feed {
                 for event in page.events_of(frame)? {
                     let place = self.place(self.number(event), run_id.as_ref());
                     let wants = |blob: &_| fold.wants(blob);
-                    let event = inlined(read, &self.thread, event, wants).await?;
+                    let event = inlined(read, self.thread.key, event, wants).await?;
                     fold.push(&event, &place, &mut Out::default());
                 }
             }
@@ -358,13 +359,13 @@ impl Chunk {
     }
 }
 
-/// The id of a run of a thread that the caller has looked up; `None` when it is gone.
+/// The id of a run of this thread; `None` when it is gone.
 pub(crate) async fn run_id(
     read: &Arc<dyn Read>,
-    thread: &ThreadRow,
+    thread: &LogRef,
     key: RunKey,
 ) -> Result<Option<RunId>> {
-    let scope = Scope { tenant: thread.tenant.clone(), owner: None };
+    let scope = thread.scope();
     let filter = RunFilter { thread: Some(thread.id.clone()), ..RunFilter::default() };
     // Listings are newest first by key, so the page behind the next key begins with this run.
     let mut page = Page { limit: 1, after: Some(key.0.saturating_add(1)), skip: 0 };

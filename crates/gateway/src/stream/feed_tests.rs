@@ -5,6 +5,7 @@ use trilogue_domain::event::StateEvent;
 use trilogue_domain::{Body, Error, Json, PrincipalId, TenantId, ThreadId, Timestamp};
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Append as _, Batch, Change, Draft};
 use trilogue_wire::native::Gap;
 
@@ -154,7 +155,7 @@ async fn a_resume_may_name_any_wire_event_and_folds_what_came_before() {
         let row = log(&store, 4).await;
         let read: Arc<dyn Read> = Arc::new(store);
         let shared = Feeds::new(budget);
-        let kept = shared.open(&read, row.clone(), None, Arc::new(Counting::default()));
+        let kept = shared.open(&read, LogRef::from(&row), None, Arc::new(Counting::default()));
         let all = expected(12);
         let text = |events: &[(String, String)]| {
             events.iter().map(|(_, text)| text.as_str()).collect::<String>()
@@ -165,7 +166,7 @@ async fn a_resume_may_name_any_wire_event_and_folds_what_came_before() {
             let rest = text(all.get(place + 1..).unwrap());
             assert_eq!(follow(&kept, &read, cursor).await, rest, "shared, after {id}");
             let fresh = Feeds::new(budget);
-            let fresh = fresh.open(&read, row.clone(), None, Arc::new(Counting::default()));
+            let fresh = fresh.open(&read, LogRef::from(&row), None, Arc::new(Counting::default()));
             assert_eq!(follow(&fresh, &read, cursor).await, rest, "alone, after {id}");
         }
     }
@@ -178,8 +179,8 @@ async fn rendered_events_go_with_the_last_reader_and_are_made_once() {
     let read: Arc<dyn Read> = Arc::new(store);
     let feeds = Feeds::new(1024 * 1024);
     let view = || Arc::new(Counting::default());
-    let one = feeds.open(&read, row.clone(), None, view());
-    let two = feeds.open(&read, row.clone(), None, view());
+    let one = feeds.open(&read, LogRef::from(&row), None, view());
+    let two = feeds.open(&read, LogRef::from(&row), None, view());
     assert!(Arc::ptr_eq(&one, &two));
     let (_, rendered) = one.advance(&read, Cursor::START, None).await.unwrap().unwrap();
     let (_, again) = two.advance(&read, Cursor::START, None).await.unwrap().unwrap();
@@ -200,7 +201,7 @@ async fn a_long_stream_is_folded_once_however_slow_its_readers_and_small_the_cac
         let feeds = Feeds::new(budget);
         let view = Counting::default();
         let pushes = Arc::clone(&view.pushes);
-        let feed = feeds.open(&read, row.clone(), None, Arc::new(view));
+        let feed = feeds.open(&read, LogRef::from(&row), None, Arc::new(view));
         let live = || Follower { cursor: Cursor::START, at: None, seen: Vec::new() };
         let (mut one, mut two) = (live(), live());
         for last in 1..PARTS {

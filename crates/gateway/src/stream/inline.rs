@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use trilogue_domain::ThreadKey;
 use trilogue_domain::content::{BlobRef, Content, Part};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, Event, InterruptEvent, MessageEvent};
 use trilogue_store::Read;
-use trilogue_store::rows::ThreadRow;
 
 /// The event with the large content that is wanted in place of its name; what is gone stays a name.
 ///
@@ -16,7 +16,7 @@ use trilogue_store::rows::ThreadRow;
 /// When stored content cannot be read.
 pub(crate) async fn inlined<'a>(
     read: &Arc<dyn Read>,
-    thread: &ThreadRow,
+    thread: ThreadKey,
     event: &'a Event,
     wants: impl Fn(&BlobRef) -> bool,
 ) -> Result<Cow<'a, Event>> {

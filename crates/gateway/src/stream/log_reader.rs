@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{Event, RunKey};
-use trilogue_store::rows::ThreadRow;
+use trilogue_domain::{Event, RunKey, ThreadKey};
 use trilogue_store::{Frame, Range, Read};
 
 /// How much of a log is read at once, in bytes.
@@ -13,7 +12,7 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// Reads the log of a thread, or of one of its runs, that the caller has looked up. Numbers count in the thread or in the run.
 pub(crate) struct LogReader<'a> {
     read: &'a dyn Read,
-    thread: &'a ThreadRow,
+    thread: ThreadKey,
     run: Option<RunKey>,
     after: u64,
     until: u64,
@@ -33,7 +32,7 @@ pub(crate) struct LogPage {
 // === impl LogReader ===
 
 impl<'a> LogReader<'a> {
-    pub(crate) fn new(read: &'a dyn Read, thread: &'a ThreadRow, run: Option<RunKey>) -> Self {
+    pub(crate) fn new(read: &'a dyn Read, thread: ThreadKey, run: Option<RunKey>) -> Self {
         let page_bytes = PAGE_BYTES;
         Self { read, thread, run, after: 0, until: u64::MAX, page_bytes, bytes: 0 }
     }
@@ -85,6 +84,11 @@ impl<'a> LogReader<'a> {
 // === impl LogPage ===
 
 impl LogPage {
+    /// The runs whose frames are on the page, once for each frame.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunKey> + '_ {
+        self.frames.iter().filter_map(|frame| frame.run())
+    }
+
     /// The events that belong to the page.
     ///
     /// # Errors

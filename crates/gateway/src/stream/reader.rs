@@ -9,9 +9,9 @@ use http::{HeaderValue, StatusCode, header};
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Error, Right, RunId, Scope};
+use trilogue_domain::{Error, Right, RunId};
 use trilogue_runtime::Presence;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 use trilogue_wire::native::Gap;
 
 use super::cursor::Cursor;
@@ -19,6 +19,7 @@ use super::feed::{Chunk, Feed};
 use super::view::View;
 use super::{OpenStream, Streams, stopping};
 use crate::access::authenticator::Caller;
+use crate::core::log_ref::LogRef;
 use crate::core::not_found::{no_run, no_thread};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
@@ -65,7 +66,7 @@ enum WakeReason {
 pub(crate) fn open(
     streams: &Arc<Streams>,
     caller: &Caller,
-    thread: ThreadRow,
+    thread: LogRef,
     run: Option<&RunRow>,
     view: Arc<dyn View>,
     cursor: Cursor,
@@ -99,7 +100,7 @@ pub(crate) fn open(
         ticks,
         checked_at: Instant::now(),
         sent_at: Instant::now(),
-        _presence: may_answer.then(|| streams.runtime.present(&feed.thread)),
+        _presence: may_answer.then(|| streams.runtime.present(feed.thread.key)),
         _open: open,
         feed,
         streams: Arc::clone(streams),
@@ -252,7 +253,7 @@ impl Reader {
 
     /// Whether thread and run still exist; notes when the run has ended.
     async fn still_there(&mut self) -> Result<()> {
-        let scope = Scope { tenant: self.feed.thread.tenant.clone(), owner: None };
+        let scope = self.feed.thread.scope();
         match self.feed.run.as_ref().map(|(_, id)| id) {
             None => {
                 let found = self.streams.read.thread(&scope, &self.feed.thread.id).await?;

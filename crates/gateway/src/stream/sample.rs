@@ -14,7 +14,7 @@ use trilogue_domain::content::BlobRef;
 use trilogue_domain::lock;
 use trilogue_domain::{Error, Event, InterruptId, RunKey};
 use trilogue_store::Read;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 
 use super::sampling::Sampling;
 
@@ -122,7 +122,6 @@ impl Samplers {
     pub(crate) fn watch(
         &self,
         read: &Arc<dyn Read>,
-        thread: &ThreadRow,
         run: &RunRow,
         view: Arc<dyn SampleView>,
         samples: bool,
@@ -144,7 +143,7 @@ impl Samplers {
         let sampler = Arc::new(Sampler { states, wanted: Arc::clone(&wanted) });
         open.insert(key, Arc::downgrade(&sampler));
         let watching = Watching::new(sampler, samples, progress);
-        let sampling = Sampling::new(read, thread.clone(), run, view, wanted, sender);
+        let sampling = Sampling::new(read, run, view, wanted, sender);
         tokio::spawn(sampling.run());
         watching
     }

@@ -8,13 +8,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, InterruptEvent};
-use trilogue_domain::{Event, InterruptId, RunId, RunKey, Scope};
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_domain::{Event, InterruptId, RunId, RunKey};
+use trilogue_store::rows::RunRow;
 use trilogue_store::{Read, Tail};
 
 use super::inline::inlined;
 use super::log_reader::LogReader;
 use super::sample::{End, Sample, SampleDemand, SampleFold, SampleView, State};
+use crate::core::log_ref::LogRef;
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
@@ -30,7 +31,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// One run that is sampled.
 pub(super) struct Sampling {
     read: Arc<dyn Read>,
-    thread: ThreadRow,
+    thread: LogRef,
     run: RunKey,
     run_id: RunId,
     view: Arc<dyn SampleView>,
@@ -76,14 +77,13 @@ enum WakeReason {
 impl Sampling {
     pub(super) fn new(
         read: &Arc<dyn Read>,
-        thread: ThreadRow,
         run: &RunRow,
         view: Arc<dyn SampleView>,
         wanted: Arc<SampleDemand>,
         states: watch::Sender<State>,
     ) -> Self {
         let now = Instant::now();
-        let tail = read.tail(thread.key);
+        let tail = read.tail(run.thread);
         let there = *tail.committed.borrow();
         Self {
             began_at: (there, now + PAUSE),
@@ -92,7 +92,7 @@ impl Sampling {
             fold: view.begin(),
             run: run.key,
             run_id: run.id.clone(),
-            thread,
+            thread: LogRef::from(run),
             view,
             wanted,
             states,
@@ -150,7 +150,7 @@ impl Sampling {
     /// Folds a stretch of the log; whether there was any.
     async fn fold_on(&mut self) -> Result<bool> {
         let (read, run) = (self.read.as_ref(), Some(self.run));
-        let log = LogReader::new(read, &self.thread, run).after(self.last);
+        let log = LogReader::new(read, self.thread.key, run).after(self.last);
         let Some(page) = log.pages_of(READ_BYTES).next().await? else { return Ok(false) };
         for event in page.events()? {
             self.take(event).await?;
@@ -166,7 +166,7 @@ impl Sampling {
             self.before_end = self.sample();
         }
         let wants = |blob: &_| self.fold.wants(blob);
-        let event = inlined(&self.read, &self.thread, event, wants).await?;
+        let event = inlined(&self.read, self.thread.key, event, wants).await?;
         self.fold.push(&event);
         self.last = event.run_number;
         self.there_at = event.number;
@@ -268,8 +268,7 @@ impl Sampling {
     async fn is_there(&mut self) -> bool {
         self.looked_at = Instant::now();
         self.there_at = *self.tail.committed.borrow();
-        let scope = Scope { tenant: self.thread.tenant.clone(), owner: None };
-        match self.read.run(&scope, &self.run_id).await {
+        match self.read.run(&self.thread.scope(), &self.run_id).await {
             Ok(found) => found.is_some_and(|row| row.key == self.run),
             Err(_) => true,
         }

@@ -10,6 +10,7 @@ use trilogue_domain::{
 };
 use trilogue_store::memory::MemoryStore;
 use trilogue_store::record::NoOriginals;
+use trilogue_store::rows::ThreadRow;
 use trilogue_store::{Append as _, Batch, Change, Draft};
 
 use super::super::sample::Samplers;
@@ -93,7 +94,7 @@ fn question() -> Body {
     })))
 }
 
-async fn run_of(store: &MemoryStore, events: &[Body]) -> (ThreadRow, RunRow) {
+async fn run_of(store: &MemoryStore, events: &[Body]) -> RunRow {
     let at = Timestamp::from_micros(1);
     let (tenant, owner) = (TenantId::parse("a").unwrap(), PrincipalId::parse("p").unwrap());
     let thread = ThreadRow {
@@ -152,18 +153,18 @@ async fn run_of(store: &MemoryStore, events: &[Body]) -> (ThreadRow, RunRow) {
         vital: false,
     };
     store.append(batch).await.unwrap();
-    (thread, run)
+    run
 }
 
 #[tokio::test]
 async fn no_sample_overtakes_the_question_that_it_folded_in() {
     let store = MemoryStore::default();
-    let (thread, run) = run_of(&store, &[output(), question(), output()]).await;
+    let run = run_of(&store, &[output(), question(), output()]).await;
     let read: Arc<dyn Read> = Arc::new(store);
-    let watching = Samplers::default().watch(&read, &thread, &run, Arc::new(Shown), true, false);
+    let watching = Samplers::default().watch(&read, &run, Arc::new(Shown), true, false);
     let (sender, states) = watch::channel(State::default());
     let wanted = Arc::clone(watching.wanted());
-    let mut sampling = Sampling::new(&read, thread, &run, Arc::new(Shown), wanted, sender);
+    let mut sampling = Sampling::new(&read, &run, Arc::new(Shown), wanted, sender);
     assert!(sampling.fold_on().await.unwrap());
     // A sample is due by now.
     let now = Instant::now();

@@ -243,7 +243,7 @@ impl RunContext {
     /// Whether a message of the thread has this id or alias. This run's own messages may be missing while they are not stored. Fails as reading the store.
     pub async fn has_message(&self, id: &MessageId) -> Result<bool, Error> {
         let Some(row) = self.0.thread_row().await? else { return Ok(false) };
-        Ok(self.0.store.message_in(&row, id).await?.is_some())
+        Ok(self.0.store.message_in(row.key, id).await?.is_some())
     }
 
     /// Whether the thread has no other run. Fails as reading the store.

@@ -209,7 +209,7 @@ pub(crate) async fn open_messages(
     .await?;
     for row in &mut open {
         // A message whose alias was reported has its row already.
-        let known = store.message_in(thread, &row.id).await?;
+        let known = store.message_in(thread.key, &row.id).await?;
         row.alias = known.filter(|known| known.id == row.id).and_then(|known| known.alias);
     }
     Ok(open)
@@ -225,7 +225,7 @@ pub(crate) async fn each_event(
     let mut after = 0;
     loop {
         let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
-        let frames = store.frames(thread, range).await?;
+        let frames = store.frames(thread.key, range).await?;
         let Some(last) = frames.last() else { return Ok(()) };
         let reached = last.last_run();
         for frame in &frames {
@@ -286,7 +286,7 @@ async fn thread_row(store: &dyn Store, scope: &Scope, thread: &ThreadId) -> Resu
 async fn inline(store: &dyn Store, thread: &ThreadRow, messages: &mut [Message]) -> Result<()> {
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
         let Content::Blob(blob) = &part.content else { continue };
-        let Some(bytes) = store.blob(thread, blob).await? else { continue };
+        let Some(bytes) = store.blob(thread.key, blob).await? else { continue };
         part.content = match std::str::from_utf8(&bytes) {
             Ok(text) if blob.is_text => Content::Text(Arc::from(text)),
             _ => Content::Bytes(bytes),

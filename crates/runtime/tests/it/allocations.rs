@@ -100,7 +100,7 @@ async fn relay(count: usize, one_by_one: bool) {
     while originals < count {
         tail.committed.wait_for(|last| *last > read).await.unwrap();
         let range = Range { run: Some(submitted.run.key), after, max_bytes: READ_BYTES };
-        let frames = store.frames(&row, range).await.unwrap();
+        let frames = store.frames(row.key, range).await.unwrap();
         for frame in &frames {
             for record in frame.raw().unwrap().map(Result::unwrap) {
                 if record.run_number > after && record.original.is_some() {

@@ -63,7 +63,7 @@ impl House {
         let row = self.store.thread(&scope(), thread).await.unwrap().unwrap();
         let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
         let mut moves = Vec::new();
-        for frame in self.store.frames(&row, range).await.unwrap() {
+        for frame in self.store.frames(row.key, range).await.unwrap() {
             moves.extend(frame.events().unwrap().iter().filter_map(|event| match &event.body {
                 Body::Thread(ThreadEvent::HeadMoved { by, .. }) => Some(*by),
                 _ => None,

@@ -160,7 +160,7 @@ impl House {
         loop {
             let after = events.last().map_or(0, |event| event.run_number);
             let range = Range { run: Some(run.key), after, max_bytes: 1 << 20 };
-            let frames = self.store.frames(&thread, range).await.unwrap();
+            let frames = self.store.frames(thread.key, range).await.unwrap();
             let before = events.len();
             for frame in frames {
                 events.extend(

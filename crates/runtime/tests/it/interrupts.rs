@@ -120,7 +120,7 @@ async fn a_question_times_out_only_while_nobody_is_connected() {
     .await;
     let thread = house.thread().await;
     let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
-    let presence = house.runtime.present(&row);
+    let presence = house.runtime.present(row.key);
     let run = house.run("ask", ThreadChoice::Existing(thread)).await;
     // Time is the test's own here: several patiences pass while somebody is connected.
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -140,7 +140,7 @@ async fn a_large_original_is_an_event_as_any_other_and_stays_over_a_restart() {
         let (mut after, mut pieces) = (0, Vec::new());
         loop {
             let range = Range { run: Some(run.key), after, max_bytes: 1_024 };
-            let frames = house.store.frames(&row, range).await.unwrap();
+            let frames = house.store.frames(row.key, range).await.unwrap();
             let Some(last) = frames.last() else { break };
             after = last.last_run();
             pieces.push(frames.iter().map(|frame| frame.bytes().len()).sum::<usize>());

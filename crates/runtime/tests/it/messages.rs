@@ -21,7 +21,7 @@ fn words(name: &str, text: &str) -> Message {
 
 async fn found(house: &House, thread: &ThreadId, message: &str) -> Option<MessageRow> {
     let thread = house.store.thread(&scope(), thread).await.unwrap().unwrap();
-    house.store.message_in(&thread, &id(message)).await.unwrap()
+    house.store.message_in(thread.key, &id(message)).await.unwrap()
 }
 
 async fn asked(house: &House, run: &RunRow) -> InterruptId {

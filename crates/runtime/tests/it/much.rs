@@ -12,7 +12,7 @@ use crate::fixture::{House, alice, on, scope, until};
 
 async fn found(house: &House, thread: &ThreadId, message: &str) -> Option<MessageRow> {
     let thread = house.store.thread(&scope(), thread).await.unwrap().unwrap();
-    house.store.message_in(&thread, &MessageId::parse(message).unwrap()).await.unwrap()
+    house.store.message_in(thread.key, &MessageId::parse(message).unwrap()).await.unwrap()
 }
 
 async fn asked(house: &House, run: &RunRow) -> Option<InterruptId> {
@@ -104,7 +104,7 @@ async fn many_parts_that_are_small_each_are_taken_and_those_that_stay_too_large_
                 continue;
             };
             beside += 1;
-            let bytes = house.store.blob(&row, &blob).await.unwrap().unwrap();
+            let bytes = house.store.blob(row.key, &blob).await.unwrap().unwrap();
             assert!(bytes.len() == 60 * 1024 && bytes.iter().all(|byte| *byte == b'x'));
         }
         // With the script that the run was given.

@@ -146,7 +146,7 @@ async fn of_several_who_remove_a_run_one_does() {
         assert!(told.contains(&Ok(())) && told.contains(&Err(Code::RunNotFound)), "{told:?}");
         let row = house.store.thread(&scope(), &thread).await.unwrap().unwrap();
         let range = Range { run: None, after: 0, max_bytes: 1 << 20 };
-        let frames = house.store.frames(&row, range).await.unwrap();
+        let frames = house.store.frames(row.key, range).await.unwrap();
         let events = frames.iter().flat_map(|frame| frame.events().unwrap());
         let removals = events.filter(|event| {
             matches!(

@@ -24,7 +24,7 @@ async fn context(house: &House, keeper: &Keeper, thread: &ThreadId) -> ThreadCon
 
 async fn log(house: &House, thread: &ThreadId) -> Vec<Event> {
     let range = Range { run: None, after: 0, max_bytes: usize::MAX };
-    let frames = house.store.frames(&row(house, thread).await, range).await.unwrap();
+    let frames = house.store.frames(row(house, thread).await.key, range).await.unwrap();
     frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
 }
 
@@ -209,7 +209,7 @@ async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
         let submitted = house.submit(new).await;
         let theirs = MessageId::parse("theirs").unwrap();
         let thread_row = row(&house, &thread).await;
-        let found = async || house.store.message_in(&thread_row, &theirs).await.unwrap();
+        let found = async || house.store.message_in(thread_row.key, &theirs).await.unwrap();
         until("it is stored with what follows", || async { found().await.is_some() }).await;
         keeper.gate.add_permits(1);
         submitted.settled.wait().await.unwrap();
@@ -219,7 +219,7 @@ async fn a_message_is_found_by_the_id_that_its_agent_knows_it_by() {
         let by = alice();
         let copied = house.runtime.copy_thread_until(&by, &thread, &theirs, NewThread::default());
         let copy = copied.await.unwrap();
-        let there = house.store.message_in(&copy, &theirs).await.unwrap().unwrap();
+        let there = house.store.message_in(copy.key, &theirs).await.unwrap().unwrap();
         assert_eq!((&there.id, there.thread), (&prompt, copy.key));
     }
 }

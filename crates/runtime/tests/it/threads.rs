@@ -93,7 +93,7 @@ async fn a_copy_ends_at_a_message() {
             assert_eq!(runs[0].last_run_number, last.len() as u64);
             assert_eq!(runs[0].status, RunStatus::Completed);
             assert!(last.iter().any(|event| event.body == Body::Run(RunEvent::Started)));
-            let row = house.store.message_in(&copy, message).await.unwrap().unwrap();
+            let row = house.store.message_in(copy.key, message).await.unwrap().unwrap();
             assert_eq!((row.run, row.thread), (runs[0].key, copy.key));
             // The oldest holder is the source.
             let oldest = house.store.message(&scope(), message).await.unwrap().unwrap();
@@ -129,7 +129,7 @@ async fn a_copy_knows_its_messages() {
         let mut count = 0;
         for event in house.events(&runs[0]).await {
             let Body::Message(MessageEvent::Completed { message }) = event.body else { continue };
-            let row = house.store.message_in(&copy, &message).await.unwrap().unwrap();
+            let row = house.store.message_in(copy.key, &message).await.unwrap().unwrap();
             assert_eq!((row.run, row.role.is_user()), (runs[0].key, count == 0));
             assert!(row.position <= event.number, "{row:?}");
             assert_eq!(house.store.message(&scope(), &message).await.unwrap(), Some(row));

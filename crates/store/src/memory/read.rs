@@ -13,7 +13,6 @@ use trilogue_domain::{
 
 use super::MemoryStore;
 use super::listing::{MetadataFilter, ThreadFacts};
-use super::state::State;
 use super::tenant::MessageThreads;
 use super::thread::ThreadEntry;
 use crate::core::page::PageBuilder;
@@ -199,10 +198,10 @@ impl Read for MemoryStore {
         Ok(Some(MessageRow::clone(row)))
     }
 
-    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
+    async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
         let state = self.open()?;
-        state.quarantine.check(thread.key)?;
-        let row = state.threads.get(&thread.key).and_then(|held| held.message(id));
+        state.quarantine.check(thread)?;
+        let row = state.threads.get(&thread).and_then(|held| held.message(id));
         Ok(row.map(|row| MessageRow::clone(row)))
     }
 
@@ -254,13 +253,13 @@ impl Read for MemoryStore {
         Ok(thread.bindings.get(agent).cloned())
     }
 
-    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
+    async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>> {
         let state = self.open()?;
-        state.quarantine.check(thread.key)?;
-        if let Some(frames) = self.inner.tails.frames(thread.key, range) {
+        state.quarantine.check(thread)?;
+        if let Some(frames) = self.inner.tails.frames(thread, range) {
             return Ok(frames);
         }
-        let Some(held) = state.threads.get(&thread.key) else { return Ok(Vec::new()) };
+        let Some(held) = state.threads.get(&thread) else { return Ok(Vec::new()) };
         // A copy: readers decode its events, and the store does not keep decoded events.
         let copy = |frame: &Frame| Arc::new(frame.undecoded());
         let Some(run) = range.run else {
@@ -271,7 +270,7 @@ impl Read for MemoryStore {
             });
             let frames = held.frames.range(begin..).map(|(_, frame)| copy(frame));
             let frames = bounded(frames, range.max_bytes);
-            self.inner.tails.prepend(thread.key, &frames);
+            self.inner.tails.prepend(thread, &frames);
             return Ok(frames);
         };
         let firsts = held.parts.get(&run).map_or(&[][..], |parts| &parts.frames);
@@ -286,25 +285,25 @@ impl Read for MemoryStore {
         self.inner.tails.attach(thread, last)
     }
 
-    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
+    async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {
         let state = self.open()?;
-        state.quarantine.check(thread.key)?;
-        let named = state.named(thread.key, &blob.hash).into_iter().flatten();
+        state.quarantine.check(thread)?;
+        let Some(held) = state.threads.get(&thread) else { return Ok(None) };
+        let named = held.blobs.get(&blob.hash).into_iter().flatten();
         let is_named = named.into_iter().any(|one| one.length == blob.length);
-        Ok(if is_named { state.blobs.get(&thread.tenant, blob) } else { None })
+        Ok(if is_named { state.blobs.get(&held.row.tenant, blob) } else { None })
     }
 
     async fn blob_by_hash(
         &self,
-        thread: &ThreadRow,
+        thread: ThreadKey,
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>> {
         let state = self.open()?;
-        state.quarantine.check(thread.key)?;
-        let named = state.named(thread.key, hash).and_then(|named| named.first());
-        let found =
-            named.and_then(|blob| Some((blob.clone(), state.blobs.get(&thread.tenant, blob)?)));
-        Ok(found)
+        state.quarantine.check(thread)?;
+        let Some(held) = state.threads.get(&thread) else { return Ok(None) };
+        let named = held.blobs.get(hash).and_then(|named| named.first());
+        Ok(named.and_then(|blob| Some((blob.clone(), state.blobs.get(&held.row.tenant, blob)?))))
     }
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {
@@ -321,14 +320,5 @@ impl Read for MemoryStore {
             error: entry.error.clone(),
             item: entry.item.clone(),
         }))
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// The blobs with this hash that frames of the thread name.
-    fn named(&self, thread: ThreadKey, hash: &[u8; 32]) -> Option<&Vec<BlobRef>> {
-        self.threads.get(&thread)?.blobs.get(hash)
     }
 }

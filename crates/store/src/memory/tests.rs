@@ -151,7 +151,7 @@ async fn attached_readers_share_the_newest_frames_and_nothing_stays_decoded() {
     let row = store.thread_by_key(key).await.unwrap().unwrap();
     let read = async || {
         let range = Range { run: None, after: 0, max_bytes: usize::MAX };
-        store.frames(&row, range).await.unwrap()
+        store.frames(row.key, range).await.unwrap()
     };
     let is_same = |one: &[Arc<Frame>], two: &[Arc<Frame>]| {
         one.iter().zip(two).all(|(one, two)| Arc::ptr_eq(one, two))

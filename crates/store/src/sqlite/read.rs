@@ -99,9 +99,9 @@ impl Read for SqliteStore {
         self.read(move |conn, context| lookups::message(conn, context, &scope, &id)).await
     }
 
-    async fn message_in(&self, thread: &ThreadRow, id: &MessageId) -> Result<Option<MessageRow>> {
-        let (key, id) = (thread.key, id.clone());
-        self.read(move |conn, context| lookups::message_in(conn, context, key, &id)).await
+    async fn message_in(&self, thread: ThreadKey, id: &MessageId) -> Result<Option<MessageRow>> {
+        let id = id.clone();
+        self.read(move |conn, context| lookups::message_in(conn, context, thread, &id)).await
     }
 
     async fn checkpoint(
@@ -142,15 +142,14 @@ impl Read for SqliteStore {
             .await
     }
 
-    async fn frames(&self, thread: &ThreadRow, range: Range) -> Result<Vec<Arc<Frame>>> {
-        let key = thread.key;
+    async fn frames(&self, thread: ThreadKey, range: Range) -> Result<Vec<Arc<Frame>>> {
         self.context.health.check_read()?;
-        self.context.health.check_thread(key)?;
-        if let Some(frames) = self.context.tails.frames(key, range) {
+        self.context.health.check_thread(thread)?;
+        if let Some(frames) = self.context.tails.frames(thread, range) {
             return Ok(frames);
         }
-        let read = self.read(move |conn, context| frames::read(conn, context, key, range));
-        self.flights.join((key, range), read).await
+        let read = self.read(move |conn, context| frames::read(conn, context, thread, range));
+        self.flights.join((thread, range), read).await
     }
 
     fn tail(&self, thread: ThreadKey) -> Tail {
@@ -169,22 +168,21 @@ impl Read for SqliteStore {
         })
     }
 
-    async fn blob(&self, thread: &ThreadRow, blob: &BlobRef) -> Result<Option<Bytes>> {
-        let (key, blob) = (thread.key, blob.clone());
-        self.context.health.check_thread(key)?;
-        let found =
-            self.read(move |conn, _| blob::read(conn, key, &blob.hash, Some(blob.length))).await?;
+    async fn blob(&self, thread: ThreadKey, blob: &BlobRef) -> Result<Option<Bytes>> {
+        self.context.health.check_thread(thread)?;
+        let (hash, length) = (blob.hash, Some(blob.length));
+        let found = self.read(move |conn, _| blob::read(conn, thread, &hash, length)).await?;
         Ok(found.map(|(_, bytes)| bytes))
     }
 
     async fn blob_by_hash(
         &self,
-        thread: &ThreadRow,
+        thread: ThreadKey,
         hash: &[u8; 32],
     ) -> Result<Option<(BlobRef, Bytes)>> {
-        let (key, hash) = (thread.key, *hash);
-        self.context.health.check_thread(key)?;
-        self.read(move |conn, _| blob::read(conn, key, &hash, None)).await
+        let hash = *hash;
+        self.context.health.check_thread(thread)?;
+        self.read(move |conn, _| blob::read(conn, thread, &hash, None)).await
     }
 
     async fn dead_deliveries(&self, scope: &Scope, page: &Page) -> Result<Listing<DeadLetter>> {

@@ -38,7 +38,7 @@ async fn a_quarantined_thread_is_alone(world: World) {
     assert_eq!(world.store.stats().await.unwrap().quarantined, 1);
     let store = &world.store;
     let range = trilogue_store::Range { run: None, after: 0, max_bytes: 1 };
-    assert_eq!(code(store.frames(&bad.row, range).await), Code::ThreadQuarantined);
+    assert_eq!(code(store.frames(bad.row.key, range).await), Code::ThreadQuarantined);
     assert_eq!(code(bad.step().say(None, &["x"]).commit().await), Code::ThreadQuarantined);
     assert_eq!(code(store.acquire(bad.row.key, "n").await), Code::ThreadQuarantined);
     assert_eq!(code(store.thread(&alice(), &thread_id("bad")).await), Code::ThreadQuarantined);

@@ -28,8 +28,8 @@ async fn name(log: &mut Log, run: Option<RunKey>, blob: &BlobRef) {
 }
 
 async fn get(log: &Log, blob: &BlobRef) -> Option<Bytes> {
-    let found = log.store.blob(&log.row, blob).await.unwrap();
-    let by_hash = log.store.blob_by_hash(&log.row, &blob.hash).await.unwrap();
+    let found = log.store.blob(log.row.key, blob).await.unwrap();
+    let by_hash = log.store.blob_by_hash(log.row.key, &blob.hash).await.unwrap();
     assert_eq!(by_hash, found.clone().map(|bytes| (blob.clone(), bytes)));
     found
 }

@@ -173,7 +173,7 @@ async fn a_filter_that_leaves_too_many_candidates_is_refused(world: World) {
     assert_eq!(runs(&[("chunk", json!(3))]).await.unwrap(), 500);
     // The refusal is the filter's alone.
     let range = Range { run: None, after: 0, max_bytes: 1 };
-    assert!(world.store.frames(&log.row, range).await.unwrap().is_empty());
+    assert!(world.store.frames(log.row.key, range).await.unwrap().is_empty());
 }
 
 async fn runs_are_filtered_by_their_own_metadata(world: World) {

@@ -193,7 +193,7 @@ impl Log {
     }
 
     pub(crate) async fn frames(&self, after: u64, max_bytes: usize) -> Vec<Arc<Frame>> {
-        self.store.frames(&self.row, Range { run: None, after, max_bytes }).await.unwrap()
+        self.store.frames(self.row.key, Range { run: None, after, max_bytes }).await.unwrap()
     }
 }
 
@@ -276,7 +276,7 @@ pub(crate) async fn read(
 ) -> Vec<(u64, String)> {
     let (mut events, mut after) = (Vec::new(), 0);
     loop {
-        let frames = store.frames(thread, Range { run, after, max_bytes: 64 }).await.unwrap();
+        let frames = store.frames(thread.key, Range { run, after, max_bytes: 64 }).await.unwrap();
         if frames.is_empty() {
             return events;
         }

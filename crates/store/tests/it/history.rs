@@ -124,7 +124,7 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
     let store = &world.store;
     let id = &rows[0].id;
     for (log, row) in [(&two, &rows[0]), (&one, &rows[1]), (&three, &rows[2])] {
-        assert_eq!(store.message_in(&log.row, id).await.unwrap().as_ref(), Some(row));
+        assert_eq!(store.message_in(log.row.key, id).await.unwrap().as_ref(), Some(row));
     }
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]), "the oldest");
     assert_eq!(store.message(&bob, id).await.unwrap().as_ref(), Some(&rows[2]), "of what is seen");
@@ -132,10 +132,10 @@ async fn two_threads_may_hold_a_message_of_the_same_id(world: World) {
     two.step().change(Change::Message(rows[0].clone())).commit().await.unwrap();
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[0]));
     two.step().change(Change::RemoveRun(rows[0].run)).commit().await.unwrap();
-    assert_eq!(store.message_in(&two.row, id).await.unwrap(), None);
+    assert_eq!(store.message_in(two.row.key, id).await.unwrap(), None);
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[1]));
     one.step().change(Change::RemoveThread).commit().await.unwrap();
-    assert_eq!(store.message_in(&one.row, id).await.unwrap(), None);
+    assert_eq!(store.message_in(one.row.key, id).await.unwrap(), None);
     assert_eq!(store.message(&alice(), id).await.unwrap().as_ref(), Some(&rows[2]));
     three.step().change(Change::RemoveThread).commit().await.unwrap();
     assert_eq!(store.message(&alice(), id).await.unwrap(), None);
@@ -155,12 +155,12 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
         .commit()
         .await
         .unwrap();
-    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, Some(known(&first, "theirs")), "the oldest");
     assert_eq!(found("n").await, Some(known(&second, "theirs")));
     assert_eq!(found("x").await, None);
     assert_eq!(world.store.message(&alice(), &id("theirs")).await.unwrap(), None);
-    assert_eq!(world.store.message_in(&other.row, &id("theirs")).await.unwrap(), None);
+    assert_eq!(world.store.message_in(other.row.key, &id("theirs")).await.unwrap(), None);
     // A message's own id comes before another's second one.
     let third = log.message("theirs", two.key);
     log.step()
@@ -169,14 +169,14 @@ async fn a_message_is_found_by_another_id_in_its_thread_alone(world: World) {
         .commit()
         .await
         .unwrap();
-    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, Some(third));
     assert_eq!(found("newer").await, Some(known(&first, "newer")));
     log.step().change(Change::RemoveRun(two.key)).commit().await.unwrap();
-    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("theirs").await, None, "the first is known by a newer id");
     log.step().change(Change::RemoveRun(one.key)).commit().await.unwrap();
-    let found = async |text| world.store.message_in(&log.row, &id(text)).await.unwrap();
+    let found = async |text| world.store.message_in(log.row.key, &id(text)).await.unwrap();
     assert_eq!(found("newer").await, None);
 }
 

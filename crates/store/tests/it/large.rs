@@ -53,7 +53,7 @@ async fn a_large_event_has_a_frame_of_its_own_and_is_read_as_any_other(world: Wo
     let (mut after, mut read) = (0, Vec::new());
     loop {
         let range = Range { run: None, after, max_bytes: 0 };
-        let frames = log.store.frames(&log.row, range).await.unwrap();
+        let frames = log.store.frames(log.row.key, range).await.unwrap();
         let Some(frame) = frames.first() else { break };
         assert_eq!(frames.len(), 1, "one frame passes any bound");
         for event in frame.events().unwrap() {
@@ -83,7 +83,7 @@ async fn a_batch_has_one_large_frame_beside_its_bytes(world: World) {
         }
     }
     let range = Range { run: None, after: 0, max_bytes: usize::MAX };
-    let frames = log.store.frames(&log.row, range).await.unwrap();
+    let frames = log.store.frames(log.row.key, range).await.unwrap();
     assert_eq!(frames.last().unwrap().last(), 7, "what was refused left nothing");
 }
 

@@ -421,7 +421,7 @@ async fn answers(
         for text in 0..3 {
             let hash: [u8; 32] =
                 <sha2::Sha256 as sha2::Digest>::digest(format!("blob {text}")).into();
-            answers.push(format!("{:?}", store.blob_by_hash(row, &hash).await.unwrap()));
+            answers.push(format!("{:?}", store.blob_by_hash(row.key, &hash).await.unwrap()));
         }
     }
     let policy = RetentionPolicy {
@@ -531,14 +531,14 @@ async fn look_ups(store: &dyn Store, scope: &Scope) -> String {
         let Some(row) = store.thread(scope, &thread).await.unwrap() else { continue };
         for number in 0..6 {
             let message = rows::message_id(&format!("m{number}"));
-            writeln!(text, "{:?}", store.message_in(&row, &message).await.unwrap()).unwrap();
+            writeln!(text, "{:?}", store.message_in(row.key, &message).await.unwrap()).unwrap();
         }
     }
     text
 }
 
 async fn frames(store: &dyn Store, row: &trilogue_store::rows::ThreadRow, range: Range) -> String {
-    let frames = store.frames(row, range).await.unwrap();
+    let frames = store.frames(row.key, range).await.unwrap();
     let bytes: Vec<_> = frames.iter().map(|frame| (frame.first(), frame.bytes().clone())).collect();
     format!("{range:?} {bytes:?}")
 }

@@ -31,7 +31,7 @@ async fn two_runs(world: &World) -> (Log, RunKey, RunKey) {
 
 async fn firsts(log: &Log, run: Option<RunKey>, after: u64, max_bytes: usize) -> Vec<u64> {
     let range = Range { run, after, max_bytes };
-    let frames = log.store.frames(&log.row, range).await.unwrap();
+    let frames = log.store.frames(log.row.key, range).await.unwrap();
     frames.iter().map(|frame| frame.first()).collect()
 }
 

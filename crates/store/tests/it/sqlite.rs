@@ -143,7 +143,7 @@ async fn a_blob_without_a_frame_is_swept_at_start() {
     let lost = world.store.put_blob(&log.row.tenant, bytes("lost"), true).await.unwrap();
     let world = world.reopen().await;
     log.store = world.store.clone();
-    assert_eq!(world.store.blob(&log.row, &named).await.unwrap(), Some(bytes("named")));
+    assert_eq!(world.store.blob(log.row.key, &named).await.unwrap(), Some(bytes("named")));
     let step = log.step().say(None, &["y"]).blob(&lost);
     assert_eq!(code(step.commit().await), Code::Internal);
 }

@@ -110,7 +110,7 @@ async fn a_tail_reads_what_a_cold_reader_reads(world: World) {
     let row = log.row.clone();
     let bytes = async |after, run, max_bytes| {
         let range = trilogue_store::Range { run, after, max_bytes };
-        let frames = world.store.frames(&row, range).await.unwrap();
+        let frames = world.store.frames(row.key, range).await.unwrap();
         frames.iter().map(|frame| frame.bytes().clone()).collect::<Vec<_>>()
     };
     let mut warm = Vec::new();

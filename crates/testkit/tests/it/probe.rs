@@ -101,7 +101,7 @@ impl House {
     async fn events(&self, run: Option<&RunRow>) -> Vec<Event> {
         let row = self.store.thread(&self.by.scope(), &self.thread).await.unwrap().unwrap();
         let range = Range { run: run.map(|run| run.key), after: 0, max_bytes: usize::MAX };
-        let frames = self.store.frames(&row, range).await.unwrap();
+        let frames = self.store.frames(row.key, range).await.unwrap();
         frames.iter().flat_map(|frame| frame.events().unwrap().to_vec()).collect()
     }
 
@@ -143,7 +143,7 @@ async fn a_reader_resumes_within_the_wire_events_of_one_log_event() {
     for (index, seen) in whole.iter().enumerate() {
         let (after, skip) = probe::parse_cursor(&seen.id).unwrap();
         let range = Range { run: Some(run.key), after, max_bytes: usize::MAX };
-        let frames = house.store.frames(&row, range).await.unwrap();
+        let frames = house.store.frames(row.key, range).await.unwrap();
         let rest: Vec<_> = frames
             .iter()
             .flat_map(|frame| frame.events().unwrap().to_vec())

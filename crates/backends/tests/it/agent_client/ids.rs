@@ -119,7 +119,7 @@ async fn a_prompt_carries_the_id_of_the_user_s_message_and_another_one_becomes_a
     let own = result["userMessageId"].as_str().unwrap();
     assert_ne!(own, user.as_str());
     let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
-    let found = rig.store.message_in(&row, &MessageId::parse(own).unwrap()).await.unwrap();
+    let found = rig.store.message_in(row.key, &MessageId::parse(own).unwrap()).await.unwrap();
     assert_eq!(found.unwrap().id, user);
     rig.end().await;
 

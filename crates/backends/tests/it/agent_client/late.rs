@@ -86,7 +86,7 @@ async fn words_behind_a_turn_are_a_message_that_is_found_by_its_id() {
         assert_eq!((message.text(), message.role.is_user()), (format!("{one}{two}"), false));
         // It is looked for where it begins, and a copy that ends with it ends with the turn.
         let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
-        let found = rig.store.message_in(&row, &id).await.unwrap().unwrap();
+        let found = rig.store.message_in(row.key, &id).await.unwrap().unwrap();
         assert_eq!((found.position, found.run), (of_it[0].number, run.key));
         let new = NewThread::default();
         let copy = rig.runtime.copy_thread_until(&rig.by, &thread, &id, new).await.unwrap();
@@ -121,7 +121,7 @@ async fn what_goes_on_behind_a_turn_with_its_own_id_is_the_message_that_it_was()
     });
     assert_eq!(begun.count(), 1);
     let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
-    let found = rig.store.message_in(&row, &MessageId::parse("m").unwrap()).await.unwrap();
+    let found = rig.store.message_in(row.key, &MessageId::parse("m").unwrap()).await.unwrap();
     assert_eq!(found.unwrap().run, run.key);
     rig.end().await;
 }

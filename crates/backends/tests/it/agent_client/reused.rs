@@ -16,7 +16,7 @@ async fn no_two_messages_of_a_thread_have_one_id_whatever_their_agent_counts() {
         let row = rig.store.thread(&rig.by.scope(), &thread).await.unwrap().unwrap();
         let find = async |id: &str| {
             let id = MessageId::parse(id).unwrap();
-            rig.store.message_in(&row, &id).await.unwrap().unwrap()
+            rig.store.message_in(row.key, &id).await.unwrap().unwrap()
         };
         let mut runs = Vec::new();
         for _ in 0..3 {

@@ -7,7 +7,7 @@ use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::splice;
 
 use super::{BASE, Call, Route, log, view};
-use crate::core::log_ref::log_of;
+use crate::core::log_ref::LogRef;
 use crate::faces::common::cursors::after;
 use crate::faces::common::negotiation::wants_stream;
 use crate::http::reply::Reply;
@@ -47,5 +47,5 @@ async fn list(call: Call) -> Result<Reply> {
 /// As opening any stream.
 pub(super) fn stream(call: &Call, row: &RunRow, cursor: Cursor) -> Result<Reply> {
     let view = view::of(call);
-    reader::open(&call.state.streams, &call.caller, log_of(row), Some(row), view, cursor)
+    reader::open(&call.state.streams, &call.caller, LogRef::from(row), Some(row), view, cursor)
 }

@@ -9,10 +9,10 @@ use trilogue_domain::event::{Body, Event, RunEvent};
 use trilogue_domain::{Code, Error, RunId, RunKey};
 use trilogue_mapping::communication::{Projection, RunMessage, Show};
 use trilogue_store::Frame;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 
 use super::Call;
-use crate::core::log_ref::log_of;
+use crate::core::log_ref::LogRef;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
@@ -33,7 +33,7 @@ pub(super) enum Until {
 /// Which log is folded.
 #[derive(Clone, Debug)]
 pub(super) struct Log {
-    pub(super) thread: ThreadRow,
+    pub(super) thread: LogRef,
     pub(super) run: RunKey,
     /// The run's last number, where it has ended.
     pub(super) last: Option<u64>,
@@ -158,7 +158,7 @@ impl Log {
     /// The log of a run that the caller has looked up.
     pub(super) fn of(run: &RunRow) -> Self {
         let last = run.status.is_terminal().then_some(run.last_run_number);
-        Self { thread: log_of(run), run: run.key, last }
+        Self { thread: LogRef::from(run), run: run.key, last }
     }
 }
 
@@ -174,9 +174,10 @@ impl<'a> Fold<'a> {
         until: Until,
         mut each: impl FnMut(Bytes) -> Result<()> + Send,
     ) -> Result<()> {
-        let (read, thread) = (Arc::clone(&self.call.state.read), self.log.thread.clone());
         let last = self.log.last.unwrap_or(u64::MAX);
-        let mut log = LogReader::new(read.as_ref(), &thread, Some(self.log.run)).until(last);
+        let mut log =
+            LogReader::new(self.call.state.read.as_ref(), self.log.thread.key, Some(self.log.run))
+                .until(last);
         while let Some(page) = log.next().await? {
             for frame in &page.frames {
                 for event in page.events_of(frame)? {
@@ -231,7 +232,7 @@ impl<'a> Fold<'a> {
     ) -> Result<()> {
         self.begun |= matches!(event.body, Body::Run(RunEvent::Started));
         let wants = |blob: &_| self.projection.wants(blob);
-        let event = inlined(&self.call.state.read, &self.log.thread, event, wants).await?;
+        let event = inlined(&self.call.state.read, self.log.thread.key, event, wants).await?;
         self.projection.push(&event, &self.log.thread.id).into_iter().try_for_each(each)
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::log::{self, Log};
 use super::request::no_uuid;
 use super::{BASE, Call, Route};
+use crate::core::log_ref::LogRef;
 use crate::http::reply::Reply;
 
 pub(crate) const ROUTES: &[Route] = &[Route {
@@ -38,10 +39,10 @@ async fn get(call: Call) -> Result<Reply> {
     let (log, wanted) = match find(&call, text).await?.ok_or_else(missing)? {
         Resource::Message(row) => {
             // Who sees the message sees it, whoever its thread belongs to.
-            let scope = Scope { tenant: row.tenant.clone(), owner: None };
+            let scope = Scope::of_tenant(&row.tenant);
             let thread = call.state.read.thread_of(&scope, row.thread).await?;
             let thread = thread.ok_or_else(missing)?;
-            (Log { thread, run: row.run, last: None }, Some(row.id))
+            (Log { thread: LogRef::from(&thread), run: row.run, last: None }, Some(row.id))
         }
         Resource::Result(row) => (Log::of(&row), None),
     };

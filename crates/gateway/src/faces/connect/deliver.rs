@@ -13,18 +13,17 @@ use trilogue_domain::event::{Body, RunEvent};
 use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::{
     AgentCard, Code, DeliveryId, Error, Event, InterruptId, Json, RunId, RunKey, RunStatus, Scope,
-    Timestamp, lock,
+    ThreadKey, Timestamp, lock,
 };
 use trilogue_mapping::connect::{
     self as mapping, CallbackContent, RunOf, Show, Updates, Values, delivered,
 };
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 
 use super::view::card_of;
 use crate::callback::{Callback, Sender, Undelivered};
-use crate::core::log_ref::log_of;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
@@ -135,7 +134,7 @@ impl CallbackDelivery {
     async fn run(&self, delivery: &Delivery, reference: &Reference) -> Result<RunRow> {
         let gone = || Error::new(Code::RunNotFound, "the run is gone");
         let id = RunId::parse(&reference.run_id).map_err(|_| gone())?;
-        let scope = Scope { tenant: delivery.tenant.clone(), owner: None };
+        let scope = Scope::of_tenant(&delivery.tenant);
         let row = self.read.run(&scope, &id).await?;
         row.filter(|row| row.key == RunKey(reference.run)).ok_or_else(gone)
     }
@@ -223,14 +222,13 @@ impl CallbackDelivery {
             at: row.created_at,
             status: RunStatus::Queued,
         });
-        let thread = log_of(row);
-        let mut log = LogReader::new(self.read.as_ref(), &thread, Some(row.key))
+        let mut log = LogReader::new(self.read.as_ref(), row.thread, Some(row.key))
             .after(fold.number)
             .until(number);
         let size = fold.size;
         while let Some(page) = log.next().await? {
             for event in page.events()? {
-                fold.take(&self.read, &thread, event).await?;
+                fold.take(&self.read, row.thread, event).await?;
             }
             fold.size = size + log.bytes();
             if fold.size > self.max_output_bytes {
@@ -261,8 +259,7 @@ impl CallbackDelivery {
         row: &RunRow,
         number: u64,
     ) -> Result<Option<(Bytes, Timestamp)>> {
-        let thread = log_of(row);
-        let mut log = LogReader::new(self.read.as_ref(), &thread, Some(row.key))
+        let mut log = LogReader::new(self.read.as_ref(), row.thread, Some(row.key))
             .after(number.saturating_sub(1))
             .until(number)
             .pages_of(1);
@@ -273,7 +270,7 @@ impl CallbackDelivery {
             // The agent has started long since, or there would be nothing to tell.
             let started = Event { body: Body::Run(RunEvent::Started), ..event.clone() };
             updates.push(&started);
-            let event = inlined(&self.read, &thread, event, |_| true).await?;
+            let event = inlined(&self.read, row.thread, event, |_| true).await?;
             return Ok(updates.push(&event).map(|update| (update, event.at)));
         }
         Ok(None)
@@ -281,7 +278,7 @@ impl CallbackDelivery {
 
     /// The receiver has read a question: an answer without a name is for it from now on, while it is pending.
     async fn note_shown(&self, row: &RunRow, interrupt: &InterruptId) {
-        let scope = Scope { tenant: row.tenant.clone(), owner: None };
+        let scope = Scope::of_tenant(&row.tenant);
         if let Ok(Some(found)) = self.read.interrupt(&scope, interrupt).await
             && found.resolution.is_none()
         {
@@ -338,12 +335,7 @@ impl Folds {
 // === impl Fold ===
 
 impl Fold {
-    async fn take(
-        &mut self,
-        read: &Arc<dyn Read>,
-        thread: &ThreadRow,
-        event: &Event,
-    ) -> Result<()> {
+    async fn take(&mut self, read: &Arc<dyn Read>, thread: ThreadKey, event: &Event) -> Result<()> {
         let values = &self.values;
         let event = inlined(read, thread, event, |blob| values.wants(blob)).await?;
         self.values.push(&event);

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Body, RunEvent};
-use trilogue_domain::{Code, Error, Event, Json, Transcript};
+use trilogue_domain::{Code, Error, Event, Json, ThreadKey, Transcript};
 use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
 use trilogue_store::Frame;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 
 use super::{Call, look_up, request};
-use crate::core::log_ref::log_of;
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
@@ -26,13 +25,13 @@ pub(super) enum RunInput {
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
 pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
-    let (read, thread) = (&call.state.read, log_of(run));
     let mut values = begun(call, run);
     let most = call.state.max_output_bytes;
-    let mut log = LogReader::new(read.as_ref(), &thread, Some(run.key)).until(run.last_run_number);
+    let mut log = LogReader::new(call.state.read.as_ref(), run.thread, Some(run.key))
+        .until(run.last_run_number);
     while let Some(page) = log.next().await? {
         for event in page.events()? {
-            take(call, &thread, &mut values, event).await?;
+            take(call, run.thread, &mut values, event).await?;
         }
         if log.bytes() > most {
             return Err(Error::new(
@@ -50,10 +49,10 @@ pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
 /// # Errors
 /// As [`of_log`].
 pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) -> Result<Values> {
-    let (thread, mut values) = (log_of(run), begun(call, run));
+    let mut values = begun(call, run);
     for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
         for event in frame.events()? {
-            take(call, &thread, &mut values, event).await?;
+            take(call, run.thread, &mut values, event).await?;
         }
     }
     Ok(values)
@@ -64,9 +63,9 @@ pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) 
 /// # Errors
 /// When the log cannot be read.
 pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<RunInput>> {
-    let (read, thread) = (&call.state.read, log_of(run));
+    let read = &call.state.read;
     let mut said = Transcript::default();
-    let mut log = LogReader::new(read.as_ref(), &thread, Some(run.key));
+    let mut log = LogReader::new(read.as_ref(), run.thread, Some(run.key));
     while let Some(page) = log.next().await? {
         for event in page.events()? {
             match &event.body {
@@ -75,7 +74,7 @@ pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<RunInput>>
                 }
                 Body::Run(RunEvent::Started | RunEvent::Ended(_)) => return Ok(messages(said)),
                 _ => {
-                    let event = inlined(read, &thread, event, |_| true).await?;
+                    let event = inlined(read, run.thread, event, |_| true).await?;
                     said.push(&event);
                 }
             }
@@ -104,7 +103,7 @@ fn begun(call: &Call, run: &RunRow) -> Values {
     mapping::Values::new(show, &run.id, &run.thread_id)
 }
 
-async fn take(call: &Call, thread: &ThreadRow, values: &mut Values, event: &Event) -> Result<()> {
+async fn take(call: &Call, thread: ThreadKey, values: &mut Values, event: &Event) -> Result<()> {
     let event = inlined(&call.state.read, thread, event, |blob| values.wants(blob)).await?;
     values.push(&event);
     Ok(())

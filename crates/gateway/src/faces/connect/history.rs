@@ -128,7 +128,7 @@ async fn blob(call: Call) -> Result<Reply> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no content '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
-    let (blob, bytes) = call.state.read.blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
 }
 

@@ -18,7 +18,7 @@ use super::Call;
 use super::disconnect::CancelOnDrop;
 use super::view::{ConnectView, HEARTBEAT};
 use crate::access::authenticator::Caller;
-use crate::core::log_ref::log_of;
+use crate::core::log_ref::LogRef;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 use crate::stream::cursor::Cursor;
@@ -142,12 +142,10 @@ pub(super) async fn open(
     {
         return Err(Cursor::after(number).beyond(run.last_run_number));
     }
-    let thread = log_of(run);
     let view = Arc::new(ConnectView::of(call, run));
     let sampled = Arc::clone(&view) as Arc<dyn SampleView>;
     let Modes { values, updates } = modes;
-    let mut watching =
-        streams.samplers.watch(&streams.read, &thread, run, sampled, values, updates);
+    let mut watching = streams.samplers.watch(&streams.read, run, sampled, values, updates);
     let cursor = match since {
         Since::Beginning => Cursor::START,
         Since::After { number, .. } => Cursor::after(number),
@@ -156,7 +154,7 @@ pub(super) async fn open(
     };
     let updates_view = || Arc::clone(&view) as Arc<dyn View>;
     let feed = updates
-        .then(|| streams.feeds.open(&streams.read, thread.clone(), Some(run), updates_view()));
+        .then(|| streams.feeds.open(&streams.read, LogRef::from(run), Some(run), updates_view()));
     let heartbeat = streams.heartbeat.min(MAX_SILENCE);
     let mut ticks = interval(streams.token_recheck.min(heartbeat));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -183,7 +181,7 @@ pub(super) async fn open(
         checked_at: Instant::now(),
         sent_at: Instant::now(),
         on_disconnect,
-        _presence: may_answer.then(|| streams.runtime.present(&thread)),
+        _presence: may_answer.then(|| streams.runtime.present(run.thread)),
         _open: open,
         streams: Arc::clone(streams),
     };

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use trilogue_domain::error::Result;
-use trilogue_domain::{RunId, RunKey, ThreadActivity, limits};
+use trilogue_domain::{ThreadActivity, limits};
 use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
 use trilogue_runtime::StateOf;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
 use super::{Call, fold};
-use crate::stream::feed;
+use crate::core::log_ref::LogRef;
+use crate::stream::feed::run_id;
 
 /// One thread, with its state.
 ///
@@ -84,7 +85,7 @@ async fn origin(
     parent: Option<&CheckpointRow>,
 ) -> Result<Value> {
     let run = match checkpoint.run {
-        Some(key) => run_id(call, thread, key).await?,
+        Some(key) => run_id(&call.state.read, &LogRef::from(thread), key).await?,
         None => None,
     };
     let source = if checkpoint.run.is_some() { "run" } else { "update" };
@@ -99,10 +100,6 @@ async fn origin(
     }
     set("created_at", checkpoint.created_at.to_string());
     Ok(Value::Object(members))
-}
-
-async fn run_id(call: &Call, thread: &ThreadRow, key: RunKey) -> Result<Option<RunId>> {
-    feed::run_id(&call.state.read, thread, key).await
 }
 
 /// A state alone.

@@ -76,7 +76,7 @@ async fn export(call: Call) -> Result<Reply> {
         read: Arc::clone(&call.state.read),
         runtime: call.state.runtime.clone(),
         reader: call.principal().id.clone(),
-        scope: Scope { tenant: row.tenant.clone(), owner: None },
+        scope: Scope::of_tenant(&row.tenant),
         thread: row,
         stage: Stage::Runs(None),
         runs: HashMap::new(),
@@ -169,7 +169,7 @@ impl Export {
     }
 
     async fn events(&mut self, after: u64) -> Result<Stage> {
-        let log = LogReader::new(self.read.as_ref(), &self.thread, None).after(after);
+        let log = LogReader::new(self.read.as_ref(), self.thread.key, None).after(after);
         let Some(page) = log.pages_of(READ_BYTES).next().await? else { return Ok(Stage::End) };
         let mut last = after;
         for frame in &page.frames {
@@ -192,7 +192,7 @@ impl Export {
         if !self.blobs.insert(blob.hash) {
             return Ok(());
         }
-        if let Some(bytes) = self.read.blob(&self.thread, blob).await? {
+        if let Some(bytes) = self.read.blob(self.thread.key, blob).await? {
             let content = STANDARD.encode(&bytes);
             let sha256 = hex(&blob.hash);
             let is_text = blob.is_text;

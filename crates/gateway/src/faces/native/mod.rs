@@ -32,10 +32,10 @@ use trilogue_wire::native::{Event, List};
 pub use document::openapi_document;
 
 use crate::core::lifecycle::Lifecycle;
+use crate::core::log_ref::LogRef;
 use crate::core::meters::Meters;
 use crate::core::not_found::{no_run, no_thread};
 use crate::face::{Face, Services};
-use crate::faces::common::cursors::after;
 use crate::faces::common::negotiation::wants_stream;
 use crate::http::problem;
 use crate::http::reply::Reply;
@@ -173,30 +173,18 @@ async fn run(call: &Call) -> Result<RunRow> {
     found.ok_or_else(|| no_run(id.as_str()))
 }
 
-/// The thread of a run that was looked up in the caller's scope.
-async fn thread_of(call: &Call, run: &RunRow) -> Result<ThreadRow> {
-    let scope = trilogue_domain::Scope { tenant: run.tenant.clone(), owner: None };
-    let found = call.state.read.thread(&scope, &run.thread_id).await?;
-    found.ok_or_else(|| no_run(run.id.as_str()))
-}
-
-/// Events of a thread, or of a run: a page, or a stream where the client accepts one.
-async fn events(call: &Call, thread: ThreadRow, run: Option<&RunRow>) -> Result<Reply> {
-    events_after(call, thread, run, after(call)?).await
-}
-
-/// The same behind this position.
+/// Events of a thread, or of a run, after this position: a page, or a stream where the client accepts one.
 async fn events_after(
     call: &Call,
-    thread: ThreadRow,
+    thread: &LogRef,
     run: Option<&RunRow>,
     cursor: Cursor,
 ) -> Result<Reply> {
     if wants_stream(call) {
         let view = Arc::new(NativeView);
-        return reader::open(&call.state.streams, &call.caller, thread, run, view, cursor);
+        return reader::open(&call.state.streams, &call.caller, thread.clone(), run, view, cursor);
     }
     let limit = call.limit()?;
-    let bytes = page::page(&call.state.streams, &call.caller, &thread, run, cursor, limit).await?;
+    let bytes = page::page(&call.state.streams, &call.caller, thread, run, cursor, limit).await?;
     Ok(Reply::json_bytes(http::StatusCode::OK, bytes))
 }

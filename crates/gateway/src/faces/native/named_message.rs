@@ -35,7 +35,7 @@ pub(super) async fn message_named(
     thread: &ThreadRow,
     id: &MessageId,
 ) -> Result<Option<MessageRow>> {
-    if let Some(row) = read.message_in(thread, id).await? {
+    if let Some(row) = read.message_in(thread.key, id).await? {
         return Ok(Some(row));
     }
     // Such a UUID is made of the session's id and another id of the message.
@@ -46,7 +46,7 @@ pub(super) async fn message_named(
     // It is never closed.
     let _look = LOOKS.acquire().await;
     match shown_as(read, thread, id.as_str()).await? {
-        Some(id) => read.message_in(thread, &id).await,
+        Some(id) => read.message_in(thread.key, &id).await,
         None => Ok(None),
     }
 }
@@ -59,7 +59,7 @@ async fn shown_as(
 ) -> Result<Option<MessageId>> {
     let is_wanted = |id: &str| shown_id(IdFormat::Uuid, thread.id.as_str(), id) == wanted;
     let mut last = None;
-    let mut log = LogReader::new(read.as_ref(), thread, None).pages_of(READ_BYTES);
+    let mut log = LogReader::new(read.as_ref(), thread.key, None).pages_of(READ_BYTES);
     while log.bytes() < MAX_LOOKED_THROUGH_BYTES
         && let Some(page) = log.next().await?
     {

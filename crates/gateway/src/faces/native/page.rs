@@ -6,10 +6,11 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::InterruptEvent;
 use trilogue_domain::{Body, RunId};
 use trilogue_store::Read;
-use trilogue_store::rows::{RunRow, ThreadRow};
+use trilogue_store::rows::RunRow;
 
 use super::view::NativeView;
 use crate::access::authenticator::Caller;
+use crate::core::log_ref::LogRef;
 use crate::stream::cursor::Cursor;
 use crate::stream::log_reader::LogReader;
 use crate::stream::view::{EventPlace, Fold, Out};
@@ -27,7 +28,7 @@ const READ_BYTES: usize = 256 * 1024;
 pub(crate) async fn page(
     streams: &Streams,
     caller: &Caller,
-    thread: &ThreadRow,
+    thread: &LogRef,
     run: Option<&RunRow>,
     cursor: Cursor,
     limit: usize,
@@ -36,8 +37,9 @@ pub(crate) async fn page(
     let (mut after, mut count, mut more) = (cursor.whole(), 0, false);
     let mut names = RunNames::default();
     let run_key = run.map(|run| run.key);
-    let mut log =
-        LogReader::new(streams.read.as_ref(), thread, run_key).after(after).pages_of(READ_BYTES);
+    let mut log = LogReader::new(streams.read.as_ref(), thread.key, run_key)
+        .after(after)
+        .pages_of(READ_BYTES);
     'reading: while let Some(page) = log.next().await? {
         for frame in &page.frames {
             let run_id = match run {
@@ -90,7 +92,7 @@ impl RunNames {
     pub(crate) async fn find(
         &mut self,
         read: &Arc<dyn Read>,
-        thread: &ThreadRow,
+        thread: &LogRef,
         key: Option<trilogue_domain::RunKey>,
     ) -> Result<Option<RunId>> {
         let Some(key) = key else { return Ok(None) };

@@ -12,8 +12,8 @@ use trilogue_wire::native::{self, Run, RunCreate, RunMode};
 
 use super::agents::agent_name;
 use super::view::NativeView;
-use super::{Call, EVENT_STREAM, IDEMPOTENCY, Route, rows, runs, thread_of};
-use crate::core::log_ref::log_of;
+use super::{Call, EVENT_STREAM, IDEMPOTENCY, Route, rows, runs};
+use crate::core::log_ref::LogRef;
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb, answer, of};
@@ -63,7 +63,7 @@ async fn create(call: Call) -> Result<Reply> {
     let reply = match mode {
         RunMode::Wait => wait(&call, submitted).await?,
         RunMode::Async => accepted(&submitted.run),
-        RunMode::Stream => stream(&call, &submitted.run).await?,
+        RunMode::Stream => stream(&call, &submitted.run)?,
     };
     Ok(if replayed { reply.header(REPLAYED, HeaderValue::from_static("true")) } else { reply })
 }
@@ -76,7 +76,7 @@ async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
     // Keeps the end of the log in memory until it was read below.
     let _tail = call.state.read.tail(submitted.run.thread);
     let row = submitted.settled.wait().await?;
-    let run = runs::whole(&call.state, &call.caller, &log_of(&row), &row).await?;
+    let run = runs::whole(&call.state, &call.caller, &row).await?;
     Ok(Reply::ok(&run))
 }
 
@@ -85,11 +85,10 @@ fn accepted(row: &RunRow) -> Reply {
         .header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id)))
 }
 
-async fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
-    let thread = thread_of(call, row).await?;
+fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
+    let (streams, log) = (&call.state.streams, LogRef::from(row));
     let view = Arc::new(NativeView);
-    let reply =
-        reader::open(&call.state.streams, &call.caller, thread, Some(row), view, Cursor::START)?;
+    let reply = reader::open(streams, &call.caller, log, Some(row), view, Cursor::START)?;
     Ok(reply.header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id))))
 }
 

@@ -4,8 +4,10 @@ use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Right};
 
 use super::{
-    Call, EVENT_STREAM, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, Route, events, run, thread_of,
+    Call, EVENT_STREAM, EVENTS, EVENTS_AFTER, LAST_EVENT, LIMIT, Route, events_after, run,
 };
+use crate::core::log_ref::LogRef;
+use crate::faces::common::cursors::after;
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb};
 
@@ -25,6 +27,5 @@ pub(crate) const ROUTES: &[Route] = &[Route {
 
 async fn list_events(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
-    let thread = thread_of(&call, &row).await?;
-    events(&call, thread, Some(&row)).await
+    events_after(&call, &LogRef::from(&row), Some(&row), after(&call)?).await
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::RunEvent;
 use trilogue_domain::{
-    Body, Code, Error, Event, Json, Message, Right, RunStatus, ThreadId, Transcript,
+    Body, Code, Error, Event, Json, Message, Right, RunStatus, Scope, ThreadId, Transcript,
 };
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_store::Frame;
-use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow, ThreadRow};
+use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
-use super::{AFTER, Call, LIMIT, METADATA, Route, State, rows, run, thread_of};
+use super::{AFTER, Call, LIMIT, METADATA, Route, State, rows, run};
 use crate::access::authenticator::Caller;
 use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
@@ -138,13 +138,11 @@ fn read_status(text: &str) -> Result<RunStatus> {
 
 async fn get(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
-    let thread = thread_of(&call, &row).await?;
-    Ok(Reply::ok(&whole(&call.state, &call.caller, &thread, &row).await?))
+    Ok(Reply::ok(&whole(&call.state, &call.caller, &row).await?))
 }
 
 async fn wait(call: Call) -> Result<Reply> {
     let row = run(&call).await?;
-    let thread = thread_of(&call, &row).await?;
     let seconds = call.query("timeout_seconds").map(read_seconds).transpose()?;
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
     // Keeps the end of the log in memory until it was read below.
@@ -158,7 +156,7 @@ async fn wait(call: Call) -> Result<Reply> {
         },
         () = stop => return Err(Error::new(Code::ShuttingDown, "the server is shutting down")),
     };
-    Ok(Reply::ok(&whole(&call.state, &call.caller, &thread, &row).await?))
+    Ok(Reply::ok(&whole(&call.state, &call.caller, &row).await?))
 }
 
 fn read_seconds(text: &str) -> Result<u64> {
@@ -185,13 +183,8 @@ async fn remove(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
-pub(crate) async fn whole(
-    state: &State,
-    caller: &Caller,
-    thread: &ThreadRow,
-    row: &RunRow,
-) -> Result<Run> {
-    let (said, result) = output(state, thread, row).await?;
+pub(crate) async fn whole(state: &State, caller: &Caller, row: &RunRow) -> Result<Run> {
+    let (said, result) = output(state, row).await?;
     with_output(state, caller, row, &said, result.as_ref()).await
 }
 
@@ -230,7 +223,7 @@ async fn with_output(
     if row.status.is_terminal() {
         return Ok(run);
     }
-    let scope = trilogue_domain::Scope { tenant: row.tenant.clone(), owner: None };
+    let scope = Scope::of_tenant(&row.tenant);
     let filter =
         InterruptFilter { run: Some(row.id.clone()), pending: true, ..InterruptFilter::default() };
     let listing = state.read.interrupts(&scope, &filter, &Page::default()).await?;
@@ -243,16 +236,12 @@ async fn with_output(
 }
 
 /// What the agent said and answered: what stands in the log behind its start.
-async fn output(
-    state: &State,
-    thread: &ThreadRow,
-    run: &RunRow,
-) -> Result<(Vec<Message>, Option<Json>)> {
+async fn output(state: &State, run: &RunRow) -> Result<(Vec<Message>, Option<Json>)> {
     let mut output = Output::default();
     let most = state.max_output_bytes;
     // A run that has ended ends with its last number: no need to look for more.
     let until = if run.status.is_terminal() { run.last_run_number } else { u64::MAX };
-    let mut log = LogReader::new(state.read.as_ref(), thread, Some(run.key)).until(until);
+    let mut log = LogReader::new(state.read.as_ref(), run.thread, Some(run.key)).until(until);
     while let Some(page) = log.next().await? {
         page.events()?.into_iter().for_each(|event| output.push(event));
         if log.bytes() > most {

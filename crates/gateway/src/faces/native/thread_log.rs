@@ -13,6 +13,7 @@ use super::{
     AFTER, Call, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, Route, events_after, rows,
     thread,
 };
+use crate::core::log_ref::LogRef;
 use crate::faces::common::cursors::{after, position};
 use crate::http::reply::Reply;
 use crate::route::{Access, Answer, Content, Verb, answer, of};
@@ -89,7 +90,7 @@ async fn list_events(call: Call) -> Result<Reply> {
         (None, Some(message)) => Cursor::after(begin_of(&call, &row, message).await? - 1),
         _ => after(&call)?,
     };
-    events_after(&call, row, None, cursor).await
+    events_after(&call, &LogRef::from(&row), None, cursor).await
 }
 
 /// The number of the event by which a message of the thread begins; the message is named by its id, by another that its agent knows it by, or by the UUID that clients are shown for it.
@@ -103,14 +104,14 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
     let row = message_named(&call.state.read, thread, &id).await?.ok_or_else(missing)?;
     let begins = |event: &&Event| message_of(event) == Some(&row.id);
     let read = call.state.read.as_ref();
-    let mut log = LogReader::new(read, thread, Some(row.run));
+    let mut log = LogReader::new(read, thread.key, Some(row.run));
     while let Some(page) = log.next().await? {
         if let Some(event) = page.events()?.into_iter().find(begins) {
             return Ok(event.number.max(1));
         }
     }
     // What is said outside of runs is in none's log: it stands where the row says.
-    let mut log = LogReader::new(read, thread, None).after(row.position.saturating_sub(1));
+    let mut log = LogReader::new(read, thread.key, None).after(row.position.saturating_sub(1));
     for frame in log.next().await?.iter().flat_map(|page| &page.frames) {
         if let Some(event) = frame.events()?.iter().find(begins) {
             return Ok(event.number.max(1));
@@ -123,13 +124,14 @@ async fn list_messages(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
+    let log = LogRef::from(&row);
     let (mut items, mut names, mut taken, mut size) = (Vec::new(), RunNames::default(), 0, 0);
     for checkpoint in &path {
         if items.len() >= limit || size >= MAX_PAGE_BYTES || taken == limit {
             break;
         }
         taken += 1;
-        let Some(name) = names.find(&call.state.read, &row, checkpoint.run).await? else {
+        let Some(name) = names.find(&call.state.read, &log, checkpoint.run).await? else {
             continue;
         };
         let mut said = messages(&call, &row, checkpoint, &name).await?;
@@ -149,7 +151,7 @@ async fn messages(
     run: &RunId,
 ) -> Result<Vec<Message>> {
     let mut transcript = Transcript::default();
-    let mut log = LogReader::new(call.state.read.as_ref(), thread, checkpoint.run);
+    let mut log = LogReader::new(call.state.read.as_ref(), thread.key, checkpoint.run);
     while let Some(page) = log.next().await? {
         page.events()?.into_iter().for_each(|event| transcript.push(event));
     }
@@ -164,10 +166,11 @@ async fn list_checkpoints(call: Call) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
+    let log = LogRef::from(&row);
     let (mut items, mut names) = (Vec::new(), RunNames::default());
     for (place, checkpoint) in path.iter().take(limit).enumerate() {
         let parent = path.get(place + 1).map(|parent| &parent.id);
-        let run = names.find(&call.state.read, &row, checkpoint.run).await?;
+        let run = names.find(&call.state.read, &log, checkpoint.run).await?;
         items.push(rows::checkpoint(checkpoint, parent, run.as_ref()));
     }
     let next = path.get(limit).map(|checkpoint| checkpoint.id.as_str().to_owned());
@@ -196,6 +199,6 @@ async fn get_blob(call: Call) -> Result<Reply> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no blob '{}'", shown(text)));
     let hash = read_sha256(text).ok_or_else(missing)?;
-    let (blob, bytes) = call.state.read.blob_by_hash(&row, &hash).await?.ok_or_else(missing)?;
+    let (blob, bytes) = call.state.read.blob_by_hash(row.key, &hash).await?.ok_or_else(missing)?;
     Ok(Reply::stored(blob.is_text, bytes))
 }

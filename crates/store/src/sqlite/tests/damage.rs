@@ -57,12 +57,12 @@ async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     let (scope, thread) = (scope(), thread_row(key));
     let run = RunKey(key.0);
     let mut shown = format!("{:?}", store.thread(&scope, &thread.id).await?);
-    let frames = store.frames(&thread, everything()).await?;
+    let frames = store.frames(thread.key, everything()).await?;
     for frame in &frames {
         shown += &format!("{frame:?} {:?}", frame.events()?);
     }
     let of_run = crate::port::Range { run: Some(run), ..everything() };
-    shown += &format!("{:?}", store.frames(&thread, of_run).await?);
+    shown += &format!("{:?}", store.frames(thread.key, of_run).await?);
     shown += &format!("{:?}", store.run(&scope, &run_row(key, run).id).await?);
     let message = MessageId::parse(&format!("message-{key}")).unwrap();
     shown += &format!("{:?}", store.message(&scope, &message).await?);
@@ -75,7 +75,7 @@ async fn show(store: &SqliteStore, key: ThreadKey) -> Result<String> {
     shown += &format!("{:?}", store.idempotency(&idempotency_of(key).key, START).await?);
     let content = Bytes::from(format!("large content of thread {key:04}"));
     let blob = crate::core::batch::blob_ref(&content, true)?;
-    shown += &format!("{:?}", store.blob(&thread, &blob).await?);
+    shown += &format!("{:?}", store.blob(thread.key, &blob).await?);
     Ok(shown)
 }
 
@@ -301,7 +301,7 @@ async fn a_damaged_index_stops_a_large_store_soon_after() {
         store.health().unwrap_err().code(),
         store.append(batch(keys[1], 1)).await.unwrap_err().code(),
         store.thread(&scope(), &thread_row(keys[1]).id).await.unwrap_err().code(),
-        store.frames(&thread_row(keys[1]), everything()).await.unwrap_err().code(),
+        store.frames(thread_row(keys[1]).key, everything()).await.unwrap_err().code(),
     ] {
         assert_eq!(code, Code::StoreCorrupt);
     }

@@ -98,7 +98,7 @@ async fn a_backup_under_load_is_whole_and_restores() {
         let store = folder.open().await;
         let found = numbers(&store, &thread).await;
         assert_eq!(found, (1..=report.events).collect::<Vec<_>>());
-        assert_eq!(store.blob(&thread, &blob).await.unwrap(), Some(content.clone()));
+        assert_eq!(store.blob(thread.key, &blob).await.unwrap(), Some(content.clone()));
         assert_eq!(store.thread(&scope(), &thread.id).await.unwrap(), Some(thread_row(thread.key)));
     }
 }
@@ -204,8 +204,8 @@ async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
     }
     let removal = Batch { changes: vec![Change::RemoveRun(run)], ..batch(one.key, 1) };
     store.append(removal).await.unwrap();
-    assert_eq!(store.blob(&one, &blob).await.unwrap(), None);
-    assert_eq!(store.blob(&two, &blob).await.unwrap(), Some(content.clone()));
+    assert_eq!(store.blob(one.key, &blob).await.unwrap(), None);
+    assert_eq!(store.blob(two.key, &blob).await.unwrap(), Some(content.clone()));
     // Stored again for a frame to come, while the last frame that names it goes.
     store.put_blob(&tenant(), content.clone(), false).await.unwrap();
     let removal = Batch { changes: vec![Change::RemoveThread], ..batch(two.key, 1) };
@@ -213,7 +213,7 @@ async fn a_blob_goes_with_the_last_frame_that_names_it_and_not_before() {
     let frames = naming(one.key, None, 2, 0, &blob);
     let named = Batch { frames, blobs: vec![blob.clone()], ..batch(one.key, 1) };
     store.append(named).await.unwrap();
-    assert_eq!(store.blob(&one, &blob).await.unwrap(), Some(content));
+    assert_eq!(store.blob(one.key, &blob).await.unwrap(), Some(content));
     // What no frame ever names is swept by the next start.
     store.put_blob(&tenant(), Bytes::from_static(b"never named"), false).await.unwrap();
     drop(store);

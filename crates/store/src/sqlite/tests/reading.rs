@@ -30,14 +30,14 @@ async fn an_attached_reader_is_served_from_memory_and_agrees_with_the_file() {
         [(None, 3), (None, 8), (Some(run), 3), (Some(run), 9), (None, 37), (Some(run), 37)]
     {
         let range = Range { run, after, max_bytes: usize::MAX };
-        let found = store.frames(&thread, range).await.unwrap();
+        let found = store.frames(thread.key, range).await.unwrap();
         let wanted: Vec<_> = found.iter().flat_map(|frame| frame.first()..=frame.last()).collect();
         let begin = if after >= 37 { 38 } else { 4 + (after - 3) / 2 * 2 };
         assert_eq!(wanted, (begin..=37).collect::<Vec<_>>(), "{run:?} after {after}");
     }
     drop(tail);
     assert_eq!(store.stats().await.unwrap().cache_bytes, 0);
-    let error = store.frames(&thread, Range { after: 3, ..everything() }).await.unwrap_err();
+    let error = store.frames(thread.key, Range { after: 3, ..everything() }).await.unwrap_err();
     assert_eq!(error.code(), Code::ThreadQuarantined);
 }
 
@@ -68,7 +68,7 @@ async fn pages_are_bounded_in_bytes_and_continue() {
     let (mut after, mut reads, mut seen) = (0, 0, Vec::new());
     loop {
         let frames =
-            store.frames(&thread, Range { run: None, after, max_bytes: 300 }).await.unwrap();
+            store.frames(thread.key, Range { run: None, after, max_bytes: 300 }).await.unwrap();
         let Some(last) = frames.last() else { break };
         after = last.last();
         seen.extend(frames.iter().map(|frame| frame.first()));

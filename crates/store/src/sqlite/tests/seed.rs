@@ -147,6 +147,6 @@ pub(super) fn everything() -> Range {
 }
 
 pub(super) async fn numbers(store: &SqliteStore, thread: &ThreadRow) -> Vec<u64> {
-    let frames = store.frames(thread, everything()).await.unwrap();
+    let frames = store.frames(thread.key, everything()).await.unwrap();
     frames.iter().flat_map(|frame| frame.first()..=frame.last()).collect()
 }

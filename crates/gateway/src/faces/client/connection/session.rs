@@ -2,14 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
+use trilogue_domain::error::Result;
 use trilogue_domain::lock;
 use trilogue_domain::{Interrupt, Json, MessageId, Outcome, RunId, RunKey, Scope};
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{Attached, Presence};
+use trilogue_store::Read;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::jsonrpc::Id;
 
@@ -18,6 +20,8 @@ use super::super::open_sessions::OpenSessionGuard;
 use super::super::wire::lines::MethodResult;
 use super::cancels::CancelMark;
 use super::command::PumpCommand;
+use crate::core::log_ref::LogRef;
+use crate::stream::feed::run_id;
 
 /// A session that a client has open: a thread whose log a pump renders for the client.
 #[derive(Debug)]
@@ -118,6 +122,11 @@ impl Session {
         scope_of(&self.thread)
     }
 
+    /// The id of one of its runs; `None` when it is gone.
+    pub(crate) async fn run_id(&self, read: &Arc<dyn Read>, key: RunKey) -> Result<Option<RunId>> {
+        run_id(read, &LogRef::from(&self.thread), key).await
+    }
+
     /// Returns `true` once: that caller tells the pump where to begin.
     pub(crate) fn begin(&self) -> bool {
         !self.has_begun.swap(true, Ordering::AcqRel)
@@ -136,7 +145,7 @@ impl Session {
 
 /// The scope for rows of a thread that was looked up: the whole tenant.
 pub(crate) fn scope_of(thread: &ThreadRow) -> Scope {
-    Scope { tenant: thread.tenant.clone(), owner: None }
+    Scope::of_tenant(&thread.tenant)
 }
 
 // === impl OpenPrompt ===

@@ -9,9 +9,9 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent};
 use trilogue_domain::{
     Answer, Body, Interrupt, InterruptId, MessageId, Resolution, Role, RunId, RunKey, ThreadId,
+    ThreadKey,
 };
 use trilogue_mapping::agent_client::{self as mapping, Gate, IdFormat, Update, Updates};
-use trilogue_store::rows::ThreadRow;
 use trilogue_store::{RawOriginal, Read};
 use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, TextContent};
 use uuid::Uuid;
@@ -160,7 +160,7 @@ impl LineRenderer {
     pub(super) async fn event(
         &mut self,
         read: &Arc<dyn Read>,
-        thread: &ThreadRow,
+        thread: ThreadKey,
         event: &Event,
         run: Option<&RunId>,
         lines: &mut Lines,
@@ -181,7 +181,7 @@ impl LineRenderer {
     async fn event_now(
         &mut self,
         read: &Arc<dyn Read>,
-        thread: &ThreadRow,
+        thread: ThreadKey,
         event: &Event,
         run: Option<&RunId>,
         lines: &mut Lines,

@@ -14,7 +14,6 @@ use trilogue_domain::{
 };
 use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{RunRequest, Submitted, ThreadChoice, WhenHolding, WhenWaiting};
-use trilogue_store::Range;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_client::{PromptRequest, check_prompt};
 use trilogue_wire::jsonrpc::{self, ErrorObject};
@@ -34,10 +33,7 @@ use super::super::thread_metadata::{CLIENT, config_of};
 use super::super::wire::lines::MethodResult;
 use super::request::{IncomingRequest, read, respond_when_done, session_error};
 use super::{cancel, open};
-use crate::stream::feed::run_id;
-
-/// How much of a run's log is read at once, in bytes.
-const READ_BYTES: usize = 64 * 1024;
+use crate::stream::log_reader::LogReader;
 
 /// A prompt that becomes a run or an answer.
 struct Prompt<'a> {
@@ -265,9 +261,9 @@ impl Prompt<'_> {
         let Some(given) = given.and_then(|given| MessageId::parse(given).ok()) else {
             return Ok(None);
         };
-        let found = connection.read().message_in(thread, &given).await?;
+        let found = connection.read().message_in(thread.key, &given).await?;
         let Some(row) = found.filter(|row| row.role == Role::User) else { return Ok(None) };
-        let Some(run) = run_id(connection.read(), thread, row.run).await? else {
+        let Some(run) = self.session.run_id(connection.read(), row.run).await? else {
             return Ok(None);
         };
         let keys = connection.runtime().keys_of(thread.key, &run).await?;
@@ -310,7 +306,7 @@ impl Prompt<'_> {
     }
 
     async fn is_used(&self, message: &MessageId) -> Result<bool> {
-        let found = self.connection.read().message_in(&self.session.thread, message).await?;
+        let found = self.connection.read().message_in(self.session.thread.key, message).await?;
         Ok(found.is_some())
     }
 
@@ -399,9 +395,10 @@ impl Prompt<'_> {
         /// The response is among this many events at the end of a run.
         const LAST_EVENTS: u64 = 16;
         let after = run.last_run_number.saturating_sub(LAST_EVENTS);
-        let range = Range { run: Some(run.key), after, max_bytes: READ_BYTES };
-        for frame in self.connection.read().frames(&self.session.thread, range).await? {
-            for event in frame.events()? {
+        let read = self.connection.read().as_ref();
+        let mut log = LogReader::new(read, run.thread, Some(run.key)).after(after);
+        while let Some(page) = log.next().await? {
+            for event in page.events()? {
                 if let Some(original) = &event.original
                     && &*original.dialect == mapping::RESULT
                 {

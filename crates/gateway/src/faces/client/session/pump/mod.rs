@@ -12,7 +12,7 @@ use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, InterruptEvent, MessageEvent, RunEvent, ThreadEvent};
 use trilogue_domain::{Body, Interrupt, Json, Role, RunId, RunKey};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_store::{Frame, Range, Tail};
+use trilogue_store::{Frame, Tail};
 use trilogue_wire::agent_client::ClientCapabilities;
 use trilogue_wire::native::local::Control;
 
@@ -25,7 +25,7 @@ use super::super::wire::lines::Lines;
 use super::agent_session::{AgentSession, Visibility};
 use super::renderer::LineRenderer;
 use crate::core::not_found::no_thread;
-use crate::stream::feed::run_id;
+use crate::stream::log_reader::{LogPage, LogReader};
 
 /// How much of the log is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -190,10 +190,8 @@ impl Pump {
 
     /// Renders the next part of the log. Returns `false` at its end.
     async fn step(&mut self) -> Result<bool> {
-        let frames = self.frames_after(self.cursor, READ_BYTES).await?;
-        if frames.is_empty() {
-            return Ok(false);
-        }
+        let mut log = self.log(None).after(self.cursor);
+        let Some(LogPage { frames, .. }) = log.next().await? else { return Ok(false) };
         let mut lines = Lines::default();
         // Relayed updates are copied once, so the buffer must not grow.
         let stored: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
@@ -214,9 +212,10 @@ impl Pump {
         Ok(true)
     }
 
-    async fn frames_after(&self, after: u64, max_bytes: usize) -> Result<Vec<Arc<Frame>>> {
-        let range = Range { run: None, after, max_bytes };
-        self.connection.read().frames(&self.session.thread, range).await
+    /// Reads the thread's log, or a run's.
+    fn log(&self, run: Option<RunKey>) -> LogReader<'_> {
+        let read = self.connection.read().as_ref();
+        LogReader::new(read, self.session.thread.key, run).pages_of(READ_BYTES)
     }
 
     async fn render_frame(&mut self, frame: &Frame, lines: &mut Lines) -> Result<()> {
@@ -285,7 +284,7 @@ impl Pump {
         };
         self.note_own(event, run.as_ref()).await?;
         let read = self.connection.read();
-        let thread = &self.session.thread;
+        let thread = self.session.thread.key;
         self.renderer.event(read, thread, event, run.as_ref(), lines).await?;
         match &event.body {
             Body::Run(RunEvent::Ended(outcome)) => {
@@ -430,7 +429,7 @@ impl Pump {
         }
         let id = match &event.body {
             Body::Run(RunEvent::Created { run, .. }) => Some(run.clone()),
-            _ => run_id(self.connection.read(), &self.session.thread, key).await?,
+            _ => self.session.run_id(self.connection.read(), key).await?,
         };
         if self.run_ids.len() >= MAX_RUN_IDS {
             self.run_ids.clear();

@@ -1,10 +1,11 @@
 //! Replays: the part of the log that existed when a client asked for the session.
 
+use std::sync::Arc;
+
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{Event, MessageEvent, RunEvent};
 use trilogue_domain::{Body, Role, RunId, RunKey, limits};
 use trilogue_mapping::agent_client as mapping;
-use trilogue_store::Range;
 use trilogue_store::rows::{InterruptFilter, InterruptRow, Page, RunFilter};
 
 use super::super::super::connection::command::OpenResponse;
@@ -12,7 +13,8 @@ use super::super::super::thread_metadata::{CLIENT, config_of};
 use super::super::agent_session::AgentSession;
 use super::super::renderer::LineRenderer;
 use super::super::{OPEN_STATUSES, own_key};
-use super::{Lines, Pump, READ_BYTES, ReplayStart, run_id};
+use super::{Lines, Pump, READ_BYTES, ReplayStart};
+use crate::stream::log_reader::LogReader;
 
 // === impl Pump ===
 
@@ -62,17 +64,14 @@ impl Pump {
     /// Takes the events before the cursor of every run that has events after it: how a run continues depends on them.
     async fn skip_to_cursor(&mut self) -> Result<()> {
         let mut keys = self.open_runs().await?;
-        let mut after = self.cursor;
         // Up to the end of the log: a run may also have ended since the client asked.
-        loop {
-            let frames = self.frames_after(after, READ_BYTES).await?;
-            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
-            for key in frames.iter().filter_map(|frame| frame.run()) {
+        let mut log = self.log(None).after(self.cursor);
+        while let Some(page) = log.next().await? {
+            for key in page.runs() {
                 if !keys.contains(&key) {
                     keys.push(key);
                 }
             }
-            after = last;
         }
         let mut first = u64::MAX;
         for key in &keys {
@@ -108,50 +107,45 @@ impl Pump {
     }
 
     /// Takes the runs that have events after this number and are not among `known`.
-    async fn skip_ended_runs(&mut self, mut after: u64, mut known: Vec<RunKey>) -> Result<()> {
-        while after < self.cursor {
-            let frames = self.frames_after(after, READ_BYTES).await?;
-            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
-            for key in frames.iter().filter_map(|frame| frame.run()) {
-                if !known.contains(&key) {
-                    known.push(key);
-                    self.skip_run(key).await?;
+    async fn skip_ended_runs(&mut self, after: u64, known: Vec<RunKey>) -> Result<()> {
+        let mut ended = Vec::new();
+        let mut log = self.log(None).after(after).until(self.cursor);
+        while let Some(page) = log.next().await? {
+            for key in page.runs() {
+                if !known.contains(&key) && !ended.contains(&key) {
+                    ended.push(key);
                 }
             }
-            after = last;
+        }
+        for key in ended {
+            self.skip_run(key).await?;
         }
         Ok(())
     }
 
     /// Takes a run's events up to the cursor. Returns the number of its first event.
     async fn skip_run(&mut self, run: RunKey) -> Result<u64> {
-        let id = run_id(self.connection.read(), &self.session.thread, run).await?;
+        let id = self.session.run_id(self.connection.read(), run).await?;
         if let Some(id) = &id
             && self.is_own_run(id).await?
         {
             self.renderer.own_run = Some(run);
         }
-        let (mut after, mut first) = (0, u64::MAX);
-        loop {
-            let range = Range { run: Some(run), after, max_bytes: READ_BYTES };
-            let frames = self.connection.read().frames(&self.session.thread, range).await?;
-            let Some(last) = frames.last().map(|frame| frame.last_run()) else { break };
-            first = first.min(frames.first().map_or(u64::MAX, |frame| frame.first()));
-            let is_after_cursor = frames.first().is_some_and(|frame| frame.first() > self.cursor);
-            for frame in frames.iter().filter(|_| !is_after_cursor) {
-                let cursor = self.cursor;
-                let events = frame.events()?.iter();
-                let skipped =
-                    events.filter(|event| event.number <= cursor && event.run_number > after);
-                for event in skipped {
+        let (connection, mut first) = (Arc::clone(&self.connection), u64::MAX);
+        let (read, thread) = (connection.read().as_ref(), self.session.thread.key);
+        let mut log = LogReader::new(read, thread, Some(run)).pages_of(READ_BYTES);
+        while let Some(page) = log.next().await? {
+            let begins_at = page.frames.first().map_or(u64::MAX, |frame| frame.first());
+            first = first.min(begins_at);
+            if begins_at > self.cursor {
+                break;
+            }
+            for event in page.events()? {
+                if event.number <= self.cursor {
                     self.note_own(event, id.as_ref()).await?;
                     self.renderer.skip(event, id.as_ref());
                 }
             }
-            if last <= after || is_after_cursor {
-                break;
-            }
-            after = last;
         }
         if let Some(id) = id {
             self.run_ids.insert(run, id);
@@ -161,18 +155,13 @@ impl Pump {
 
     /// Folds the agent's session up to the cursor.
     async fn fold_agent_session(&mut self) -> Result<()> {
-        let mut after = 0;
-        while after < self.cursor {
-            let frames = self.frames_after(after, 4 * READ_BYTES).await?;
-            let Some(last) = frames.last().map(|frame| frame.last()) else { break };
-            for frame in &frames {
-                for event in frame.events()? {
-                    // The response has what it says.
-                    let _ = self.agent_session.push(event);
-                }
-            }
-            after = last;
+        let mut folded = AgentSession::default();
+        let mut log = self.log(None).until(self.cursor).pages_of(4 * READ_BYTES);
+        while let Some(page) = log.next().await? {
+            // The response has what they say.
+            page.events()?.into_iter().for_each(|event| drop(folded.push(event)));
         }
+        self.agent_session = folded;
         Ok(())
     }
 
