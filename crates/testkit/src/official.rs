@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::programs::{ROOT, installed, official_rust};
 
-pub use crate::programs::scripted_agent;
+pub use crate::programs::{example, scripted_agent};
 
 const CLIENT_LIMIT: Duration = Duration::from_secs(240);
 

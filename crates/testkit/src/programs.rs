@@ -69,7 +69,7 @@ async fn given_or<F: Future<Output = Result<PathBuf>>>(
     }
 }
 
-async fn example(name: &str) -> Result<PathBuf> {
+pub async fn example(name: &str) -> Result<PathBuf> {
     let arguments = ["--quiet", "--workspace", "--exclude", "trilogue-bench", "--example", name];
     build(&arguments).await.map(|profile| profile.join("examples").join(name))
 }

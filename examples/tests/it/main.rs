@@ -7,6 +7,7 @@ mod asking;
 #[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/editing.rs"]
 mod editing;
+mod programs;
 #[expect(dead_code, reason = "its `main` is for `cargo run`")]
 #[path = "../../guide/prompting.rs"]
 mod prompting;
@@ -38,7 +39,6 @@ use serde_json::json;
 use trilogue_sdk::prelude::*;
 use trilogue_sdk::recorder::Recorder;
 use trilogue_sdk::{PrincipalId, Resolution, RunInfo, run_turn, to_json};
-use trilogue_testkit::editor::Editor;
 
 async fn take(agent: &dyn Agent, recorder: &Arc<Recorder>, turn: Turn) -> Outcome {
     let config = Some(to_json(&json!({ "shout": true })).unwrap());
@@ -131,8 +131,7 @@ async fn editing() {
 
 #[tokio::test]
 async fn prompting() {
-    let me = std::env::current_exe().unwrap();
-    let agent = me.ancestors().nth(2).unwrap().join("examples/agent_client_agent");
+    let agent = programs::program("agent_client_agent");
     let agent = trilogue_sdk::agent_client::Command::new(agent.to_str().unwrap());
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = here.join("ten_line_echo.rs");
@@ -140,23 +139,6 @@ async fn prompting() {
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].contains("ten_line_echo.rs"), "{said:?}");
     assert_eq!(said[1], "I did not keep it.");
-}
-
-/// The ten lines of an author, launched and driven as an editor does it.
-#[tokio::test]
-async fn an_agent_on_standard_streams() {
-    let me = std::env::current_exe().unwrap();
-    let agent = me.ancestors().nth(2).unwrap().join("examples/stdio_echo");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let editor = Editor::launch(&[agent.to_str().unwrap().to_owned()], here).await.unwrap();
-    let session = editor.new_session(here).await.unwrap();
-    let end = editor.prompt(&session, "Hello!").await.unwrap().await.unwrap();
-    assert_eq!(end["result"]["stopReason"], "end_turn", "{end}");
-    let updates = editor.updates(&session);
-    assert_eq!(updates.len(), 1, "{updates:?}");
-    assert_eq!(updates[0]["sessionUpdate"], "agent_message_chunk");
-    assert_eq!(updates[0]["content"]["text"], "Hello!");
-    assert!(editor.close().await.unwrap().success());
 }
 
 #[tokio::test]

@@ -42,6 +42,9 @@ pub use new_run::NewRun;
 pub use options::Options;
 pub use transport::{Method, Request, Response, ResponseBody, Transport, TransportError};
 
+/// The objects of the face, as they are sent.
+pub use trilogue_wire::native as wire;
+
 use call::{Endpoint, RequestBuilder, perhaps_elsewhere};
 use events::EventScope;
 use options::DEFAULT_BASE;

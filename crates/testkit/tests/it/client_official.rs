@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::json;
-use trilogue_testkit::official::{Official, acpx, run, scripted_agent};
+use trilogue_testkit::official::{Official, acpx, example, run, scripted_agent};
 use trilogue_testkit::{Folder, Home, Server, ServerOptions};
 
 /// A server with these agents beside the built-in ones, each a name and a command line, and a folder to work in.
@@ -131,6 +131,18 @@ async fn every_client_uses_another_sdks_agent_directly() {
         let options = ["--name", agent.name(), "session", "script"];
         client.drive(cwd.path(), &options, &keeps).await.unwrap();
         client.drive(cwd.path(), &["auth"], &asks).await.unwrap();
+    }
+}
+
+/// An agent that `stdio::serve` puts on standard streams needs nothing between it and an editor.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_client_uses_an_agent_on_standard_streams() {
+    let cwd = Folder::new().unwrap();
+    let agent = [example("stdio_echo").await.unwrap().display().to_string()];
+    for client in Official::ALL {
+        for check in ["prompt", "cancel_when_idle"] {
+            client.drive(cwd.path(), &["--only", check, "session"], &agent).await.unwrap();
+        }
     }
 }
 

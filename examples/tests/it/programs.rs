@@ -1,0 +1,188 @@
+//! Each program of this folder as a reader runs it: started, used by a client, and stopped.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+use trilogue_sdk::client::wire::{AnswerCreate, Json, Run, RunCreate, RunInput, RunStatus};
+use trilogue_sdk::client::{Client, HttpTransport};
+use trilogue_testkit::{Editor, Folder};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// The programs that other tests run: against editors and clients, and with the command line in between.
+const RUN_ELSEWHERE: [&str; 2] = ["agent_client_agent", "agent_client_client"];
+const SERVERS: [&str; 9] = [
+    "asking",
+    "linter",
+    "remembering",
+    "stopping",
+    "streaming",
+    "suspending",
+    "ten_line_echo",
+    "trait_agent",
+    "typed",
+];
+const OTHERS: [&str; 2] = ["prompting", "stdio_echo"];
+
+/// A program that serves its agent. Killed when dropped.
+struct Served {
+    child: Child,
+    client: Client,
+    _state: Folder,
+}
+
+// === impl Served ===
+
+impl Served {
+    /// Starts a program as the guide says, and takes its address and its token from where it puts them.
+    async fn start(name: &str) -> Self {
+        let state = Folder::new().unwrap();
+        let mut child = Command::new(program(name))
+            .args(["--listen", "127.0.0.1:0"])
+            .current_dir(state.path())
+            .env("XDG_STATE_HOME", state.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = timeout(LIMIT, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let url = line.strip_prefix("listening: ").unwrap();
+        let file = url.strip_prefix("http://").unwrap().replace(':', "-");
+        let token = std::fs::read_to_string(state.path().join("trilogue/tokens").join(file));
+        let server = HttpTransport::to(url).unwrap().token(token.unwrap().trim());
+        Self { child, client: Client::over(server), _state: state }
+    }
+
+    async fn run(&self, agent: &str, input: Value) -> Run {
+        let new = RunCreate::new(agent, RunInput::Value(Json::from_value(&input)));
+        self.client.run_and_wait(new).await.unwrap()
+    }
+
+    /// Answers the question of a run, and waits for its end.
+    async fn answer(&self, run: &Run, answer: AnswerCreate) -> Run {
+        let question = &run.interrupts.as_ref().unwrap()[0];
+        self.client.answer(&question.id, &answer).await.unwrap();
+        self.client.wait_for_run(&run.id).await.unwrap()
+    }
+
+    /// Stops it as Ctrl-C does.
+    async fn stop(mut self) {
+        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(id).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert!(timeout(LIMIT, self.child.wait()).await.unwrap().unwrap().success());
+    }
+}
+
+pub(crate) fn program(name: &str) -> PathBuf {
+    let me = std::env::current_exe().unwrap();
+    me.ancestors().nth(2).unwrap().join("examples").join(name)
+}
+
+fn said(run: &Run) -> String {
+    assert_eq!(run.status, RunStatus::Completed, "{run:?}");
+    run.output.iter().flatten().map(|message| message.text()).collect()
+}
+
+fn result(run: &Run) -> Value {
+    assert_eq!(run.status, RunStatus::Completed, "{run:?}");
+    run.result.as_ref().unwrap().to_value()
+}
+
+#[tokio::test]
+async fn programs_that_say_something_say_it() {
+    for (name, agent, input, text) in [
+        ("ten_line_echo", "ten-line-echo", "Hello!", "Hello!"),
+        ("trait_agent", "echo", "Hello!", "Hello!"),
+        ("streaming", "weather", "How is it?", "Tomorrow it will be 21 degrees."),
+        ("remembering", "counter", "Count!", "Turn 1 after 0 messages."),
+        ("linter", "linter", "a.md", "There is no editor here whose files I could work with."),
+    ] {
+        let served = Served::start(name).await;
+        let run = served.run(agent, json!(input)).await;
+        assert!(said(&run).starts_with(text), "{name}: {run:?}");
+        served.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn programs_that_ask_go_on_with_the_answer() {
+    let served = Served::start("asking").await;
+    let run = served.run("cleaner", json!("Clean up!")).await;
+    let allow = AnswerCreate { option: Some("allow".to_owned()), ..AnswerCreate::default() };
+    assert_eq!(said(&served.answer(&run, allow).await), "Removed.");
+    served.stop().await;
+
+    let served = Served::start("suspending").await;
+    let run = served.run("buyer", json!({ "item": "a boat" })).await;
+    let value = Some(Json::from_value(&json!({ "approved": true })));
+    let run = served.answer(&run, AnswerCreate { value, ..AnswerCreate::default() }).await;
+    assert_eq!(result(&run), json!({ "bought": true, "item": "a boat" }));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_typed_program_gives_its_result() {
+    let served = Served::start("typed").await;
+    let run = served.run("planner", json!({ "city": "Paris", "days": 1 })).await;
+    assert_eq!(result(&run), json!({ "sights": ["The Louvre"] }));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_waiting_program_hears_a_cancellation() {
+    let served = Served::start("stopping").await;
+    let new = RunCreate::new("waiter", RunInput::Text("Wait!".to_owned()));
+    let run = served.client.start_run(new).await.unwrap();
+    served.client.cancel_run(&run.id).await.unwrap();
+    let run = served.client.wait_for_run(&run.id).await.unwrap();
+    assert_eq!(run.status, RunStatus::Cancelled);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_prompting_program_prints_the_answers() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(program("prompting"));
+    command.arg(here).arg(here.join("ten_line_echo.rs")).arg(program("agent_client_agent"));
+    let output = timeout(LIMIT, command.kill_on_drop(true).output()).await.unwrap().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("ten_line_echo.rs"), "{printed}");
+    assert!(printed.ends_with("I did not keep it.\n"), "{printed}");
+}
+
+/// The ten lines of an author, launched and driven as an editor does it.
+#[tokio::test]
+async fn the_program_on_standard_streams_answers_an_editor() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let agent = program("stdio_echo").display().to_string();
+    let editor = Editor::launch(&[agent], here).await.unwrap();
+    let session = editor.new_session(here).await.unwrap();
+    let end = editor.prompt(&session, "Hello!").await.unwrap().await.unwrap();
+    assert_eq!(end["result"]["stopReason"], "end_turn", "{end}");
+    let updates = editor.updates(&session);
+    assert_eq!(updates.len(), 1, "{updates:?}");
+    assert_eq!(updates[0]["sessionUpdate"], "agent_message_chunk");
+    assert_eq!(updates[0]["content"]["text"], "Hello!");
+    assert!(editor.close().await.unwrap().success());
+}
+
+#[test]
+fn no_program_is_left_out() {
+    let manifest = include_str!("../../Cargo.toml");
+    let mut names: Vec<&str> = manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+        .collect();
+    names.retain(|name| *name != "trilogue-examples");
+    names.sort_unstable();
+    let mut run: Vec<&str> = [&SERVERS[..], &OTHERS, &RUN_ELSEWHERE].concat();
+    run.sort_unstable();
+    assert_eq!(names, run);
+}
