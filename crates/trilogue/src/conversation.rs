@@ -1,6 +1,6 @@
 //! One run on the terminal: renders its events, asks its questions, cancels it on Ctrl-C.
 //!
-//! [`Conversation`] is the same for every protocol. A protocol gives an [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
+//! [`Conversation`] is the same for every protocol. A protocol gives a [`RemoteAgent`], which starts runs, and a [`RunReader`], which reads one.
 
 pub(crate) mod communication;
 pub(crate) mod connect;

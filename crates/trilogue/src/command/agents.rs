@@ -58,9 +58,7 @@ impl AgentsCommand {
         }
         let page = self.page.page();
         if page.after.is_some() {
-            return Err(CliError::usage(
-                "--after: the Agent Connect ServerProtocol has no cursors",
-            ));
+            return Err(CliError::usage("--after: the Agent Connect Protocol has no cursors"));
         }
         let limit = page.limit.map(|limit| {
             connect::Limit::new(limit)

@@ -61,7 +61,7 @@ struct Listen {
         value_delimiter = ','
     )]
     secret: Vec<String>,
-    /// ExitStatus after this many deliveries.
+    /// Exit after this many deliveries.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
