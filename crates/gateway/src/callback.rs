@@ -1,5 +1,6 @@
 //! Sending callbacks: signed as Standard Webhooks wants, through the one outbound client. When one is tried again is the queue worker's to decide.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -86,7 +87,28 @@ pub async fn check_callback_url(client: &Client, url: &str) -> Result<(), trilog
     })
 }
 
+/// What `attempt` comes to, for the queue.
+pub(crate) fn outcome<'a>(
+    attempt: impl Future<Output = Result<(), Undelivered>> + Send + 'a,
+) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
+    Box::pin(async move { attempt.await.map_or_else(Delivered::from, |()| Delivered::Accepted) })
+}
+
 // === impl Undelivered ===
+
+impl Undelivered {
+    /// A delivery that is not tried again.
+    pub(crate) fn refused(reason: String) -> Self {
+        Self { reason, retry: false, after: None }
+    }
+}
+
+impl From<trilogue_domain::Error> for Undelivered {
+    fn from(error: trilogue_domain::Error) -> Self {
+        let (reason, retry) = (error.message().to_owned(), error.code().is_transient());
+        Self { reason, retry, after: None }
+    }
+}
 
 impl From<Undelivered> for Delivered {
     fn from(undelivered: Undelivered) -> Self {
@@ -154,11 +176,7 @@ impl Sender {
             .header(TIMESTAMP, seconds)
             .header(SIGNATURE, signatures.join(" "))
             .body(callback.body.clone())
-            .map_err(|error| Undelivered {
-                reason: format!("the callback cannot be sent: {error}"),
-                retry: false,
-                after: None,
-            })
+            .map_err(|error| Undelivered::refused(format!("the callback cannot be sent: {error}")))
     }
 }
 

@@ -21,8 +21,8 @@ use crate::http::receive;
 pub use crate::http::reply::Reply;
 pub use crate::http::request::Request;
 pub use crate::route::{
-    Access, Answer, Answering, Call, Content, Endpoint, Operation, Parameter, Route, SchemaOf,
-    Verb, bind, of, operations,
+    Access, Call, Endpoint, HandlerFuture, Operation, Parameter, ResponseContent, Route,
+    RouteResponse, SchemaOf, Verb, bind, of, operations,
 };
 use crate::stream::Streams;
 

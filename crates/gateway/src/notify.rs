@@ -13,7 +13,7 @@ use trilogue_domain::port::{Clock, Deliver, Delivered, Delivery};
 use trilogue_domain::{Content, DeliveryId, Interrupt, InterruptId, Scope, safe};
 use trilogue_store::Read;
 
-use crate::callback::{Callback, Sender, Undelivered};
+use crate::callback::{self, Callback, Sender, Undelivered};
 use crate::core::ports::Ports;
 
 /// The longest title, in characters.
@@ -46,7 +46,7 @@ pub struct NoticeDelivery {
 
 /// What the queue knows of an interrupt.
 #[derive(Deserialize)]
-struct Reference {
+struct InterruptRef {
     interrupt: String,
 }
 
@@ -98,17 +98,11 @@ impl NoticeDelivery {
     }
 
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
-        let refused = |reason: String| Undelivered { reason, retry: false, after: None };
-        let unread = |error: trilogue_domain::Error| Undelivered {
-            reason: error.message().to_owned(),
-            retry: error.code().is_transient(),
-            after: None,
-        };
-        let reference: Reference = serde_json::from_slice(delivery.reference.as_bytes())
-            .map_err(|error| refused(format!("the notice names nothing: {error}")))?;
-        let interrupt = InterruptId::parse(&reference.interrupt).map_err(unread)?;
+        let reference: InterruptRef = serde_json::from_slice(delivery.reference.as_bytes())
+            .map_err(|error| Undelivered::refused(format!("the notice names nothing: {error}")))?;
+        let interrupt = InterruptId::parse(&reference.interrupt)?;
         let scope = Scope::of_tenant(&delivery.tenant);
-        let row = self.read.interrupt(&scope, &interrupt).await.map_err(unread)?;
+        let row = self.read.interrupt(&scope, &interrupt).await?;
         // Nobody waits any more where it is resolved, or gone with its thread.
         let Some(row) = row.filter(|row| row.resolution.is_none()) else { return Ok(()) };
         let notice = Notice {
@@ -121,9 +115,10 @@ impl NoticeDelivery {
             title: title(&row.interrupt),
             answer: format!("trilogue approve {}", quoted(row.interrupt.id.as_str())),
         };
-        let notice = serde_json::to_vec(&notice)
-            .map_err(|error| refused(format!("the notice cannot be written: {error}")))?;
-        let id = DeliveryId::parse(&delivery.id).map_err(unread)?;
+        let notice = serde_json::to_vec(&notice).map_err(|error| {
+            Undelivered::refused(format!("the notice cannot be written: {error}"))
+        })?;
+        let id = DeliveryId::parse(&delivery.id)?;
         self.to.tell(&id, notice.into()).await
     }
 }
@@ -133,12 +128,7 @@ impl Deliver for NoticeDelivery {
         &'a self,
         delivery: &'a Delivery,
     ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
-        Box::pin(async move {
-            match self.attempt(delivery).await {
-                Ok(()) => Delivered::Accepted,
-                Err(undelivered) => undelivered.into(),
-            }
-        })
+        callback::outcome(self.attempt(delivery))
     }
 }
 

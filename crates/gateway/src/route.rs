@@ -14,7 +14,7 @@ use crate::http::reply::Reply;
 use crate::http::request::Request;
 
 /// An answer that is being made.
-pub type Answering = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
 /// Makes the JSON Schema of a type.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
@@ -30,10 +30,10 @@ pub struct Route<S> {
     pub query: &'static [Parameter],
     pub headers: &'static [Parameter],
     pub request: Option<SchemaOf>,
-    pub answers: &'static [Answer],
+    pub answers: &'static [RouteResponse],
     /// What can go wrong beside what can go wrong everywhere.
     pub errors: &'static [Code],
-    pub handler: fn(Call<S>) -> Answering,
+    pub handler: fn(Call<S>) -> HandlerFuture,
 }
 
 /// A request, with the state of the face that answers it.
@@ -49,7 +49,7 @@ pub struct Endpoint {
     pub(crate) access: Access,
     pub(crate) operation: &'static str,
     pub(crate) query: &'static [Parameter],
-    pub(crate) handler: Box<dyn Fn(Request) -> Answering + Send + Sync>,
+    pub(crate) handler: Box<dyn Fn(Request) -> HandlerFuture + Send + Sync>,
 }
 
 /// Something that a protocol's clients can ask for.
@@ -94,15 +94,15 @@ pub struct Parameter {
 
 /// One way in which a route answers.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct RouteResponse {
     pub status: u16,
     pub about: &'static str,
-    pub content: Content,
+    pub content: ResponseContent,
 }
 
 /// What an answer carries.
 #[derive(Clone, Copy, Debug)]
-pub enum Content {
+pub enum ResponseContent {
     Nothing,
     Json(SchemaOf),
     /// Anything else, by its MIME type.
@@ -114,12 +114,16 @@ pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-pub(crate) const fn answer(status: u16, about: &'static str, schema: SchemaOf) -> Answer {
-    Answer { status, about, content: Content::Json(schema) }
+pub(crate) const fn json_response(
+    status: u16,
+    about: &'static str,
+    schema: SchemaOf,
+) -> RouteResponse {
+    RouteResponse { status, about, content: ResponseContent::Json(schema) }
 }
 
-pub(crate) const fn no_content(about: &'static str) -> Answer {
-    Answer { status: 204, about, content: Content::Nothing }
+pub(crate) const fn no_content(about: &'static str) -> RouteResponse {
+    RouteResponse { status: 204, about, content: ResponseContent::Nothing }
 }
 
 /// These routes, bound to the state of their face.
@@ -139,6 +143,23 @@ pub fn operations<S>(routes: &[Route<S>]) -> Vec<Operation> {
 // === impl Route ===
 
 impl<S> Route<S> {
+    /// `GET`, with the right to read and nothing else: tables change what differs.
+    pub const fn base(handler: fn(Call<S>) -> HandlerFuture) -> Self {
+        Self {
+            verb: Verb::Get,
+            path: "",
+            access: Access::Right(Right::Read),
+            operation: "",
+            summary: "",
+            query: &[],
+            headers: &[],
+            request: None,
+            answers: &[],
+            errors: &[],
+            handler,
+        }
+    }
+
     /// The path's parameters, in order.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + use<S> {
         parameters(self.path)

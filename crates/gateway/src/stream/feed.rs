@@ -14,6 +14,7 @@ use trilogue_domain::{InterruptId, RunId, RunKey, ThreadKey, lock};
 use trilogue_store::rows::{Page, RunFilter, RunRow};
 use trilogue_store::{Frame, Read, Tail};
 
+use super::Streams;
 use super::cursor::Cursor;
 use super::inline::inlined;
 use super::log_reader::LogReader;
@@ -56,13 +57,13 @@ pub(crate) struct Feed {
     tail: Tail,
     names: Mutex<HashMap<RunKey, Option<RunId>>>,
     /// By the last number that each holds.
-    chunks: Mutex<BTreeMap<u64, Arc<Chunk>>>,
+    chunks: Mutex<BTreeMap<u64, Arc<RenderedFrame>>>,
     budget: Arc<Budget>,
 }
 
 /// A rendered frame.
 #[derive(Debug)]
-pub(crate) struct Chunk {
+pub(crate) struct RenderedFrame {
     /// The chunk is what comes next for every position from here to `last`.
     follows: u64,
     pub(crate) first: u64,
@@ -134,11 +135,31 @@ impl Feed {
     }
 
     /// What follows a position, when it is rendered already.
-    pub(crate) fn rendered(&self, cursor: Cursor) -> Option<Arc<Chunk>> {
+    pub(crate) fn rendered(&self, cursor: Cursor) -> Option<Arc<RenderedFrame>> {
         let whole = cursor.whole();
         let chunks = self.chunks();
         let (_, chunk) = chunks.range(whole + 1..).next()?;
         (chunk.follows <= whole).then(|| Arc::clone(chunk))
+    }
+
+    /// What follows a position; `None` at the end of the log. `before` is the frame that ends there, where the reader has one.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) async fn following(
+        &self,
+        streams: &Streams,
+        cursor: Cursor,
+        before: Option<&Arc<RenderedFrame>>,
+    ) -> Result<Option<Arc<RenderedFrame>>> {
+        if let Some(frame) = self.rendered(cursor) {
+            return Ok(Some(frame));
+        }
+        let advanced = self.advance(&streams.read, cursor, before).await?;
+        Ok(advanced.map(|(frame, rendered)| {
+            streams.meters.frames_rendered.increment(rendered as u64);
+            frame
+        }))
     }
 
     /// Reads and renders what follows a position; `None` at the end of the log. `before` is the chunk that ends there, where the reader has one: its state need not be folded again.
@@ -149,8 +170,8 @@ impl Feed {
         &self,
         read: &Arc<dyn Read>,
         cursor: Cursor,
-        before: Option<&Arc<Chunk>>,
-    ) -> Result<Option<(Arc<Chunk>, usize)>> {
+        before: Option<&Arc<RenderedFrame>>,
+    ) -> Result<Option<(Arc<RenderedFrame>, usize)>> {
         let after = cursor.whole();
         let run = self.run.as_ref().map(|(key, _)| *key);
         let has_room = self.budget.has_room();
@@ -197,7 +218,7 @@ impl Feed {
         frame: &Frame,
         follows: u64,
         mut fold: Box<dyn Fold>,
-    ) -> Result<Chunk> {
+    ) -> Result<RenderedFrame> {
         let (first, last) = self.numbers(frame);
         let run_id = self.name(read, frame.run()).await?;
         let mut out = Out::named(self.view.event_name());
@@ -213,7 +234,7 @@ impl Feed {
         let shown = run_id.map_or_else(Vec::new, |run| {
             out.shown.into_iter().map(|(cursor, id)| (cursor, run.clone(), id)).collect()
         });
-        Ok(Chunk {
+        Ok(RenderedFrame {
             follows,
             first,
             last,
@@ -231,7 +252,7 @@ impl Feed {
         &self,
         read: &Arc<dyn Read>,
         first: u64,
-        before: Option<&Arc<Chunk>>,
+        before: Option<&Arc<RenderedFrame>>,
     ) -> Result<Box<dyn Fold>> {
         if first == 1 || self.view.is_stateless() {
             return Ok(self.view.begin());
@@ -269,7 +290,7 @@ impl Feed {
     }
 
     /// Keeps a chunk for others, and drops the oldest where too much is held.
-    fn keep(&self, chunk: Chunk) -> Arc<Chunk> {
+    fn keep(&self, chunk: RenderedFrame) -> Arc<RenderedFrame> {
         let chunk = Arc::new(chunk);
         let mut chunks = self.chunks();
         if let Some(known) = chunks.get(&chunk.last) {
@@ -285,7 +306,7 @@ impl Feed {
         chunk
     }
 
-    fn chunks(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Chunk>>> {
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<RenderedFrame>>> {
         lock(&self.chunks)
     }
 
@@ -332,9 +353,9 @@ impl fmt::Debug for Feed {
     }
 }
 
-// === impl Chunk ===
+// === impl RenderedFrame ===
 
-impl Chunk {
+impl RenderedFrame {
     /// The bytes behind a position.
     pub(crate) fn after(&self, cursor: Cursor) -> Bytes {
         let passed = self.marks.partition_point(|mark| mark.cursor <= cursor);

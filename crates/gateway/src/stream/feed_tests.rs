@@ -116,7 +116,7 @@ async fn follow(feed: &Feed, read: &Arc<dyn Read>, cursor: Cursor) -> String {
 
 struct Follower {
     cursor: Cursor,
-    at: Option<Arc<Chunk>>,
+    at: Option<Arc<RenderedFrame>>,
     seen: Vec<u8>,
 }
 

@@ -14,4 +14,4 @@ mod sampling;
 mod streams;
 pub(crate) mod view;
 
-pub(crate) use streams::{OpenStream, Streams, stopping};
+pub(crate) use streams::{OpenStream, Streams, stopping, stream_reply};

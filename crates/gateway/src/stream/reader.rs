@@ -1,27 +1,23 @@
 //! One client's place on a stream.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::{HeaderValue, StatusCode, header};
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Error, Right, RunId};
-use trilogue_runtime::Presence;
+use trilogue_domain::{Error, RunId};
 use trilogue_store::rows::RunRow;
 use trilogue_wire::native::Gap;
 
 use super::cursor::Cursor;
-use super::feed::{Chunk, Feed};
+use super::feed::{Feed, RenderedFrame};
 use super::view::View;
-use super::{OpenStream, Streams, stopping};
+use super::{OpenStream, Streams, stopping, stream_reply};
 use crate::access::authenticator::Caller;
 use crate::core::log_ref::LogRef;
 use crate::core::not_found::{no_run, no_thread};
-use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
 
 /// The most that a stream still sends once the server is stopping, apart from its last chunk, in bytes.
@@ -29,13 +25,12 @@ const FAREWELL_BYTES: usize = 1024 * 1024;
 
 /// One client's place on a stream. It pulls: there is no queue.
 struct Reader {
-    streams: Arc<Streams>,
+    open: OpenStream,
     feed: Arc<Feed>,
     committed: watch::Receiver<u64>,
-    caller: Caller,
     cursor: Cursor,
     /// The chunk that ends at the cursor: what comes next is folded on from it.
-    at: Option<Arc<Chunk>>,
+    at: Option<Arc<RenderedFrame>>,
     begun: bool,
     /// Whether it was looked whether there is anything that may still come.
     looked: bool,
@@ -44,15 +39,10 @@ struct Reader {
     asked: bool,
     /// Whether the stream's run had ended when somebody last looked.
     run_ended: bool,
-    ticks: Interval,
-    checked_at: Instant,
-    sent_at: Instant,
-    _presence: Option<Presence>,
-    _open: OpenStream,
 }
 
 /// What woke a reader at the end of the log.
-enum WakeReason {
+enum LogWake {
     Committed,
     LogGone,
     Tick,
@@ -71,7 +61,7 @@ pub(crate) fn open(
     view: Arc<dyn View>,
     cursor: Cursor,
 ) -> Result<Reply> {
-    let open = streams.open()?;
+    let mut open = OpenStream::begin(streams, caller, Duration::MAX)?;
     let feed = streams.feeds.open(&streams.read, thread, run, view);
     let committed = feed.committed();
     let last = match run {
@@ -83,13 +73,9 @@ pub(crate) fn open(
     {
         return Err(cursor.beyond(last));
     }
-    let may_answer = caller.principal.rights.has(Right::Answer);
-    let mut ticks = interval(streams.token_recheck.min(streams.heartbeat));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
+    open.attend(feed.thread.key);
     let reader = Reader {
         committed,
-        caller: caller.clone(),
         cursor,
         at: None,
         begun: false,
@@ -97,27 +83,17 @@ pub(crate) fn open(
         done: false,
         asked: false,
         run_ended: run.is_some_and(|run| run.status.is_terminal()),
-        ticks,
-        checked_at: Instant::now(),
-        sent_at: Instant::now(),
-        _presence: may_answer.then(|| streams.runtime.present(feed.thread.key)),
-        _open: open,
         feed,
-        streams: Arc::clone(streams),
+        open,
     };
     let content_type = reader.feed.view.content_type();
-    let body = ReplyBody::pieces(pieces(reader));
-    Ok(Reply::new(StatusCode::OK, body).header(header::CONTENT_TYPE, content_type).header(
-        header::HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    ))
+    Ok(stream_reply(content_type, pieces(reader)))
 }
 
 fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
     futures_util::stream::unfold(reader, |mut reader| async move {
         let piece = reader.next().await?;
-        reader.sent_at = Instant::now();
-        reader.streams.meters.stream_bytes.increment(piece.len() as u64);
+        reader.open.sent(&piece);
         Some((Ok(piece), reader))
     })
 }
@@ -127,10 +103,8 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
 impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
-            if self.checked_at.elapsed() >= self.streams.token_recheck
-                && let Some(end) = self.check_token().await
-            {
-                return Some(end);
+            if let Err(error) = self.open.check().await {
+                return Some(self.end_with(&error));
             }
             match self.following().await {
                 Ok(Some(chunk)) => {
@@ -152,10 +126,10 @@ impl Reader {
                 Err(error) => return Some(self.end_with(&error)),
             }
             match self.wait().await {
-                WakeReason::Committed => {}
-                WakeReason::LogGone => return Some(self.end_with(&self.gone())),
-                WakeReason::Stopping => return Some(self.farewell().await),
-                WakeReason::Tick => {
+                LogWake::Committed => {}
+                LogWake::LogGone => return Some(self.end_with(&self.gone())),
+                LogWake::Stopping => return Some(self.farewell().await),
+                LogWake::Tick => {
                     if let Some(piece) = self.tick().await {
                         return Some(piece);
                     }
@@ -165,14 +139,8 @@ impl Reader {
         None
     }
 
-    async fn following(&self) -> Result<Option<Arc<Chunk>>> {
-        if let Some(chunk) = self.feed.rendered(self.cursor) {
-            return Ok(Some(chunk));
-        }
-        let advanced = self.feed.advance(&self.streams.read, self.cursor, self.at.as_ref());
-        let Some((chunk, rendered)) = advanced.await? else { return Ok(None) };
-        self.streams.meters.frames_rendered.increment(rendered as u64);
-        Ok(Some(chunk))
+    async fn following(&self) -> Result<Option<Arc<RenderedFrame>>> {
+        self.feed.following(&self.open.streams, self.cursor, self.at.as_ref()).await
     }
 
     /// Whether this stream has shown a question for which the run still waits, in a view whose streams end there. One that begins behind the question goes on.
@@ -181,7 +149,7 @@ impl Reader {
     }
 
     /// What of a chunk this client has not, and notes what it is shown with it.
-    fn take(&mut self, chunk: &Arc<Chunk>) -> Bytes {
+    fn take(&mut self, chunk: &Arc<RenderedFrame>) -> Bytes {
         let mut bytes = chunk.after(self.cursor);
         let asked = self.cursor.whole();
         if !std::mem::replace(&mut self.begun, true) && chunk.first > asked + 1 {
@@ -191,7 +159,7 @@ impl Reader {
         }
         for (cursor, run, interrupt) in &chunk.shown {
             if *cursor > self.cursor {
-                self.streams.runtime.shown(&self.caller.principal.id, run, interrupt);
+                self.open.streams.runtime.shown(&self.open.caller.principal.id, run, interrupt);
                 self.asked = true;
             }
         }
@@ -201,14 +169,15 @@ impl Reader {
         bytes
     }
 
-    async fn wait(&mut self) -> WakeReason {
+    async fn wait(&mut self) -> LogWake {
+        let streams = Arc::clone(&self.open.streams);
         tokio::select! {
             changed = self.committed.changed() => match changed {
-                Ok(()) => WakeReason::Committed,
-                Err(_) => WakeReason::LogGone,
+                Ok(()) => LogWake::Committed,
+                Err(_) => LogWake::LogGone,
             },
-            () = self.streams.lifecycle.streams_ended() => WakeReason::Stopping,
-            _ = self.ticks.tick() => WakeReason::Tick,
+            () = streams.lifecycle.streams_ended() => LogWake::Stopping,
+            () = self.open.next_tick() => LogWake::Tick,
         }
     }
 
@@ -229,26 +198,15 @@ impl Reader {
 
     /// A sign of life, or the end of a stream whose token or log is gone.
     async fn tick(&mut self) -> Option<Bytes> {
-        if let Some(end) = self.check_token().await {
-            return Some(end);
-        }
-        if let Err(error) = self.streams.check_store() {
-            return Some(self.end_with(&error));
-        }
-        if self.sent_at.elapsed() < self.streams.heartbeat {
-            return None;
-        }
-        match self.still_there().await {
-            Ok(()) => {}
-            Err(error) => return Some(self.end_with(&error)),
-        }
-        Some(self.feed.view.heartbeat())
-    }
-
-    async fn check_token(&mut self) -> Option<Bytes> {
-        self.checked_at = Instant::now();
-        let error = self.streams.check_token(&self.caller).await.err()?;
-        Some(self.end_with(&error))
+        let checked = match self.open.tick().await {
+            Ok(false) => return None,
+            Ok(true) => self.still_there().await,
+            Err(error) => Err(error),
+        };
+        Some(match checked {
+            Ok(()) => self.feed.view.heartbeat(),
+            Err(error) => self.end_with(&error),
+        })
     }
 
     /// Whether thread and run still exist; notes when the run has ended.
@@ -256,11 +214,12 @@ impl Reader {
         let scope = self.feed.thread.scope();
         match self.feed.run.as_ref().map(|(_, id)| id) {
             None => {
-                let found = self.streams.read.thread(&scope, &self.feed.thread.id).await?;
+                let found = self.open.streams.read.thread(&scope, &self.feed.thread.id).await?;
                 found.filter(|row| row.key == self.feed.thread.key).ok_or_else(|| self.gone())?;
             }
             Some(id) => {
-                let row = self.streams.read.run(&scope, id).await?.ok_or_else(|| self.gone())?;
+                let row =
+                    self.open.streams.read.run(&scope, id).await?.ok_or_else(|| self.gone())?;
                 self.run_ended = row.status.is_terminal();
             }
         }

@@ -63,7 +63,7 @@ pub(super) struct Sampling {
 }
 
 /// What made the sampling go on.
-enum WakeReason {
+enum SamplingWake {
     Committed,
     LogGone,
     SampleDue,
@@ -135,14 +135,15 @@ impl Sampling {
                 return;
             }
             match self.wait().await {
-                WakeReason::Committed | WakeReason::SampleDue | WakeReason::SamplesWanted => {}
-                WakeReason::LookDue => {
+                SamplingWake::Committed | SamplingWake::SampleDue | SamplingWake::SamplesWanted => {
+                }
+                SamplingWake::LookDue => {
                     if !self.is_there().await {
                         return self.show_gone();
                     }
                 }
-                WakeReason::LogGone => return self.show_gone(),
-                WakeReason::Unwatched => return,
+                SamplingWake::LogGone => return self.show_gone(),
+                SamplingWake::Unwatched => return,
             }
         }
     }
@@ -249,18 +250,18 @@ impl Sampling {
         }))
     }
 
-    async fn wait(&mut self) -> WakeReason {
+    async fn wait(&mut self) -> SamplingWake {
         let next_sample = self.may_sample().then_some(self.next_at);
         let next_look = self.in_doubt;
         tokio::select! {
-            () = self.states.closed() => WakeReason::Unwatched,
+            () = self.states.closed() => SamplingWake::Unwatched,
             changed = self.tail.committed.changed() => match changed {
-                Ok(()) => WakeReason::Committed,
-                Err(_) => WakeReason::LogGone,
+                Ok(()) => SamplingWake::Committed,
+                Err(_) => SamplingWake::LogGone,
             },
-            () = until(next_sample), if next_sample.is_some() => WakeReason::SampleDue,
-            () = until(next_look), if next_look.is_some() => WakeReason::LookDue,
-            () = self.wanted.more.notified() => WakeReason::SamplesWanted,
+            () = until(next_sample), if next_sample.is_some() => SamplingWake::SampleDue,
+            () = until(next_look), if next_look.is_some() => SamplingWake::LookDue,
+            () = self.wanted.more.notified() => SamplingWake::SamplesWanted,
         }
     }
 

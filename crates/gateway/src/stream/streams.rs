@@ -1,11 +1,15 @@
 //! What all streams of a server share.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures_util::Stream;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error};
-use trilogue_runtime::Runtime;
+use trilogue_domain::{Code, Error, Right, ThreadKey};
+use trilogue_runtime::{Presence, Runtime};
 use trilogue_store::{Admin, Read};
 
 use super::feed::Feeds;
@@ -15,6 +19,8 @@ use crate::core::lifecycle::{Lifecycle, shutting_down};
 use crate::core::meters::Meters;
 use crate::core::options::Options;
 use crate::core::ports::Ports;
+use crate::http::body::ReplyBody;
+use crate::http::reply::Reply;
 
 /// What all streams of a server share.
 #[derive(Debug)]
@@ -34,9 +40,17 @@ pub(crate) struct Streams {
     max_streams: usize,
 }
 
-/// Counts a stream as open until it is dropped.
+/// One client's open stream: it is counted, lasts as long as the client's token, and gives signs of life.
 #[derive(Debug)]
-pub(crate) struct OpenStream(Arc<Meters>);
+pub(crate) struct OpenStream {
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) caller: Caller,
+    heartbeat: Duration,
+    ticks: Interval,
+    checked_at: Instant,
+    sent_at: Instant,
+    presence: Option<Presence>,
+}
 
 // === impl Streams ===
 
@@ -63,35 +77,9 @@ impl Streams {
         }
     }
 
-    /// Counts one more stream.
-    ///
-    /// # Errors
-    /// `overloaded` when there are too many, `shutting_down`.
-    pub(crate) fn open(&self) -> Result<OpenStream> {
-        if self.lifecycle.has_ended_streams() {
-            return Err(stopping());
-        }
-        self.meters.streams.add();
-        let open = OpenStream(Arc::clone(&self.meters));
-        if self.meters.streams.get() > self.max_streams as u64 {
-            return Err(Error::new(
-                Code::Overloaded,
-                format!("{} event streams are open, which is the most", self.max_streams),
-            )
-            .hint("an operator may raise `server.limits.max_streams`"));
-        }
-        Ok(open)
-    }
-
-    /// # Errors
-    /// When the caller's token works no more.
-    pub(crate) async fn check_token(&self, caller: &Caller) -> Result<()> {
-        if self.authenticator.still_admits(caller).await { Ok(()) } else { Err(revoked()) }
-    }
-
     /// # Errors
     /// When nothing more will come: the client looks for the next life of the server.
-    pub(crate) fn check_store(&self) -> Result<()> {
+    fn check_store(&self) -> Result<()> {
         match self.admin.health() {
             Err(error) if matches!(error.code(), Code::StoreReadOnly | Code::StoreCorrupt) => {
                 Err(error)
@@ -107,8 +95,92 @@ pub(crate) fn stopping() -> Error {
 
 // === impl OpenStream ===
 
+impl OpenStream {
+    /// Counts one more stream, which is never silent for longer than `max_silence`.
+    ///
+    /// # Errors
+    /// `overloaded` when there are too many, `shutting_down`.
+    pub(crate) fn begin(
+        streams: &Arc<Streams>,
+        caller: &Caller,
+        max_silence: Duration,
+    ) -> Result<Self> {
+        if streams.lifecycle.has_ended_streams() {
+            return Err(stopping());
+        }
+        let heartbeat = streams.heartbeat.min(max_silence);
+        let mut ticks = interval(streams.token_recheck.min(heartbeat));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        let now = Instant::now();
+        streams.meters.streams.add();
+        let (streams, caller, presence) = (Arc::clone(streams), caller.clone(), None);
+        let open =
+            Self { streams, caller, heartbeat, ticks, checked_at: now, sent_at: now, presence };
+        let most = open.streams.max_streams;
+        if open.streams.meters.streams.get() > most as u64 {
+            let message = format!("{most} event streams are open, which is the most");
+            return Err(Error::new(Code::Overloaded, message)
+                .hint("an operator may raise `server.limits.max_streams`"));
+        }
+        Ok(open)
+    }
+
+    /// Notes that the client reads this thread, if it may answer.
+    pub(crate) fn attend(&mut self, thread: ThreadKey) {
+        let may_answer = self.caller.principal.rights.has(Right::Answer);
+        self.presence = may_answer.then(|| self.streams.runtime.present(thread));
+    }
+
+    /// Looks at the token again when that is due.
+    ///
+    /// # Errors
+    /// When the token works no more.
+    pub(crate) async fn check(&mut self) -> Result<()> {
+        match self.checked_at.elapsed() >= self.streams.token_recheck {
+            true => self.check_token().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn check_token(&mut self) -> Result<()> {
+        self.checked_at = Instant::now();
+        let admits = self.streams.authenticator.still_admits(&self.caller).await;
+        if admits { Ok(()) } else { Err(revoked()) }
+    }
+
+    pub(crate) async fn next_tick(&mut self) {
+        self.ticks.tick().await;
+    }
+
+    /// What a tick is for. Returns whether a sign of life is due.
+    ///
+    /// # Errors
+    /// When the token works no more, or the store is broken.
+    pub(crate) async fn tick(&mut self) -> Result<bool> {
+        self.check_token().await?;
+        self.streams.check_store()?;
+        Ok(self.sent_at.elapsed() >= self.heartbeat)
+    }
+
+    pub(crate) fn sent(&mut self, piece: &Bytes) {
+        self.sent_at = Instant::now();
+        self.streams.meters.stream_bytes.increment(piece.len() as u64);
+    }
+}
+
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.streams.remove();
+        self.streams.meters.streams.remove();
     }
+}
+
+/// The reply that carries these pieces of an event stream as they come.
+pub(crate) fn stream_reply(
+    content_type: HeaderValue,
+    pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+) -> Reply {
+    Reply::new(StatusCode::OK, ReplyBody::pieces(pieces))
+        .header(header::CONTENT_TYPE, content_type)
+        .header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"))
 }

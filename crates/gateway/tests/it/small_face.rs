@@ -5,10 +5,9 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::json;
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Right};
+use trilogue_domain::{AgentName, Code, Error};
 use trilogue_gateway::face::{
-    self, Access, Endpoint, Face, MountPoint, Operation, Protocol, Reply, Services, Verb, bind,
-    operations,
+    self, Endpoint, Face, MountPoint, Operation, Protocol, Reply, Services, bind, operations,
 };
 use trilogue_gateway::{Mount, check_mounts, protocols};
 use trilogue_runtime::Runtime;
@@ -32,17 +31,10 @@ struct State {
 }
 
 const BASE: Route = Route {
-    verb: Verb::Get,
     path: "/names",
-    access: Access::Right(Right::Read),
     operation: "roster_list_names",
     summary: "The names of the agents",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[],
-    errors: &[],
-    handler: |call| Box::pin(async move { Ok(list(&call)) }),
+    ..Route::base(|call| Box::pin(async move { Ok(list(&call)) }))
 };
 
 const ROUTES: &[Route] = &[

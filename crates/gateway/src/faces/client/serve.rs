@@ -15,7 +15,7 @@ use trilogue_wire::native::local::Extras;
 
 use super::asking::{agent_calls, question};
 use super::connection::ClientConnection;
-use super::connection::pending::{PendingReply, Question};
+use super::connection::pending::{PendingQuestion, PendingReply};
 use super::methods::backlog::Backlog;
 use super::methods::dispatch;
 use super::methods::request::IncomingRequest;
@@ -76,7 +76,7 @@ pub(super) async fn serve<R, W>(
 }
 
 /// Counts the client out of the questions that it was asked.
-async fn leave(connection: &ClientConnection, questions: &[Arc<Question>]) {
+async fn leave(connection: &ClientConnection, questions: &[Arc<PendingQuestion>]) {
     for question in questions {
         question::leave(connection, question).await;
     }

@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use trilogue_domain::Code;
 
-use crate::route::{Access, Answer, Content, Parameter, Route};
+use crate::route::{Access, Parameter, ResponseContent, Route, RouteResponse};
 
 /// What can go wrong on every route that needs a caller.
 const EVERYWHERE: &[Code] = &[
@@ -106,7 +106,7 @@ fn responses<S>(
     how: &Failures,
 ) -> Map<String, Value> {
     let mut responses: Map<String, Value> = Map::new();
-    for Answer { status, about, content } in route.answers {
+    for RouteResponse { status, about, content } in route.answers {
         let response = responses.entry(status.to_string()).or_insert_with(|| json!({}));
         let about = match response["description"].as_str() {
             Some(before) => format!("{before} {about}"),
@@ -114,11 +114,11 @@ fn responses<S>(
         };
         response["description"] = json!(about);
         match content {
-            Content::Nothing => {}
-            Content::Json(schema) => {
+            ResponseContent::Nothing => {}
+            ResponseContent::Json(schema) => {
                 response["content"]["application/json"]["schema"] = json!(schema(generator));
             }
-            Content::Other(kind) => response["content"][*kind] = json!({}),
+            ResponseContent::Other(kind) => response["content"][*kind] = json!({}),
         }
     }
     let everywhere: &[Code] = match route.access {

@@ -6,27 +6,27 @@ use trilogue_mapping::communication as mapping;
 use trilogue_mapping::native::shown;
 use trilogue_wire::agent_communication::AgentsList;
 
-use super::{BASE, Call, Route};
+use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
 /// The most agents of one page.
 const MAX_PAGE: usize = 1_000;
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[
+    CommunicationRoute {
         path: "/ping",
         operation: "communication_ping",
         summary: "Whether the server is there",
         ..BASE
     },
-    Route {
+    CommunicationRoute {
         path: "/agents",
         operation: "communication_list_agents",
         summary: "The agents, all of them unless `limit` or `offset` ask for a page",
         handler: |call| Box::pin(async move { list(&call) }),
         ..BASE
     },
-    Route {
+    CommunicationRoute {
         path: "/agents/{name}",
         operation: "communication_get_agent",
         summary: "One agent",
@@ -40,7 +40,7 @@ pub(super) fn ping() -> Reply {
     Reply::json_bytes(http::StatusCode::OK, &b"{}"[..])
 }
 
-fn list(call: &Call) -> Result<Reply> {
+fn list(call: &CommunicationCall) -> Result<Reply> {
     let limit = number(call, "limit", 1..=MAX_PAGE)?;
     let offset = number(call, "offset", 0..=usize::MAX)?;
     let cards = call.state.runtime.agents();
@@ -48,7 +48,7 @@ fn list(call: &Call) -> Result<Reply> {
     Ok(Reply::ok(&AgentsList { agents: page.map(mapping::agent).collect() }))
 }
 
-fn get(call: &Call) -> Result<Reply> {
+fn get(call: &CommunicationCall) -> Result<Reply> {
     Ok(Reply::ok(&mapping::agent(agent(call, call.param("name"))?)))
 }
 
@@ -56,7 +56,7 @@ fn get(call: &Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `agent_not_found`.
-pub(super) fn agent<'a>(call: &'a Call, name: &str) -> Result<&'a AgentCard> {
+pub(super) fn agent<'a>(call: &'a CommunicationCall, name: &str) -> Result<&'a AgentCard> {
     let runtime = &call.state.runtime;
     // A name of this face has no dot; where the configured one has none either, they are the same.
     if !name.contains('.') {
@@ -76,7 +76,7 @@ pub(super) fn agent<'a>(call: &'a Call, name: &str) -> Result<&'a AgentCard> {
 /// # Errors
 /// `invalid_request` where it is none, or none of these.
 pub(super) fn number(
-    call: &Call,
+    call: &CommunicationCall,
     name: &str,
     fits: std::ops::RangeInclusive<usize>,
 ) -> Result<Option<usize>> {

@@ -6,7 +6,7 @@ use trilogue_mapping::communication as mapping;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::Message;
 
-use super::Call;
+use super::CommunicationCall;
 use crate::faces::common::answer_target::{self as common, Hints};
 use crate::http::reply::INTERRUPT_ID;
 
@@ -19,7 +19,7 @@ const HINTS: Hints = Hints {
 ///
 /// # Errors
 /// `invalid_request` where it names two.
-pub(super) fn named(call: &Call, answer: &Message) -> Result<Option<String>> {
+pub(super) fn named(call: &CommunicationCall, answer: &Message) -> Result<Option<String>> {
     let header = call.header(&INTERRUPT_ID).filter(|id| !id.is_empty());
     match (mapping::named_interrupt(answer), header) {
         (Some(part), Some(header)) if part != header => Err(Error::new(
@@ -35,7 +35,11 @@ pub(super) fn named(call: &Call, answer: &Message) -> Result<Option<String>> {
 ///
 /// # Errors
 /// As [`common::target`].
-pub(super) async fn target(call: &Call, run: &RunRow, named: Option<&str>) -> Result<Interrupt> {
+pub(super) async fn target(
+    call: &CommunicationCall,
+    run: &RunRow,
+    named: Option<&str>,
+) -> Result<Interrupt> {
     let must_name = call.state.options.require_interrupt_id;
     let pending = common::pending(call.state.read.as_ref(), call, run).await?;
     common::target(&call.state.runtime, call, run, pending, named, must_name, HINTS)

@@ -7,11 +7,11 @@ use trilogue_domain::{Code, Error, Right};
 use trilogue_store::rows::RunRow;
 
 use super::log::{self, Until};
-use super::{BASE, Call, Route};
+use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 use crate::route::{Access, Verb};
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     verb: Verb::Post,
     path: "/runs/{run_id}/cancel",
     access: Access::Right(Right::Run),
@@ -22,7 +22,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn cancel(call: Call) -> Result<Reply> {
+async fn cancel(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     call.reach(&row.agent)?;
     if row.status.is_terminal() {

@@ -6,7 +6,7 @@ use trilogue_domain::error::Result;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_communication::splice;
 
-use super::{BASE, Call, Route, log, view};
+use super::{BASE, CommunicationCall, CommunicationRoute, log, view};
 use crate::core::log_ref::LogRef;
 use crate::faces::common::cursors::after;
 use crate::faces::common::negotiation::wants_stream;
@@ -15,7 +15,7 @@ use crate::route::Parameter;
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     path: "/runs/{run_id}/events",
     operation: "communication_list_run_events",
     summary: "The events of a run: those there are, or as a stream where `Accept` asks for one",
@@ -28,7 +28,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     if wants_stream(&call) {
         return stream(&call, &row, after(&call)?);
@@ -45,7 +45,7 @@ async fn list(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// As opening any stream.
-pub(super) fn stream(call: &Call, row: &RunRow, cursor: Cursor) -> Result<Reply> {
+pub(super) fn stream(call: &CommunicationCall, row: &RunRow, cursor: Cursor) -> Result<Reply> {
     let view = view::of(call);
     reader::open(&call.state.streams, &call.caller, LogRef::from(row), Some(row), view, cursor)
 }

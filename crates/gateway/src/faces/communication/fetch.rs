@@ -54,12 +54,12 @@ impl HistoryFetch {
                 Error::new(Code::EgressRefused, "an address of the history is malformed")
             })?;
         let (status, _, mut body) =
-            self.client.send(request).await.map_err(|error| told(&error))?;
+            self.client.send(request).await.map_err(|error| peer_error(&error))?;
         if status != StatusCode::OK {
             return Err(unreadable(host, &format!("answered with the status {}", status.as_u16())));
         }
         let mut whole = BytesMut::new();
-        while let Some(piece) = body.next().await.map_err(|error| told(&error))? {
+        while let Some(piece) = body.next().await.map_err(|error| peer_error(&error))? {
             if whole.len() + piece.len() > most {
                 return Err(unreadable(host, &format!("sends more than {most} bytes")));
             }
@@ -103,11 +103,11 @@ fn unreadable(host: &str, why: &str) -> Error {
     Error::new(Code::PeerUnavailable, format!("'{host}' {why}"))
 }
 
-fn told(error: &EgressError) -> Error {
+fn peer_error(error: &EgressError) -> Error {
     let code = Code::from_text(error.code()).unwrap_or(Code::PeerUnavailable);
-    let told = Error::new(code, error.to_string());
+    let published = Error::new(code, error.to_string());
     match error.hint() {
-        Some(hint) => told.hint(hint),
-        None => told,
+        Some(hint) => published.hint(hint),
+        None => published,
     }
 }

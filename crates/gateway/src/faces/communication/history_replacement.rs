@@ -12,7 +12,7 @@ use trilogue_mapping::native::shown;
 use trilogue_wire::agent_communication::Session;
 use uuid::Uuid;
 
-use super::Call;
+use super::CommunicationCall;
 use super::resources::{self, Resource};
 
 /// Tells our own addresses from those of other servers.
@@ -26,7 +26,7 @@ struct Own {
 ///
 /// # Errors
 /// `too_many_parts`, `invalid_input` for what is not there, and as replacing a history.
-pub(super) async fn replace(call: &Call, session: Session) -> Result<ThreadId> {
+pub(super) async fn replace(call: &CommunicationCall, session: Session) -> Result<ThreadId> {
     if session.history.len() > limits::MAX_GIVEN_ENTRIES {
         let most = limits::MAX_GIVEN_ENTRIES;
         return Err(Error::new(
@@ -55,7 +55,7 @@ pub(super) async fn replace(call: &Call, session: Session) -> Result<ThreadId> {
     Ok(thread)
 }
 
-async fn entry(call: &Call, own: &Own, address: &str) -> Result<Reference> {
+async fn entry(call: &CommunicationCall, own: &Own, address: &str) -> Result<Reference> {
     let elsewhere = || Reference::Address(Arc::from(address));
     let Some(id) = own.path(address).and_then(|path| path.strip_prefix("/resources/")) else {
         return Ok(elsewhere());
@@ -71,7 +71,7 @@ async fn entry(call: &Call, own: &Own, address: &str) -> Result<Reference> {
 
 /// A state that lies here.
 async fn value(
-    call: &Call,
+    call: &CommunicationCall,
     address: &str,
     thread: ThreadId,
     checkpoint: CheckpointId,
@@ -100,7 +100,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
 
 impl Own {
     /// What this client, and everybody, reaches the mount by.
-    fn of(call: &Call) -> Self {
+    fn of(call: &CommunicationCall) -> Self {
         let place = &call.state.place;
         Self::new([place.base_for(call), place.base.to_string()])
     }

@@ -11,7 +11,7 @@ use trilogue_mapping::communication::{Projection, RunMessage, Show};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
-use super::Call;
+use super::CommunicationCall;
 use crate::core::log_ref::LogRef;
 use crate::http::reply::{INTERRUPT_ID, Reply};
 use crate::stream::inline::inlined;
@@ -41,8 +41,8 @@ pub(super) struct Log {
 
 /// A run's log that is being folded.
 #[derive(Debug)]
-struct Fold<'a> {
-    call: &'a Call,
+struct ProjectionFold<'a> {
+    call: &'a CommunicationCall,
     log: Log,
     projection: Projection,
     /// Whether the agent has started: what came before is input and not shown.
@@ -58,7 +58,7 @@ enum Next {
 }
 
 /// How this protocol shows runs to the client of this call.
-fn show(call: &Call, input: bool) -> Show {
+fn show(call: &CommunicationCall, input: bool) -> Show {
     Show {
         input,
         strict: call.is_strict(),
@@ -71,8 +71,12 @@ fn show(call: &Call, input: bool) -> Show {
 ///
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
-pub(super) async fn fold(call: &Call, run: &RunRow, until: Until) -> Result<Projection> {
-    let mut fold = Fold::new(call, Log::of(run), false);
+pub(super) async fn fold(
+    call: &CommunicationCall,
+    run: &RunRow,
+    until: Until,
+) -> Result<Projection> {
+    let mut fold = ProjectionFold::new(call, Log::of(run), false);
     fold.read(until, |_| Ok(())).await?;
     Ok(fold.projection)
 }
@@ -81,8 +85,8 @@ pub(super) async fn fold(call: &Call, run: &RunRow, until: Until) -> Result<Proj
 ///
 /// # Errors
 /// As [`fold`].
-pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<RunMessage>> {
-    let mut fold = Fold::new(call, log, true);
+pub(super) async fn messages(call: &CommunicationCall, log: Log) -> Result<Vec<RunMessage>> {
+    let mut fold = ProjectionFold::new(call, log, true);
     fold.read(Until::Now, |_| Ok(())).await?;
     Ok(fold.projection.messages())
 }
@@ -91,10 +95,13 @@ pub(super) async fn said(call: &Call, log: Log) -> Result<Vec<RunMessage>> {
 ///
 /// # Errors
 /// As [`fold`].
-pub(super) async fn events(call: &Call, run: &RunRow) -> Result<(Projection, Vec<Bytes>)> {
+pub(super) async fn events(
+    call: &CommunicationCall,
+    run: &RunRow,
+) -> Result<(Projection, Vec<Bytes>)> {
     let (mut events, mut size) = (Vec::new(), 0);
     let most = call.state.max_output_bytes;
-    let mut fold = Fold::new(call, Log::of(run), false);
+    let mut fold = ProjectionFold::new(call, Log::of(run), false);
     fold.read(Until::Now, |event| {
         size += event.len();
         events.push(event);
@@ -109,11 +116,11 @@ pub(super) async fn events(call: &Call, run: &RunRow) -> Result<(Projection, Vec
 /// # Errors
 /// As [`fold`].
 pub(super) async fn of_frames(
-    call: &Call,
+    call: &CommunicationCall,
     run: &RunRow,
     frames: &[Arc<Frame>],
 ) -> Result<Projection> {
-    let mut fold = Fold::new(call, Log::of(run), false);
+    let mut fold = ProjectionFold::new(call, Log::of(run), false);
     for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
         for event in frame.events()? {
             fold.take(event, &mut |_| Ok(())).await?;
@@ -124,7 +131,7 @@ pub(super) async fn of_frames(
 
 /// Answers with the run as it was folded. A question in it counts as shown to the caller.
 pub(super) fn answer(
-    call: &Call,
+    call: &CommunicationCall,
     status: StatusCode,
     run: &RunId,
     projection: &Projection,
@@ -138,7 +145,7 @@ pub(super) fn answer(
 
 /// Notes the question that a run was shown with, and gives its id.
 pub(super) fn note_shown<'a>(
-    call: &Call,
+    call: &CommunicationCall,
     run: &RunId,
     projection: &'a Projection,
 ) -> Option<&'a str> {
@@ -162,10 +169,10 @@ impl Log {
     }
 }
 
-// === impl Fold ===
+// === impl ProjectionFold ===
 
-impl<'a> Fold<'a> {
-    fn new(call: &'a Call, log: Log, input: bool) -> Self {
+impl<'a> ProjectionFold<'a> {
+    fn new(call: &'a CommunicationCall, log: Log, input: bool) -> Self {
         Self { call, log, projection: Projection::new(show(call, input)), begun: input, size: 0 }
     }
 

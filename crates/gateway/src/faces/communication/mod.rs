@@ -21,8 +21,8 @@ mod view;
 
 use std::sync::Arc;
 
+use trilogue_domain::Error;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{Error, Right};
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 
@@ -31,11 +31,11 @@ pub use fetch::HistoryFetch;
 use crate::face::{Face, MountPoint, Protocol, Services};
 use crate::faces::common::turns::Turns;
 use crate::http::reply::Reply;
-use crate::route::{self, Access, Endpoint, Operation, Parameter, Verb, bind};
+use crate::route::{self, Endpoint, Operation, Parameter, bind};
 use crate::stream::Streams;
 
-type Call = route::Call<State>;
-type Route = route::Route<State>;
+type CommunicationCall = route::Call<State>;
+type CommunicationRoute = route::Route<State>;
 
 /// How a mount speaks the Agent Communication Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -70,22 +70,13 @@ struct CommonState {
 /// Clients of this protocol send parameters that a server need not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
-const BASE: Route = Route {
-    verb: Verb::Get,
-    path: "",
-    access: Access::Right(Right::Read),
-    operation: "",
-    summary: "",
+const BASE: CommunicationRoute = CommunicationRoute {
     query: &[ANYTHING],
-    headers: &[],
-    request: None,
-    answers: &[],
-    errors: &[],
-    handler: |_| Box::pin(async { Ok(agents::ping()) }),
+    ..CommunicationRoute::base(|_| Box::pin(async { Ok(agents::ping()) }))
 };
 
 /// Every route of this protocol.
-fn routes() -> Vec<Route> {
+fn routes() -> Vec<CommunicationRoute> {
     [
         agents::ROUTES,
         run_list::ROUTES,

@@ -8,15 +8,15 @@ use trilogue_store::rows::{RunRow, ThreadRow};
 use trilogue_wire::agent_communication::{Read, Rules, read};
 use uuid::Uuid;
 
-use super::Call;
+use super::CommunicationCall;
 use crate::core::not_found::{no_run, no_thread};
 
 /// Names the run that a request created or went on with.
 pub(super) const RUN_ID: HeaderName = HeaderName::from_static("run-id");
 
-// === impl Call ===
+// === impl CommunicationCall ===
 
-impl Call {
+impl CommunicationCall {
     /// Whether the mount enforces the documents literally.
     pub(super) fn is_strict(&self) -> bool {
         self.state.options.strict

@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use super::log::{self, Log};
 use super::request::no_uuid;
-use super::{BASE, Call, Route};
+use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::core::log_ref::LogRef;
 use crate::http::reply::Reply;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     path: "/resources/{resource_id}",
     operation: "communication_get_resource",
     summary: "One message of a session's history",
@@ -30,7 +30,7 @@ pub(super) enum Resource {
     Result(Box<RunRow>),
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: CommunicationCall) -> Result<Reply> {
     let text = call.param("resource_id");
     let missing = || match Uuid::parse_str(text) {
         Ok(id) => Error::new(Code::NotFound, format!("there is no resource '{id}'")),
@@ -46,19 +46,20 @@ async fn get(call: Call) -> Result<Reply> {
         }
         Resource::Result(row) => (Log::of(&row), None),
     };
-    let is_it = |said: &RunMessage| match &wanted {
-        Some(id) => said.id.as_ref() == Some(id),
-        None => said.kind == Kind::Result,
+    let is_it = |message: &RunMessage| match &wanted {
+        Some(id) => message.id.as_ref() == Some(id),
+        None => message.kind == Kind::Result,
     };
-    let said = log::said(&call, log).await?.into_iter().find(|said| said.complete && is_it(said));
-    Ok(Reply::json_bytes(StatusCode::OK, said.ok_or_else(missing)?.json))
+    let mut messages = log::messages(&call, log).await?.into_iter();
+    let message = messages.find(|message| message.complete && is_it(message));
+    Ok(Reply::json_bytes(StatusCode::OK, message.ok_or_else(missing)?.json))
 }
 
 /// What the id names. Ids that clients of other faces chose are found as they are spelled, UUIDs in any of their forms.
 ///
 /// # Errors
 /// As reading the store.
-pub(super) async fn find(call: &Call, text: &str) -> Result<Option<Resource>> {
+pub(super) async fn find(call: &CommunicationCall, text: &str) -> Result<Option<Resource>> {
     let (scope, read) = (call.scope(), &call.state.read);
     let canonical = Uuid::parse_str(text).ok().map(|id| id.as_hyphenated().to_string());
     let other = canonical.as_deref().filter(|canonical| *canonical != text);

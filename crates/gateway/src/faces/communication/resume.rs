@@ -10,12 +10,12 @@ use trilogue_wire::agent_communication::{RunMode, RunResumeRequest};
 
 use super::log::{self, Until};
 use super::request::RUN_ID;
-use super::{BASE, Call, Route, answer_target, events};
+use super::{BASE, CommunicationCall, CommunicationRoute, answer_target, events};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb};
 use crate::stream::cursor::Cursor;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     verb: Verb::Post,
     path: "/runs/{run_id}",
     access: Access::Right(Right::Answer),
@@ -34,7 +34,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn resume(call: Call) -> Result<Reply> {
+async fn resume(call: CommunicationCall) -> Result<Reply> {
     call.uuid("run_id")?;
     let RunResumeRequest { await_resume, mode, .. } = call.message_body()?;
     let message = await_resume.message;
@@ -61,7 +61,7 @@ async fn resume(call: Call) -> Result<Reply> {
     Ok(reply.header_text(RUN_ID, row.id.as_str()))
 }
 
-async fn wait(call: &Call, row: &RunRow) -> Result<Reply> {
+async fn wait(call: &CommunicationCall, row: &RunRow) -> Result<Reply> {
     let row = call.state.runtime.settled(call.principal(), &row.id).await?;
     let projection = log::fold(call, &row, Until::Number(row.last_run_number)).await?;
     Ok(log::answer(call, StatusCode::OK, &row.id, &projection))

@@ -13,13 +13,13 @@ use trilogue_wire::agent_communication::{RunCreateRequest, RunMode, Session, Uui
 use super::agents::agent;
 use super::log::{self, Until};
 use super::request::RUN_ID;
-use super::{BASE, Call, Route, events, fault, history_replacement};
+use super::{BASE, CommunicationCall, CommunicationRoute, events, fault, history_replacement};
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb};
 use crate::stream::cursor::Cursor;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     verb: Verb::Post,
     path: "/runs",
     access: Access::Right(Right::Run),
@@ -34,7 +34,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: CommunicationCall) -> Result<Reply> {
     let mut body: RunCreateRequest = call.message_body()?;
     call.reach(&agent(&call, &body.agent_name)?.name)?;
     let (mode, session_id, session) = (body.mode, body.session_id, body.session.take());
@@ -69,7 +69,7 @@ fn differ(session_id: Option<Uuid>, session: Option<&Session>) -> bool {
     matches!((session_id, session), (Some(id), Some(session)) if session.id != id)
 }
 
-fn new_run(call: &Call, body: RunCreateRequest) -> Result<RunRequest> {
+fn new_run(call: &CommunicationCall, body: RunCreateRequest) -> Result<RunRequest> {
     let now = call.state.clock.now();
     let input = mapping::input(body.input, now, call.state.max_part_metadata_bytes)?;
     let config = body.config.map(read_json).transpose()?;
@@ -95,7 +95,7 @@ fn new_run(call: &Call, body: RunCreateRequest) -> Result<RunRequest> {
     })
 }
 
-async fn reply(call: &Call, mode: RunMode, submitted: Submitted) -> Result<Reply> {
+async fn reply(call: &CommunicationCall, mode: RunMode, submitted: Submitted) -> Result<Reply> {
     let (created, id) = (submitted.created, submitted.run.id.clone());
     let reply = match mode {
         RunMode::Sync => wait(call, submitted).await?,
@@ -109,7 +109,7 @@ async fn reply(call: &Call, mode: RunMode, submitted: Submitted) -> Result<Reply
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
 }
 
-async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
+async fn wait(call: &CommunicationCall, submitted: Submitted) -> Result<Reply> {
     if let Some(log) = submitted.log {
         let row = submitted.settled.wait().await?;
         let projection = log::of_frames(call, &row, &log).await?;

@@ -11,7 +11,7 @@ use trilogue_wire::agent_communication::{RunStatus as WireStatus, splice};
 use super::agents::{agent, number};
 use super::log::{self, Until};
 use super::request::read_uuid;
-use super::{ANYTHING, BASE, Call, Route};
+use super::{ANYTHING, BASE, CommunicationCall, CommunicationRoute};
 use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
 use crate::route::Parameter;
@@ -20,7 +20,7 @@ use crate::route::Parameter;
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     path: "/runs",
     operation: "communication_list_runs",
     summary: "Runs, newest first",
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: CommunicationCall) -> Result<Reply> {
     let limit = number(&call, "limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
     let after = call.query("after").map(read_cursor).transpose()?;
     let statuses = call.query("status").map_or(Ok(&[][..]), read_status)?;
@@ -63,7 +63,7 @@ async fn list(call: Call) -> Result<Reply> {
 }
 
 /// The runs, whole. Where they are too large together, the page ends earlier.
-async fn page(call: &Call, listing: Listing<RunRow>) -> Result<Reply> {
+async fn page(call: &CommunicationCall, listing: Listing<RunRow>) -> Result<Reply> {
     let most = call.state.max_output_bytes;
     let (mut runs, mut size, mut next) = (Vec::new(), 0, listing.next);
     let mut left = listing.rows.iter().peekable();

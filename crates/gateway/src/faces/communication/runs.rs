@@ -5,10 +5,10 @@ use trilogue_domain::Code;
 use trilogue_domain::error::Result;
 
 use super::log::{self, Until};
-use super::{BASE, Call, Route};
+use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[CommunicationRoute] = &[CommunicationRoute {
     path: "/runs/{run_id}",
     operation: "communication_get_run",
     summary: "One run, with its output and what it waits for",
@@ -17,7 +17,7 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     ..BASE
 }];
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_run().await?;
     let projection = log::fold(&call, &row, Until::Now).await?;
     Ok(log::answer(&call, StatusCode::OK, &row.id, &projection))

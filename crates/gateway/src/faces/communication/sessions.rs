@@ -11,10 +11,10 @@ use trilogue_runtime::StateAt;
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_communication::Session;
 
-use super::{BASE, Call, Route};
+use super::{BASE, CommunicationCall, CommunicationRoute};
 use crate::http::reply::Reply;
 
-const SESSION: Route = Route {
+const SESSION: CommunicationRoute = CommunicationRoute {
     path: "/sessions/{session_id}",
     operation: "communication_get_session",
     summary: "A session: the addresses of its messages and of its state",
@@ -23,15 +23,15 @@ const SESSION: Route = Route {
     ..BASE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[CommunicationRoute] = &[
     SESSION,
-    Route {
+    CommunicationRoute {
         path: "/session/{session_id}",
         operation: "communication_get_session_alias",
         summary: "The same under the path of the protocol's document",
         ..SESSION
     },
-    Route {
+    CommunicationRoute {
         path: "/sessions/{session_id}/state/{checkpoint_id}",
         operation: "communication_get_state",
         summary: "A state of a session",
@@ -39,7 +39,7 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(state(call)),
         ..SESSION
     },
-    Route {
+    CommunicationRoute {
         path: "/sessions/{session_id}/blobs/{sha256}",
         operation: "communication_get_blob",
         summary: "Large content that a part of this session links to",
@@ -49,7 +49,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = call.uuid("session_id")?.into();
     let path = call.state.runtime.path_references(&call.scope(), &row.id).await?;
@@ -81,7 +81,7 @@ fn state_address(base: &str, thread: &ThreadId, checkpoint: &CheckpointId) -> St
     format!("{base}/sessions/{thread}/state/{checkpoint}")
 }
 
-async fn state(call: Call) -> Result<Reply> {
+async fn state(call: CommunicationCall) -> Result<Reply> {
     let row = call.named_session().await?;
     let id = CheckpointId::from_uuid(call.uuid("checkpoint_id")?);
     let found = call.state.read.checkpoint(&call.scope(), &row.id, &id).await?;
@@ -91,7 +91,7 @@ async fn state(call: Call) -> Result<Reply> {
     Ok(Reply::json_bytes(StatusCode::OK, value.as_bytes().clone()))
 }
 
-async fn blob(call: Call) -> Result<Reply> {
+async fn blob(call: CommunicationCall) -> Result<Reply> {
     let row = linked_session(&call).await?;
     let text = call.param("sha256");
     let missing =
@@ -105,7 +105,7 @@ async fn blob(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `invalid_id` and `thread_not_found`.
-async fn linked_session(call: &Call) -> Result<ThreadRow> {
+async fn linked_session(call: &CommunicationCall) -> Result<ThreadRow> {
     if let Ok(id) = ThreadId::parse(call.param("session_id"))
         && let Some(row) = call.state.read.thread(&call.scope(), &id).await?
     {

@@ -13,7 +13,7 @@ use trilogue_mapping::communication::{Projection, Show};
 use trilogue_wire::agent_communication as wire;
 use trilogue_wire::native::Gap;
 
-use super::{Call, fault};
+use super::{CommunicationCall, fault};
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
 /// How a mount shows runs on streams. What it renders is shared between readers, so it names no host of one request.
@@ -28,7 +28,7 @@ pub(crate) struct CommunicationView {
 struct Folding(Projection);
 
 /// The view of the mount that a request came in by.
-pub(super) fn of(call: &Call) -> Arc<CommunicationView> {
+pub(super) fn of(call: &CommunicationCall) -> Arc<CommunicationView> {
     Arc::new(CommunicationView {
         strict: call.state.options.strict,
         base: Arc::clone(&call.state.place.base),

@@ -11,10 +11,10 @@ use super::view;
 
 /// The agents, read when they are first asked for, and again when one has joined.
 #[derive(Debug, Default)]
-pub(super) struct AgentIndex(RwLock<Arc<Agents>>);
+pub(super) struct AgentIndex(RwLock<Arc<AgentTable>>);
 
 #[derive(Debug, Default)]
-struct Agents {
+struct AgentTable {
     /// How many agents there were.
     count: usize,
     by_name: HashMap<AgentName, IndexedAgent>,
@@ -48,21 +48,21 @@ impl AgentIndex {
     }
 
     /// The agents that there are now. None ever leaves, so that their number says whether these are all.
-    fn current(&self, runtime: &Runtime) -> Arc<Agents> {
+    fn current(&self, runtime: &Runtime) -> Arc<AgentTable> {
         let cards = runtime.registered();
         let known = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
         if known.count == cards.len() {
             return known;
         }
-        let known = Arc::new(Agents::of(&cards));
+        let known = Arc::new(AgentTable::of(&cards));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&known);
         known
     }
 }
 
-// === impl Agents ===
+// === impl AgentTable ===
 
-impl Agents {
+impl AgentTable {
     fn of(cards: &[&AgentCard]) -> Self {
         let (mut by_name, mut by_text) = (HashMap::new(), HashMap::new());
         let agents: Vec<_> = cards.iter().map(|card| IndexedAgent::of((*card).clone())).collect();

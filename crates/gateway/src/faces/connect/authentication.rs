@@ -6,43 +6,43 @@ use trilogue_domain::{AgentCard, Code};
 use trilogue_mapping::connect as mapping;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, look_up};
+use super::{BASE, ConnectCall, ConnectRoute, look_up};
 use crate::core::scheme::Scheme;
 use crate::http::reply::Reply;
-use crate::route::{Access, answer, of};
+use crate::route::{Access, json_response, of};
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[ConnectRoute] = &[
+    ConnectRoute {
         path: "/authentication",
         access: Access::Public,
         operation: "connect_get_authentication",
         summary: "How callers show who they are; with valid credentials, also what these permit",
-        answers: &[answer(200, "The schemes.", of::<wire::Authentication>)],
+        answers: &[json_response(200, "The schemes.", of::<wire::Authentication>)],
         handler: |call| Box::pin(async move { Ok(of_server(&call)) }),
         ..BASE
     },
-    Route {
+    ConnectRoute {
         path: "/agents/{agent_id}/authentication",
         access: Access::Public,
         operation: "connect_get_agent_authentication",
         summary: "How callers of an agent show who they are; with valid credentials, also what these permit",
-        answers: &[answer(200, "The schemes.", of::<wire::Authentication>)],
+        answers: &[json_response(200, "The schemes.", of::<wire::Authentication>)],
         errors: &[Code::AgentNotFound],
         handler: |call| Box::pin(async move { of_agent(&call) }),
         ..BASE
     },
 ];
 
-fn of_server(call: &Call) -> Reply {
-    said(call, call.authenticator.own_schemes(), None)
+fn of_server(call: &ConnectCall) -> Reply {
+    authentication_of(call, call.authenticator.own_schemes(), None)
 }
 
-fn of_agent(call: &Call) -> Result<Reply> {
+fn of_agent(call: &ConnectCall) -> Result<Reply> {
     let card = look_up::agent(call, call.param("agent_id"))?;
-    Ok(said(call, schemes_of(call, card), Some(card)))
+    Ok(authentication_of(call, schemes_of(call, card), Some(card)))
 }
 
-fn said(call: &Call, schemes: &[Scheme], card: Option<&AgentCard>) -> Reply {
+fn authentication_of(call: &ConnectCall, schemes: &[Scheme], card: Option<&AgentCard>) -> Reply {
     let named = objects(schemes).into_iter();
     let object =
         |value: &Value| wire::Object::new(wire::Json::from_value(value)).unwrap_or_default();
@@ -59,19 +59,19 @@ fn said(call: &Call, schemes: &[Scheme], card: Option<&AgentCard>) -> Reply {
 }
 
 /// What the credentials that came along permit: nothing at an agent that does not take them in this way.
-fn permissions(call: &Call, card: Option<&AgentCard>) -> Option<Vec<String>> {
+fn permissions(call: &ConnectCall, card: Option<&AgentCard>) -> Option<Vec<String>> {
     if !call.caller.is_known() {
         return None;
     }
-    let gatekeeper = &call.authenticator;
-    if card.is_some_and(|card| !gatekeeper.takes(&call.caller, &card.name)) {
+    let authenticator = &call.authenticator;
+    if card.is_some_and(|card| !authenticator.takes(&call.caller, &card.name)) {
         return Some(Vec::new());
     }
     Some(call.principal().rights.iter().map(|right| right.as_str().to_owned()).collect())
 }
 
 /// The ways in to an agent.
-pub(super) fn schemes_of<'a>(call: &'a Call, card: &AgentCard) -> &'a [Scheme] {
+pub(super) fn schemes_of<'a>(call: &'a ConnectCall, card: &AgentCard) -> &'a [Scheme] {
     call.authenticator.schemes_of(&card.name)
 }
 

@@ -8,14 +8,14 @@ use trilogue_mapping::native::shown;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::CancelAction;
 
-use super::{ANYTHING, BASE, Call, Route, look_up, request};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
 use crate::http::reply::Reply;
 use crate::route::{Access, Parameter, Verb};
 
 /// How long a rollback that the client does not wait for is waited for all the same: its agent is told by then.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(1);
 
-const CANCEL: Route = Route {
+const CANCEL: ConnectRoute = ConnectRoute {
     verb: Verb::Post,
     path: "/runs/{run_id}/cancel",
     access: Access::Agent(Right::Run),
@@ -35,7 +35,7 @@ const CANCEL: Route = Route {
     ..BASE
 };
 
-const DELETE: Route = Route {
+const DELETE: ConnectRoute = ConnectRoute {
     verb: Verb::Delete,
     path: "/runs/{run_id}",
     operation: "connect_delete_run",
@@ -47,16 +47,16 @@ const DELETE: Route = Route {
     ..CANCEL
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     CANCEL,
     DELETE,
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}/cancel",
         operation: "connect_cancel_thread_run",
         errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
         ..CANCEL
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}",
         operation: "connect_delete_thread_run",
         errors: &[Code::ThreadNotFound, Code::RunNotFound],
@@ -64,7 +64,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn cancel(call: Call) -> Result<Reply> {
+async fn cancel(call: ConnectCall) -> Result<Reply> {
     let wait = request::flag(&call, "wait")?;
     let action = match call.query("action") {
         None => CancelAction::default(),
@@ -84,7 +84,7 @@ async fn cancel(call: Call) -> Result<Reply> {
     Ok(Reply::no_content())
 }
 
-async fn stop(call: &Call, row: &RunRow, wait: bool) -> Result<()> {
+async fn stop(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<()> {
     let runtime = &call.state.runtime;
     match runtime.cancel(call.principal(), &row.id).await {
         Ok(_) if wait => {
@@ -96,7 +96,7 @@ async fn stop(call: &Call, row: &RunRow, wait: bool) -> Result<()> {
 }
 
 /// Goes on when the client does not wait any more. Says whether the run goes: one that has ended in between stays.
-async fn roll_back(call: &Call, row: &RunRow, wait: bool) -> Result<bool> {
+async fn roll_back(call: &ConnectCall, row: &RunRow, wait: bool) -> Result<bool> {
     let (runtime, by, id) = (call.state.runtime.clone(), call.principal().clone(), row.id.clone());
     let removing = tokio::spawn(async move { runtime.roll_back(&by, &id).await });
     let removed = if wait {
@@ -130,7 +130,7 @@ fn gone_is_stopped(settled: Result<()>) -> Result<()> {
     }
 }
 
-async fn delete(call: Call) -> Result<Reply> {
+async fn delete(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     // Who waits for a run that goes on is told that it is removed.
     if !row.status.is_terminal() && roll_back(&call, &row, true).await? {

@@ -11,25 +11,25 @@ use trilogue_mapping::time;
 use trilogue_store::rows::{ConfigurationFilter, ConfigurationRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, fault, look_up, request};
+use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, no_content, of};
+use crate::route::{Access, Verb, json_response, no_content, of};
 
 /// The longest name of an instance, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
-const ONE: Route = Route {
+const ONE: ConnectRoute = ConnectRoute {
     path: "/agents/{agent_id}/configurations/{configuration_id}",
     access: Access::Agent(Right::Read),
     operation: "connect_get_configuration",
     summary: "One configured instance",
-    answers: &[answer(200, "The instance.", of::<wire::Configuration>)],
+    answers: &[json_response(200, "The instance.", of::<wire::Configuration>)],
     errors: &[Code::AgentNotFound, Code::ConfigurationNotFound],
     handler: |call| Box::pin(get(call)),
     ..BASE
 };
 
-const CREATE: Route = Route {
+const CREATE: ConnectRoute = ConnectRoute {
     verb: Verb::Post,
     path: "/agents/{agent_id}/configurations",
     access: Access::Agent(Right::Run),
@@ -46,16 +46,16 @@ const CREATE: Route = Route {
     ..ONE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     ONE,
     CREATE,
-    Route {
+    ConnectRoute {
         path: "/configurations",
         operation: "connect_create_configuration_alias",
         summary: "The same with the agent's id in the body",
         ..CREATE
     },
-    Route {
+    ConnectRoute {
         verb: Verb::Patch,
         access: Access::Agent(Right::Run),
         operation: "connect_patch_configuration",
@@ -65,7 +65,7 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(patch(call)),
         ..ONE
     },
-    Route {
+    ConnectRoute {
         verb: Verb::Delete,
         access: Access::Agent(Right::Run),
         operation: "connect_delete_configuration",
@@ -74,21 +74,21 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(delete(call)),
         ..ONE
     },
-    Route {
+    ConnectRoute {
         verb: Verb::Post,
         path: "/agents/{agent_id}/configurations/search",
         access: Access::Right(Right::Read),
         operation: "connect_search_configurations",
         summary: "The instances of an agent, newest first",
         request: Some(of::<wire::ConfigurationSearchRequest>),
-        answers: &[answer(200, "The instances.", of::<Vec<wire::Configuration>>)],
+        answers: &[json_response(200, "The instances.", of::<Vec<wire::Configuration>>)],
         errors: &[Code::AgentNotFound],
         handler: |call| Box::pin(search(call)),
         ..ONE
     },
 ];
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationCreate = request::body_or_empty(&call)?;
     let path = call.param("agent_id");
     let named = if path.is_empty() { body.agent_id.as_deref() } else { Some(path) };
@@ -113,12 +113,12 @@ async fn create(call: Call) -> Result<Reply> {
     }
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: ConnectCall) -> Result<Reply> {
     let (card, row) = named(&call).await?;
     Ok(shown(card, &row))
 }
 
-async fn patch(call: Call) -> Result<Reply> {
+async fn patch(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationPatch = request::body_or_empty(&call)?;
     // Two changes at once would each take the instance as it was before the other.
     let instance = call.param("configuration_id");
@@ -142,7 +142,7 @@ async fn patch(call: Call) -> Result<Reply> {
     Ok(shown(card, &row))
 }
 
-async fn delete(call: Call) -> Result<Reply> {
+async fn delete(call: ConnectCall) -> Result<Reply> {
     let (_, row) = named(&call).await?;
     let port = &call.state.configurations;
     if !port.remove_configuration(&call.scope(), &row.id).await? {
@@ -151,7 +151,7 @@ async fn delete(call: Call) -> Result<Reply> {
     Ok(Reply::no_content())
 }
 
-async fn search(call: Call) -> Result<Reply> {
+async fn search(call: ConnectCall) -> Result<Reply> {
     let body: wire::ConfigurationSearchRequest = request::body_or_empty(&call)?;
     let card = look_up::reached_agent(&call)?;
     let filter = ConfigurationFilter {
@@ -169,7 +169,7 @@ async fn search(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
-async fn named(call: &Call) -> Result<(&AgentCard, ConfigurationRow)> {
+async fn named(call: &ConnectCall) -> Result<(&AgentCard, ConfigurationRow)> {
     let card = look_up::reached_agent(call)?;
     let id = call.param("configuration_id");
     let found = look_up::instance(call, id).await?.filter(|row| row.agent == card.name);
@@ -177,7 +177,7 @@ async fn named(call: &Call) -> Result<(&AgentCard, ConfigurationRow)> {
 }
 
 fn new_row(
-    call: &Call,
+    call: &ConnectCall,
     card: &AgentCard,
     body: wire::ConfigurationCreate,
 ) -> Result<ConfigurationRow> {
@@ -215,7 +215,7 @@ fn new_row(
 ///
 /// # Errors
 /// `config_schema_violation`, `body_too_large`.
-fn checked(call: &Call, card: &AgentCard, config: wire::Json) -> Result<Json> {
+fn checked(call: &ConnectCall, card: &AgentCard, config: wire::Json) -> Result<Json> {
     let config = read_json(config)?;
     if config.as_bytes().len() > limits::MAX_CONFIGURATION_BYTES {
         let most = limits::MAX_CONFIGURATION_BYTES;

@@ -16,10 +16,10 @@ use super::parsed_request::{self, ParsedRequest, ReplyMode};
 use super::run_show::{self, Form};
 use super::stream::Since;
 use super::wait::{self, PendingReply, TIMEOUT};
-use super::{ANYTHING, BASE, Call, Route, State, request};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, State, request};
 use crate::faces::common::idempotency::REPLAYED;
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb, answer, of};
+use crate::route::{Access, Parameter, Verb, json_response, of};
 
 const IDEMPOTENCY: Parameter = Parameter {
     name: "Idempotency-Key",
@@ -52,7 +52,7 @@ const THREAD_ERRORS: &[Code] = &[
     Code::AgentMemoryNotRewindable,
 ];
 
-const CREATE: Route = Route {
+const CREATE: ConnectRoute = ConnectRoute {
     verb: Verb::Post,
     path: "/runs",
     access: Access::Agent(Right::Run),
@@ -60,13 +60,13 @@ const CREATE: Route = Route {
     summary: "Run an agent; its output is asked for later",
     headers: &[IDEMPOTENCY],
     request: Some(of::<wire::RunCreate>),
-    answers: &[answer(200, "The run, which is pending.", of::<wire::Run>)],
+    answers: &[json_response(200, "The run, which is pending.", of::<wire::Run>)],
     errors: ERRORS,
     handler: |call| Box::pin(create(call, ReplyMode::Later)),
     ..BASE
 };
 
-const WAIT: Route = Route {
+const WAIT: ConnectRoute = ConnectRoute {
     path: "/runs/wait",
     operation: "connect_create_run_and_wait",
     summary: "Run an agent and wait for its output",
@@ -76,7 +76,7 @@ const WAIT: Route = Route {
     ..CREATE
 };
 
-const STREAMED: Route = Route {
+const STREAMED: ConnectRoute = ConnectRoute {
     path: "/runs/stream",
     operation: "connect_create_run_and_stream",
     summary: "Run an agent and stream its output",
@@ -86,25 +86,25 @@ const STREAMED: Route = Route {
     ..CREATE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     CREATE,
     WAIT,
     STREAMED,
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs",
         operation: "connect_create_thread_run",
         summary: "Run an agent on a thread; its output is asked for later",
         errors: THREAD_ERRORS,
         ..CREATE
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/wait",
         operation: "connect_create_thread_run_and_wait",
         summary: "Run an agent on a thread and wait for its output",
         errors: THREAD_ERRORS,
         ..WAIT
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/stream",
         operation: "connect_create_thread_run_and_stream",
         summary: "Run an agent on a thread and stream its output",
@@ -113,7 +113,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn create(call: Call, mode: ReplyMode) -> Result<Reply> {
+async fn create(call: ConnectCall, mode: ReplyMode) -> Result<Reply> {
     // What cannot be understood is refused before there is a run.
     let patience = match mode {
         ReplyMode::Wait => request::patience(&call)?,
@@ -142,13 +142,13 @@ async fn create(call: Call, mode: ReplyMode) -> Result<Reply> {
     Ok(if created { reply } else { reply.header(REPLAYED, HeaderValue::from_static("true")) })
 }
 
-async fn accepted(call: &Call, submitted: &Submitted) -> Result<Reply> {
+async fn accepted(call: &ConnectCall, submitted: &Submitted) -> Result<Reply> {
     let bytes = run_show::run(call, &submitted.run).await?;
     Ok(run_show::named(call, Reply::json_bytes(StatusCode::OK, bytes), &submitted.run))
 }
 
 async fn streamed(
-    call: &Call,
+    call: &ConnectCall,
     submitted: &Submitted,
     modes: Option<Modes>,
     guard: Option<CancelOnDrop>,
@@ -171,7 +171,7 @@ type Submission = Pin<Box<dyn Future<Output = Result<Submitted>> + Send>>;
 // === impl Submitting ===
 
 impl Submitting {
-    fn new(call: &Call, new: RunRequest, ends_with_connection: bool) -> Self {
+    fn new(call: &ConnectCall, new: RunRequest, ends_with_connection: bool) -> Self {
         let (state, by) = (Arc::clone(&call.state), Arc::clone(&call.caller.principal));
         let (runtime, principal) = (state.runtime.clone(), Arc::clone(&by));
         let submission: Submission = Box::pin(async move { runtime.submit(&principal, new).await });

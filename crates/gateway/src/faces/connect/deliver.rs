@@ -23,7 +23,7 @@ use trilogue_store::Read;
 use trilogue_store::rows::RunRow;
 
 use super::view::card_of;
-use crate::callback::{Callback, Sender, Undelivered};
+use crate::callback::{self, Callback, Sender, Undelivered};
 use crate::core::options::Options;
 use crate::core::ports::Ports;
 use crate::stream::inline::inlined;
@@ -49,7 +49,7 @@ pub struct CallbackDelivery {
 #[derive(Default)]
 struct Folds {
     /// Each with when it was kept.
-    kept: HashMap<RunKey, (u64, Fold)>,
+    kept: HashMap<RunKey, (u64, RunFold)>,
     by_age: BTreeMap<u64, RunKey>,
     /// How much they hold together, in bytes of the log.
     size: usize,
@@ -58,7 +58,7 @@ struct Folds {
 
 /// What the queue knows of a callback.
 #[derive(Deserialize)]
-struct Reference {
+struct CallbackRef {
     run: i64,
     run_id: String,
     number: u64,
@@ -75,7 +75,7 @@ enum DeliveryKind {
 }
 
 /// A run's output up to one of its events.
-struct Fold {
+struct RunFold {
     values: Values,
     /// How much of the log was folded, in bytes.
     size: usize,
@@ -114,16 +114,12 @@ impl CallbackDelivery {
     }
 
     async fn attempt(&self, delivery: &Delivery) -> Result<(), Undelivered> {
-        let refused = |reason: String| Undelivered { reason, retry: false, after: None };
-        let reference: Reference = serde_json::from_slice(delivery.reference.as_bytes())
-            .map_err(|error| refused(format!("the callback names nothing: {error}")))?;
-        let unread = |error: Error| Undelivered {
-            reason: error.message().to_owned(),
-            retry: error.code().is_transient(),
-            after: None,
-        };
-        let row = self.run(delivery, &reference).await.map_err(unread)?;
-        let rendered = self.render(delivery, &row, &reference).await.map_err(unread)?;
+        let reference: CallbackRef = serde_json::from_slice(delivery.reference.as_bytes())
+            .map_err(|error| {
+                Undelivered::refused(format!("the callback names nothing: {error}"))
+            })?;
+        let row = self.run(delivery, &reference).await?;
+        let rendered = self.render(delivery, &row, &reference).await?;
         self.sender.send(&rendered.callback, self.clock.now()).await?;
         if let Some(interrupt) = rendered.asks {
             self.note_shown(&row, &interrupt).await;
@@ -131,7 +127,7 @@ impl CallbackDelivery {
         Ok(())
     }
 
-    async fn run(&self, delivery: &Delivery, reference: &Reference) -> Result<RunRow> {
+    async fn run(&self, delivery: &Delivery, reference: &CallbackRef) -> Result<RunRow> {
         let gone = || Error::new(Code::RunNotFound, "the run is gone");
         let id = RunId::parse(&reference.run_id).map_err(|_| gone())?;
         let scope = Scope::of_tenant(&delivery.tenant);
@@ -143,7 +139,7 @@ impl CallbackDelivery {
         &self,
         delivery: &Delivery,
         row: &RunRow,
-        reference: &Reference,
+        reference: &CallbackRef,
     ) -> Result<Rendered> {
         let callback = row.callback.as_ref();
         let url = callback.map(|callback| callback.url.as_ref().to_owned());
@@ -204,9 +200,9 @@ impl CallbackDelivery {
     }
 
     /// The run's output up to an event.
-    async fn fold(&self, card: AgentCard, row: &RunRow, number: u64) -> Result<Fold> {
+    async fn fold(&self, card: AgentCard, row: &RunRow, number: u64) -> Result<RunFold> {
         let kept = self.folds().take(row.key).filter(|fold| fold.number <= number);
-        let mut fold = kept.unwrap_or_else(|| Fold {
+        let mut fold = kept.unwrap_or_else(|| RunFold {
             values: Values::new(
                 Show {
                     card: Arc::new(card),
@@ -241,7 +237,7 @@ impl CallbackDelivery {
     }
 
     /// Keeps the fold of a run that goes on.
-    fn keep(&self, run: RunKey, fold: Fold) {
+    fn keep(&self, run: RunKey, fold: RunFold) {
         if fold.status != RunStatus::Running {
             return;
         }
@@ -292,12 +288,7 @@ impl Deliver for CallbackDelivery {
         &'a self,
         delivery: &'a Delivery,
     ) -> Pin<Box<dyn Future<Output = Delivered> + Send + 'a>> {
-        Box::pin(async move {
-            match self.attempt(delivery).await {
-                Ok(()) => Delivered::Accepted,
-                Err(undelivered) => undelivered.into(),
-            }
-        })
+        callback::outcome(self.attempt(delivery))
     }
 }
 
@@ -310,7 +301,7 @@ impl fmt::Debug for CallbackDelivery {
 // === impl Folds ===
 
 impl Folds {
-    fn take(&mut self, run: RunKey) -> Option<Fold> {
+    fn take(&mut self, run: RunKey) -> Option<RunFold> {
         let (age, fold) = self.kept.remove(&run)?;
         self.by_age.remove(&age);
         self.size -= fold.size;
@@ -318,7 +309,7 @@ impl Folds {
     }
 
     /// Keeps a fold; the oldest go as far as all of them would hold more than this many bytes.
-    fn keep(&mut self, run: RunKey, fold: Fold, max_bytes: usize) {
+    fn keep(&mut self, run: RunKey, fold: RunFold, max_bytes: usize) {
         drop(self.take(run));
         self.size += fold.size;
         self.next += 1;
@@ -332,9 +323,9 @@ impl Folds {
     }
 }
 
-// === impl Fold ===
+// === impl RunFold ===
 
-impl Fold {
+impl RunFold {
     async fn take(&mut self, read: &Arc<dyn Read>, thread: ThreadKey, event: &Event) -> Result<()> {
         let values = &self.values;
         let event = inlined(read, thread, event, |blob| values.wants(blob)).await?;
@@ -357,7 +348,7 @@ mod tests {
     use super::super::view::unknown;
     use super::*;
 
-    fn fold(size: usize) -> Fold {
+    fn fold(size: usize) -> RunFold {
         let run = RunId::generate();
         let show = Show {
             card: Arc::new(unknown(AgentName::parse("gone").unwrap())),
@@ -367,7 +358,7 @@ mod tests {
         };
         let values = Values::new(show, &run, &trilogue_domain::ThreadId::generate());
         let at = Timestamp::from_micros(0);
-        Fold { values, size, number: 1, at, status: RunStatus::Running }
+        RunFold { values, size, number: 1, at, status: RunStatus::Running }
     }
 
     fn kept(folds: &Folds) -> Vec<i64> {

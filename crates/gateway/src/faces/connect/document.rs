@@ -9,24 +9,24 @@ use trilogue_domain::error::Result;
 use trilogue_mapping::connect::{self as mapping, Security};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, authentication, look_up, request};
+use super::{BASE, ConnectCall, ConnectRoute, authentication, look_up, request};
 use crate::faces::common::openapi::{self, Failures};
 use crate::http::reply::Reply;
-use crate::route::{Access, answer, of};
+use crate::route::{Access, json_response, of};
 
-const DOCUMENT: Route = Route {
+const DOCUMENT: ConnectRoute = ConnectRoute {
     path: "/openapi.json",
     access: Access::Public,
     operation: "connect_get_openapi",
     summary: "This document",
-    answers: &[answer(200, "An OpenAPI document.", of::<Value>)],
+    answers: &[json_response(200, "An OpenAPI document.", of::<Value>)],
     handler: |call| Box::pin(async move { Ok(of_face(&call)) }),
     ..BASE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     DOCUMENT,
-    Route {
+    ConnectRoute {
         path: "/agents/{agent_id}/openapi",
         operation: "connect_get_agent_openapi",
         summary: "This document for one agent: its schemas in their places, and only what it does",
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// The document of the whole face.
-pub(super) fn of_face(call: &Call) -> Reply {
+pub(super) fn of_face(call: &ConnectCall) -> Reply {
     let schemes = call.authenticator.own_schemes();
     let mut document = placed(call);
     document["components"]["securitySchemes"] = Value::Object(authentication::objects(schemes));
@@ -45,7 +45,7 @@ pub(super) fn of_face(call: &Call) -> Reply {
     Reply::json(StatusCode::OK, &document)
 }
 
-fn of_agent(call: &Call) -> Result<Reply> {
+fn of_agent(call: &ConnectCall) -> Result<Reply> {
     let card = look_up::agent(call, call.param("agent_id"))?;
     let schemes = authentication::schemes_of(call, card);
     let security = Security {
@@ -57,7 +57,7 @@ fn of_agent(call: &Call) -> Result<Reply> {
 }
 
 /// The document with the address by which this client reaches the mount.
-fn placed(call: &Call) -> Value {
+fn placed(call: &ConnectCall) -> Value {
     static BASE: OnceLock<Value> = OnceLock::new();
     let mut document = BASE.get_or_init(base).clone();
     document["servers"] = json!([{ "url": call.state.place.base_for(call) }]);

@@ -5,7 +5,7 @@ use trilogue_domain::{Code, Error};
 use trilogue_mapping::connect::{Definition, definition, error_as, of_code};
 use trilogue_wire::agent_connect::ErrorBody as Body;
 
-use super::{Call, ErrorBody, State};
+use super::{ConnectCall, ErrorBody, State};
 use crate::core::scheme::Scheme;
 use crate::http::problem;
 use crate::http::reply::Reply;
@@ -18,23 +18,23 @@ const ERROR_TRANSIENT: HeaderName = HeaderName::from_static("x-acp-error-transie
 /// The error as a response. The request's id stands in a header of every answer.
 pub(super) fn respond(state: &State, error: &Error, request_id: Option<&str>) -> Reply {
     let known = of_code(error.code());
-    answer(status(known, error.code()), known, state, &told(error, request_id))
+    answer(status(known, error.code()), known, state, &published(error, request_id))
 }
 
 /// The error as a response with a status of its own.
-pub(super) fn respond_with(status: StatusCode, call: &Call, error: &Error) -> Reply {
-    answer(status, of_code(error.code()), &call.state, &told(error, None))
+pub(super) fn respond_with(status: StatusCode, call: &ConnectCall, error: &Error) -> Reply {
+    answer(status, of_code(error.code()), &call.state, &published(error, None))
 }
 
 /// The error as a response under a code of the protocol that says it better than its own.
-pub(super) fn respond_as(code: &str, call: &Call, error: &Error) -> Reply {
+pub(super) fn respond_as(code: &str, call: &ConnectCall, error: &Error) -> Reply {
     let known = definition(code);
-    answer(status(known, error.code()), known, &call.state, &told(error, None))
+    answer(status(known, error.code()), known, &call.state, &published(error, None))
 }
 
 /// The error as the object that bodies and streams have.
 pub(super) fn describe(error: &Error) -> Body {
-    error_as(of_code(error.code()), &told(error, None))
+    error_as(of_code(error.code()), &published(error, None))
 }
 
 fn answer(status: StatusCode, known: &Definition, state: &State, error: &Error) -> Reply {
@@ -60,15 +60,15 @@ fn status(known: &Definition, code: Code) -> StatusCode {
 }
 
 /// The text of a fault of ours stays in the server's log.
-fn told(error: &Error, request_id: Option<&str>) -> Error {
+fn published(error: &Error, request_id: Option<&str>) -> Error {
     if error.code() != Code::Internal {
         return error.clone();
     }
     let problem = problem::describe(error, request_id);
-    let told = Error::new(Code::Internal, problem.detail);
+    let published = Error::new(Code::Internal, problem.detail);
     match problem.hint {
-        Some(hint) => told.hint(hint),
-        None => told,
+        Some(hint) => published.hint(hint),
+        None => published,
     }
 }
 

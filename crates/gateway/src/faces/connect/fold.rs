@@ -9,7 +9,7 @@ use trilogue_mapping::connect::{self as mapping, Links, Show, Values};
 use trilogue_store::Frame;
 use trilogue_store::rows::RunRow;
 
-use super::{Call, look_up, request};
+use super::{ConnectCall, look_up, request};
 use crate::stream::inline::inlined;
 use crate::stream::log_reader::LogReader;
 
@@ -24,7 +24,7 @@ pub(super) enum RunInput {
 ///
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
-pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
+pub(super) async fn of_log(call: &ConnectCall, run: &RunRow) -> Result<Values> {
     let mut values = begun(call, run);
     let most = call.state.max_output_bytes;
     let mut log = LogReader::new(call.state.read.as_ref(), run.thread, Some(run.key))
@@ -48,7 +48,11 @@ pub(super) async fn of_log(call: &Call, run: &RunRow) -> Result<Values> {
 ///
 /// # Errors
 /// As [`of_log`].
-pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) -> Result<Values> {
+pub(super) async fn of_frames(
+    call: &ConnectCall,
+    run: &RunRow,
+    frames: &[Arc<Frame>],
+) -> Result<Values> {
     let mut values = begun(call, run);
     for frame in frames.iter().filter(|frame| frame.run() == Some(run.key)) {
         for event in frame.events()? {
@@ -62,9 +66,9 @@ pub(super) async fn of_frames(call: &Call, run: &RunRow, frames: &[Arc<Frame>]) 
 ///
 /// # Errors
 /// When the log cannot be read.
-pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<RunInput>> {
+pub(super) async fn input(call: &ConnectCall, run: &RunRow) -> Result<Option<RunInput>> {
     let read = &call.state.read;
-    let mut said = Transcript::default();
+    let mut transcript = Transcript::default();
     let mut log = LogReader::new(read.as_ref(), run.thread, Some(run.key));
     while let Some(page) = log.next().await? {
         for event in page.events()? {
@@ -72,28 +76,30 @@ pub(super) async fn input(call: &Call, run: &RunRow) -> Result<Option<RunInput>>
                 Body::Run(RunEvent::Created { input: Some(value), .. }) => {
                     return Ok(Some(RunInput::Value(value.clone())));
                 }
-                Body::Run(RunEvent::Started | RunEvent::Ended(_)) => return Ok(messages(said)),
+                Body::Run(RunEvent::Started | RunEvent::Ended(_)) => {
+                    return Ok(messages(transcript));
+                }
                 _ => {
                     let event = inlined(read, run.thread, event, |_| true).await?;
-                    said.push(&event);
+                    transcript.push(&event);
                 }
             }
         }
     }
-    Ok(messages(said))
+    Ok(messages(transcript))
 }
 
-fn messages(said: Transcript) -> Option<RunInput> {
-    let messages = said.into_messages();
+fn messages(transcript: Transcript) -> Option<RunInput> {
+    let messages = transcript.into_messages();
     (!messages.is_empty()).then_some(RunInput::Messages(messages))
 }
 
 /// How content of a thread is linked to.
-pub(super) fn links(call: &Call, thread: &trilogue_domain::ThreadId) -> Links {
+pub(super) fn links(call: &ConnectCall, thread: &trilogue_domain::ThreadId) -> Links {
     Links::new(&Arc::from(call.state.place.base_for(call)), thread)
 }
 
-fn begun(call: &Call, run: &RunRow) -> Values {
+fn begun(call: &ConnectCall, run: &RunRow) -> Values {
     let show = Show {
         card: look_up::agent_of(call, run).card,
         literal: request::is_literal(call),
@@ -103,7 +109,12 @@ fn begun(call: &Call, run: &RunRow) -> Values {
     mapping::Values::new(show, &run.id, &run.thread_id)
 }
 
-async fn take(call: &Call, thread: ThreadKey, values: &mut Values, event: &Event) -> Result<()> {
+async fn take(
+    call: &ConnectCall,
+    thread: ThreadKey,
+    values: &mut Values,
+    event: &Event,
+) -> Result<()> {
     let event = inlined(&call.state.read, thread, event, |blob| values.wants(blob)).await?;
     values.push(&event);
     Ok(())

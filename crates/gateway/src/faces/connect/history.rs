@@ -7,16 +7,16 @@ use trilogue_mapping::native::{read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{ANYTHING, BASE, Call, Route, look_up, request, thread_show, threads};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, thread_show, threads};
 use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer, Content, Parameter, answer, of};
+use crate::route::{Access, Parameter, ResponseContent, RouteResponse, json_response, of};
 
 /// Of one thread, whose id nobody guesses.
-const THREAD: Route = Route { access: Access::Agent(Right::Read), ..BASE };
+const THREAD: ConnectRoute = ConnectRoute { access: Access::Agent(Right::Read), ..BASE };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[ConnectRoute] = &[
+    ConnectRoute {
         path: "/threads/{thread_id}/history",
         operation: "connect_get_thread_history",
         summary: "The states that a thread had, newest first",
@@ -25,45 +25,45 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter { name: "before", about: "Only states before this checkpoint." },
             ANYTHING,
         ],
-        answers: &[answer(200, "The states.", of::<Vec<wire::ThreadState>>)],
+        answers: &[json_response(200, "The states.", of::<Vec<wire::ThreadState>>)],
         errors: &[Code::ThreadNotFound, Code::CheckpointNotFound, Code::InvalidRequest],
         handler: |call| Box::pin(history(call)),
         ..THREAD
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/state",
         operation: "connect_get_thread_state",
         summary: "The state of a thread, bare, as earlier versions of the protocol had it",
-        answers: &[answer(200, "The state.", of::<wire::Json>)],
+        answers: &[json_response(200, "The state.", of::<wire::Json>)],
         errors: &[Code::ThreadNotFound, Code::CheckpointNotFound],
         handler: |call| Box::pin(state(call)),
         ..THREAD
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/blobs/{sha256}",
         operation: "connect_get_blob",
         summary: "Large content that a message of this thread links to",
-        answers: &[Answer {
+        answers: &[RouteResponse {
             status: 200,
             about: "The content.",
-            content: Content::Other("application/octet-stream"),
+            content: ResponseContent::Other("application/octet-stream"),
         }],
         errors: &[Code::ThreadNotFound, Code::NotFound],
         handler: |call| Box::pin(blob(call)),
         ..THREAD
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}/threadstate",
         operation: "connect_get_run_thread_state",
         summary: "The state that a run left, bare, as earlier versions of the protocol had it",
-        answers: &[answer(200, "The state.", of::<wire::Json>)],
+        answers: &[json_response(200, "The state.", of::<wire::Json>)],
         errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::CheckpointNotFound],
         handler: |call| Box::pin(run_state(call)),
         ..THREAD
     },
 ];
 
-async fn history(call: Call) -> Result<Reply> {
+async fn history(call: ConnectCall) -> Result<Reply> {
     let limit = request::queried_page(&call)?.limit;
     let row = look_up::thread(&call).await?;
     let before = match call.query("before") {
@@ -77,7 +77,7 @@ async fn history(call: Call) -> Result<Reply> {
 
 /// The checkpoints that lead to the head, newest first: those before this one where it is given, and one more than the limit.
 async fn path(
-    call: &Call,
+    call: &ConnectCall,
     row: &ThreadRow,
     before: Option<&CheckpointRow>,
     limit: usize,
@@ -91,13 +91,13 @@ async fn path(
     call.state.read.path(&call.scope(), &row.id, from, limit + 1).await
 }
 
-async fn state(call: Call) -> Result<Reply> {
+async fn state(call: ConnectCall) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
     let head = row.head.ok_or_else(no_state)?;
     bare(&call, &row, head).await
 }
 
-async fn run_state(call: Call) -> Result<Reply> {
+async fn run_state(call: ConnectCall) -> Result<Reply> {
     let run = look_up::run(&call).await?;
     let row = look_up::thread(&call).await?;
     let path = match row.head {
@@ -111,7 +111,11 @@ async fn run_state(call: Call) -> Result<Reply> {
     bare(&call, &row, left.ok_or_else(no_state)?.key).await
 }
 
-async fn bare(call: &Call, row: &ThreadRow, at: trilogue_domain::CheckpointKey) -> Result<Reply> {
+async fn bare(
+    call: &ConnectCall,
+    row: &ThreadRow,
+    at: trilogue_domain::CheckpointKey,
+) -> Result<Reply> {
     if thread_show::is_hidden(call, row).await? {
         return Err(no_state());
     }
@@ -120,7 +124,7 @@ async fn bare(call: &Call, row: &ThreadRow, at: trilogue_domain::CheckpointKey) 
 }
 
 /// Content of any thread that the caller may see, those of single runs included.
-async fn blob(call: Call) -> Result<Reply> {
+async fn blob(call: ConnectCall) -> Result<Reply> {
     let id = call.thread_id()?;
     let found = call.state.read.thread(&call.scope(), &id).await?;
     let row = found.ok_or_else(|| no_thread(id.as_str()))?;

@@ -7,10 +7,10 @@ use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
 use super::disconnect::CancelOnDrop;
-use super::stream::{self, Since, open};
-use super::{BASE, Call, Route, look_up, request, run_show};
+use super::stream::{Since, open};
+use super::{BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer, Content, Parameter};
+use crate::route::{Access, Parameter, ResponseContent, RouteResponse};
 
 /// What a reconnecting client sends.
 pub(super) const LAST_EVENT: Parameter = Parameter {
@@ -19,13 +19,13 @@ pub(super) const LAST_EVENT: Parameter = Parameter {
 };
 
 /// How a stream answers.
-pub(super) const STREAM: Answer = Answer {
+pub(super) const STREAM: RouteResponse = RouteResponse {
     status: 200,
     about: "The events as they come, as server-sent events: `data` is a `StreamEventPayload`.",
-    content: Content::Other("text/event-stream"),
+    content: ResponseContent::Other("text/event-stream"),
 };
 
-const JOIN: Route = Route {
+const JOIN: ConnectRoute = ConnectRoute {
     path: "/runs/{run_id}/stream",
     access: Access::Agent(Right::Read),
     operation: "connect_stream_run",
@@ -37,9 +37,9 @@ const JOIN: Route = Route {
     ..BASE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     JOIN,
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}/stream",
         operation: "connect_stream_thread_run",
         errors: &[
@@ -59,7 +59,7 @@ struct KeptModes {
     stream_mode: Option<wire::StreamModes>,
 }
 
-async fn join(call: Call) -> Result<Reply> {
+async fn join(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let modes = match call.state.runtime.agent(&row.agent) {
         Ok(card) => {
@@ -77,16 +77,14 @@ async fn join(call: Call) -> Result<Reply> {
 /// # Errors
 /// As [`open`].
 pub(super) async fn stream(
-    call: &Call,
+    call: &ConnectCall,
     row: &RunRow,
     modes: Modes,
     otherwise: Since,
     on_disconnect: Option<CancelOnDrop>,
 ) -> Result<Reply> {
     let since = Since::of(call, otherwise)?;
-    let Modes { values, updates } = modes;
-    let shown = stream::Modes { values, updates };
-    let reply = open(call, row, shown, since, on_disconnect).await?;
+    let reply = open(call, row, modes, since, on_disconnect).await?;
     Ok(run_show::named(call, reply, row))
 }
 

@@ -5,7 +5,7 @@ use trilogue_domain::{AgentCard, Code, ConfigurationId, Error, RunId, ThreadId};
 use trilogue_mapping::native::shown;
 use trilogue_store::rows::{ConfigurationRow, RunRow, ThreadRow};
 
-use super::Call;
+use super::ConnectCall;
 use super::agent_index::IndexedAgent;
 use crate::core::not_found::{no_run, no_thread};
 
@@ -21,11 +21,11 @@ pub(super) struct Target<'a> {
 ///
 /// # Errors
 /// `thread_not_found`.
-pub(super) async fn thread(call: &Call) -> Result<ThreadRow> {
+pub(super) async fn thread(call: &ConnectCall) -> Result<ThreadRow> {
     thread_of(call, call.param("thread_id")).await
 }
 
-async fn thread_of(call: &Call, text: &str) -> Result<ThreadRow> {
+async fn thread_of(call: &ConnectCall, text: &str) -> Result<ThreadRow> {
     let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
     let found = call.state.read.thread(&call.scope(), &id).await?;
     found.filter(|row| !row.ephemeral).ok_or_else(|| no_thread(text))
@@ -36,7 +36,7 @@ async fn thread_of(call: &Call, text: &str) -> Result<ThreadRow> {
 ///
 /// # Errors
 /// `run_not_found`, `thread_not_found`, `unauthenticated`.
-pub(super) async fn run(call: &Call) -> Result<RunRow> {
+pub(super) async fn run(call: &ConnectCall) -> Result<RunRow> {
     let text = call.param("run_id");
     let id = RunId::parse(text).map_err(|_| no_run(text))?;
     let thread = call.param("thread_id");
@@ -52,7 +52,7 @@ pub(super) async fn run(call: &Call) -> Result<RunRow> {
 ///
 /// # Errors
 /// `agent_not_found`.
-pub(super) fn agent<'a>(call: &'a Call, text: &str) -> Result<&'a AgentCard> {
+pub(super) fn agent<'a>(call: &'a ConnectCall, text: &str) -> Result<&'a AgentCard> {
     known_agent(call, text).ok_or_else(|| no_agent(text))
 }
 
@@ -60,7 +60,7 @@ pub(super) fn agent<'a>(call: &'a Call, text: &str) -> Result<&'a AgentCard> {
 ///
 /// # Errors
 /// `agent_not_found`, `unauthenticated`.
-pub(super) fn reached_agent(call: &Call) -> Result<&AgentCard> {
+pub(super) fn reached_agent(call: &ConnectCall) -> Result<&AgentCard> {
     let card = agent(call, call.param("agent_id"))?;
     call.reach(&card.name)?;
     Ok(card)
@@ -71,7 +71,7 @@ pub(super) fn reached_agent(call: &Call) -> Result<&AgentCard> {
 /// # Errors
 /// `agent_not_found`, `configuration_not_found`, `unauthenticated`.
 pub(super) async fn target<'a>(
-    call: &'a Call,
+    call: &'a ConnectCall,
     text: Option<&str>,
     configuration: Option<&str>,
 ) -> Result<Target<'a>> {
@@ -105,7 +105,7 @@ pub(super) async fn target<'a>(
 ///
 /// # Errors
 /// What reading can fail with.
-pub(super) async fn instance(call: &Call, text: &str) -> Result<Option<ConfigurationRow>> {
+pub(super) async fn instance(call: &ConnectCall, text: &str) -> Result<Option<ConfigurationRow>> {
     let Ok(id) = ConfigurationId::parse(text) else { return Ok(None) };
     let now = call.state.clock.now();
     call.state.configurations.configuration(&call.scope(), &id, now).await
@@ -117,14 +117,14 @@ pub(super) fn no_configuration(id: &str) -> Error {
 }
 
 /// The agent with this id; `None` where there is none.
-pub(super) fn known_agent<'a>(call: &'a Call, text: &str) -> Option<&'a AgentCard> {
+pub(super) fn known_agent<'a>(call: &'a ConnectCall, text: &str) -> Option<&'a AgentCard> {
     let runtime = &call.state.runtime;
     let known = call.state.common.agents.find(runtime, text)?;
     runtime.agent(&known.card.name).ok()
 }
 
 /// The agent of a run; next to nothing is known of one that is not served any more.
-pub(super) fn agent_of(call: &Call, row: &RunRow) -> IndexedAgent {
+pub(super) fn agent_of(call: &ConnectCall, row: &RunRow) -> IndexedAgent {
     call.state.common.agents.of_run(&call.state.runtime, &row.agent)
 }
 

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use http::header;
 use trilogue_domain::port::Clock;
-use trilogue_domain::{AgentName, Error, Right};
+use trilogue_domain::{AgentName, Error};
 use trilogue_runtime::Runtime;
 use trilogue_store::{Configurations, Read};
 
@@ -48,11 +48,11 @@ use crate::core::lifecycle::Lifecycle;
 use crate::face::{Challenge, Face, MountPoint, Protocol, Services, UnknownCaller};
 use crate::faces::common::turns::Turns;
 use crate::http::reply::Reply;
-use crate::route::{self, Access, Endpoint, Operation, Parameter, Verb, bind};
+use crate::route::{self, Endpoint, Operation, Parameter, bind};
 use crate::stream::Streams;
 
-type Call = route::Call<State>;
-type Route = route::Route<State>;
+type ConnectCall = route::Call<State>;
+type ConnectRoute = route::Route<State>;
 
 /// How a mount speaks the Agent Connect Protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -108,22 +108,13 @@ const DEFAULT_LIMIT: usize = 10;
 /// Clients of this protocol send parameters that a server need not know.
 const ANYTHING: Parameter = Parameter { name: "*", about: "Others are ignored." };
 
-const BASE: Route = Route {
-    verb: Verb::Get,
-    path: "",
-    access: Access::Right(Right::Read),
-    operation: "",
-    summary: "",
+const BASE: ConnectRoute = ConnectRoute {
     query: &[ANYTHING],
-    headers: &[],
-    request: None,
-    answers: &[],
-    errors: &[],
-    handler: |call| Box::pin(async move { Ok(document::of_face(&call)) }),
+    ..ConnectRoute::base(|call| Box::pin(async move { Ok(document::of_face(&call)) }))
 };
 
 /// Every route of this protocol.
-fn routes() -> Vec<Route> {
+fn routes() -> Vec<ConnectRoute> {
     [
         agents::ROUTES,
         authentication::ROUTES,

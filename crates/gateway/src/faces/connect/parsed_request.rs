@@ -10,7 +10,7 @@ use trilogue_store::rows::ConfigurationRow;
 use trilogue_wire::agent_connect as wire;
 
 use super::look_up::{self, Target};
-use super::{Call, request};
+use super::{ConnectCall, request};
 use crate::callback::check_callback_url;
 use crate::core::not_found::no_thread;
 use crate::faces::common::idempotency::idempotency;
@@ -46,7 +46,7 @@ const NO_SUBGRAPHS: &str = "'stream_subgraphs' has no effect here";
 ///
 /// # Errors
 /// What is wrong with it, before anything has happened.
-pub(super) async fn read(call: &Call, mode: ReplyMode) -> Result<ParsedRequest> {
+pub(super) async fn read(call: &ConnectCall, mode: ReplyMode) -> Result<ParsedRequest> {
     let body: wire::RunCreate = request::body_or_empty(call)?;
     let (agent, configuration) = (body.agent_id.as_deref(), body.configuration_id.as_deref());
     let Target { card, instance } = look_up::target(call, agent, configuration).await?;
@@ -101,7 +101,11 @@ pub(super) fn warned(reply: Reply, warnings: &[&'static str]) -> Reply {
     })
 }
 
-async fn thread(call: &Call, body: &wire::RunCreate, is_stateless: bool) -> Result<ThreadChoice> {
+async fn thread(
+    call: &ConnectCall,
+    body: &wire::RunCreate,
+    is_stateless: bool,
+) -> Result<ThreadChoice> {
     if is_stateless {
         return Ok(match body.on_completion.unwrap_or_default() {
             wire::OnCompletion::Delete => ThreadChoice::Stateless,
@@ -130,7 +134,7 @@ fn no_threads(card: &AgentCard) -> Error {
 
 /// How the run is streamed: refused before it exists. A client that only asks later need not have said.
 fn modes(
-    call: &Call,
+    call: &ConnectCall,
     card: &AgentCard,
     body: &wire::RunCreate,
     mode: ReplyMode,
@@ -146,7 +150,7 @@ fn modes(
 /// # Errors
 /// `configuration_not_found`; `config_schema_violation` where it is one of another agent, or two are named.
 async fn named_instance(
-    call: &Call,
+    call: &ConnectCall,
     card: &AgentCard,
     body: &wire::RunCreate,
     instance: Option<ConfigurationRow>,
@@ -189,7 +193,7 @@ fn config(
 /// # Errors
 /// `invalid_webhook`.
 async fn callback(
-    call: &Call,
+    call: &ConnectCall,
     card: &AgentCard,
     body: &wire::RunCreate,
     warnings: &mut Vec<&'static str>,
@@ -218,7 +222,7 @@ fn strategy(body: &wire::RunCreate, is_stateless: bool) -> Strategy {
 
 /// The request as it is shown with its run.
 fn kept(
-    call: &Call,
+    call: &ConnectCall,
     card: &AgentCard,
     instance: Option<&ConfigurationRow>,
     is_stateless: bool,

@@ -10,7 +10,7 @@ use trilogue_mapping::native::{read_json, read_object, shown};
 use trilogue_store::rows::Page;
 use trilogue_wire::agent_connect as wire;
 
-use super::{Call, DEFAULT_LIMIT};
+use super::{ConnectCall, DEFAULT_LIMIT};
 
 /// The longest that a client may ask to wait.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -19,13 +19,13 @@ const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 ///
 /// # Errors
 /// `invalid_json`; `invalid_request`, naming where it does not fit.
-pub(super) fn body_or_empty<T: DeserializeOwned>(call: &Call) -> Result<T> {
+pub(super) fn body_or_empty<T: DeserializeOwned>(call: &ConnectCall) -> Result<T> {
     check_text(call)?;
     wire::decode_or_empty(&call.body).map_err(violated)
 }
 
 /// Members that nobody reads are text, too.
-fn check_text(call: &Call) -> Result<()> {
+fn check_text(call: &ConnectCall) -> Result<()> {
     match std::str::from_utf8(&call.body) {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::new(Code::InvalidJson, "the body is not valid UTF-8")),
@@ -33,7 +33,7 @@ fn check_text(call: &Call) -> Result<()> {
 }
 
 /// Whether the mount speaks as the protocol's document does.
-pub(super) fn is_literal(call: &Call) -> bool {
+pub(super) fn is_literal(call: &ConnectCall) -> bool {
     call.state.options.literal
 }
 
@@ -41,7 +41,7 @@ pub(super) fn is_literal(call: &Call) -> bool {
 ///
 /// # Errors
 /// `invalid_request`.
-pub(super) fn flag(call: &Call, name: &str) -> Result<bool> {
+pub(super) fn flag(call: &ConnectCall, name: &str) -> Result<bool> {
     match call.query(name) {
         None | Some("false" | "False" | "0") => Ok(false),
         Some("true" | "True" | "1") => Ok(true),
@@ -53,7 +53,7 @@ pub(super) fn flag(call: &Call, name: &str) -> Result<bool> {
 ///
 /// # Errors
 /// `invalid_request`.
-pub(super) fn patience(call: &Call) -> Result<Option<Duration>> {
+pub(super) fn patience(call: &ConnectCall) -> Result<Option<Duration>> {
     let sent = ["timeout", "block_timeout"]
         .into_iter()
         .find_map(|name| call.query(name).map(|text| (name, text)));
@@ -78,11 +78,11 @@ pub(super) fn page(limit: Option<wire::Limit>, offset: Option<wire::Offset>) -> 
 ///
 /// # Errors
 /// `invalid_request`.
-pub(super) fn queried_page(call: &Call) -> Result<Page> {
+pub(super) fn queried_page(call: &ConnectCall) -> Result<Page> {
     Ok(page(bounded(call, "limit")?, bounded(call, "offset")?))
 }
 
-fn bounded<T: FromStr<Err = String>>(call: &Call, name: &str) -> Result<Option<T>> {
+fn bounded<T: FromStr<Err = String>>(call: &ConnectCall, name: &str) -> Result<Option<T>> {
     let Some(text) = call.query(name) else { return Ok(None) };
     text.parse().map(Some).map_err(|takes: String| {
         let message = format!("'{name}' is '{}'", shown(text));

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use trilogue_domain::AgentName;
 
-use super::{Route, State, configurations, create};
+use super::{ConnectRoute, State, configurations, create};
 use crate::face::UnknownCaller;
 
 /// The longest body that is read of a caller whom nobody knows, in bytes.
@@ -27,7 +27,7 @@ pub(super) async fn requested_agent(state: &State, caller: UnknownCaller<'_>) ->
     if let Some((_, agent)) = caller.params.iter().find(|(name, _)| *name == "agent_id") {
         return known(agent);
     }
-    let is_wanted = |route: &Route| route.operation == caller.operation;
+    let is_wanted = |route: &ConnectRoute| route.operation == caller.operation;
     if !create::ROUTES.iter().chain(configurations::ROUTES).any(is_wanted) {
         return None;
     }

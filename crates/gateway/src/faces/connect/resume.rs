@@ -9,17 +9,17 @@ use trilogue_runtime::AnswerTo;
 use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, look_up, run_show};
+use super::{BASE, ConnectCall, ConnectRoute, look_up, run_show};
 use crate::faces::common::answer_target::{self, Hints};
 use crate::http::reply::{INTERRUPT_ID, Reply};
-use crate::route::{Access, Parameter, Verb, answer, of};
+use crate::route::{Access, Parameter, Verb, json_response, of};
 
 const HINTS: Hints = Hints {
     question: "pending interrupt",
     naming: "in the header 'Interrupt-Id', or as 'interrupt_id' beside 'interrupt_type' and 'resume_payload'",
 };
 
-const RESUME: Route = Route {
+const RESUME: ConnectRoute = ConnectRoute {
     verb: Verb::Post,
     path: "/runs/{run_id}",
     access: Access::Agent(Right::Answer),
@@ -27,7 +27,7 @@ const RESUME: Route = Route {
     summary: "Give a run what it waits for: the payload itself, under the interrupt's type, or as `interrupt_type` and `resume_payload`",
     headers: &[Parameter { name: "Interrupt-Id", about: "The interrupt that the answer is for." }],
     request: Some(of::<wire::ResumePayloadSchema>),
-    answers: &[answer(200, "The run, which goes on.", of::<wire::Run>)],
+    answers: &[json_response(200, "The run, which goes on.", of::<wire::Run>)],
     errors: &[
         Code::RunNotFound,
         Code::RunEnded,
@@ -40,9 +40,9 @@ const RESUME: Route = Route {
     ..BASE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     RESUME,
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}",
         operation: "connect_resume_thread_run",
         errors: &[
@@ -58,7 +58,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn resume(call: Call) -> Result<Reply> {
+async fn resume(call: ConnectCall) -> Result<Reply> {
     let row = look_up::run(&call).await?;
     let body = Json::parse(call.body.clone())?;
     superseded(&row)?;
@@ -91,7 +91,7 @@ fn superseded(row: &RunRow) -> Result<()> {
 /// # Errors
 /// As [`answer_target::target`]; `invalid_request` where body and header name two; `answer_invalid`.
 fn aimed(
-    call: &Call,
+    call: &ConnectCall,
     row: &RunRow,
     pending: Vec<Interrupt>,
     body: &Json,

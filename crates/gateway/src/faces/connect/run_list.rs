@@ -7,23 +7,23 @@ use trilogue_mapping::connect as mapping;
 use trilogue_store::rows::RunFilter;
 use trilogue_wire::agent_connect as wire;
 
-use super::{ANYTHING, BASE, Call, Route, look_up, request, run_show};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request, run_show};
 use crate::http::reply::Reply;
-use crate::route::{Parameter, Verb, answer, of};
+use crate::route::{Parameter, Verb, json_response, of};
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[ConnectRoute] = &[
+    ConnectRoute {
         verb: Verb::Post,
         path: "/runs/search",
         operation: "connect_search_runs",
         summary: "Runs that match, newest first; input that is too large to be kept beside a run is left out",
         request: Some(of::<wire::RunSearchRequest>),
-        answers: &[answer(200, "The runs.", of::<Vec<wire::Run>>)],
+        answers: &[json_response(200, "The runs.", of::<Vec<wire::Run>>)],
         errors: &[Code::FilterTooBroad],
         handler: |call| Box::pin(search(call)),
         ..BASE
     },
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs",
         operation: "connect_list_thread_runs",
         summary: "The runs of a thread, newest first; input that is too large to be kept beside a run is left out",
@@ -32,14 +32,14 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter { name: "offset", about: "How many runs are passed over." },
             ANYTHING,
         ],
-        answers: &[answer(200, "The runs.", of::<Vec<wire::Run>>)],
+        answers: &[json_response(200, "The runs.", of::<Vec<wire::Run>>)],
         errors: &[Code::ThreadNotFound, Code::InvalidRequest],
         handler: |call| Box::pin(list(call)),
         ..BASE
     },
 ];
 
-async fn search(call: Call) -> Result<Reply> {
+async fn search(call: ConnectCall) -> Result<Reply> {
     let body: wire::RunSearchRequest = request::body_or_empty(&call)?;
     let agent = match body.agent_id.as_deref().map(|id| look_up::known_agent(&call, id)) {
         None => None,
@@ -58,7 +58,7 @@ async fn search(call: Call) -> Result<Reply> {
     Ok(Reply::json_bytes(StatusCode::OK, run_show::runs(&call, &found.rows).await?))
 }
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: ConnectCall) -> Result<Reply> {
     let page = request::queried_page(&call)?;
     let thread = look_up::thread(&call).await?;
     let filter = RunFilter { thread: Some(thread.id), ..RunFilter::default() };

@@ -16,7 +16,7 @@ use trilogue_store::Frame;
 use trilogue_store::rows::{InterruptFilter, Page, RunRow};
 
 use super::fold::{self, RunInput};
-use super::{Call, fault, look_up, request};
+use super::{ConnectCall, fault, look_up, request};
 use crate::http::reply::Reply;
 
 /// Names the run that a request created or joined.
@@ -43,7 +43,7 @@ struct KeptRequest<'a> {
 }
 
 /// Names the run in the answer's head, so that its client has the id before anything else.
-pub(super) fn named(call: &Call, reply: Reply, row: &RunRow) -> Reply {
+pub(super) fn named(call: &ConnectCall, reply: Reply, row: &RunRow) -> Reply {
     let encoded = |text| utf8_percent_encode(text, PATH_SEGMENT);
     let prefix = &call.state.place.prefix;
     let run = encoded(row.id.as_str());
@@ -58,7 +58,7 @@ pub(super) fn named(call: &Call, reply: Reply, row: &RunRow) -> Reply {
 ///
 /// # Errors
 /// What reading can fail with.
-pub(super) async fn run(call: &Call, row: &RunRow) -> Result<Bytes> {
+pub(super) async fn run(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let changed = changed(call, row).await?;
     run_at(call, row, changed).await
 }
@@ -67,7 +67,7 @@ pub(super) async fn run(call: &Call, row: &RunRow) -> Result<Bytes> {
 ///
 /// # Errors
 /// As [`run`].
-pub(super) async fn run_at(call: &Call, row: &RunRow, changed: Timestamp) -> Result<Bytes> {
+pub(super) async fn run_at(call: &ConnectCall, row: &RunRow, changed: Timestamp) -> Result<Bytes> {
     let creation = creation(call, row).await?;
     Ok(Bytes::from(rendered(call, row, changed, &creation)))
 }
@@ -76,7 +76,7 @@ pub(super) async fn run_at(call: &Call, row: &RunRow, changed: Timestamp) -> Res
 ///
 /// # Errors
 /// As [`run`].
-pub(super) async fn runs(call: &Call, rows: &[RunRow]) -> Result<Bytes> {
+pub(super) async fn runs(call: &ConnectCall, rows: &[RunRow]) -> Result<Bytes> {
     let mut out = vec![b'['];
     for row in rows {
         if out.len() > 1 {
@@ -97,7 +97,7 @@ pub(super) async fn runs(call: &Call, rows: &[RunRow]) -> Result<Bytes> {
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
 pub(super) async fn settled(
-    call: &Call,
+    call: &ConnectCall,
     row: &RunRow,
     log: Option<&[Arc<Frame>]>,
     form: Form,
@@ -130,7 +130,7 @@ pub(super) async fn settled(
 }
 
 /// What is answered for a run where the answer's head is on its way already and something fails: that, as the run's output. A run that is gone was removed in between.
-pub(super) fn late(call: &Call, row: &RunRow, form: Form, error: &Error) -> Bytes {
+pub(super) fn late(call: &ConnectCall, row: &RunRow, form: Form, error: &Error) -> Bytes {
     let (outcome, status) = match error.code() {
         Code::RunNotFound | Code::ThreadNotFound => {
             let reason = Some(Code::RunRolledBack);
@@ -157,7 +157,7 @@ fn failure(error: &Error) -> Failure {
 }
 
 /// Why a run has no output, from its row.
-fn failed(call: &Call, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
+fn failed(call: &ConnectCall, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
     let gone = Outcome::Cancelled { reason: Some(Code::RunRolledBack) };
     let card = look_up::agent_of(call, row).card;
     let of = |outcome| mapping::run_error(outcome, &card, row.id.as_str());
@@ -166,7 +166,7 @@ fn failed(call: &Call, row: &RunRow, outcome: Option<&Outcome>) -> Bytes {
     serde_json::to_vec(&output).map_or_else(|_| Bytes::from_static(b"null"), Bytes::from)
 }
 
-fn rendered(call: &Call, row: &RunRow, changed: Timestamp, creation: &[u8]) -> Vec<u8> {
+fn rendered(call: &ConnectCall, row: &RunRow, changed: Timestamp, creation: &[u8]) -> Vec<u8> {
     let kept: KeptRequest<'_> = serde_json::from_slice(creation).unwrap_or_default();
     let agent = look_up::agent_of(call, row);
     mapping::run(&RunOf {
@@ -184,7 +184,7 @@ fn rendered(call: &Call, row: &RunRow, changed: Timestamp, creation: &[u8]) -> V
 }
 
 /// The request that created the run, with its input.
-async fn creation(call: &Call, row: &RunRow) -> Result<Bytes> {
+async fn creation(call: &ConnectCall, row: &RunRow) -> Result<Bytes> {
     let Some(request) = &row.request else {
         let input = input(call, row).await?;
         return Ok(made_up(call, row, input.as_deref()));
@@ -206,7 +206,7 @@ async fn creation(call: &Call, row: &RunRow) -> Result<Bytes> {
 }
 
 /// What a run was given, as JSON.
-async fn input(call: &Call, row: &RunRow) -> Result<Option<Vec<u8>>> {
+async fn input(call: &ConnectCall, row: &RunRow) -> Result<Option<Vec<u8>>> {
     Ok(match fold::input(call, row).await? {
         None => None,
         Some(RunInput::Value(value)) => {
@@ -220,7 +220,7 @@ async fn input(call: &Call, row: &RunRow) -> Result<Option<Vec<u8>>> {
 }
 
 /// The request that another face's run would have had here.
-fn made_up(call: &Call, row: &RunRow, input: Option<&[u8]>) -> Bytes {
+fn made_up(call: &ConnectCall, row: &RunRow, input: Option<&[u8]>) -> Bytes {
     let agent = look_up::agent_of(call, row);
     let mut members = vec![format!("\"agent_id\":{}", serde_json::Value::from(&*agent.id))];
     if let Some(input) = input.and_then(|input| std::str::from_utf8(input).ok()) {
@@ -237,7 +237,7 @@ fn made_up(call: &Call, row: &RunRow, input: Option<&[u8]>) -> Bytes {
 }
 
 /// When the run changed last.
-async fn changed(call: &Call, row: &RunRow) -> Result<Timestamp> {
+async fn changed(call: &ConnectCall, row: &RunRow) -> Result<Timestamp> {
     if let Some(ended) = row.ended_at {
         return Ok(ended);
     }

@@ -3,46 +3,34 @@
 //! A sample is never sent before the updates that it folded in, and updates never overtake the sampler: ids only grow.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::{HeaderName, HeaderValue, StatusCode, header};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use http::HeaderValue;
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right, RunId};
-use trilogue_runtime::Presence;
+use trilogue_domain::{Code, Error, RunId};
+use trilogue_mapping::connect::Modes;
 use trilogue_store::rows::RunRow;
 
-use super::Call;
+use super::ConnectCall;
 use super::disconnect::CancelOnDrop;
 use super::view::{ConnectView, HEARTBEAT};
-use crate::access::authenticator::Caller;
 use crate::core::log_ref::LogRef;
-use crate::http::body::ReplyBody;
+use crate::faces::common::cursors::LAST_EVENT_ID;
 use crate::http::reply::Reply;
 use crate::stream::cursor::Cursor;
-use crate::stream::feed::{Chunk, Feed};
+use crate::stream::feed::{Feed, RenderedFrame};
 use crate::stream::sample::{End, Sample, SampleView, State, Watching};
 use crate::stream::view::View;
-use crate::stream::{OpenStream, Streams, stopping};
+use crate::stream::{OpenStream, stopping, stream_reply};
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 /// The longest that a stream without news is silent.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 /// How long a stream still waits for its run's end once the server is stopping.
 const FAREWELL: Duration = Duration::from_millis(200);
-
-/// What a stream shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Modes {
-    /// The output so far, the newest in place of what came before.
-    pub(super) values: bool,
-    /// Each of the agent's own updates, in order.
-    pub(super) updates: bool,
-}
 
 /// Where on a run's stream a client begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,8 +45,7 @@ pub(super) enum Since {
 
 /// One client's place on a stream. It pulls: there is no queue.
 struct Reader {
-    streams: Arc<Streams>,
-    caller: Caller,
+    open: OpenStream,
     run: RunId,
     values: bool,
     watching: Watching,
@@ -67,7 +54,7 @@ struct Reader {
     /// Up to where updates were sent.
     cursor: Cursor,
     /// The chunk that ends at the cursor.
-    at: Option<Arc<Chunk>>,
+    at: Option<Arc<RenderedFrame>>,
     /// The number up to which samples and ends are known, and whether its sample is.
     seen: Option<(u64, bool)>,
     /// Whether a sample comes before the end, however soon that is.
@@ -76,13 +63,7 @@ struct Reader {
     known: u64,
     view: Arc<ConnectView>,
     done: bool,
-    ticks: Interval,
-    heartbeat: Duration,
-    checked_at: Instant,
-    sent_at: Instant,
     on_disconnect: Option<CancelOnDrop>,
-    _presence: Option<Presence>,
-    _open: OpenStream,
 }
 
 /// What the sampler has for a reader.
@@ -96,7 +77,7 @@ enum NextPiece {
 }
 
 /// What woke a reader.
-enum WakeReason {
+enum RunWake {
     News,
     /// The sampler is gone and said nothing.
     Broken,
@@ -111,7 +92,7 @@ impl Since {
     ///
     /// # Errors
     /// `invalid_cursor`.
-    pub(super) fn of(call: &Call, otherwise: Self) -> Result<Self> {
+    pub(super) fn of(call: &ConnectCall, otherwise: Self) -> Result<Self> {
         match call.header(&LAST_EVENT_ID).map(str::trim) {
             None | Some("") => Ok(otherwise),
             Some("0" | "-1") => Ok(Self::Beginning),
@@ -128,14 +109,14 @@ impl Since {
 /// # Errors
 /// `overloaded` when there are too many, `shutting_down`, `invalid_cursor` when the place lies beyond the log.
 pub(super) async fn open(
-    call: &Call,
+    call: &ConnectCall,
     run: &RunRow,
     modes: Modes,
     since: Since,
     on_disconnect: Option<CancelOnDrop>,
 ) -> Result<Reply> {
     let streams = &call.state.streams;
-    let open = streams.open()?;
+    let mut open = OpenStream::begin(streams, &call.caller, MAX_SILENCE)?;
     if let Since::After { number, .. } = since
         && run.status.is_terminal()
         && number > run.last_run_number
@@ -155,13 +136,9 @@ pub(super) async fn open(
     let updates_view = || Arc::clone(&view) as Arc<dyn View>;
     let feed = updates
         .then(|| streams.feeds.open(&streams.read, LogRef::from(run), Some(run), updates_view()));
-    let heartbeat = streams.heartbeat.min(MAX_SILENCE);
-    let mut ticks = interval(streams.token_recheck.min(heartbeat));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks.reset();
-    let may_answer = call.principal().rights.has(Right::Answer);
+    open.attend(run.thread);
     let reader = Reader {
-        caller: call.caller.clone(),
+        open,
         run: run.id.clone(),
         values,
         watching,
@@ -176,18 +153,9 @@ pub(super) async fn open(
         known: run.last_run_number,
         view,
         done: false,
-        ticks,
-        heartbeat,
-        checked_at: Instant::now(),
-        sent_at: Instant::now(),
         on_disconnect,
-        _presence: may_answer.then(|| streams.runtime.present(run.thread)),
-        _open: open,
-        streams: Arc::clone(streams),
     };
-    Ok(Reply::new(StatusCode::OK, ReplyBody::pieces(pieces(reader)))
-        .header(header::CONTENT_TYPE, EVENT_STREAM)
-        .header(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")))
+    Ok(stream_reply(EVENT_STREAM, pieces(reader)))
 }
 
 /// The number of the run's last event when the stream is opened.
@@ -203,8 +171,7 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
             reader.finish();
             return None;
         };
-        reader.sent_at = Instant::now();
-        reader.streams.meters.stream_bytes.increment(piece.len() as u64);
+        reader.open.sent(&piece);
         Some((Ok(piece), reader))
     })
 }
@@ -214,10 +181,8 @@ fn pieces(reader: Reader) -> impl Stream<Item = std::io::Result<Bytes>> + Send {
 impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.done {
-            if self.checked_at.elapsed() >= self.streams.token_recheck
-                && let Some(end) = self.check_token().await
-            {
-                return Some(end);
+            if let Err(error) = self.open.check().await {
+                return Some(self.end_with(&error));
             }
             let state = self.watching.states.borrow_and_update().clone();
             if let Some(error) = &state.failed {
@@ -284,21 +249,13 @@ impl Reader {
     async fn updates(&mut self, until: u64) -> Result<Option<Bytes>> {
         let Some(feed) = self.feed.clone() else { return Ok(None) };
         while self.cursor.whole() < until {
-            let chunk = match feed.rendered(self.cursor) {
-                Some(chunk) => chunk,
-                None => {
-                    let read = &self.streams.read;
-                    let advanced = feed.advance(read, self.cursor, self.at.as_ref());
-                    let Some((chunk, rendered)) = advanced.await? else { return Ok(None) };
-                    self.streams.meters.frames_rendered.increment(rendered as u64);
-                    chunk
-                }
-            };
-            let end = Cursor::after(chunk.last.min(until));
-            let bytes = chunk.between(self.cursor, end);
+            let following = feed.following(&self.open.streams, self.cursor, self.at.as_ref());
+            let Some(frame) = following.await? else { return Ok(None) };
+            let end = Cursor::after(frame.last.min(until));
+            let bytes = frame.between(self.cursor, end);
             self.cursor = end;
-            if chunk.last <= until {
-                self.at = Some(chunk);
+            if frame.last <= until {
+                self.at = Some(frame);
             }
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
@@ -309,8 +266,8 @@ impl Reader {
 
     fn take_end(&mut self, end: &End) -> Bytes {
         if let Some(interrupt) = &end.asks {
-            let to = &self.caller.principal.id;
-            self.streams.runtime.shown(to, &self.run, interrupt);
+            let to = &self.open.caller.principal.id;
+            self.open.streams.runtime.shown(to, &self.run, interrupt);
         }
         self.finish();
         end.bytes.clone()
@@ -318,24 +275,25 @@ impl Reader {
 
     /// Waits for news; gives what is to be sent without any.
     async fn wait(&mut self) -> Option<Bytes> {
+        let streams = Arc::clone(&self.open.streams);
         let woken = tokio::select! {
             changed = self.watching.states.changed() => match changed {
-                Ok(()) => WakeReason::News,
-                Err(_) => WakeReason::Broken,
+                Ok(()) => RunWake::News,
+                Err(_) => RunWake::Broken,
             },
-            () = self.streams.lifecycle.streams_ended() => WakeReason::Stopping,
-            _ = self.ticks.tick() => WakeReason::Tick,
+            () = streams.lifecycle.streams_ended() => RunWake::Stopping,
+            () = self.open.next_tick() => RunWake::Tick,
         };
         match woken {
-            WakeReason::News => None,
-            WakeReason::Broken => self.is_over_or(&Error::new(Code::Internal, "the sampler broke")),
-            WakeReason::Stopping => {
+            RunWake::News => None,
+            RunWake::Broken => self.is_over_or(&Error::new(Code::Internal, "the sampler broke")),
+            RunWake::Stopping => {
                 // The shutdown itself may just have ended the run.
                 let ended = self.watching.states.wait_for(|state| state.end.is_some());
                 drop(tokio::time::timeout(FAREWELL, ended).await);
                 self.is_over_or(&stopping())
             }
-            WakeReason::Tick => self.tick().await,
+            RunWake::Tick => self.tick().await,
         }
     }
 
@@ -352,19 +310,10 @@ impl Reader {
 
     /// A sign of life, or the end of a stream whose token is gone or whose store is broken.
     async fn tick(&mut self) -> Option<Bytes> {
-        if let Some(end) = self.check_token().await {
-            return Some(end);
+        match self.open.tick().await {
+            Ok(is_silent) => is_silent.then_some(HEARTBEAT),
+            Err(error) => Some(self.end_with(&error)),
         }
-        if let Err(error) = self.streams.check_store() {
-            return Some(self.end_with(&error));
-        }
-        (self.sent_at.elapsed() >= self.heartbeat).then_some(HEARTBEAT)
-    }
-
-    async fn check_token(&mut self) -> Option<Bytes> {
-        self.checked_at = Instant::now();
-        let error = self.streams.check_token(&self.caller).await.err()?;
-        Some(self.end_with(&error))
     }
 
     /// The last piece of a stream that ends before its run does. It has no id, so that a client's place stays.

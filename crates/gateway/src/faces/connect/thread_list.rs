@@ -7,9 +7,9 @@ use trilogue_mapping::connect as mapping;
 use trilogue_store::rows::{Page, ThreadFilter, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, request, thread_show};
+use super::{BASE, ConnectCall, ConnectRoute, request, thread_show};
 use crate::http::reply::Reply;
-use crate::route::{Verb, answer, of};
+use crate::route::{Verb, json_response, of};
 
 const LEFT_OUT: HeaderValue = HeaderValue::from_static(
     "199 - \"the states are large: some threads are shown without theirs\"",
@@ -20,19 +20,19 @@ const LOOKED_AT_ONCE: usize = 100;
 /// How many are looked at for one answer there.
 const MAX_LOOKED_AT: usize = 1_000;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[ConnectRoute] = &[ConnectRoute {
     verb: Verb::Post,
     path: "/threads/search",
     operation: "connect_search_threads",
     summary: "Threads that match, newest first",
     request: Some(of::<wire::ThreadSearchRequest>),
-    answers: &[answer(200, "The threads.", of::<Vec<wire::Thread>>)],
+    answers: &[json_response(200, "The threads.", of::<Vec<wire::Thread>>)],
     errors: &[Code::FilterTooBroad],
     handler: |call| Box::pin(search(call)),
     ..BASE
 }];
 
-async fn search(call: Call) -> Result<Reply> {
+async fn search(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadSearchRequest = request::body_or_empty(&call)?;
     let filter = ThreadFilter {
         metadata: request::members(body.metadata)?,
@@ -51,7 +51,7 @@ async fn search(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `filter_too_broad`.
-async fn found(call: &Call, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
+async fn found(call: &ConnectCall, filter: &ThreadFilter, page: Page) -> Result<Vec<ThreadRow>> {
     let read = &call.state.read;
     if filter.values.is_empty() || !thread_show::hides(call) {
         return Ok(read.threads(&call.scope(), filter, &page).await?.rows);

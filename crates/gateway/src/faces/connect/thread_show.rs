@@ -8,7 +8,7 @@ use trilogue_mapping::connect::{self as mapping, CheckpointOf, State, ThreadOf};
 use trilogue_runtime::StateOf;
 use trilogue_store::rows::{CheckpointRow, Page, RunFilter, ThreadRow};
 
-use super::{Call, fold};
+use super::{ConnectCall, fold};
 use crate::core::log_ref::LogRef;
 use crate::stream::feed::run_id;
 
@@ -16,7 +16,7 @@ use crate::stream::feed::run_id;
 ///
 /// # Errors
 /// What reading can fail with.
-pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
+pub(super) async fn thread(call: &ConnectCall, row: &ThreadRow) -> Result<Bytes> {
     let standings = call.state.read.activities(&call.scope(), &[row.key]).await?;
     let standing = standings.first().copied().unwrap_or(ThreadActivity::Idle);
     let state = shown_state(call, row).await?;
@@ -27,7 +27,7 @@ pub(super) async fn thread(call: &Call, row: &ThreadRow) -> Result<Bytes> {
 ///
 /// # Errors
 /// What reading can fail with.
-pub(super) async fn threads(call: &Call, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
+pub(super) async fn threads(call: &ConnectCall, rows: &[ThreadRow]) -> Result<(Bytes, bool)> {
     let keys: Vec<_> = rows.iter().map(|row| row.key).collect();
     let standings = call.state.read.activities(&call.scope(), &keys).await?;
     let most = call.state.max_output_bytes;
@@ -50,7 +50,7 @@ pub(super) async fn threads(call: &Call, rows: &[ThreadRow]) -> Result<(Bytes, b
 /// # Errors
 /// What reading can fail with.
 pub(super) async fn states(
-    call: &Call,
+    call: &ConnectCall,
     thread: &ThreadRow,
     path: &[CheckpointRow],
     limit: usize,
@@ -79,7 +79,7 @@ pub(super) async fn states(
 
 /// How a checkpoint came to be: a run left it, or a client has set it.
 async fn origin(
-    call: &Call,
+    call: &ConnectCall,
     thread: &ThreadRow,
     checkpoint: &CheckpointRow,
     parent: Option<&CheckpointRow>,
@@ -103,7 +103,7 @@ async fn origin(
 }
 
 /// A state alone.
-pub(super) fn bare(call: &Call, thread: &ThreadRow, state: &StateOf) -> Vec<u8> {
+pub(super) fn bare(call: &ConnectCall, thread: &ThreadRow, state: &StateOf) -> Vec<u8> {
     mapping::state(as_shown(state), &fold::links(call, &thread.id))
 }
 
@@ -114,7 +114,7 @@ fn as_shown(state: &StateOf) -> State<'_> {
     }
 }
 
-async fn shown_state(call: &Call, row: &ThreadRow) -> Result<Option<StateOf>> {
+async fn shown_state(call: &ConnectCall, row: &ThreadRow) -> Result<Option<StateOf>> {
     if row.head.is_none() || is_hidden(call, row).await? {
         return Ok(None);
     }
@@ -122,7 +122,7 @@ async fn shown_state(call: &Call, row: &ThreadRow) -> Result<Option<StateOf>> {
 }
 
 fn rendered(
-    call: &Call,
+    call: &ConnectCall,
     row: &ThreadRow,
     standing: ThreadActivity,
     state: Option<&StateOf>,
@@ -139,7 +139,7 @@ fn rendered(
 }
 
 /// Whether the mount keeps states from its clients that nobody declares.
-pub(super) fn hides(call: &Call) -> bool {
+pub(super) fn hides(call: &ConnectCall) -> bool {
     call.state.options.hide_undeclared_state
 }
 
@@ -147,7 +147,7 @@ pub(super) fn hides(call: &Call) -> bool {
 ///
 /// # Errors
 /// What reading can fail with.
-pub(super) async fn is_hidden(call: &Call, row: &ThreadRow) -> Result<bool> {
+pub(super) async fn is_hidden(call: &ConnectCall, row: &ThreadRow) -> Result<bool> {
     if !hides(call) {
         return Ok(false);
     }

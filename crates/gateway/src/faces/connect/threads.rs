@@ -8,25 +8,25 @@ use trilogue_runtime::{NewThread, StateOf, ThreadPatch};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::agent_connect as wire;
 
-use super::{BASE, Call, Route, fault, look_up, request, thread_show};
+use super::{BASE, ConnectCall, ConnectRoute, fault, look_up, request, thread_show};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, no_content, of};
+use crate::route::{Access, Verb, json_response, no_content, of};
 
-const THREAD: Route = Route {
+const THREAD: ConnectRoute = ConnectRoute {
     path: "/threads/{thread_id}",
     access: Access::Agent(Right::Read),
     operation: "connect_get_thread",
     summary: "One thread, with its state",
-    answers: &[answer(200, "The thread.", of::<wire::Thread>)],
+    answers: &[json_response(200, "The thread.", of::<wire::Thread>)],
     errors: &[Code::ThreadNotFound],
     handler: |call| Box::pin(get(call)),
     ..BASE
 };
 
-const CHANGE: Route = Route { access: Access::Agent(Right::Run), ..THREAD };
+const CHANGE: ConnectRoute = ConnectRoute { access: Access::Agent(Right::Run), ..THREAD };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[ConnectRoute] = &[
+    ConnectRoute {
         verb: Verb::Post,
         path: "/threads",
         operation: "connect_create_thread",
@@ -37,7 +37,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ..CHANGE
     },
     THREAD,
-    Route {
+    ConnectRoute {
         verb: Verb::Patch,
         operation: "connect_patch_thread",
         summary: "Merge into a thread's metadata, or set its state as a new checkpoint",
@@ -52,7 +52,7 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(patch(call)),
         ..CHANGE
     },
-    Route {
+    ConnectRoute {
         verb: Verb::Delete,
         operation: "connect_delete_thread",
         summary: "Remove a thread with everything of it; refused while a run is pending",
@@ -61,18 +61,18 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(delete(call)),
         ..CHANGE
     },
-    Route {
+    ConnectRoute {
         verb: Verb::Post,
         path: "/threads/{thread_id}/copy",
         operation: "connect_copy_thread",
         summary: "Copy a thread with its metadata, state and checkpoints",
-        answers: &[answer(200, "The copy.", of::<wire::Thread>)],
+        answers: &[json_response(200, "The copy.", of::<wire::Thread>)],
         handler: |call| Box::pin(copy(call)),
         ..CHANGE
     },
 ];
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadCreate = request::body_or_empty(&call)?;
     let id = body.thread_id.as_deref().map(ThreadId::parse).transpose()?;
     let known = id.clone();
@@ -97,16 +97,16 @@ async fn create(call: Call) -> Result<Reply> {
     whole(&call, &row).await
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: ConnectCall) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
     whole(&call, &row).await
 }
 
-async fn whole(call: &Call, row: &ThreadRow) -> Result<Reply> {
+async fn whole(call: &ConnectCall, row: &ThreadRow) -> Result<Reply> {
     Ok(Reply::json_bytes(StatusCode::OK, thread_show::thread(call, row).await?))
 }
 
-async fn patch(call: Call) -> Result<Reply> {
+async fn patch(call: ConnectCall) -> Result<Reply> {
     let body: wire::ThreadPatch = request::body_or_empty(&call)?;
     let row = look_up::thread(&call).await?;
     let metadata = request::metadata(body.metadata)?;
@@ -147,7 +147,11 @@ async fn patch(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `checkpoint_not_found`.
-pub(super) async fn checkpoint(call: &Call, thread: &ThreadRow, id: &str) -> Result<CheckpointRow> {
+pub(super) async fn checkpoint(
+    call: &ConnectCall,
+    thread: &ThreadRow,
+    id: &str,
+) -> Result<CheckpointRow> {
     let missing = || {
         let message = format!("the thread '{}' has no checkpoint '{}'", thread.id, shown(id));
         Error::new(Code::CheckpointNotFound, message)
@@ -159,7 +163,7 @@ pub(super) async fn checkpoint(call: &Call, thread: &ThreadRow, id: &str) -> Res
 
 /// The state with these messages in the place of its own; `None` where it has none.
 async fn with_messages(
-    call: &Call,
+    call: &ConnectCall,
     thread: &ThreadRow,
     from: Option<&CheckpointRow>,
     values: Option<Json>,
@@ -194,7 +198,7 @@ fn hidden() -> Error {
         .hint("the agent declares no state; its metadata can be changed")
 }
 
-async fn delete(call: Call) -> Result<Reply> {
+async fn delete(call: ConnectCall) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
     match call.state.runtime.erase_idle_thread(call.principal(), &row.id).await {
         Ok(()) => Ok(Reply::no_content()),
@@ -206,7 +210,7 @@ async fn delete(call: Call) -> Result<Reply> {
     }
 }
 
-async fn copy(call: Call) -> Result<Reply> {
+async fn copy(call: ConnectCall) -> Result<Reply> {
     let row = look_up::thread(&call).await?;
     let runtime = &call.state.runtime;
     let copy = runtime.copy_thread(call.principal(), &row.id, NewThread::default()).await?;

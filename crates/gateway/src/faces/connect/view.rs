@@ -16,7 +16,7 @@ use trilogue_store::rows::RunRow;
 use trilogue_wire::agent_connect::{self as wire, sse};
 use trilogue_wire::native::Gap;
 
-use super::{Call, fault};
+use super::{ConnectCall, fault};
 use crate::stream::sample::{SampleFold, SampleView};
 use crate::stream::view::{EventPlace, Fold, Out, View};
 
@@ -77,7 +77,7 @@ pub(super) fn unknown(name: AgentName) -> AgentCard {
 
 impl ConnectView {
     /// The view of the mount that a request came in by.
-    pub(super) fn of(call: &Call, run: &RunRow) -> Self {
+    pub(super) fn of(call: &ConnectCall, run: &RunRow) -> Self {
         let state = &call.state;
         Self {
             runtime: state.runtime.clone(),

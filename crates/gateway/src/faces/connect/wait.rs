@@ -14,11 +14,11 @@ use trilogue_wire::agent_connect as wire;
 
 use super::disconnect::CancelOnDrop;
 use super::run_show::{self, Form};
-use super::{ANYTHING, BASE, Call, Route, look_up, request};
+use super::{ANYTHING, BASE, ConnectCall, ConnectRoute, look_up, request};
 use crate::access::authenticator::revoked;
 use crate::http::keep_alive::with_signs_of_life;
 use crate::http::reply::{INTERRUPT_ID, Reply};
-use crate::route::{Access, Answer, Parameter, answer, of};
+use crate::route::{Access, Parameter, RouteResponse, json_response, of};
 
 /// How long the client waits.
 pub(super) const TIMEOUT: Parameter = Parameter {
@@ -27,12 +27,16 @@ pub(super) const TIMEOUT: Parameter = Parameter {
 };
 
 /// How waiting ends.
-pub(super) const ANSWERS: &[Answer] = &[
-    answer(200, "The run, and its result, its question or its error.", of::<wire::RunWaitResponse>),
+pub(super) const ANSWERS: &[RouteResponse] = &[
+    json_response(
+        200,
+        "The run, and its result, its question or its error.",
+        of::<wire::RunWaitResponse>,
+    ),
     crate::route::no_content("The time is over and the run goes on."),
 ];
 
-const WAIT: Route = Route {
+const WAIT: ConnectRoute = ConnectRoute {
     path: "/runs/{run_id}/wait",
     access: Access::Agent(Right::Read),
     operation: "connect_wait_for_run",
@@ -44,20 +48,20 @@ const WAIT: Route = Route {
     ..BASE
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[ConnectRoute] = &[
     WAIT,
-    Route {
+    ConnectRoute {
         path: "/threads/{thread_id}/runs/{run_id}/wait",
         operation: "connect_wait_for_thread_run",
         errors: &[Code::ThreadNotFound, Code::RunNotFound, Code::InvalidRequest],
         ..WAIT
     },
-    Route {
+    ConnectRoute {
         path: "/runs/{run_id}/output",
         operation: "connect_get_run_output",
         summary: "A run's output alone, as earlier versions of the protocol had it: nothing while it goes on, unless `block_timeout` says how long to wait",
         answers: &[
-            answer(200, "The output.", of::<wire::RunOutput>),
+            json_response(200, "The output.", of::<wire::RunOutput>),
             crate::route::no_content("There is none yet."),
         ],
         handler: |call| Box::pin(output(call)),
@@ -68,7 +72,7 @@ pub(crate) const ROUTES: &[Route] = &[
 /// A run that is waited for.
 #[derive(Debug)]
 pub(super) struct PendingReply {
-    pub(super) call: Arc<Call>,
+    pub(super) call: Arc<ConnectCall>,
     pub(super) run: RunRow,
     pub(super) form: Form,
     /// What says that it has settled; asked for where it is not given.
@@ -77,7 +81,7 @@ pub(super) struct PendingReply {
     pub(super) log: Option<Vec<Arc<Frame>>>,
 }
 
-async fn wait(call: Call) -> Result<Reply> {
+async fn wait(call: ConnectCall) -> Result<Reply> {
     let patience = request::patience(&call)?;
     let run = look_up::run(&call).await?;
     let call = Arc::new(call);
@@ -86,7 +90,7 @@ async fn wait(call: Call) -> Result<Reply> {
         .await
 }
 
-async fn output(call: Call) -> Result<Reply> {
+async fn output(call: ConnectCall) -> Result<Reply> {
     let patience = request::patience(&call)?.unwrap_or(Duration::ZERO);
     let run = look_up::run(&call).await?;
     let call = Arc::new(call);
@@ -166,7 +170,7 @@ impl PendingReply {
     }
 }
 
-async fn ending(call: &Call, run: &RunRow, settled: Option<Settled>) -> Result<RunRow> {
+async fn ending(call: &ConnectCall, run: &RunRow, settled: Option<Settled>) -> Result<RunRow> {
     match settled {
         Some(settled) => settled.wait().await,
         None if has_settled(run) => Ok(run.clone()),

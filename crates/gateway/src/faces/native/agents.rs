@@ -1,49 +1,38 @@
 //! Agents.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{AgentName, Code, Error, Right};
+use trilogue_domain::{AgentName, Code, Error};
 use trilogue_mapping::native::{self as mapping, shown};
 use trilogue_wire::native::{Agent, List};
 
-use super::{Call, Route};
+use super::{NativeCall, NativeRoute};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, of};
+use crate::route::{json_response, of};
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
-        verb: Verb::Get,
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
         path: "/api/v1/agents",
-        access: Access::Right(Right::Read),
         operation: "list_agents",
         summary: "The agents, by name",
-        query: &[],
-        headers: &[],
-        request: None,
-        answers: &[answer(200, "All agents, on one page.", of::<List<Agent>>)],
-        errors: &[],
-        handler: |call| Box::pin(async move { Ok(list(&call)) }),
+        answers: &[json_response(200, "All agents, on one page.", of::<List<Agent>>)],
+        ..NativeRoute::base(|call| Box::pin(async move { Ok(list(&call)) }))
     },
-    Route {
-        verb: Verb::Get,
+    NativeRoute {
         path: "/api/v1/agents/{agent}",
-        access: Access::Right(Right::Read),
         operation: "get_agent",
         summary: "One agent",
-        query: &[],
-        headers: &[],
-        request: None,
-        answers: &[answer(200, "The agent.", of::<Agent>)],
+        answers: &[json_response(200, "The agent.", of::<Agent>)],
         errors: &[Code::AgentNotFound],
-        handler: |call| Box::pin(async move { get(&call) }),
+        ..NativeRoute::base(|call| Box::pin(async move { get(&call) }))
     },
 ];
 
-fn list(call: &Call) -> Reply {
+fn list(call: &NativeCall) -> Reply {
     let items = call.state.runtime.agents().into_iter().map(mapping::agent::agent).collect();
     Reply::ok(&List { items, next: None })
 }
 
-fn get(call: &Call) -> Result<Reply> {
+fn get(call: &NativeCall) -> Result<Reply> {
     let name = agent_name(call.param("agent"))?;
     Ok(Reply::ok(&mapping::agent::agent(call.state.runtime.agent(&name)?)))
 }

@@ -7,33 +7,30 @@ use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
 use trilogue_domain::{Code, Error, Right};
 
-use super::{Call, Route};
+use super::{NativeCall, NativeRoute};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer, Content, Verb};
+use crate::route::{Access, ResponseContent, RouteResponse, Verb};
 
 /// How much of the copy is sent at once, in bytes.
 const PIECE_BYTES: usize = 256 * 1024;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     verb: Verb::Post,
     path: "/api/v1/backup",
     access: Access::Right(Right::Admin),
     operation: "back_up",
     summary: "A consistent copy of the store of all tenants, made while the server goes on",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[Answer {
+    answers: &[RouteResponse {
         status: 200,
         about: "The copy, for `trilogue restore`.",
-        content: Content::Other("application/octet-stream"),
+        content: ResponseContent::Other("application/octet-stream"),
     }],
     errors: &[Code::InvalidRequest],
-    handler: |call| Box::pin(back_up(call)),
+    ..NativeRoute::base(|call| Box::pin(back_up(call)))
 }];
 
-async fn back_up(call: Call) -> Result<Reply> {
+async fn back_up(call: NativeCall) -> Result<Reply> {
     // A folder of mode 0700 that goes when the response is sent or given up.
     let folder = tempfile::Builder::new()
         .prefix("trilogue-backup-")

@@ -12,16 +12,16 @@ use serde_json::json;
 use trilogue_domain::content::BlobRef;
 use trilogue_domain::error::Result;
 use trilogue_domain::event::{InterruptEvent, MessageEvent, ToolEvent};
-use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, Right, RunId, RunKey, Scope};
+use trilogue_domain::{Answer, Body, Code, Content, Part, Resolution, RunId, RunKey, Scope};
 use trilogue_mapping::native::{self as mapping, hex};
 use trilogue_runtime::Runtime;
 use trilogue_store::Read;
 use trilogue_store::rows::{InterruptFilter, Page, RunFilter, ThreadRow};
 
-use super::{Call, Route, rows, thread};
+use super::{NativeCall, NativeRoute, rows, thread};
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer as Reply200, Content as Carries, Verb};
+use crate::route::{ResponseContent, RouteResponse};
 use crate::stream::log_reader::LogReader;
 
 /// How much of the log is read at once, in bytes.
@@ -29,22 +29,17 @@ const READ_BYTES: usize = 256 * 1024;
 /// The most checkpoints that are exported.
 const MAX_PATH: usize = 10_000;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
-    verb: Verb::Get,
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     path: "/api/v1/threads/{thread_id}/export",
-    access: Access::Right(Right::Read),
     operation: "export_thread",
     summary: "Everything of a thread, one object a line: `thread`, `run`, `interrupt`, `checkpoint`, `event`, `blob`, and `end` as the last line of a whole export",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[Reply200 {
+    answers: &[RouteResponse {
         status: 200,
         about: "The lines.",
-        content: Carries::Other("application/x-ndjson"),
+        content: ResponseContent::Other("application/x-ndjson"),
     }],
     errors: &[Code::ThreadNotFound],
-    handler: |call| Box::pin(export(call)),
+    ..NativeRoute::base(|call| Box::pin(export(call)))
 }];
 
 /// Where an export is.
@@ -70,7 +65,7 @@ enum Stage {
     Done,
 }
 
-async fn export(call: Call) -> Result<Reply> {
+async fn export(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let mut export = Export {
         read: Arc::clone(&call.state.read),

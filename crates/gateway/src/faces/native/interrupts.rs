@@ -8,27 +8,19 @@ use trilogue_store::rows::{InterruptFilter, InterruptRow};
 use trilogue_wire::native::{AnswerCreate, Interrupt, List};
 
 use super::runs::known_thread;
-use super::{AFTER, Call, LIMIT, Route, rows, run};
+use super::{AFTER, LIMIT, NativeCall, NativeRoute, rows, run};
 use crate::core::not_found::{no_interrupt, no_run};
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb, answer, of};
+use crate::route::{Access, Parameter, Verb, json_response, of};
 
-const BASE: Route = Route {
-    verb: Verb::Get,
+const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/interrupts/{interrupt_id}",
-    access: Access::Right(Right::Read),
-    operation: "",
-    summary: "",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[],
     errors: &[Code::InterruptNotFound],
-    handler: |call| Box::pin(get(call)),
+    ..NativeRoute::base(|call| Box::pin(get(call)))
 };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
         path: "/api/v1/interrupts",
         operation: "list_interrupts",
         summary: "Interrupts, newest first",
@@ -39,37 +31,37 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter { name: "run_id", about: "Only of this run." },
             Parameter { name: "pending", about: "With `true` only those that wait for an answer." },
         ],
-        answers: &[answer(200, "A page.", of::<List<Interrupt>>)],
+        answers: &[json_response(200, "A page.", of::<List<Interrupt>>)],
         errors: &[Code::InvalidCursor, Code::ThreadNotFound, Code::RunNotFound],
         handler: |call| Box::pin(list(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         operation: "get_interrupt",
         summary: "One interrupt",
-        answers: &[answer(200, "The interrupt.", of::<Interrupt>)],
+        answers: &[json_response(200, "The interrupt.", of::<Interrupt>)],
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Post,
         path: "/api/v1/interrupts/{interrupt_id}/answer",
         access: Access::Right(Right::Answer),
         operation: "answer_interrupt",
         summary: "Answer an interrupt; of two answers the second is refused",
         request: Some(of::<AnswerCreate>),
-        answers: &[answer(200, "The interrupt, answered.", of::<Interrupt>)],
+        answers: &[json_response(200, "The interrupt, answered.", of::<Interrupt>)],
         errors: &[Code::InterruptNotFound, Code::InterruptResolved, Code::AnswerInvalid],
         handler: |call| Box::pin(answer_interrupt(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Post,
         path: "/api/v1/runs/{run_id}/answer",
         access: Access::Right(Right::Answer),
         operation: "answer_run",
         summary: "Answer the interrupt of a run that `interrupt_id` names, or the one that the caller was last shown",
         request: Some(of::<AnswerCreate>),
-        answers: &[answer(200, "The interrupt, answered.", of::<Interrupt>)],
+        answers: &[json_response(200, "The interrupt, answered.", of::<Interrupt>)],
         errors: &[
             Code::RunNotFound,
             Code::InterruptNotFound,
@@ -83,7 +75,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: NativeCall) -> Result<Reply> {
     let thread = match call.query("thread_id") {
         None => None,
         Some(text) => Some(known_thread(&call, text).await?),
@@ -114,13 +106,13 @@ async fn list(call: Call) -> Result<Reply> {
     }))
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: NativeCall) -> Result<Reply> {
     let row = interrupt(&call, call.param("interrupt_id")).await?;
     note_shown(&call, &row);
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
 
-async fn answer_interrupt(call: Call) -> Result<Reply> {
+async fn answer_interrupt(call: NativeCall) -> Result<Reply> {
     let text = call.param("interrupt_id");
     let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
     let body: AnswerCreate = call.json()?;
@@ -139,7 +131,7 @@ async fn answer_interrupt(call: Call) -> Result<Reply> {
     give(&call, to, body).await
 }
 
-async fn answer_run(call: Call) -> Result<Reply> {
+async fn answer_run(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     call.reach(&row.agent)?;
     let body: AnswerCreate = call.json()?;
@@ -156,19 +148,19 @@ async fn answer_run(call: Call) -> Result<Reply> {
     give(&call, to, body).await
 }
 
-async fn give(call: &Call, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
+async fn give(call: &NativeCall, to: AnswerTo, body: AnswerCreate) -> Result<Reply> {
     let answer = mapping::answer::answer(body)?;
     let row = call.state.runtime.answer(call.principal(), to, answer).await?;
     Ok(Reply::ok(&rows::interrupt(&row)))
 }
 
-async fn interrupt(call: &Call, text: &str) -> Result<InterruptRow> {
+async fn interrupt(call: &NativeCall, text: &str) -> Result<InterruptRow> {
     let id = InterruptId::parse(text).map_err(|_| no_interrupt(text))?;
     let found = call.state.read.interrupt(&call.scope(), &id).await?;
     found.ok_or_else(|| no_interrupt(text))
 }
 
-fn note_shown(call: &Call, row: &InterruptRow) {
+fn note_shown(call: &NativeCall, row: &InterruptRow) {
     if row.resolution.is_none() {
         let id = &row.interrupt.id;
         call.state.runtime.shown(&call.principal().id, &row.run_id, id);

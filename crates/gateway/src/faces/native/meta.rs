@@ -2,59 +2,63 @@
 
 use http::{HeaderValue, StatusCode, header};
 use trilogue_domain::error::Result;
-use trilogue_domain::{Code, Error, Right};
+use trilogue_domain::{Code, Error};
 use trilogue_mapping::fidelity;
 use trilogue_wire::native::{FidelityRow, List, RuntimeState, Status, StoreState};
 
 use super::document::openapi_document;
-use super::{Route, State};
+use super::{NativeRoute, State};
 use crate::core::meters;
 use crate::http::body::ReplyBody;
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer, Content, Verb, answer, of};
+use crate::route::{Access, ResponseContent, RouteResponse, json_response, of};
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route { operation: "get_health", summary: "Whether the process lives", ..open("/healthz") },
-    Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
+        operation: "get_health",
+        summary: "Whether the process lives",
+        ..open("/healthz")
+    },
+    NativeRoute {
         operation: "get_readiness",
         summary: "Whether the server takes work: fails while the store takes no writes and while it shuts down",
         handler: |call| Box::pin(async move { Ok(readiness(&call.state)) }),
         ..open("/readyz")
     },
-    Route {
+    NativeRoute {
         operation: "get_metrics",
         summary: "Metrics in the exposition format of Prometheus",
-        answers: &[Answer {
+        answers: &[RouteResponse {
             status: 200,
             about: "The metrics.",
-            content: Content::Other("text/plain"),
+            content: ResponseContent::Other("text/plain"),
         }],
         handler: |_| Box::pin(async { metrics_text() }),
         ..read("/metrics")
     },
-    Route {
+    NativeRoute {
         operation: "get_status",
         summary: "What the server is and does",
-        answers: &[answer(200, "The status.", of::<Status>)],
+        answers: &[json_response(200, "The status.", of::<Status>)],
         handler: |call| Box::pin(async move { Ok(Reply::ok(&call.state.status().await?)) }),
         ..read("/api/v1/status")
     },
-    Route {
+    NativeRoute {
         operation: "list_fidelity",
         summary: "What each protocol carries of what an agent does, and what is lost because of what",
-        answers: &[answer(200, "All rows, on one page.", of::<List<FidelityRow>>)],
+        answers: &[json_response(200, "All rows, on one page.", of::<List<FidelityRow>>)],
         handler: |_| {
             Box::pin(async { Ok(Reply::ok(&List { items: fidelity::rows(), next: None })) })
         },
         ..read("/api/v1/fidelity")
     },
-    Route {
+    NativeRoute {
         operation: "get_document",
         summary: "This document",
-        answers: &[Answer {
+        answers: &[RouteResponse {
             status: 200,
             about: "An OpenAPI 3.1 document.",
-            content: Content::Other("application/json"),
+            content: ResponseContent::Other("application/json"),
         }],
         handler: |_| Box::pin(async { Ok(document()) }),
         ..read("/api/v1/openapi.json")
@@ -62,29 +66,21 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// A route that answers everybody with nothing but a word.
-const fn open(path: &'static str) -> Route {
-    Route {
+const fn open(path: &'static str) -> NativeRoute {
+    NativeRoute {
         access: Access::Open,
-        answers: &[Answer { status: 200, about: "Yes.", content: Content::Other("text/plain") }],
+        answers: &[RouteResponse {
+            status: 200,
+            about: "Yes.",
+            content: ResponseContent::Other("text/plain"),
+        }],
         ..read(path)
     }
 }
 
 /// A route that needs the right to read and takes nothing.
-const fn read(path: &'static str) -> Route {
-    Route {
-        verb: Verb::Get,
-        path,
-        access: Access::Right(Right::Read),
-        operation: "",
-        summary: "",
-        query: &[],
-        headers: &[],
-        request: None,
-        answers: &[],
-        errors: &[],
-        handler: |_| Box::pin(async { Ok(word(true)) }),
-    }
+const fn read(path: &'static str) -> NativeRoute {
+    NativeRoute { path, ..NativeRoute::base(|_| Box::pin(async { Ok(word(true)) })) }
 }
 
 fn readiness(state: &State) -> Reply {

@@ -39,14 +39,14 @@ use crate::face::{Face, Services};
 use crate::faces::common::negotiation::wants_stream;
 use crate::http::problem;
 use crate::http::reply::Reply;
-use crate::route::{self, Answer, Content, Endpoint, Operation, Parameter, bind};
+use crate::route::{self, Endpoint, Operation, Parameter, ResponseContent, RouteResponse, bind};
 use crate::stream::cursor::Cursor;
 use crate::stream::{Streams, reader};
 
 use self::view::NativeView;
 
-type Call = route::Call<State>;
-type Route = route::Route<State>;
+type NativeCall = route::Call<State>;
+type NativeRoute = route::Route<State>;
 
 /// What the handlers of `/api/v1` need.
 #[derive(Debug)]
@@ -88,19 +88,19 @@ const IDEMPOTENCY: Parameter = Parameter {
     name: "Idempotency-Key",
     about: "Chosen by the client: the same request under the same key creates one run, for 24 hours.",
 };
-const EVENTS: Answer = Answer {
+const EVENTS: RouteResponse = RouteResponse {
     status: 200,
     about: "The events: a page, or a stream where `Accept` asks for `text/event-stream`.",
-    content: Content::Json(route::of::<List<Event>>),
+    content: ResponseContent::Json(route::of::<List<Event>>),
 };
-const EVENT_STREAM: Answer = Answer {
+const EVENT_STREAM: RouteResponse = RouteResponse {
     status: 200,
     about: "The events as they come, as server-sent events: `data` is an `Event`. The named event `gap` carries a `Gap`, `error` a `Problem`.",
-    content: Content::Other("text/event-stream"),
+    content: ResponseContent::Other("text/event-stream"),
 };
 
 /// Every route.
-fn routes() -> Vec<Route> {
+fn routes() -> Vec<NativeRoute> {
     [
         meta::ROUTES,
         agents::ROUTES,
@@ -160,14 +160,14 @@ impl Face for State {
 }
 
 /// The thread that the path names.
-async fn thread(call: &Call) -> Result<ThreadRow> {
+async fn thread(call: &NativeCall) -> Result<ThreadRow> {
     let id = call.thread_id()?;
     let found = call.state.read.thread(&call.scope(), &id).await?;
     found.ok_or_else(|| no_thread(id.as_str()))
 }
 
 /// The run that the path names.
-async fn run(call: &Call) -> Result<RunRow> {
+async fn run(call: &NativeCall) -> Result<RunRow> {
     let id = call.run_id()?;
     let found = call.state.read.run(&call.scope(), &id).await?;
     found.ok_or_else(|| no_run(id.as_str()))
@@ -175,7 +175,7 @@ async fn run(call: &Call) -> Result<RunRow> {
 
 /// Events of a thread, or of a run, after this position: a page, or a stream where the client accepts one.
 async fn events_after(
-    call: &Call,
+    call: &NativeCall,
     thread: &LogRef,
     run: Option<&RunRow>,
     cursor: Cursor,

@@ -12,31 +12,30 @@ use trilogue_wire::native::{self, Run, RunCreate, RunMode};
 
 use super::agents::agent_name;
 use super::view::NativeView;
-use super::{Call, EVENT_STREAM, IDEMPOTENCY, Route, rows, runs};
+use super::{EVENT_STREAM, IDEMPOTENCY, NativeCall, NativeRoute, rows, runs};
 use crate::core::log_ref::LogRef;
 use crate::faces::common::idempotency::{REPLAYED, idempotency};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, of};
+use crate::route::{Access, Verb, json_response, of};
 use crate::stream::cursor::Cursor;
 use crate::stream::reader;
 
-pub(crate) const ROUTES: &[Route] = &[Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[NativeRoute {
     verb: Verb::Post,
     path: "/api/v1/runs",
     access: Access::Right(Right::Run),
     operation: "create_run",
     summary: "Run an agent",
-    query: &[],
     headers: &[IDEMPOTENCY],
     request: Some(of::<RunCreate>),
     answers: &[
-        answer(
+        json_response(
             200,
             "With the mode `wait`: the run when it has ended or waits for an answer.",
             of::<Run>,
         ),
         EVENT_STREAM,
-        answer(202, "With the mode `async`: the run as it was accepted.", of::<Run>),
+        json_response(202, "With the mode `async`: the run as it was accepted.", of::<Run>),
     ],
     errors: &[
         Code::AgentNotFound,
@@ -50,10 +49,10 @@ pub(crate) const ROUTES: &[Route] = &[Route {
         Code::JsonTooDeep,
         Code::AgentMemoryNotRewindable,
     ],
-    handler: |call| Box::pin(create(call)),
+    ..NativeRoute::base(|call| Box::pin(create(call)))
 }];
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: NativeCall) -> Result<Reply> {
     let body: RunCreate = call.json()?;
     let mode = body.mode;
     call.reach(&agent_name(&body.agent)?)?;
@@ -68,7 +67,7 @@ async fn create(call: Call) -> Result<Reply> {
     Ok(if replayed { reply.header(REPLAYED, HeaderValue::from_static("true")) } else { reply })
 }
 
-async fn wait(call: &Call, submitted: Submitted) -> Result<Reply> {
+async fn wait(call: &NativeCall, submitted: Submitted) -> Result<Reply> {
     if let Some(log) = submitted.log {
         let row = submitted.settled.wait().await?;
         return Ok(Reply::ok(&runs::whole_of(&call.state, &call.caller, &row, &log).await?));
@@ -85,7 +84,7 @@ fn accepted(row: &RunRow) -> Reply {
         .header_text(header::LOCATION, &format!("/api/v1/runs/{}", encoded(&row.id)))
 }
 
-fn stream(call: &Call, row: &RunRow) -> Result<Reply> {
+fn stream(call: &NativeCall, row: &RunRow) -> Result<Reply> {
     let (streams, log) = (&call.state.streams, LogRef::from(row));
     let view = Arc::new(NativeView);
     let reply = reader::open(streams, &call.caller, log, Some(row), view, Cursor::START)?;
@@ -96,7 +95,7 @@ fn encoded(id: &RunId) -> impl std::fmt::Display + '_ {
     percent_encoding::utf8_percent_encode(id.as_str(), mapping::message::PATH_SEGMENT)
 }
 
-fn new_run(call: &Call, body: RunCreate) -> Result<RunRequest> {
+fn new_run(call: &NativeCall, body: RunCreate) -> Result<RunRequest> {
     let now = call.state.clock.now();
     let thread_id = body.thread_id.as_deref();
     let thread_metadata = read_object(body.thread_metadata, "thread_metadata")?;

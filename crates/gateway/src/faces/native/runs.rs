@@ -14,32 +14,24 @@ use trilogue_store::rows::{InterruptFilter, Page, RunFilter, RunRow};
 use trilogue_wire::native::{List, Run};
 
 use super::agents::agent_name;
-use super::{AFTER, Call, LIMIT, METADATA, Route, State, rows, run};
+use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, State, rows, run};
 use crate::access::authenticator::Caller;
 use crate::core::not_found::no_thread;
 use crate::http::reply::Reply;
-use crate::route::{Access, Parameter, Verb, answer, no_content, of};
+use crate::route::{Access, Parameter, Verb, json_response, no_content, of};
 use crate::stream::log_reader::LogReader;
 
 /// The longest that a client may ask to wait, in seconds.
 const MAX_WAIT_SECONDS: u64 = 3_600;
 
-const BASE: Route = Route {
-    verb: Verb::Get,
+const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/runs/{run_id}",
-    access: Access::Right(Right::Read),
-    operation: "",
-    summary: "",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[],
     errors: &[Code::RunNotFound],
-    handler: |call| Box::pin(get(call)),
+    ..NativeRoute::base(|call| Box::pin(get(call)))
 };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
         path: "/api/v1/runs",
         operation: "list_runs",
         summary: "Runs, newest first",
@@ -51,7 +43,7 @@ pub(crate) const ROUTES: &[Route] = &[
             Parameter { name: "agent", about: "Only runs of this agent." },
             Parameter { name: "status", about: "Only runs in this status." },
         ],
-        answers: &[answer(200, "A page.", of::<List<Run>>)],
+        answers: &[json_response(200, "A page.", of::<List<Run>>)],
         errors: &[
             Code::InvalidCursor,
             Code::FilterTooBroad,
@@ -61,13 +53,13 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(list(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         operation: "get_run",
         summary: "One run, with its output and what it waits for",
-        answers: &[answer(200, "The run.", of::<Run>)],
+        answers: &[json_response(200, "The run.", of::<Run>)],
         ..BASE
     },
-    Route {
+    NativeRoute {
         path: "/api/v1/runs/{run_id}/wait",
         operation: "wait_for_run",
         summary: "The same when the run has ended or waits for an answer, or when the time is over",
@@ -75,22 +67,22 @@ pub(crate) const ROUTES: &[Route] = &[
             name: "timeout_seconds",
             about: "Answer after this time with the run as it is: 0 to 3600.",
         }],
-        answers: &[answer(200, "The run.", of::<Run>)],
+        answers: &[json_response(200, "The run.", of::<Run>)],
         handler: |call| Box::pin(wait(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Post,
         path: "/api/v1/runs/{run_id}/cancel",
         access: Access::Right(Right::Run),
         operation: "cancel_run",
         summary: "Ask a run to stop: its interrupts are resolved as cancelled, its agent is stopped, then it ends",
-        answers: &[answer(200, "The run as it is now.", of::<Run>)],
+        answers: &[json_response(200, "The run as it is now.", of::<Run>)],
         errors: &[Code::RunNotFound, Code::RunEnded],
         handler: |call| Box::pin(cancel(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Delete,
         access: Access::Right(Right::Run),
         operation: "delete_run",
@@ -102,7 +94,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: NativeCall) -> Result<Reply> {
     let thread = match call.query("thread_id") {
         None => None,
         Some(text) => Some(known_thread(&call, text).await?),
@@ -122,7 +114,7 @@ async fn list(call: Call) -> Result<Reply> {
 }
 
 /// The thread that a filter names: a foreign one is as unknown as one that never was.
-pub(crate) async fn known_thread(call: &Call, text: &str) -> Result<ThreadId> {
+pub(crate) async fn known_thread(call: &NativeCall, text: &str) -> Result<ThreadId> {
     let id = ThreadId::parse(text).map_err(|_| no_thread(text))?;
     let found = call.state.read.thread(&call.scope(), &id).await?;
     found.map(|_| id).ok_or_else(|| no_thread(text))
@@ -136,12 +128,12 @@ fn read_status(text: &str) -> Result<RunStatus> {
     })
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     Ok(Reply::ok(&whole(&call.state, &call.caller, &row).await?))
 }
 
-async fn wait(call: Call) -> Result<Reply> {
+async fn wait(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     let seconds = call.query("timeout_seconds").map(read_seconds).transpose()?;
     let limit = Duration::from_secs(seconds.unwrap_or(MAX_WAIT_SECONDS));
@@ -166,14 +158,14 @@ fn read_seconds(text: &str) -> Result<u64> {
     })
 }
 
-async fn cancel(call: Call) -> Result<Reply> {
+async fn cancel(call: NativeCall) -> Result<Reply> {
     let row = run(&call).await?;
     call.reach(&row.agent)?;
     let row = call.state.runtime.cancel(call.principal(), &row.id).await?;
     Ok(Reply::ok(&rows::run(&row)))
 }
 
-async fn remove(call: Call) -> Result<Reply> {
+async fn remove(call: NativeCall) -> Result<Reply> {
     let id = call.run_id()?;
     call.state.runtime.remove_run(call.principal(), &id).await?;
     Ok(Reply::no_content())
@@ -184,8 +176,8 @@ async fn remove(call: Call) -> Result<Reply> {
 /// # Errors
 /// When the log cannot be read, or holds more than fits one response.
 pub(crate) async fn whole(state: &State, caller: &Caller, row: &RunRow) -> Result<Run> {
-    let (said, result) = output(state, row).await?;
-    with_output(state, caller, row, &said, result.as_ref()).await
+    let (messages, result) = output(state, row).await?;
+    with_output(state, caller, row, &messages, result.as_ref()).await
 }
 
 /// The same from the run's whole log.
@@ -204,20 +196,20 @@ pub(crate) async fn whole_of(
             output.push(event);
         }
     }
-    let (said, result) = output.end();
-    with_output(state, caller, row, &said, result.as_ref()).await
+    let (messages, result) = output.end();
+    with_output(state, caller, row, &messages, result.as_ref()).await
 }
 
 async fn with_output(
     state: &State,
     caller: &Caller,
     row: &RunRow,
-    said: &[Message],
+    messages: &[Message],
     result: Option<&Json>,
 ) -> Result<Run> {
     let mut run = rows::run(row);
     let messages =
-        said.iter().map(|item| mapping::message::message(item, Some(&run.id), &row.thread_id));
+        messages.iter().map(|item| mapping::message::message(item, Some(&run.id), &row.thread_id));
     run.output = Some(messages.collect());
     run.result = result.map(mapping::json);
     if row.status.is_terminal() {

@@ -1,7 +1,7 @@
 //! What a thread's log holds: events, messages, checkpoints, blobs.
 
 use trilogue_domain::error::Result;
-use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, Right, RunId, Transcript};
+use trilogue_domain::{CheckpointKey, Code, Error, Event, MessageId, RunId, Transcript};
 use trilogue_mapping::native::{self as mapping, read_sha256, shown};
 use trilogue_store::rows::{CheckpointRow, ThreadRow};
 use trilogue_wire::native::{Checkpoint, List, Message};
@@ -10,35 +10,28 @@ use super::named_message::{message_named, message_of};
 use super::page::RunNames;
 use super::threads::{checkpoint_id, no_checkpoint};
 use super::{
-    AFTER, Call, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, Route, events_after, rows,
-    thread,
+    AFTER, EVENTS, EVENTS_AFTER, FROM_MESSAGE, LAST_EVENT, LIMIT, NativeCall, NativeRoute,
+    events_after, rows, thread,
 };
 use crate::core::log_ref::LogRef;
 use crate::faces::common::cursors::{after, position};
 use crate::http::reply::Reply;
-use crate::route::{Access, Answer, Content, Verb, answer, of};
+use crate::route::{ResponseContent, RouteResponse, json_response, of};
 use crate::stream::cursor::Cursor;
 use crate::stream::log_reader::LogReader;
 
 /// The most bytes of messages on one page, apart from its last run.
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-const BASE: Route = Route {
-    verb: Verb::Get,
+const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/threads/{thread_id}/events",
-    access: Access::Right(Right::Read),
-    operation: "",
-    summary: "",
     query: &[LIMIT, AFTER],
-    headers: &[],
-    request: None,
-    answers: &[],
     errors: &[Code::ThreadNotFound, Code::InvalidCursor, Code::ThreadQuarantined],
-    handler: |call| Box::pin(list_events(call)),
+    ..NativeRoute::base(|call| Box::pin(list_events(call)))
 };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
         operation: "list_thread_events",
         summary: "The events of a thread, as a page or as a stream that goes on",
         query: &[LIMIT, EVENTS_AFTER, FROM_MESSAGE],
@@ -52,31 +45,31 @@ pub(crate) const ROUTES: &[Route] = &[
         ],
         ..BASE
     },
-    Route {
+    NativeRoute {
         path: "/api/v1/threads/{thread_id}/messages",
         operation: "list_messages",
         summary: "The messages on the path to the thread's head, newest first; a page holds whole runs and may be longer than its limit",
-        answers: &[answer(200, "A page.", of::<List<Message>>)],
+        answers: &[json_response(200, "A page.", of::<List<Message>>)],
         handler: |call| Box::pin(list_messages(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         path: "/api/v1/threads/{thread_id}/checkpoints",
         operation: "list_checkpoints",
         summary: "The checkpoints on the path to the thread's head, newest first",
-        answers: &[answer(200, "A page.", of::<List<Checkpoint>>)],
+        answers: &[json_response(200, "A page.", of::<List<Checkpoint>>)],
         handler: |call| Box::pin(list_checkpoints(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         path: "/api/v1/threads/{thread_id}/blobs/{sha256}",
         operation: "get_blob",
         summary: "Large content that a part of this thread links to",
         query: &[],
-        answers: &[Answer {
+        answers: &[RouteResponse {
             status: 200,
             about: "The bytes.",
-            content: Content::Other("application/octet-stream"),
+            content: ResponseContent::Other("application/octet-stream"),
         }],
         errors: &[Code::ThreadNotFound, Code::NotFound, Code::ThreadQuarantined],
         handler: |call| Box::pin(get_blob(call)),
@@ -84,7 +77,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn list_events(call: Call) -> Result<Reply> {
+async fn list_events(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let cursor = match (position(&call), call.query("from_message")) {
         (None, Some(message)) => Cursor::after(begin_of(&call, &row, message).await? - 1),
@@ -97,7 +90,7 @@ async fn list_events(call: Call) -> Result<Reply> {
 ///
 /// # Errors
 /// `not_found`.
-async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
+async fn begin_of(call: &NativeCall, thread: &ThreadRow, text: &str) -> Result<u64> {
     let missing =
         || Error::new(Code::NotFound, format!("the thread has no message '{}'", shown(text)));
     let id = MessageId::parse(text).map_err(|_| missing())?;
@@ -120,7 +113,7 @@ async fn begin_of(call: &Call, thread: &ThreadRow, text: &str) -> Result<u64> {
     Err(missing())
 }
 
-async fn list_messages(call: Call) -> Result<Reply> {
+async fn list_messages(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
@@ -145,7 +138,7 @@ async fn list_messages(call: Call) -> Result<Reply> {
 
 /// The messages of the run that made a checkpoint, oldest first.
 async fn messages(
-    call: &Call,
+    call: &NativeCall,
     thread: &ThreadRow,
     checkpoint: &CheckpointRow,
     run: &RunId,
@@ -162,7 +155,7 @@ async fn messages(
         .collect())
 }
 
-async fn list_checkpoints(call: Call) -> Result<Reply> {
+async fn list_checkpoints(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let limit = call.limit()?;
     let path = path(&call, &row, limit + 1).await?;
@@ -178,7 +171,7 @@ async fn list_checkpoints(call: Call) -> Result<Reply> {
 }
 
 /// The path from `after` (which it begins with) or the head.
-async fn path(call: &Call, row: &ThreadRow, limit: usize) -> Result<Vec<CheckpointRow>> {
+async fn path(call: &NativeCall, row: &ThreadRow, limit: usize) -> Result<Vec<CheckpointRow>> {
     let from: Option<CheckpointKey> = match call.query("after") {
         None => None,
         Some(text) => {
@@ -193,7 +186,7 @@ async fn path(call: &Call, row: &ThreadRow, limit: usize) -> Result<Vec<Checkpoi
     call.state.read.path(&call.scope(), &row.id, from, limit).await
 }
 
-async fn get_blob(call: Call) -> Result<Reply> {
+async fn get_blob(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     let text = call.param("sha256");
     let missing =

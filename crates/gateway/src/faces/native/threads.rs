@@ -9,79 +9,72 @@ use trilogue_store::rows::{ThreadFilter, ThreadRow};
 use trilogue_wire::native::{self, List, Thread};
 
 use super::named_message::message_named;
-use super::{AFTER, Call, LIMIT, METADATA, Route, rows, thread};
+use super::{AFTER, LIMIT, METADATA, NativeCall, NativeRoute, rows, thread};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, no_content, of};
+use crate::route::{Access, Verb, json_response, no_content, of};
 
 /// How far back on the path a thread's newest state is looked for, in checkpoints.
 const MAX_STATE_PATH: usize = 64;
 
-const BASE: Route = Route {
-    verb: Verb::Get,
+const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/threads/{thread_id}",
     access: Access::Right(Right::Run),
-    operation: "",
-    summary: "",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[],
     errors: &[Code::ThreadNotFound],
-    handler: |call| Box::pin(get(call)),
+    ..NativeRoute::base(|call| Box::pin(get(call)))
 };
 
-pub(crate) const ROUTES: &[Route] = &[
-    Route {
+pub(crate) const ROUTES: &[NativeRoute] = &[
+    NativeRoute {
         verb: Verb::Post,
         path: "/api/v1/threads",
         operation: "create_thread",
         summary: "Create a thread",
         request: Some(of::<native::ThreadCreate>),
-        answers: &[answer(201, "The thread.", of::<Thread>)],
+        answers: &[json_response(201, "The thread.", of::<Thread>)],
         errors: &[Code::AlreadyExists],
         handler: |call| Box::pin(create(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         path: "/api/v1/threads",
         access: Access::Right(Right::Read),
         operation: "list_threads",
         summary: "Threads, newest first",
         query: &[LIMIT, AFTER, METADATA],
-        answers: &[answer(200, "A page.", of::<List<Thread>>)],
+        answers: &[json_response(200, "A page.", of::<List<Thread>>)],
         errors: &[Code::InvalidCursor, Code::FilterTooBroad],
         handler: |call| Box::pin(list(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         access: Access::Right(Right::Read),
         operation: "get_thread",
         summary: "One thread, with its head and state",
-        answers: &[answer(200, "The thread.", of::<Thread>)],
+        answers: &[json_response(200, "The thread.", of::<Thread>)],
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Patch,
         operation: "patch_thread",
         summary: "Change a thread's metadata, or set its state as a new checkpoint",
         request: Some(of::<native::ThreadPatch>),
-        answers: &[answer(200, "The thread as it is now.", of::<Thread>)],
+        answers: &[json_response(200, "The thread as it is now.", of::<Thread>)],
         errors: &[Code::ThreadNotFound, Code::AgentMemoryNotRewindable],
         handler: |call| Box::pin(patch(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Post,
         path: "/api/v1/threads/{thread_id}/copy",
         operation: "copy_thread",
         summary: "Copy a thread with its content, whole or up to a message",
         request: Some(of::<native::ThreadCopy>),
-        answers: &[answer(201, "The copy.", of::<Thread>)],
+        answers: &[json_response(201, "The copy.", of::<Thread>)],
         errors: &[Code::ThreadNotFound, Code::NotFound, Code::AlreadyExists],
         handler: |call| Box::pin(copy(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Delete,
         access: Access::Right(Right::Admin),
         operation: "erase_thread",
@@ -92,7 +85,7 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: NativeCall) -> Result<Reply> {
     let body: native::ThreadCreate = call.json()?;
     let new = NewThread {
         id: body.id.as_deref().map(ThreadId::parse).transpose()?,
@@ -102,7 +95,7 @@ async fn create(call: Call) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &rows::thread(&row)))
 }
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: NativeCall) -> Result<Reply> {
     let filter = ThreadFilter { metadata: call.metadata_filter(), ..ThreadFilter::default() };
     let listing = call.state.read.threads(&call.scope(), &filter, &call.page()?).await?;
     Ok(Reply::ok(&List {
@@ -111,12 +104,12 @@ async fn list(call: Call) -> Result<Reply> {
     }))
 }
 
-async fn get(call: Call) -> Result<Reply> {
+async fn get(call: NativeCall) -> Result<Reply> {
     let row = thread(&call).await?;
     Ok(Reply::ok(&whole(&call, &row).await?))
 }
 
-async fn patch(call: Call) -> Result<Reply> {
+async fn patch(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
     let body: native::ThreadPatch = call.json()?;
     let metadata = read_object(body.metadata, "metadata")?;
@@ -134,7 +127,7 @@ async fn patch(call: Call) -> Result<Reply> {
     Ok(Reply::ok(&whole(&call, &row).await?))
 }
 
-async fn copy(call: Call) -> Result<Reply> {
+async fn copy(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
     let body: native::ThreadCopy = call.json()?;
     let new = NewThread {
@@ -159,7 +152,7 @@ async fn copy(call: Call) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &whole(&call, &row).await?))
 }
 
-async fn erase(call: Call) -> Result<Reply> {
+async fn erase(call: NativeCall) -> Result<Reply> {
     let id = call.thread_id()?;
     call.state.runtime.erase_thread(call.principal(), &id).await?;
     Ok(Reply::no_content())
@@ -176,7 +169,7 @@ pub(crate) fn no_checkpoint(id: &str) -> Error {
 }
 
 /// A thread with its head and the newest state on the path to it.
-async fn whole(call: &Call, row: &ThreadRow) -> Result<Thread> {
+async fn whole(call: &NativeCall, row: &ThreadRow) -> Result<Thread> {
     let mut thread = rows::thread(row);
     if row.head.is_none() {
         return Ok(thread);

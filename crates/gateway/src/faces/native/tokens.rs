@@ -9,36 +9,35 @@ use trilogue_store::rows::TokenRow;
 use trilogue_wire::native::{List, Token, TokenCreate, TokenCreated};
 
 use super::rows::token;
-use super::{Call, Route};
+use super::{NativeCall, NativeRoute};
 use crate::access::secret::{hash_secret, new_secret};
 use crate::http::reply::Reply;
-use crate::route::{Access, Verb, answer, no_content, of};
+use crate::route::{Access, Verb, json_response, no_content, of};
 
 /// The longest label, in bytes.
 const MAX_LABEL_BYTES: usize = 256;
 
-const BASE: Route = Route {
-    verb: Verb::Get,
+const BASE: NativeRoute = NativeRoute {
     path: "/api/v1/tokens",
     access: Access::Right(Right::Admin),
     operation: "list_tokens",
     summary: "The tokens of the caller's tenant, newest first",
-    query: &[],
-    headers: &[],
-    request: None,
-    answers: &[answer(200, "All tokens, on one page, without their secrets.", of::<List<Token>>)],
-    errors: &[],
-    handler: |call| Box::pin(list(call)),
+    answers: &[json_response(
+        200,
+        "All tokens, on one page, without their secrets.",
+        of::<List<Token>>,
+    )],
+    ..NativeRoute::base(|call| Box::pin(list(call)))
 };
 
-pub(crate) const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[NativeRoute] = &[
     BASE,
-    Route {
+    NativeRoute {
         verb: Verb::Post,
         operation: "create_token",
         summary: "Make a token in the caller's tenant",
         request: Some(of::<TokenCreate>),
-        answers: &[answer(
+        answers: &[json_response(
             201,
             "The token with its secret, which is shown this once.",
             of::<TokenCreated>,
@@ -46,7 +45,7 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(create(call)),
         ..BASE
     },
-    Route {
+    NativeRoute {
         verb: Verb::Delete,
         path: "/api/v1/tokens/{token_id}",
         operation: "revoke_token",
@@ -58,12 +57,12 @@ pub(crate) const ROUTES: &[Route] = &[
     },
 ];
 
-async fn list(call: Call) -> Result<Reply> {
+async fn list(call: NativeCall) -> Result<Reply> {
     let rows = call.state.tokens.tokens(&call.principal().tenant).await?;
     Ok(Reply::ok(&List { items: rows.iter().map(token).collect(), next: None }))
 }
 
-async fn create(call: Call) -> Result<Reply> {
+async fn create(call: NativeCall) -> Result<Reply> {
     let body: TokenCreate = call.json()?;
     if body.label.len() > MAX_LABEL_BYTES || body.label.chars().any(char::is_control) {
         return Err(Error::new(
@@ -109,7 +108,7 @@ async fn create(call: Call) -> Result<Reply> {
     Ok(Reply::json(StatusCode::CREATED, &created))
 }
 
-async fn revoke(call: Call) -> Result<Reply> {
+async fn revoke(call: NativeCall) -> Result<Reply> {
     let text = call.param("token_id");
     let missing = || Error::new(Code::NotFound, format!("there is no token '{}'", shown(text)));
     let id = TokenId::parse(text).map_err(|_| missing())?;

@@ -16,7 +16,7 @@ use trilogue_wire::native::local::Control;
 
 use super::super::connection::pending::{AskRefusal, PendingReply};
 use super::super::connection::{ClientConnection, Handshake};
-use super::super::wire::lines::Lines;
+use super::super::wire::lines::OutgoingLines;
 
 tokio::task_local! {
     /// The client's request that this task processes.
@@ -150,7 +150,7 @@ impl Client for AgentCalls {
         }
         let mut guard =
             CallGuard { connection: Arc::downgrade(&connection), number, is_over: false };
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         lines.request(number, method, &params);
         connection.send(lines, Control::Boundary).await;
         drop(connection);
@@ -164,7 +164,7 @@ impl Client for AgentCalls {
             return;
         };
         let Some(params) = self.params(&params) else { return };
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         lines.notification(method, &params);
         connection.send(lines, Control::Boundary).await;
     }
@@ -190,7 +190,7 @@ impl Drop for CallGuard {
         }
         let Some(connection) = self.connection.upgrade() else { return };
         if connection.pending.take(self.number).is_some() {
-            let mut lines = Lines::default();
+            let mut lines = OutgoingLines::default();
             lines.withdrawal(self.number);
             let tasks = connection.tasks.clone();
             tasks.spawn(async move { connection.send(lines, Control::Boundary).await });

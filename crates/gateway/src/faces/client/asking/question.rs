@@ -13,9 +13,9 @@ use trilogue_wire::agent_client::{
 use trilogue_wire::native::local::Control;
 
 use super::super::connection::ClientConnection;
-use super::super::connection::pending::{AskRefusal, PendingReply, Question, QuestionForm};
-use super::super::connection::session::Session;
-use super::super::wire::lines::Lines;
+use super::super::connection::pending::{AskRefusal, PendingQuestion, PendingReply, QuestionForm};
+use super::super::connection::session::ClientSession;
+use super::super::wire::lines::OutgoingLines;
 
 /// How a client is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,11 +29,11 @@ pub(crate) enum AskOutcome {
 /// Asks the client about an interrupt of this run, unless it is being asked already.
 pub(crate) fn ask(
     connection: &ClientConnection,
-    session: &Session,
+    session: &ClientSession,
     run: RunKey,
     interrupt: &Interrupt,
     asking: Asking,
-    lines: &mut Lines,
+    lines: &mut OutgoingLines,
 ) -> AskOutcome {
     let ticket = || connection.state.asks.join(session.thread.key, &interrupt.id);
     let (form, method, params) = match asking {
@@ -53,7 +53,7 @@ pub(crate) fn ask(
         return AskOutcome::Request;
     }
     let number = connection.pending.next();
-    let question = Question::new(interrupt, form, &session.thread.id, run, ticket());
+    let question = PendingQuestion::new(interrupt, form, &session.thread.id, run, ticket());
     match connection.pending.add(number, PendingReply::Question(Arc::new(question))) {
         Ok(()) => {}
         Err(AskRefusal::Closed) => return AskOutcome::Request,
@@ -75,9 +75,9 @@ pub(crate) fn ask(
 /// Withdraws a question that was resolved.
 pub(crate) fn withdraw(
     connection: &ClientConnection,
-    session: &Session,
+    session: &ClientSession,
     interrupt: &InterruptId,
-    lines: &mut Lines,
+    lines: &mut OutgoingLines,
 ) {
     session.state().ticket.take_if(|ticket| ticket.interrupt() == interrupt);
     if let Some(number) = connection.pending.withdraw(interrupt) {
@@ -88,7 +88,7 @@ pub(crate) fn withdraw(
 /// Processes the client's reply to a question. `None`: the client declines, which counts as an answer only if no other client is being asked.
 pub(crate) async fn take_reply(
     connection: &ClientConnection,
-    question: &Question,
+    question: &PendingQuestion,
     result: Option<String>,
 ) {
     if question.is_over() {
@@ -122,7 +122,10 @@ fn is_valid(connection: &ClientConnection, interrupt: &Interrupt, answer: &Answe
 }
 
 /// The answer in a client's result, and its further members for a hosted agent. `None` if the result is invalid.
-fn read_reply(question: &Question, raw: &RawValue) -> Option<(Option<Answer>, Option<Json>)> {
+fn read_reply(
+    question: &PendingQuestion,
+    raw: &RawValue,
+) -> Option<(Option<Answer>, Option<Json>)> {
     let interrupt = &question.interrupt;
     Some(match question.form {
         QuestionForm::Permission => {
@@ -139,7 +142,7 @@ fn read_reply(question: &Question, raw: &RawValue) -> Option<(Option<Answer>, Op
 }
 
 /// The client is no longer asked. If all others that were asked have declined, that is the answer.
-pub(crate) async fn leave(connection: &ClientConnection, question: &Question) {
+pub(crate) async fn leave(connection: &ClientConnection, question: &PendingQuestion) {
     let has_others = connection.state.open_sessions.count(question.ticket.thread()) > 1;
     if question.ticket.leave() && has_others {
         resolve_declined(connection, &question.interrupt, question.form).await;
@@ -147,7 +150,7 @@ pub(crate) async fn leave(connection: &ClientConnection, question: &Question) {
 }
 
 /// Like [`leave`], for the question that the session asks as text.
-pub(crate) async fn leave_text(connection: &ClientConnection, session: &Session) {
+pub(crate) async fn leave_text(connection: &ClientConnection, session: &ClientSession) {
     let asked = {
         let mut state = session.state();
         state.ticket.take().zip(state.question.take())

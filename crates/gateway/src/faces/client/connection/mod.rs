@@ -30,7 +30,7 @@ use self::queue::SessionQueues;
 use self::requests::OpenRequests;
 use super::options::{ClientOptions, MessageIdFormat};
 use super::state::State;
-use super::wire::lines::{Lines, MethodResult};
+use super::wire::lines::{MethodResult, OutgoingLines};
 use super::wire::outbox::{Batch, Outbox};
 use crate::core::not_found::no_thread;
 
@@ -160,7 +160,7 @@ impl ClientConnection {
     /// Adds the response to an open request to lines that are about to be sent. Only the first response counts.
     pub(crate) fn write_response(
         &self,
-        lines: &mut Lines,
+        lines: &mut OutgoingLines,
         id: &Id<'static>,
         result: &MethodResult,
     ) {
@@ -171,7 +171,7 @@ impl ClientConnection {
 
     /// Responds to an open request. Only the first response counts.
     pub(crate) async fn respond(&self, id: &Id<'static>, result: MethodResult) {
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         self.write_response(&mut lines, id, &result);
         if !lines.bytes.is_empty() {
             self.send(lines, Control::Boundary).await;
@@ -180,7 +180,7 @@ impl ClientConnection {
 
     /// Responds to a request that was not admitted.
     pub(crate) async fn respond_unadmitted(&self, id: &Id<'static>, result: MethodResult) {
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         lines.response(id, &result);
         self.send(lines, Control::Boundary).await;
     }
@@ -188,7 +188,7 @@ impl ClientConnection {
     /// Tells the proxy that a prompt's turn is stored and outlives the connection.
     pub(crate) async fn confirm_prompt(&self, prompt: &Id<'static>) {
         if self.numbered {
-            let mut lines = Lines::default();
+            let mut lines = OutgoingLines::default();
             lines.control(&Control::Accepted { request: prompt.as_str().into() });
             // Only a client that sends nothing more waits for this line.
             self.outbox.push_lazily(Batch { lines: lines.bytes, messages: 0 }).await;
@@ -196,7 +196,7 @@ impl ClientConnection {
     }
 
     /// Sends lines, and after them the position that the proxy has reached with them.
-    pub(crate) async fn send(&self, mut lines: Lines, position: Control<'_>) {
+    pub(crate) async fn send(&self, mut lines: OutgoingLines, position: Control<'_>) {
         if self.numbered {
             lines.control(&position);
         }

@@ -33,7 +33,7 @@ pub(crate) enum PendingReply {
     /// An agent.
     Call(oneshot::Sender<Result<Json, CallError>>),
     /// An interrupt.
-    Question(Arc<Question>),
+    Question(Arc<PendingQuestion>),
 }
 
 /// Why a request to the client is refused.
@@ -47,7 +47,7 @@ pub(crate) enum AskRefusal {
 
 /// A request to the client about an interrupt.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct PendingQuestion {
     pub(crate) interrupt: Interrupt,
     pub(crate) form: QuestionForm,
     pub(crate) session: ThreadId,
@@ -106,7 +106,7 @@ impl PendingReplies {
     }
 
     /// Ignores the replies to these questions: a client that cancels a turn must reply to its questions, and does not choose anything by that.
-    pub(crate) fn ignore(&self, is_meant: impl Fn(&Question) -> bool) {
+    pub(crate) fn ignore(&self, is_meant: impl Fn(&PendingQuestion) -> bool) {
         for reply in self.lock().replies.values() {
             if let PendingReply::Question(question) = reply
                 && is_meant(question)
@@ -117,7 +117,7 @@ impl PendingReplies {
     }
 
     /// Takes the questions of a session.
-    pub(crate) fn take_session(&self, session: &ThreadId) -> Vec<(u64, Arc<Question>)> {
+    pub(crate) fn take_session(&self, session: &ThreadId) -> Vec<(u64, Arc<PendingQuestion>)> {
         let mut taken = Vec::new();
         self.lock().replies.retain(|number, reply| match reply {
             PendingReply::Question(question) if question.session == *session => {
@@ -130,7 +130,7 @@ impl PendingReplies {
     }
 
     /// Refuses further requests, because the client is gone. Returns its questions.
-    pub(crate) fn close(&self) -> Vec<Arc<Question>> {
+    pub(crate) fn close(&self) -> Vec<Arc<PendingQuestion>> {
         let mut table = self.lock();
         table.is_closed = true;
         let questions = table.replies.drain().filter_map(|(_, reply)| match reply {
@@ -153,9 +153,9 @@ impl PendingReply {
     }
 }
 
-// === impl Question ===
+// === impl PendingQuestion ===
 
-impl Question {
+impl PendingQuestion {
     pub(crate) fn new(
         interrupt: &Interrupt,
         form: QuestionForm,

@@ -15,7 +15,7 @@ use trilogue_domain::ThreadId;
 use trilogue_domain::lock;
 
 use super::cancels::{CancelMark, SessionCancels};
-use super::session::Session;
+use super::session::ClientSession;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -35,7 +35,7 @@ pub(crate) struct SessionQueue {
     pub(crate) id: ThreadId,
     pub(crate) cancels: Arc<SessionCancels>,
     queue: Mutex<Queue>,
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<ClientSession>>>,
 }
 
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl SessionQueues {
         lock(&self.by_session).get(session).cloned()
     }
 
-    pub(crate) fn open_sessions(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn open_sessions(&self) -> Vec<Arc<ClientSession>> {
         lock(&self.by_session).values().filter_map(|queue| queue.session()).collect()
     }
 
@@ -141,12 +141,15 @@ impl SessionQueue {
     }
 
     /// The session, if the client has it open.
-    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+    pub(crate) fn session(&self) -> Option<Arc<ClientSession>> {
         lock(&self.session).clone()
     }
 
     /// Replaces the open session. Returns the previous one.
-    pub(crate) fn set_session(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+    pub(crate) fn set_session(
+        &self,
+        session: Option<Arc<ClientSession>>,
+    ) -> Option<Arc<ClientSession>> {
         std::mem::replace(&mut *lock(&self.session), session)
     }
 

@@ -25,7 +25,7 @@ use crate::stream::feed::run_id;
 
 /// A session that a client has open: a thread whose log a pump renders for the client.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     pub(crate) thread: ThreadRow,
     state: Mutex<SessionState>,
     commands: mpsc::Sender<PumpCommand>,
@@ -86,9 +86,9 @@ pub(crate) struct RunEnd {
     pub(crate) result: Option<String>,
 }
 
-// === impl Session ===
+// === impl ClientSession ===
 
-impl Session {
+impl ClientSession {
     pub(crate) fn new(
         thread: ThreadRow,
         commands: mpsc::Sender<PumpCommand>,

@@ -14,9 +14,9 @@ use super::super::asking::question;
 use super::super::connection::ClientConnection;
 use super::super::connection::command::PumpCommand;
 use super::super::connection::queue::SessionQueue;
-use super::super::connection::session::Session;
+use super::super::connection::session::ClientSession;
 use super::super::thread_metadata::CLIENT;
-use super::super::wire::lines::{Lines, MethodResult};
+use super::super::wire::lines::{MethodResult, OutgoingLines};
 use super::cancel;
 use super::request::{read, session_error};
 
@@ -60,7 +60,7 @@ fn is_of_client(connection: &ClientConnection, run: &RunRow) -> bool {
 }
 
 /// Waits until every prompt of the session is answered and its response is in the outbox.
-async fn settle(session: &Session) {
+async fn settle(session: &ClientSession) {
     let answered = async {
         loop {
             let settled = session.settled.notified();
@@ -78,9 +78,9 @@ async fn settle(session: &Session) {
     drop(flushed.await);
 }
 
-async fn withdraw_questions(connection: &ClientConnection, session: &Session) {
+async fn withdraw_questions(connection: &ClientConnection, session: &ClientSession) {
     let questions = connection.pending.take_session(&session.thread.id);
-    let mut lines = Lines::default();
+    let mut lines = OutgoingLines::default();
     for (number, _) in &questions {
         lines.withdrawal(*number);
     }
@@ -94,7 +94,7 @@ async fn withdraw_questions(connection: &ClientConnection, session: &Session) {
 }
 
 /// Answers the session's prompts as cancelled.
-async fn answer_cancelled(connection: &ClientConnection, session: &Session) {
+async fn answer_cancelled(connection: &ClientConnection, session: &ClientSession) {
     let prompts = std::mem::take(&mut session.state().prompts);
     for prompt in prompts {
         let id = prompt.user_message_id.as_deref();

@@ -117,15 +117,15 @@ async fn in_session(
 ) -> Option<MethodResult> {
     let params = &request.params;
     match request.method.as_str() {
-        "session/load" => open::load(connection, handshake, queue, request).await,
-        "session/resume" => open::resume(connection, handshake, queue, request).await,
+        "session/load" => open::load(connection, handshake, queue, &request).await.transpose(),
+        "session/resume" => open::resume(connection, handshake, queue, &request).await.transpose(),
         "session/close" => Some(close::close(connection, queue, params).await),
         "session/delete" => Some(close::delete(connection, queue, params).await),
         "session/set_mode" => Some(option::set_mode(connection, handshake, queue, params).await),
         "session/set_config_option" => {
             Some(option::set_config_option(connection, handshake, queue, params).await)
         }
-        _ => open::attach(connection, handshake, queue, request).await,
+        _ => open::attach(connection, handshake, queue, &request).await.transpose(),
     }
 }
 
@@ -136,7 +136,7 @@ async fn outside_sessions(
 ) -> Option<MethodResult> {
     let params = &request.params;
     Some(match request.method.as_str() {
-        "session/new" => return open::new(connection, handshake, request).await,
+        "session/new" => return open::new(connection, handshake, request).await.transpose(),
         "session/list" => list::list(connection, params).await,
         name @ ("authenticate" | "logout") => {
             extension::authentication(connection, handshake, name, params).await

@@ -6,7 +6,6 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Json, ThreadId};
-use trilogue_mapping::agent_client as mapping;
 use trilogue_wire::agent_client::{
     AuthenticateRequest, LogoutRequest, method, splice, without_parameters,
 };
@@ -14,12 +13,12 @@ use trilogue_wire::jsonrpc::ErrorObject;
 
 use super::super::asking::agent_calls::{AgentCalls, error_object};
 use super::super::connection::queue::SessionQueue;
-use super::super::connection::session::Session;
+use super::super::connection::session::ClientSession;
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
 use super::open;
 use super::request::{
-    IncomingRequest, invalid_params, read, respond_when_done, session_in, to_json,
+    IncomingRequest, backend_of, invalid_params, read, respond_when_done, session_in, to_json,
 };
 
 /// Methods that would give the client sessions of the agent's own; the client knows ours only.
@@ -105,11 +104,11 @@ pub(super) async fn call(
 pub(super) async fn forward(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
-    session: Option<&Session>,
+    session: Option<&ClientSession>,
     name: &str,
     params: &str,
 ) -> MethodResult {
-    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    let backend = backend_of(connection)?;
     let Some(sessions) = backend.sessions() else {
         return Err(ErrorObject::method_not_found(name));
     };
@@ -125,7 +124,7 @@ pub(super) async fn forward(
 }
 
 /// The parameters without the id of our session.
-fn without_session(params: &str, session: Option<&Session>) -> Result<Json, ErrorObject> {
+fn without_session(params: &str, session: Option<&ClientSession>) -> Result<Json, ErrorObject> {
     let params = without_parameters(params);
     let cut = session.and_then(|_| splice::cut_session(&params)).map(|(cut, _)| cut);
     to_json(cut.as_deref().unwrap_or(&params))

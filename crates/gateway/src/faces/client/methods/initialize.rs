@@ -12,7 +12,7 @@ use trilogue_wire::agent_client::{
 use super::super::asking::agent_calls::{AgentCalls, error_object};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::wire::lines::MethodResult;
-use super::request::read;
+use super::request::{backend_of, read};
 
 /// Exchanges capabilities. A second `initialize` returns the same result.
 pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str) -> MethodResult {
@@ -30,7 +30,7 @@ pub(super) async fn initialize(connection: &Arc<ClientConnection>, params: &str)
         capabilities: member("clientCapabilities").unwrap_or_else(Json::empty_object),
         info: request.client_info.as_ref().and_then(|_| member("clientInfo")),
     };
-    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    let backend = backend_of(connection)?;
     let hosted = match backend.sessions() {
         Some(sessions) => {
             let capabilities = request.client_capabilities.clone().unwrap_or_default();

@@ -9,8 +9,8 @@ use trilogue_mapping::agent_client as mapping;
 use trilogue_runtime::{NewThread, Sessions, ThreadPatch};
 use trilogue_store::rows::ThreadRow;
 use trilogue_wire::agent_client::{
-    LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, check_mcp_servers,
-    is_absolute, splice, without_parameters,
+    LoadSessionRequest, McpServer, NewSessionRequest, Read, ResumeSessionRequest,
+    check_mcp_servers, is_absolute, splice, without_parameters,
 };
 use trilogue_wire::jsonrpc::ErrorObject;
 use trilogue_wire::native::local::AttachParams;
@@ -18,12 +18,12 @@ use trilogue_wire::native::local::AttachParams;
 use super::super::asking::agent_calls::{AgentCalls, error_object};
 use super::super::connection::command::{OpenResponse, PumpCommand, ReplayStart};
 use super::super::connection::queue::SessionQueue;
-use super::super::connection::session::Session;
+use super::super::connection::session::ClientSession;
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::session::{agent_session, attach_session};
 use super::super::thread_metadata::{ADDITIONAL_DIRECTORIES, AGENT, CWD, config_of};
-use super::super::wire::lines::MethodResult;
-use super::request::{IncomingRequest, invalid_params, read, session_error, to_json};
+use super::super::wire::lines::DeferredResult;
+use super::request::{IncomingRequest, backend_of, invalid_params, read, session_error, to_json};
 use crate::core::not_found::no_thread;
 
 /// `session/new`: first the response, then the events of the session.
@@ -31,11 +31,8 @@ pub(super) async fn new(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     request: IncomingRequest,
-) -> Option<MethodResult> {
-    let (thread, result) = match create(connection, handshake, &request).await {
-        Ok(created) => created,
-        Err(error) => return Some(Err(error)),
-    };
+) -> DeferredResult {
+    let (thread, result) = create(connection, handshake, &request).await?;
     let id = thread.id.clone();
     let (worker, handshake) = (Arc::clone(connection), connection.handshake());
     // The client knows the session from the response, so its requests come after this.
@@ -52,7 +49,7 @@ pub(super) async fn new(
             }
         }
     });
-    None
+    Ok(None)
 }
 
 /// Creates the thread, and a hosted agent's session.
@@ -62,13 +59,9 @@ async fn create(
     incoming: &IncomingRequest,
 ) -> Result<(ThreadRow, Vec<u8>), ErrorObject> {
     let params = incoming.params.as_str();
-    let request: NewSessionRequest = read(connection, params)?;
-    let open = OpenParams {
-        cwd: &request.cwd,
-        directories: &request.additional_directories,
-        servers: &request.mcp_servers,
-        params,
-    };
+    let open = OpenParams::read(connection, params, |request: NewSessionRequest| {
+        (request.cwd, request.additional_directories, request.mcp_servers)
+    })?;
     open.check(handshake)?;
     check_session_limit(connection)?;
     let (thread, is_new) = create_thread(connection, incoming, &open).await?;
@@ -146,7 +139,7 @@ async fn open_new(
     thread: &ThreadRow,
     params: &str,
 ) -> Result<Vec<u8>, ErrorObject> {
-    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    let backend = backend_of(connection)?;
     let result = match backend.sessions() {
         None => {
             let config = config_of(thread);
@@ -188,23 +181,14 @@ pub(super) async fn load(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     queue: &Arc<SessionQueue>,
-    incoming: IncomingRequest,
-) -> Option<MethodResult> {
-    let request: LoadSessionRequest = match read(connection, &incoming.params) {
-        Ok(request) => request,
-        Err(error) => return Some(Err(error)),
-    };
+    incoming: &IncomingRequest,
+) -> DeferredResult {
+    let open = OpenParams::read(connection, &incoming.params, |request: LoadSessionRequest| {
+        (request.cwd, request.additional_directories, request.mcp_servers)
+    })?;
+    open.check(handshake)?;
     let mode = OpenMode::Load { after: incoming.extras.after.unwrap_or(0) };
-    let open = OpenParams {
-        cwd: &request.cwd,
-        directories: &request.additional_directories,
-        servers: &request.mcp_servers,
-        params: &incoming.params,
-    };
-    if let Err(error) = open.check(handshake) {
-        return Some(Err(error));
-    }
-    reopen(connection, handshake, queue, &incoming, Some(open), mode).await
+    reopen(connection, handshake, queue, incoming, Some(open), mode).await
 }
 
 /// `session/resume`: the response, then events from now on.
@@ -212,22 +196,11 @@ pub(super) async fn resume(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     queue: &Arc<SessionQueue>,
-    incoming: IncomingRequest,
-) -> Option<MethodResult> {
-    let request: ResumeSessionRequest = match read(connection, &incoming.params) {
-        Ok(request) => request,
-        Err(error) => return Some(Err(error)),
-    };
-    let open = OpenParams {
-        cwd: &request.cwd,
-        directories: &request.additional_directories,
-        servers: &request.mcp_servers,
-        params: &incoming.params,
-    };
-    if let Err(error) = open.check(handshake) {
-        return Some(Err(error));
-    }
-    reopen(connection, handshake, queue, &incoming, Some(open), OpenMode::Resume).await
+    incoming: &IncomingRequest,
+) -> DeferredResult {
+    let open = OpenParams::of_resume(connection, &incoming.params)?;
+    open.check(handshake)?;
+    reopen(connection, handshake, queue, incoming, Some(open), OpenMode::Resume).await
 }
 
 /// Our proxy's request after a reconnect: the events since it left. It repeats the parameters with which its client opened the session.
@@ -235,23 +208,16 @@ pub(super) async fn attach(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     queue: &Arc<SessionQueue>,
-    incoming: IncomingRequest,
-) -> Option<MethodResult> {
-    let after = match serde_json::from_str::<AttachParams>(&incoming.params) {
-        Ok(params) => params.after,
-        Err(error) => return Some(Err(invalid_params("", format!("does not fit: {error}")))),
-    };
+    incoming: &IncomingRequest,
+) -> DeferredResult {
+    let params: AttachParams = serde_json::from_str(&incoming.params)
+        .map_err(|error| invalid_params("", format!("does not fit: {error}")))?;
+    let mode = OpenMode::Attach { after: params.after };
     let params = splice::remove(&incoming.params, &["after"]);
-    let request = read::<ResumeSessionRequest>(connection, &params).ok();
-    let open = request.as_ref().map(|request| OpenParams {
-        cwd: &request.cwd,
-        directories: &request.additional_directories,
-        servers: &request.mcp_servers,
-        params: &params,
-    });
     // Parameters that were accepted before are not checked again.
-    let open = open.filter(|open| is_absolute(open.cwd));
-    reopen(connection, handshake, queue, &incoming, open, OpenMode::Attach { after }).await
+    let open = OpenParams::of_resume(connection, &params).ok();
+    let open = open.filter(|open| is_absolute(&open.cwd));
+    reopen(connection, handshake, queue, incoming, open, mode).await
 }
 
 /// How an existing session is opened.
@@ -267,34 +233,50 @@ enum OpenMode {
 
 /// The parameters with which a client opens a session.
 struct OpenParams<'a> {
-    cwd: &'a str,
-    directories: &'a [String],
-    servers: &'a [McpServer],
+    cwd: String,
+    directories: Vec<String>,
+    servers: Vec<McpServer>,
     /// All parameters, as JSON.
     params: &'a str,
 }
 
 // === impl OpenParams ===
 
-impl OpenParams<'_> {
+impl<'a> OpenParams<'a> {
+    /// Reads them from a request that has them as these members.
+    fn read<T: Read>(
+        connection: &ClientConnection,
+        params: &'a str,
+        members: fn(T) -> (String, Vec<String>, Vec<McpServer>),
+    ) -> Result<Self, ErrorObject> {
+        let (cwd, directories, servers) = members(read(connection, params)?);
+        Ok(Self { cwd, directories, servers, params })
+    }
+
+    fn of_resume(connection: &ClientConnection, params: &'a str) -> Result<Self, ErrorObject> {
+        Self::read(connection, params, |request: ResumeSessionRequest| {
+            (request.cwd, request.additional_directories, request.mcp_servers)
+        })
+    }
+
     fn check(&self, handshake: &Handshake) -> Result<(), ErrorObject> {
         const RELATIVE: &str = "must be an absolute path";
-        if !is_absolute(self.cwd) {
+        if !is_absolute(&self.cwd) {
             return Err(invalid_params("/cwd", RELATIVE));
         }
         let relative = self.directories.iter().position(|directory| !is_absolute(directory));
         if let Some(index) = relative {
             return Err(invalid_params(&format!("/additionalDirectories/{index}"), RELATIVE));
         }
-        let checked = check_mcp_servers(self.servers, Some(&handshake.servers));
+        let checked = check_mcp_servers(&self.servers, Some(&handshake.servers));
         checked.map_err(|violation| violation.error())
     }
 
     /// The directories, as thread metadata.
     fn metadata(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
-        metadata.insert(CWD.to_owned(), self.cwd.into());
-        let directories = match self.directories {
+        metadata.insert(CWD.to_owned(), self.cwd.as_str().into());
+        let directories = match self.directories.as_slice() {
             [] => Value::Null,
             some => some.to_vec().into(),
         };
@@ -303,7 +285,11 @@ impl OpenParams<'_> {
     }
 
     /// Stores the directories that differ from the thread's.
-    async fn store(&self, connection: &ClientConnection, session: &Session) -> Result<(), Error> {
+    async fn store(
+        &self,
+        connection: &ClientConnection,
+        session: &ClientSession,
+    ) -> Result<(), Error> {
         let row = connection.thread(session.id()).await?;
         let known = row.metadata.to_value();
         let mut metadata = self.metadata();
@@ -325,11 +311,8 @@ async fn reopen(
     incoming: &IncomingRequest,
     open_params: Option<OpenParams<'_>>,
     mode: OpenMode,
-) -> Option<MethodResult> {
-    let session = match open(connection, handshake, queue).await {
-        Ok(session) => session,
-        Err(error) => return Some(Err(error)),
-    };
+) -> DeferredResult {
+    let session = open(connection, handshake, queue).await?;
     if let Some(open) = open_params {
         let params = without_parameters(open.params);
         let cut = splice::cut_session(&params).map(|(cut, _)| cut);
@@ -338,9 +321,8 @@ async fn reopen(
         {
             session.state().open_params = Some(params);
         }
-        if let Err(error) = open.store(connection, &session).await {
-            return Some(Err(session_error(&error, &queue.id)));
-        }
+        let stored = open.store(connection, &session).await;
+        stored.map_err(|error| session_error(&error, &queue.id))?;
     }
     let until = connection.last_event(&session.thread);
     let (from, response) = match mode {
@@ -359,9 +341,9 @@ async fn reopen(
     };
     session.begin();
     if session.command(PumpCommand::Replay(start)).await {
-        return None;
+        return Ok(None);
     }
-    Some(Err(session_error(&no_thread(session.id()), &queue.id)))
+    Err(session_error(&no_thread(session.id()), &queue.id))
 }
 
 /// The session of a queue. Opens it if it is not open.
@@ -369,11 +351,11 @@ pub(super) async fn open(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     queue: &Arc<SessionQueue>,
-) -> Result<Arc<Session>, ErrorObject> {
+) -> Result<Arc<ClientSession>, ErrorObject> {
     let thread = connection.thread(queue.id.as_str()).await;
     let thread = thread.map_err(|error| session_error(&error, &queue.id))?;
     let is_usable =
-        |session: &Arc<Session>| session.thread.key == thread.key && !session.state().is_over;
+        |session: &Arc<ClientSession>| session.thread.key == thread.key && !session.state().is_over;
     if let Some(session) = queue.session().filter(is_usable) {
         return Ok(session);
     }
@@ -386,7 +368,7 @@ pub(super) async fn open(
 }
 
 /// Renders a session from now on, if its pump has not begun.
-pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<Session>) {
+pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<ClientSession>) {
     if session.begin() {
         let last = connection.last_event(&session.thread);
         session.command(PumpCommand::Replay(ReplayStart::live(last, last))).await;
@@ -397,10 +379,10 @@ pub(super) async fn begin_live(connection: &ClientConnection, session: &Arc<Sess
 pub(super) async fn open_agent_session_if_needed(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
-    session: &Session,
+    session: &ClientSession,
 ) -> Result<(), ErrorObject> {
     let Some(params) = session.state().open_params.clone() else { return Ok(()) };
-    let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+    let backend = backend_of(connection)?;
     if let Some(sessions) = backend.sessions() {
         open_agent_session(connection, handshake, sessions, &session.thread, params).await?;
     }

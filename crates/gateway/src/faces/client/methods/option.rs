@@ -9,12 +9,12 @@ use trilogue_runtime::ThreadPatch;
 use trilogue_wire::agent_client::{SetSessionConfigOptionRequest, SetSessionModeRequest};
 
 use super::super::connection::queue::SessionQueue;
-use super::super::connection::session::Session;
+use super::super::connection::session::ClientSession;
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::session::agent_session;
 use super::super::thread_metadata::{CONFIG, config_of};
 use super::super::wire::lines::MethodResult;
-use super::request::{invalid_params, read, session_error};
+use super::request::{backend_of, invalid_params, read, session_error};
 use super::{extension, open};
 
 /// Sets the session's mode. Only hosted agents have modes.
@@ -50,7 +50,7 @@ pub(super) async fn set_config_option(
     let session = open::open(connection, handshake, queue).await?;
     open::begin_live(connection, &session).await;
     if !connection.is_hosted() {
-        let backend = connection.backend().map_err(|error| mapping::error_object(&error))?;
+        let backend = backend_of(connection)?;
         let set = set_native_option(connection, &session, backend.card(), &request).await;
         return set.map_err(|error| session_error(&error, &queue.id));
     }
@@ -68,7 +68,7 @@ pub(super) async fn set_config_option(
 /// Sets an option of a native agent: it becomes the configuration of the thread's runs.
 async fn set_native_option(
     connection: &ClientConnection,
-    session: &Session,
+    session: &ClientSession,
     card: &AgentCard,
     request: &SetSessionConfigOptionRequest,
 ) -> trilogue_domain::Result<Vec<u8>> {
@@ -91,7 +91,7 @@ async fn set_native_option(
 /// Logs a setting, so that other clients receive it. `chosen` is the option that the client chose, with the request's parameters.
 async fn store_setting(
     connection: &ClientConnection,
-    session: &Session,
+    session: &ClientSession,
     update: Value,
     chosen: Option<(&str, &str)>,
 ) {

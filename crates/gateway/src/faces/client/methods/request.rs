@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 use trilogue_domain::{Error, Json, ThreadId};
 use trilogue_mapping::agent_client as mapping;
+use trilogue_runtime::Backend;
 use trilogue_wire::agent_client::{self as wire, Read, splice};
 use trilogue_wire::jsonrpc::{Code, ErrorObject, Id};
 use trilogue_wire::native::local::Extras;
@@ -53,6 +54,11 @@ pub(crate) fn respond_when_done<'a>(
             connection.respond(&id, result).await;
         }
     }
+}
+
+/// The connection's agent.
+pub(crate) fn backend_of(connection: &ClientConnection) -> Result<&Arc<dyn Backend>, ErrorObject> {
+    connection.backend().map_err(|error| mapping::error_object(&error))
 }
 
 /// The session that the parameters name, if its id is valid.

@@ -14,7 +14,7 @@ use trilogue_store::rows::ThreadRow;
 
 use self::pump::Pump;
 use super::asking::agent_calls::AgentCalls;
-use super::connection::session::Session;
+use super::connection::session::ClientSession;
 use super::connection::{ClientConnection, Handshake};
 
 /// How many commands may wait for a pump.
@@ -28,14 +28,14 @@ pub(crate) fn attach_session(
     connection: &Arc<ClientConnection>,
     handshake: &Handshake,
     thread: ThreadRow,
-) -> Arc<Session> {
+) -> Arc<ClientSession> {
     let (commands, received) = mpsc::channel(MAX_COMMANDS);
     let calls = AgentCalls::in_session(connection, handshake, &thread.id);
     let client: Arc<dyn Client> = Arc::new(calls);
     let runtime = connection.runtime();
     let (attached, presence) = (runtime.attach(&thread, client), runtime.present(thread.key));
     let guard = connection.state.open_sessions.open(thread.key);
-    let session = Arc::new(Session::new(thread, commands, attached, presence, guard));
+    let session = Arc::new(ClientSession::new(thread, commands, attached, presence, guard));
     let pump = Pump::new(Arc::clone(connection), Arc::clone(&session), handshake);
     connection.tasks.spawn(pump.run(received));
     session

@@ -17,7 +17,7 @@ use trilogue_wire::agent_client::{ClientCapabilities, ClientGate, ContentBlock, 
 use uuid::Uuid;
 
 use super::super::connection::session::SessionState;
-use super::super::wire::lines::Lines;
+use super::super::wire::lines::OutgoingLines;
 use super::deferred::{Deferral, DeferredEvent, DeferredPrompts};
 use crate::stream::inline::inlined;
 
@@ -99,7 +99,7 @@ impl LineRenderer {
     }
 
     /// Renders an event again whose updates depend on no other event.
-    pub(super) fn repeat(&self, event: &Event, lines: &mut Lines) {
+    pub(super) fn repeat(&self, event: &Event, lines: &mut OutgoingLines) {
         let (mut updates, mut rendered) = (self.updates.clone(), Vec::new());
         updates.push(event, None, &mut rendered);
         rendered.iter().for_each(|update| self.write(update, lines));
@@ -110,7 +110,7 @@ impl LineRenderer {
         &mut self,
         original: &RawOriginal<'_>,
         run: Option<RunKey>,
-        lines: &mut Lines,
+        lines: &mut OutgoingLines,
     ) -> bool {
         if original.version != mapping::VERSION {
             return false;
@@ -163,7 +163,7 @@ impl LineRenderer {
         thread: ThreadKey,
         event: &Event,
         run: Option<&RunId>,
-        lines: &mut Lines,
+        lines: &mut OutgoingLines,
     ) -> Result<()> {
         let is_sent = self.is_open(Gate::UserMessage);
         let Deferral::Now(prompts) = self.deferred.push(event, run, is_sent) else {
@@ -184,7 +184,7 @@ impl LineRenderer {
         thread: ThreadKey,
         event: &Event,
         run: Option<&RunId>,
-        lines: &mut Lines,
+        lines: &mut OutgoingLines,
     ) -> Result<()> {
         let whole = inlined(read, thread, event, |blob| self.updates.wants(blob)).await?;
         let mut rendered = std::mem::take(&mut self.rendered);
@@ -236,7 +236,12 @@ impl LineRenderer {
     }
 
     /// Asks as text, in a message of the agent.
-    pub(super) fn question(&mut self, interrupt: &Interrupt, text: &str, lines: &mut Lines) {
+    pub(super) fn question(
+        &mut self,
+        interrupt: &Interrupt,
+        text: &str,
+        lines: &mut OutgoingLines,
+    ) {
         self.text_questions.insert(interrupt.id.clone());
         let block = ContentBlock::Text(TextContent::new(text.to_owned()));
         let id = derived_id(&interrupt.id, "question");
@@ -244,7 +249,7 @@ impl LineRenderer {
     }
 
     /// Renders an answer that is no message as a message of the user.
-    fn answer(&self, interrupt: &InterruptId, answer: &Answer, lines: &mut Lines) {
+    fn answer(&self, interrupt: &InterruptId, answer: &Answer, lines: &mut OutgoingLines) {
         if !self.is_open(Gate::UserMessage) {
             return;
         }
@@ -255,7 +260,7 @@ impl LineRenderer {
     }
 
     /// Renders a mode or options that another client has set.
-    pub(super) fn setting(&self, update: &serde_json::Value, lines: &mut Lines) {
+    pub(super) fn setting(&self, update: &serde_json::Value, lines: &mut OutgoingLines) {
         let params = json!({ "sessionId": self.session.as_str(), "update": update });
         let params = params.to_string().into_bytes();
         match self.options.booleans {
@@ -264,13 +269,13 @@ impl LineRenderer {
         }
     }
 
-    fn chunk(&self, kind: &str, block: &ContentBlock, id: &str, lines: &mut Lines) {
+    fn chunk(&self, kind: &str, block: &ContentBlock, id: &str, lines: &mut OutgoingLines) {
         let update = json!({ "sessionUpdate": kind, "content": block, "messageId": id });
         let params = json!({ "sessionId": self.session.as_str(), "update": update });
         lines.notification(UPDATE_METHOD, &params);
     }
 
-    fn write(&self, update: &Update, lines: &mut Lines) {
+    fn write(&self, update: &Update, lines: &mut OutgoingLines) {
         if self.is_open(update.gate) {
             update.push_line_into(&mut lines.bytes);
             lines.messages += 1;
@@ -295,7 +300,7 @@ impl LineRenderer {
 }
 
 /// Writes an update whose params are JSON.
-fn write_update(lines: &mut Lines, params: &[u8]) {
+fn write_update(lines: &mut OutgoingLines, params: &[u8]) {
     if let Ok(params) = serde_json::from_slice::<&serde_json::value::RawValue>(params) {
         lines.notification(UPDATE_METHOD, params);
     }

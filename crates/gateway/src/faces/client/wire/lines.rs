@@ -11,17 +11,20 @@ use trilogue_wire::native::local::Control;
 /// The response to a request: the JSON of its result, or an error.
 pub(crate) type MethodResult = Result<Vec<u8>, ErrorObject>;
 
+/// The same for a request that the pump responds to later: then there is no result yet.
+pub(crate) type DeferredResult = Result<Option<Vec<u8>>, ErrorObject>;
+
 /// Lines that are sent together, each with its line end.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct OutgoingLines {
     pub(crate) bytes: Vec<u8>,
     /// How many of the lines are messages of the protocol.
     pub(crate) messages: usize,
 }
 
-// === impl Lines ===
+// === impl OutgoingLines ===
 
-impl Lines {
+impl OutgoingLines {
     pub(crate) fn response(&mut self, id: &Id<'static>, result: &MethodResult) {
         match result {
             Ok(result) => match serde_json::from_slice::<&RawValue>(result) {

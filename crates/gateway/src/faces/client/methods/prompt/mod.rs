@@ -25,12 +25,12 @@ use super::super::connection::cancels::CancelMark;
 use super::super::connection::command::PumpCommand;
 use super::super::connection::queue::SessionQueue;
 use super::super::connection::requests::CancelTarget;
-use super::super::connection::session::{OpenPrompt, RunEnd, Session};
+use super::super::connection::session::{ClientSession, OpenPrompt, RunEnd};
 use super::super::connection::{ClientConnection, Handshake};
 use super::super::options::{MessageIdFormat, UserMessageId, WhenBusy};
 use super::super::session::own_key;
 use super::super::thread_metadata::{CLIENT, config_of};
-use super::super::wire::lines::MethodResult;
+use super::super::wire::lines::{DeferredResult, MethodResult};
 use super::request::{IncomingRequest, read, respond_when_done, session_error};
 use super::{cancel, open};
 use crate::stream::log_reader::LogReader;
@@ -39,7 +39,7 @@ use crate::stream::log_reader::LogReader;
 struct Prompt<'a> {
     connection: &'a Arc<ClientConnection>,
     queue: &'a SessionQueue,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     incoming: &'a IncomingRequest,
     request: PromptRequest,
     /// The key of the idempotency row.
@@ -78,6 +78,7 @@ pub(super) fn enqueue(
         async move {
             let id = incoming.id.clone();
             let work = prompt(&worker, &handshake, &queue, &incoming, mark, snapshot);
+            let work = async { work.await.transpose() };
             respond_when_done(&worker, id, CancellationToken::new(), work).await;
         }
     });
@@ -90,19 +91,12 @@ async fn prompt(
     incoming: &IncomingRequest,
     mark: CancelMark,
     snapshot: QuestionSnapshot,
-) -> Option<MethodResult> {
+) -> DeferredResult {
     let params = incoming.params.as_str();
-    let request: PromptRequest = match read(connection, params) {
-        Ok(request) => request,
-        Err(error) => return Some(Err(error)),
-    };
-    if let Err(violation) = check_prompt(&request.prompt, Some(&handshake.prompt)) {
-        return Some(Err(violation.error()));
-    }
-    let session = match open::open(connection, handshake, queue).await {
-        Ok(session) => session,
-        Err(error) => return Some(Err(error)),
-    };
+    let request: PromptRequest = read(connection, params)?;
+    let checked = check_prompt(&request.prompt, Some(&handshake.prompt));
+    checked.map_err(|violation| violation.error())?;
+    let session = open::open(connection, handshake, queue).await?;
     open::begin_live(connection, &session).await;
     session.take_control();
     let opening = open::open_agent_session_if_needed(connection, handshake, &session);
@@ -115,9 +109,7 @@ async fn prompt(
     let was_cancelled = opened.is_none();
     // Earlier cancellations finish first, so that they cannot cancel this prompt's run.
     mark.cancels.finished(mark.count).await;
-    if let Some(Err(error)) = opened {
-        return Some(Err(error));
-    }
+    opened.transpose()?;
     let prompt = Prompt {
         key: key_of(connection, incoming, &request),
         digest: digest_of(&queue.id, &request),
@@ -131,9 +123,9 @@ async fn prompt(
         snapshot,
     };
     match prompt.process().await {
-        Ok(result) => result,
-        Err(_) if was_cancelled => Some(cancelled_result()),
-        Err(error) => Some(Err(prompt.error(&error))),
+        Ok(result) => result.transpose(),
+        Err(_) if was_cancelled => cancelled_result().map(Some),
+        Err(error) => Err(prompt.error(&error)),
     }
 }
 
@@ -419,12 +411,12 @@ impl Prompt<'_> {
 }
 
 /// While it exists, ends of runs are remembered for the prompt that is being accepted.
-struct AcceptGuard(Arc<Session>);
+struct AcceptGuard(Arc<ClientSession>);
 
 // === impl AcceptGuard ===
 
 impl AcceptGuard {
-    fn begin(session: &Arc<Session>) -> Self {
+    fn begin(session: &Arc<ClientSession>) -> Self {
         session.state().accepting += 1;
         Self(Arc::clone(session))
     }

@@ -8,7 +8,7 @@ use trilogue_wire::jsonrpc::{self, ErrorObject};
 use trilogue_wire::native::local::Control;
 
 use super::super::super::asking::question;
-use super::{Lines, Pump};
+use super::{OutgoingLines, Pump};
 
 // === impl Pump ===
 
@@ -26,7 +26,7 @@ impl Pump {
             state.is_over = true;
             std::mem::take(&mut state.prompts)
         };
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         for prompt in prompts {
             let cancelled = Outcome::Cancelled { reason: None };
             // The ids of messages are gone with the thread.

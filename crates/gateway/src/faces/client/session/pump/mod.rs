@@ -19,9 +19,9 @@ use trilogue_wire::native::local::Control;
 use self::settings::is_setting;
 use super::super::asking::question::{self, AskOutcome};
 use super::super::connection::command::{PumpCommand, ReplayStart};
-use super::super::connection::session::{OpenPrompt, RunEnd, Session};
+use super::super::connection::session::{ClientSession, OpenPrompt, RunEnd};
 use super::super::connection::{ClientConnection, Handshake};
-use super::super::wire::lines::Lines;
+use super::super::wire::lines::OutgoingLines;
 use super::agent_session::{AgentSession, Visibility};
 use super::renderer::LineRenderer;
 use crate::core::not_found::no_thread;
@@ -35,7 +35,7 @@ const MAX_RUN_IDS: usize = 1_024;
 /// Reads a session's log and sends it to the client. All updates of a session come from here.
 pub(super) struct Pump {
     connection: Arc<ClientConnection>,
-    session: Arc<Session>,
+    session: Arc<ClientSession>,
     client: ClientCapabilities,
     tail: Tail,
     /// The number of the last event that was rendered.
@@ -64,7 +64,7 @@ pub(super) struct Pump {
 }
 
 /// Why a waiting pump continues.
-enum WakeReason {
+enum PumpWake {
     Committed,
     ThreadRemoved,
     Command(Option<PumpCommand>),
@@ -76,7 +76,7 @@ enum WakeReason {
 impl Pump {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
-        session: Arc<Session>,
+        session: Arc<ClientSession>,
         handshake: &Handshake,
     ) -> Self {
         let client = handshake.client.clone();
@@ -144,11 +144,11 @@ impl Pump {
                 continue;
             }
             match self.wait(commands).await {
-                WakeReason::Committed => {}
-                WakeReason::Command(Some(command)) => self.execute(command).await?,
-                WakeReason::Command(None) => return Ok(()),
-                WakeReason::ThreadRemoved => return Err(no_thread(self.session.id())),
-                WakeReason::Stopping => {
+                PumpWake::Committed => {}
+                PumpWake::Command(Some(command)) => self.execute(command).await?,
+                PumpWake::Command(None) => return Ok(()),
+                PumpWake::ThreadRemoved => return Err(no_thread(self.session.id())),
+                PumpWake::Stopping => {
                     // Render what the shutdown itself logged.
                     while self.is_started && self.step().await? {}
                     return Ok(());
@@ -157,14 +157,14 @@ impl Pump {
         }
     }
 
-    async fn wait(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> WakeReason {
+    async fn wait(&mut self, commands: &mut mpsc::Receiver<PumpCommand>) -> PumpWake {
         tokio::select! {
             changed = self.tail.committed.changed() => match changed {
-                Ok(()) => WakeReason::Committed,
-                Err(_) => WakeReason::ThreadRemoved,
+                Ok(()) => PumpWake::Committed,
+                Err(_) => PumpWake::ThreadRemoved,
             },
-            command = commands.recv() => WakeReason::Command(command),
-            () = self.connection.state.streams_end.cancelled() => WakeReason::Stopping,
+            command = commands.recv() => PumpWake::Command(command),
+            () = self.connection.state.streams_end.cancelled() => PumpWake::Stopping,
         }
     }
 
@@ -180,7 +180,7 @@ impl Pump {
                 Ok(())
             }
             PumpCommand::AnswerEnded => {
-                let mut lines = Lines::default();
+                let mut lines = OutgoingLines::default();
                 self.answer_ended(&mut lines);
                 self.send(lines).await;
                 Ok(())
@@ -192,7 +192,7 @@ impl Pump {
     async fn step(&mut self) -> Result<bool> {
         let mut log = self.log(None).after(self.cursor);
         let Some(LogPage { frames, .. }) = log.next().await? else { return Ok(false) };
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         // Relayed updates are copied once, so the buffer must not grow.
         let stored: usize = frames.iter().map(|frame| frame.bytes().len()).sum();
         lines.bytes.reserve(stored + stored / 2);
@@ -218,7 +218,7 @@ impl Pump {
         LogReader::new(read, self.session.thread.key, run).pages_of(READ_BYTES)
     }
 
-    async fn render_frame(&mut self, frame: &Frame, lines: &mut Lines) -> Result<()> {
+    async fn render_frame(&mut self, frame: &Frame, lines: &mut OutgoingLines) -> Result<()> {
         let mut records = frame.raw()?.peekable();
         while let Some(record) = records.next() {
             let record = record?;
@@ -258,7 +258,7 @@ impl Pump {
     }
 
     /// Renders an event that is not relayed.
-    async fn render_event(&mut self, event: &Event, lines: &mut Lines) -> Result<()> {
+    async fn render_event(&mut self, event: &Event, lines: &mut OutgoingLines) -> Result<()> {
         self.only_new_runs = match &event.body {
             Body::Run(RunEvent::Created { .. }) => true,
             Body::Run(_) | Body::Message(_) => self.only_new_runs,
@@ -311,7 +311,13 @@ impl Pump {
     }
 
     /// Asks the client. A question that is asked as text ends the turn.
-    fn ask(&self, run: RunKey, interrupt: &Interrupt, asking: mapping::Asking, lines: &mut Lines) {
+    fn ask(
+        &self,
+        run: RunKey,
+        interrupt: &Interrupt,
+        asking: mapping::Asking,
+        lines: &mut OutgoingLines,
+    ) {
         let (connection, session) = (&self.connection, &self.session);
         if question::ask(connection, session, run, interrupt, asking, lines) == AskOutcome::Text {
             let prompts = {
@@ -323,7 +329,7 @@ impl Pump {
         }
     }
 
-    fn run_ended(&mut self, run: RunKey, end: RunEnd, lines: &mut Lines) {
+    fn run_ended(&mut self, run: RunKey, end: RunEnd, lines: &mut OutgoingLines) {
         let prompts = self.session.state().take_prompts(run);
         if prompts.is_empty() {
             self.unclaimed_ends.push((run, end));
@@ -332,7 +338,7 @@ impl Pump {
         }
     }
 
-    fn run_removed(&mut self, run: &RunId, lines: &mut Lines) {
+    fn run_removed(&mut self, run: &RunId, lines: &mut OutgoingLines) {
         let found = self.run_ids.iter().find(|(_, id)| *id == run).map(|(key, _)| *key);
         if let Some(key) = found {
             self.run_ids.remove(&key);
@@ -347,7 +353,7 @@ impl Pump {
     }
 
     /// Responds to prompts whose run has ended.
-    fn answer(&self, prompts: Vec<OpenPrompt>, end: &RunEnd, lines: &mut Lines) {
+    fn answer(&self, prompts: Vec<OpenPrompt>, end: &RunEnd, lines: &mut OutgoingLines) {
         self.session.settled.notify_waiters();
         for prompt in prompts {
             if let Some(message) = &prompt.message {
@@ -366,7 +372,7 @@ impl Pump {
     }
 
     /// Responds to prompts whose runs had ended before the client reached the cursor.
-    fn answer_ended(&self, lines: &mut Lines) {
+    fn answer_ended(&self, lines: &mut OutgoingLines) {
         let ended = self.session.state().take_ended(self.cursor);
         for (prompt, end) in ended {
             self.answer(vec![prompt], &end, lines);
@@ -374,7 +380,7 @@ impl Pump {
     }
 
     /// Sends the current batch, and remembers which runs ended for prompts that are being accepted.
-    async fn flush(&mut self, lines: &mut Lines) {
+    async fn flush(&mut self, lines: &mut OutgoingLines) {
         let has_moved = self.sent_position != self.cursor;
         if !lines.bytes.is_empty() || has_moved && !self.may_delay_position() {
             self.send(std::mem::take(lines)).await;
@@ -392,7 +398,7 @@ impl Pump {
     }
 
     async fn send_answers(&self, prompts: Vec<OpenPrompt>, end: &RunEnd) {
-        let mut lines = Lines::default();
+        let mut lines = OutgoingLines::default();
         self.answer(prompts, end, &mut lines);
         if !lines.bytes.is_empty() {
             self.send(lines).await;
@@ -411,7 +417,7 @@ impl Pump {
             && self.connection.client.is_some()
     }
 
-    async fn send(&self, lines: Lines) {
+    async fn send(&self, lines: OutgoingLines) {
         // A replay that breaks off begins anew, so it moves no position until its response.
         let position = match self.renderer.is_replay {
             true => Control::Boundary,

@@ -13,7 +13,7 @@ use super::super::super::thread_metadata::{CLIENT, config_of};
 use super::super::agent_session::AgentSession;
 use super::super::renderer::LineRenderer;
 use super::super::{OPEN_STATUSES, own_key};
-use super::{Lines, Pump, READ_BYTES, ReplayStart};
+use super::{OutgoingLines, Pump, READ_BYTES, ReplayStart};
 use crate::stream::log_reader::LogReader;
 
 // === impl Pump ===
@@ -54,7 +54,7 @@ impl Pump {
         }
         self.is_started = true;
         if self.cursor >= until {
-            let mut lines = Lines::default();
+            let mut lines = OutgoingLines::default();
             self.finish_replay(&mut lines).await?;
             self.send(lines).await;
         }
@@ -205,7 +205,7 @@ impl Pump {
     }
 
     /// The client has received everything up to its request: responds, and asks what is open.
-    pub(super) async fn finish_replay(&mut self, lines: &mut Lines) -> Result<()> {
+    pub(super) async fn finish_replay(&mut self, lines: &mut OutgoingLines) -> Result<()> {
         // Everything that can fail comes before the request is taken.
         if self.config.is_none() || self.is_in_response() {
             // The response has the configuration, so a change up to now is no news.

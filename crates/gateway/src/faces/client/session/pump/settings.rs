@@ -6,7 +6,7 @@ use trilogue_domain::Json;
 use super::super::super::connection::command::OpenResponse;
 use super::super::super::thread_metadata::config_in;
 use super::super::agent_session::options_of;
-use super::{Lines, Pump};
+use super::{OutgoingLines, Pump};
 
 /// How much of an update is searched for its kind, in bytes. Agents write the kind first.
 const HEAD_BYTES: usize = 160;
@@ -15,7 +15,12 @@ const HEAD_BYTES: usize = 160;
 
 impl Pump {
     /// A client has set a mode or options of the agent's session. `is_news`: the agent has not sent an update itself.
-    pub(super) fn agent_setting(&mut self, update: &Value, is_news: bool, lines: &mut Lines) {
+    pub(super) fn agent_setting(
+        &mut self,
+        update: &Value,
+        is_news: bool,
+        lines: &mut OutgoingLines,
+    ) {
         let is_own = self.session.state().take_own_setting(update);
         if is_news && !is_own && !self.is_in_response() {
             self.renderer.setting(update, lines);
@@ -23,7 +28,7 @@ impl Pump {
     }
 
     /// The thread's metadata may have a new configuration for a native agent.
-    pub(super) fn native_setting(&mut self, metadata: &Json, lines: &mut Lines) {
+    pub(super) fn native_setting(&mut self, metadata: &Json, lines: &mut OutgoingLines) {
         let now = config_in(metadata);
         let setting = now.as_ref().map_or(Value::Null, Json::to_value);
         let is_own = self.session.state().take_own_setting(&setting);
