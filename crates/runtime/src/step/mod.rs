@@ -36,19 +36,14 @@ pub(crate) use run::resume_turn;
 
 #[derive(Debug)]
 pub(crate) enum Command {
+    /// Accept a run.
     Submit(Box<Submit>),
     /// Take what a run's agent has emitted.
     Progress(Progress),
     /// A run's task raises an interrupt and goes on waiting.
-    Raise {
-        run: RunKey,
-        interrupt: Box<Interrupt>,
-    },
+    Raise { run: RunKey, interrupt: Box<Interrupt> },
     /// A run's task has withdrawn its interrupt.
-    Withdraw {
-        run: RunKey,
-        interrupt: InterruptId,
-    },
+    Withdraw { run: RunKey, interrupt: InterruptId },
     /// A run's agent has finished its turn.
     Finish {
         run: RunKey,
@@ -66,24 +61,13 @@ pub(crate) enum Command {
         by: Principal,
     },
     /// With `roll_back`, the run is removed when it has stopped.
-    Cancel {
-        run: RunKey,
-        reason: Option<Code>,
-        roll_back: bool,
-    },
+    Cancel { run: RunKey, reason: Option<Code>, roll_back: bool },
     /// A scheduled run falls due.
-    Due {
-        run: RunKey,
-    },
-    Deadline {
-        interrupt: InterruptId,
-    },
+    Due { run: RunKey },
+    /// An interrupt was not answered in time.
+    Deadline { interrupt: InterruptId },
     /// A run that has ended is to be removed.
-    RemoveRun {
-        run: RunKey,
-        id: RunId,
-        reason: &'static str,
-    },
+    RemoveRun { run: RunKey, id: RunId, reason: &'static str },
     /// Changes metadata or state.
     Patch {
         patch: Box<ThreadPatch>,
@@ -91,24 +75,13 @@ pub(crate) enum Command {
         checkpoint: (CheckpointKey, CheckpointId),
     },
     /// Replaces or continues the history by one that a client brought.
-    Replace {
-        replace: Box<Replace>,
-        checkpoint: (CheckpointKey, CheckpointId),
-    },
+    Replace { replace: Box<Replace>, checkpoint: (CheckpointKey, CheckpointId) },
     /// Removes the thread with everything of it; with `if_idle`, only while no run is in flight.
-    Erase {
-        if_idle: bool,
-    },
+    Erase { if_idle: bool },
     /// The thread was loaded with open runs without a task: a previous process left them, or storing failed.
-    Recover {
-        restarted: bool,
-        failure: Failure,
-    },
+    Recover { restarted: bool, failure: Failure },
     /// The tasks of these runs are gone, for this reason.
-    Lose {
-        runs: Vec<RunKey>,
-        failure: Failure,
-    },
+    Lose { runs: Vec<RunKey>, failure: Failure },
     /// An event outside of runs, a new binding, or a new title.
     Note {
         draft: Draft,
@@ -226,14 +199,12 @@ pub(crate) enum Effect {
 /// The turn that an agent starts with.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum StartTurn {
+    /// This turn.
     Ready(Box<Turn>),
     /// The input, read from the log.
     InputFromLog,
     /// The answer to this interrupt, read from the store.
-    AnswerFromStore {
-        interrupt: InterruptId,
-        saved: Json,
-    },
+    AnswerFromStore { interrupt: InterruptId, saved: Json },
 }
 
 /// The reply to a command's caller.
